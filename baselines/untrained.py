@@ -1,0 +1,73 @@
+"""The backbone as it is, without any training: the floor of every table."""
+
+from __future__ import annotations
+
+from bench.card import BuildContext, MethodCard, Option
+from bench.encoder import Encoder
+from bench.errors import BenchError
+from bench.registry import add_method
+
+POOLING_OPTIONS = (
+    Option(
+        "pooling",
+        "cls",
+        "how token states become a sentence vector",
+        ("cls", "avg", "avg_first_last", "avg_last_two", "pooler", "mask"),
+    ),
+    Option(
+        "first_layer",
+        "embedding",
+        "what avg_first_last takes as first: the embedding output (published rows) or layer 1 (SimCSE's fix)",
+        ("embedding", "layer1"),
+    ),
+    Option("template", "auto", "for pooling=mask: text with {sentence} and {mask}; auto is PromptBERT's"),
+)
+
+
+def transformer_encoder(context: BuildContext) -> Encoder:
+    """Build the encoder of a model folder with the card's pooling options."""
+    from bench.nn.backbone import TransformerEncoder
+
+    if context.model is None:
+        raise BenchError("no model folder was given")
+    return TransformerEncoder(
+        context.model,
+        str(context.options["pooling"]),
+        first_layer=str(context.options["first_layer"]),
+        template=str(context.options["template"]),
+        device=context.device,
+    )
+
+
+@add_method
+class Untrained:
+    """The profile's backbone with a pooling."""
+
+    card = MethodCard(
+        name="untrained",
+        kind="baseline",
+        summary="the backbone without training, any pooling",
+        version=1,
+        paper="Gao et al. 2021 (SimCSE), Table 5, rows 'BERT-base'; Li et al. 2020",
+        code="princeton-nlp/SimCSE evaluation.py",
+        equations=(
+            "cls: h_0 of the last layer, before any pooler",
+            "avg: sum_t m_t h_t / sum_t m_t over the last layer, [CLS] and [SEP] in, padding out",
+            "avg_first_last: avg of (h^first + h^L) / 2; avg_last_two: avg of (h^(L-1) + h^L) / 2",
+            "pooler: tanh(W h_0 + b) with the checkpoint's own pooler",
+            "mask: h at the mask token of a template around the sentence (PromptBERT)",
+        ),
+        options=POOLING_OPTIONS,
+        deviations=(
+            "avg_first_last takes the embedding output as first layer, as the published rows did; "
+            "SimCSE's code takes layer 1 since (first_layer=layer1)",
+            "mask appends no final full stop to the sentence, PromptBERT's evaluation does",
+        ),
+        deterministic=True,
+        short_option="pooling",
+        published_names=(("bert_base", "pooling=avg_first_last"), ("roberta_base", "pooling=avg_first_last")),
+    )
+
+    def build(self, context: BuildContext) -> Encoder:
+        """Return the encoder."""
+        return transformer_encoder(context)

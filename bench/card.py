@@ -1,0 +1,128 @@
+"""What a method says about itself, and the contract that it fulfils."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from bench.encoder import Encoder, PairScorer
+from bench.errors import InputError, did_you_mean
+
+OptionValue = str | int | float | bool
+
+
+@dataclass(frozen=True)
+class Option:
+    """One named setting of a method.
+
+    Args:
+        name: Name used in ``--set METHOD.NAME=VALUE``.
+        default: Value when neither the profile nor the user says otherwise; its type is the option's type.
+        help: One line.
+        choices: The allowed values, or empty for any value of the type.
+    """
+
+    name: str
+    default: OptionValue
+    help: str
+    choices: tuple[str, ...] = ()
+
+    def parse(self, text: OptionValue, where: str) -> OptionValue:
+        """Convert a value from the command line or a profile; raises InputError naming ``where``."""
+        kind = type(self.default)
+        value: OptionValue
+        try:
+            if kind is bool:
+                value = {"true": True, "false": False}[str(text).lower()]
+            else:
+                value = kind(text)
+        except (ValueError, KeyError):
+            names = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+            raise InputError(f"'{text}' is no value for it", where=where, expected=names[kind]) from None
+        if self.choices and value not in self.choices:
+            raise InputError(
+                f"'{value}' is no value for it",
+                where=where,
+                expected=f"one of {', '.join(self.choices)}",
+                hint=did_you_mean(str(value), self.choices),
+            )
+        return value
+
+
+@dataclass(frozen=True)
+class MethodCard:
+    """Identity, sources and options of a method.
+
+    Args:
+        name: Registered name, the field's standard term.
+        kind: "baseline", "method" or "external".
+        summary: One line.
+        version: Raised whenever the method's numbers change; part of every cell's key.
+        paper: Citation of the paper, or "".
+        code: Reference implementation that was read, or "".
+        equations: What is computed, one line each.
+        options: Settings with defaults.
+        deviations: Differences from the paper or the released code, one line each.
+        deterministic: True if no seed enters: the method runs once.
+        needs_backbone: True if it starts from the profile's backbone.
+        takes_path: True for ``NAME:PATH`` methods, which bring their own model folder.
+        short_option: Option that may follow the name after a colon (``untrained:avg``).
+        published_names: Names of this method in published tables, with the options that give them.
+    """
+
+    name: str
+    kind: str
+    summary: str
+    version: int
+    paper: str = ""
+    code: str = ""
+    equations: tuple[str, ...] = ()
+    options: tuple[Option, ...] = ()
+    deviations: tuple[str, ...] = ()
+    deterministic: bool = False
+    needs_backbone: bool = True
+    takes_path: bool = False
+    short_option: str | None = None
+    published_names: tuple[tuple[str, str], ...] = ()
+
+    def option(self, name: str, where: str) -> Option:
+        """Return the option called ``name``; raises InputError with the options there are."""
+        for option in self.options:
+            if option.name == name:
+                return option
+        names = [option.name for option in self.options]
+        raise InputError(
+            f"{self.name} has no option '{name}'",
+            where=where,
+            expected=f"one of {', '.join(names)}" if names else "no option at all for this method",
+            hint=did_you_mean(name, names),
+        )
+
+
+@dataclass(frozen=True)
+class BuildContext:
+    """Everything a method may use to build its encoder.
+
+    Args:
+        options: Value of every option of the card.
+        seed: The cell's seed, None for a deterministic method.
+        model: Folder of the backbone (or of the external model), None if the card needs none.
+        device: "cpu" or "cuda".
+    """
+
+    options: Mapping[str, OptionValue]
+    seed: int | None
+    model: Path | None
+    device: str
+
+
+class Method(Protocol):
+    """A registered method: a card and the way from a context to an encoder."""
+
+    card: MethodCard
+
+    def build(self, context: BuildContext) -> Encoder | PairScorer:
+        """Return the encoder (or pair scorer) to evaluate."""
+        ...

@@ -1,0 +1,294 @@
+"""The command line. Only click and the standard library load here; each command imports what it needs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+import bench
+from bench.cli_data import data
+from bench.errors import BenchError, InputError
+
+if TYPE_CHECKING:
+    from bench.plan import Plan
+    from bench.record import RunRecord
+    from bench.runner import Outcome
+    from bench.spec import RunSpec
+
+F = TypeVar("F", bound=Callable[..., Any])
+FORMATS = ("text", "markdown", "csv", "json", "latex")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(bench.__version__, prog_name="bench")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def cli(debug: bool) -> None:
+    """Benchmark unsupervised sentence encoders: run, report, compare.
+
+    Exit codes: 0 done, 1 a failed cell or a regression, 2 bad input, 3 not comparable, 130 interrupted.
+    """
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; every expected error is one line on stderr."""
+    argv = sys.argv[1:] if arguments is None else arguments
+    debug = "--debug" in argv
+    try:
+        code = cli.main(args=argv, prog_name="bench", standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        code = 2
+    except click.ClickException as error:
+        if debug:
+            raise
+        where = f"{error.ctx.command_path}: " if isinstance(error, click.UsageError) and error.ctx else ""
+        click.echo(f"error: {where}{' '.join(error.format_message().split())}", err=True)
+        code = 2
+    except BenchError as error:
+        if debug:
+            raise
+        click.echo(f"error: {error}", err=True)
+        code = error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted; finished cells are kept, the same command goes on from them", err=True)
+        code = 130
+    except BrokenPipeError:  # the reader of our stdout has gone, as with `bench report | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except Exception as error:
+        if debug:
+            raise
+        click.echo(
+            f"error: internal error, {type(error).__name__}: {' '.join(str(error).split())}; "
+            "run again with --debug before the command for the traceback",
+            err=True,
+        )
+        code = 1
+    sys.exit(code)
+
+
+def results_options(function: F) -> F:
+    """Add --results and --campaign."""
+    function = click.option(
+        "--campaign", default="local", show_default=True, help="Folder of records below --results."
+    )(function)
+    return click.option(
+        "--results",
+        type=click.Path(path_type=Path),
+        default=Path("results"),
+        show_default=True,
+        help="Where the campaigns are.",
+    )(function)
+
+
+@cli.command()
+@click.option(
+    "--methods",
+    required=True,
+    help="Comma-separated: NAME, NAME:POOLING, NAME[option=value], hf:PATH[:POOLING], st:PATH, ALIAS=st:PATH.",
+)
+@click.option("--seeds", default="1-5", show_default=True, help="Such as 1-5 or 1,3,7-9.")
+@click.option("--profile", default=None, help="See `bench list profiles`; default minilm.")
+@click.option("--suite", "suites", default=None, help="Comma-separated; default is the profile's.")
+@click.option(
+    "--data", "data_dir", type=click.Path(path_type=Path), help="Evaluation data; default BENCH_DATA."
+)
+@click.option("--accept-data", is_flag=True, help="Evaluate data that differ from the reference version.")
+@click.option("--backbone", help="Model folder (or cached hub name) instead of the profile's.")
+@click.option("--set", "overrides", multiple=True, metavar="METHOD[.STAGE].OPTION=VALUE", help="Repeatable.")
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
+@click.option(
+    "--workers", type=click.IntRange(1, 256), default=1, show_default=True, help="Cells side by side."
+)
+@click.option(
+    "--threads", type=click.IntRange(1, 256), default=1, show_default=True, help="Torch threads of each."
+)
+@results_options
+@click.option("--dry-run", is_flag=True, help="Show the cells, what is done and an estimate; run nothing.")
+@click.option("--force", is_flag=True, help="Run finished cells again and replace their records.")
+def run(dry_run: bool, **options: Any) -> None:
+    """Evaluate methods over seeds and suites; finished cells are never computed twice.
+
+    Progress goes to stderr, the leaderboard of this run to stdout.
+    """
+    from bench.plan import make_plan
+
+    plan = make_plan(_spec(options))
+    _check_device(plan.spec.device)
+    if dry_run:
+        _show_plan(plan)
+        return
+    failed = _execute(plan)
+    records = [record for job in plan.jobs if (record := plan.store.read(job.place)) is not None]
+    _print_report(records, plan.store.campaign, "text")
+    if failed:
+        click.echo(f"error: {failed} cell(s) failed; their records say why", err=True)
+        sys.exit(1)
+
+
+def _spec(options: dict[str, Any]) -> RunSpec:
+    from bench.profiles import DEFAULT
+    from bench.spec import RunSpec, parse_methods, parse_override, parse_seeds
+
+    suites = options["suites"]
+    names = tuple(name.strip() for name in suites.split(",")) if suites is not None else ()
+    if len(set(names)) < len(names):
+        raise InputError(f"'{suites}' names a suite twice", where="--suite")
+    return RunSpec(
+        methods=parse_methods(options["methods"]),
+        seeds=parse_seeds(options["seeds"]),
+        profile=options["profile"] or DEFAULT,
+        suites=names,
+        backbone=options["backbone"],
+        overrides=tuple(parse_override(text) for text in options["overrides"]),
+        device=options["device"],
+        threads=options["threads"],
+        data=options["data_dir"],
+        accept_data=options["accept_data"],
+        results=options["results"],
+        campaign=options["campaign"],
+        workers=options["workers"],
+        force=options["force"],
+    )
+
+
+def _check_device(device: str) -> None:
+    if device == "cpu":
+        return
+    import torch
+
+    if not torch.cuda.is_available():
+        raise InputError("torch sees no CUDA device", where="--device cuda", hint="use --device cpu")
+
+
+def _show_plan(plan: Plan) -> None:
+    from bench.runner import estimate_seconds
+
+    states = [(job, "run again" if plan.spec.force else plan.status(job)) for job in plan.jobs]
+    for job, state in states:
+        click.echo(f"{job.cell.describe():40} {job.suite:12} {state}")
+    pending = [job for job, state in states if state != "done"]
+    click.echo(f"{len(pending)} of {len(states)} cells to run; shared stages: none (no method here trains)")
+    if pending:
+        seconds = estimate_seconds(plan, pending)
+        workers = min(plan.spec.workers, len(pending))
+        click.echo(f"about {seconds / workers:.0f} s with {workers} worker(s), start-up not counted")
+
+
+def _execute(plan: Plan) -> int:
+    """Run the plan with progress on stderr; return the number of failed cells."""
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    from bench.runner import run_plan
+
+    pending = len(plan.pending())
+    if pending < len(plan.jobs):
+        click.echo(f"{len(plan.jobs) - pending} of {len(plan.jobs)} cells are done already", err=True)
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.completed:,.0f} sentences"), TimeElapsedColumn())
+    finished = 0
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        counter = bar.add_task("encode", total=None)
+
+        def report(outcome: Outcome) -> None:
+            nonlocal finished
+            finished += 1
+            bar.console.print(
+                f"[{finished}/{pending}] {_describe(outcome)}", markup=False, highlight=False, soft_wrap=True
+            )
+
+        outcomes = run_plan(plan, on_outcome=report, progress=lambda n: bar.advance(counter, n))
+    return sum(outcome.state == "failed" for outcome in outcomes)
+
+
+def _describe(outcome: Outcome) -> str:
+    what = f"{outcome.job.cell.describe()} on {outcome.job.suite}"
+    record = outcome.record
+    if record is None or outcome.state == "done":
+        return f"{what}: done by another process"
+    if record.status == "failed":
+        return f"{what}: FAILED, {record.reason}"
+    average = record.score("avg")
+    return f"{what}: avg {100 * (average or 0):.2f} in {record.timing['wall_seconds']:.1f} s"
+
+
+@cli.command()
+@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
+@click.option("--profile", help="Only this profile.")
+@click.option("--suite", help="Only this suite.")
+@results_options
+def report(form: str, profile: str | None, suite: str | None, results: Path, campaign: str) -> None:
+    """Print the leaderboards of a campaign, from its records alone."""
+    from bench.store import ResultStore
+
+    records = [
+        record
+        for record in ResultStore(results, campaign).records()
+        if (profile is None or record.profile == profile) and (suite is None or record.suite == suite)
+    ]
+    if not records:
+        raise InputError("no record matches", where=f"campaign {campaign}", hint="bench run makes records")
+    _print_report(records, campaign, form)
+
+
+def _print_report(records: list[RunRecord], campaign: str, form: str) -> None:
+    from bench.reports.render import render
+
+    click.echo(render(records, campaign, form), nl=False)
+
+
+@cli.command("list")
+@click.argument("what", type=click.Choice(["methods", "suites", "profiles", "probes"]))
+def list_(what: str) -> None:
+    """List methods, suites, profiles or probes."""
+    rows: list[tuple[str, str]]
+    if what == "methods":
+        from bench.registry import discover
+
+        rows = [(name, method.card.summary) for name, method in discover()]
+    elif what == "suites":
+        from bench.data.suites import SUITES
+
+        rows = [(name, suite.summary) for name, suite in SUITES]
+    elif what == "profiles":
+        from bench import profiles
+
+        rows = [(name, profiles.load(name).summary) for name in profiles.names()]
+    else:
+        rows = [("overlap", "training text against test sets: bench data overlap TEXT")]
+    width = max(len(name) for name, _ in rows)
+    for name, summary in rows:
+        click.echo(f"{name:{width}}  {summary}")
+
+
+@cli.command()
+@click.argument("method")
+def show(method: str) -> None:
+    """Show a method's card: sources, equations, options, deviations."""
+    from bench.registry import discover
+
+    card = discover().get(method, where="bench show").card
+    click.echo(f"{card.name} ({card.kind}, version {card.version}): {card.summary}")
+    click.echo("one run, no seed" if card.deterministic else "seeded")
+    for title, lines in (
+        ("paper", (card.paper,)),
+        ("code", (card.code,)),
+        ("computes", card.equations),
+        ("deviations", card.deviations),
+        ("published as", tuple(f"{name} ({options})" for name, options in card.published_names)),
+    ):
+        for line in filter(None, lines):
+            click.echo(f"{title + ':':14}{line}")
+    for option in card.options:
+        choices = f" [{', '.join(option.choices)}]" if option.choices else ""
+        click.echo(f"option        {option.name}={option.default}{choices}  {option.help}")
+
+
+cli.add_command(data)

@@ -1,0 +1,1 @@
+"""Evaluation data: reading, checking, fetching; and the small suites that come with the package."""

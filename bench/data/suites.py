@@ -1,0 +1,129 @@
+"""Suites by name, and loading them with their fingerprints checked."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from bench.data import senteval
+from bench.data.tasks import LabelledTask, PairTask, Suite, Task
+from bench.data.toy import toy_task
+from bench.errors import DataError, InputError
+from bench.registry import Registry
+
+SUITES: Registry[Suite] = Registry("suite")
+for _suite in (
+    Suite(
+        "sts7",
+        "STS12-16, STS-B test, SICK-R test: the papers' seven, Spearman over all pairs of a year",
+        (*senteval.STS_YEARS, "STSB", "SICKR"),
+    ),
+    Suite("stsb-dev", "STS-B dev, for choosing, never for reporting", ("STSB-dev",)),
+    Suite("sickr-dev", "SICK-R trial", ("SICKR-dev",)),
+    Suite("toy", "180 pairs that come with the package; a smoke test, not a benchmark", ("TOY",), True),
+):
+    SUITES.register(_suite.name, _suite, __name__)
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    "sts7": (*SUITES.get("sts7").tasks, "STSB-dev", "STSB-train", "SICKR-dev", "SICKR-train"),
+    "transfer7": ("MR", "CR", "SUBJ", "MPQA", "SST2", "SST5", "TREC", "MRPC"),
+}
+"""What ``bench data fetch`` and ``verify`` treat together: every split of every task."""
+
+
+@cache
+def reference_fingerprints() -> dict[str, dict[str, Any]]:
+    """Return {task: {"items", "sha256", "parts"}}, as committed with the program."""
+    text = resources.files(__package__).joinpath("fingerprints.json").read_text(encoding="utf-8")
+    fingerprints: dict[str, dict[str, Any]] = json.loads(text)
+    return fingerprints
+
+
+def data_folder(given: Path | None) -> Path | None:
+    """Return ``--data``, else ``BENCH_DATA``, else ``./data`` if it is there, else None."""
+    if given is not None:
+        return given
+    if os.environ.get("BENCH_DATA"):
+        return Path(os.environ["BENCH_DATA"])
+    return Path("data") if Path("data").is_dir() else None
+
+
+def load_suite(name: str, data: Path | None, *, accept_data: bool = False) -> tuple[Suite, list[PairTask]]:
+    """Read all tasks of a suite and check them.
+
+    Args:
+        name: Suite name.
+        data: Data folder, or None; embedded suites need none.
+        accept_data: Take data that differ from the reference (every record says so).
+
+    Raises:
+        InputError: unknown suite, or no data folder.
+        DataError: missing or damaged files (file and line), or data that differ from the reference.
+    """
+    suite = SUITES.get(name, where="--suite")
+    if suite.embedded:
+        return suite, [toy_task()]
+    if data is None:
+        raise InputError(
+            f"suite '{name}' needs evaluation data",
+            expected="--data DIR or BENCH_DATA",
+            hint=f"get it with: bench data fetch {name if name in GROUPS else 'sts7'} --data data",
+        )
+    root = senteval.find_root(data)
+    tasks = []
+    for task_id in suite.tasks:
+        task = read_task(root, task_id)
+        if not isinstance(task, PairTask):
+            raise InputError(
+                f"suite '{name}' holds {task_id}, which is no sentence-pair task", where="--suite"
+            )
+        if not accept_data:
+            check_reference(task, root)
+        tasks.append(task)
+    return suite, tasks
+
+
+def read_task(root: Path, task_id: str) -> Task:
+    """Read one task from a ``downstream`` folder; raises DataError naming file and line."""
+    return senteval.SOURCES[task_id].read(root)
+
+
+def is_reference(task: Task) -> bool:
+    """True if the parsed data equal those the committed fingerprint was taken from."""
+    known = reference_fingerprints().get(task.id)
+    return task.id == "TOY" or (known is not None and known["sha256"] == task.sha256)
+
+
+def check_reference(task: Task, root: Path) -> None:
+    """Raise DataError if a task differs from its committed fingerprint; says where when it can."""
+    if is_reference(task):
+        return
+    known = reference_fingerprints()[task.id]
+    hint = "fetch it again with bench data fetch, or pass --accept-data to evaluate your own version"
+    parts = task.splits if isinstance(task, LabelledTask) else task.subsets
+    for part in parts:
+        count = task.counts[part.name]
+        if count != known["parts"][part.name]:
+            raise DataError(
+                f"{task.id}: {count} items and the file ends here",
+                where=f"{root / part.source}:{part.last_line}",
+                expected=f"{known['parts'][part.name]} items",
+                hint=hint,
+            )
+    raise DataError(
+        f"{task.id}: the text or the scores differ from the reference version (sha256 {task.sha256[:12]})",
+        where=str(root / parts[0].source),
+        expected=f"sha256 {known['sha256'][:12]} over the parsed items",
+        hint=hint,
+    )
+
+
+def compute_fingerprints(data: Path) -> dict[str, dict[str, Any]]:
+    """Fingerprint every task below ``data``: how ``fingerprints.json`` was made."""
+    root = senteval.find_root(data)
+    tasks = [read_task(root, task_id) for task_id in senteval.SOURCES]
+    return {task.id: {"items": task.items, "sha256": task.sha256, "parts": task.counts} for task in tasks}

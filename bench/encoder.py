@@ -1,0 +1,43 @@
+"""The one interface behind which every method is evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float32]
+Progress = Callable[[int], None]
+
+
+@runtime_checkable
+class Encoder(Protocol):
+    """Turns sentences into vectors; sentences are compared by the cosine of their vectors."""
+
+    dim: int
+
+    def encode(
+        self, sentences: Sequence[str], batch_tokens: int | None = None, progress: Progress | None = None
+    ) -> FloatArray:
+        """Encode sentences in evaluation mode.
+
+        Args:
+            sentences: n sentences, any order, any length; an empty string is a sentence.
+            batch_tokens: Padded tokens a batch may hold; None lets the encoder choose for its device.
+            progress: Called with the number of sentences finished since its last call.
+
+        Returns:
+            float32 (n, dim), row i for sentence i whatever the batches were.
+        """
+        ...
+
+
+@runtime_checkable
+class PairScorer(Protocol):
+    """A method without vectors: it compares two sentences directly."""
+
+    def score_pairs(self, first: Sequence[str], second: Sequence[str]) -> FloatArray:
+        """Return float32 (n,), one similarity a pair; larger means more alike."""
+        ...

@@ -1,0 +1,81 @@
+"""Errors that a user can act on: what happened, where, what was expected, how to mend it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class BenchError(Exception):
+    """Base of all expected errors; the command line prints it as one line.
+
+    Args:
+        what: What happened, with the offending value.
+        where: File (and line), option or cell it happened in.
+        expected: What would have been right.
+        hint: What to do now.
+    """
+
+    exit_code = 1
+
+    def __init__(
+        self, what: str, *, where: str | None = None, expected: str | None = None, hint: str | None = None
+    ) -> None:
+        self.what, self.where, self.expected, self.hint = what, where, expected, hint
+        super().__init__(what, where, expected, hint)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Survive the way back from a worker process (keyword arguments don't by default)."""
+        return _rebuild, (type(self), self.what, self.where, self.expected, self.hint)
+
+    def __str__(self) -> str:
+        """All parts on one line."""
+        text = f"{self.where}: {self.what}" if self.where else self.what
+        if self.expected:
+            text += f"; expected {self.expected}"
+        if self.hint:
+            text += f"; {self.hint}"
+        return " ".join(text.split())
+
+
+def _rebuild(
+    kind: type[BenchError], what: str, where: str | None, expected: str | None, hint: str | None
+) -> BenchError:
+    return kind(what, where=where, expected=expected, hint=hint)
+
+
+class InputError(BenchError):
+    """Bad input: command line, profile, file or folder (exit code 2)."""
+
+    exit_code = 2
+
+
+class DataError(InputError):
+    """Evaluation data that is missing, damaged or not the expected version (exit code 2)."""
+
+
+class NotComparableError(BenchError):
+    """Records that must not be put side by side (exit code 3)."""
+
+    exit_code = 3
+
+
+class CellFailedError(BenchError):
+    """At least one cell of a run failed (exit code 1)."""
+
+
+def did_you_mean(name: str, candidates: Iterable[str]) -> str | None:
+    """Return "did you mean 'x'?" for the closest candidate, or None if none is close."""
+    close = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.5)
+    return f"did you mean '{close[0]}'?" if close else None
+
+
+def unknown(kind: str, name: str, candidates: Iterable[str], *, where: str | None = None) -> InputError:
+    """Build the error for a name that isn't known, with a suggestion and the whole choice."""
+    names = sorted(candidates)
+    return InputError(
+        f"unknown {kind} '{name}'",
+        where=where,
+        expected=f"one of {', '.join(names)}" if names else None,
+        hint=did_you_mean(name, names),
+    )

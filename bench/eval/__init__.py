@@ -1,0 +1,1 @@
+"""From an encoder to scores."""

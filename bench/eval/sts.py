@@ -1,0 +1,103 @@
+"""Semantic textual similarity: one Spearman correlation over all pairs of a task, and the other conventions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+from bench.data.tasks import PairTask, suite_average
+from bench.encoder import Encoder, FloatArray, PairScorer, Progress
+from bench.errors import BenchError
+from bench.eval.embed import embed
+from bench.record import ALL, Score
+
+
+def spearman(predicted: NDArray[np.floating], gold: NDArray[np.floating]) -> float:
+    """Spearman's rank correlation with average ranks for ties, in [-1, 1].
+
+    Args:
+        predicted: (n,) similarities.
+        gold: (n,) gold scores.
+
+    Raises:
+        BenchError: fewer than two pairs, a value that is not finite, or one side constant: the correlation
+            is undefined then, and no number stands in for it.
+    """
+    if len(predicted) != len(gold) or len(gold) < 2:
+        raise BenchError(f"no correlation of {len(predicted)} predictions with {len(gold)} gold scores")
+    if not np.isfinite(predicted).all():
+        raise BenchError("a prediction is not finite, so the correlation is undefined")
+    x, y = rankdata(predicted), rankdata(gold)
+    x -= x.mean()
+    y -= y.mean()
+    scale = float(np.sqrt((x @ x) * (y @ y)))
+    if scale == 0:
+        side = "predictions" if not (x @ x) else "gold scores"
+        raise BenchError(f"all {side} are equal, so the correlation is undefined (a collapsed encoder?)")
+    return float(np.clip((x @ y) / scale, -1.0, 1.0))
+
+
+def predict(
+    encoder: Encoder | PairScorer,
+    tasks: Sequence[PairTask],
+    *,
+    batch_tokens: int | None = None,
+    progress: Progress | None = None,
+) -> dict[str, FloatArray]:
+    """Return float32 (pairs,) similarities a task, in the task's order; every distinct sentence is encoded once."""
+    pairs = {task.id: list(task.all_pairs()) for task in tasks}
+    if isinstance(encoder, PairScorer):
+        predictions = {}
+        for task_id, task_pairs in pairs.items():
+            predictions[task_id] = encoder.score_pairs(*_sides(task_pairs))
+            if progress:
+                progress(len(task_pairs))
+        return predictions
+    sentences = (sentence for task_pairs in pairs.values() for pair in task_pairs for sentence in pair)
+    embeddings = embed(encoder, sentences, batch_tokens=batch_tokens, progress=progress)
+    return {
+        task_id: embeddings.cosine(*_sides(task_pairs)).astype(np.float32)
+        for task_id, task_pairs in pairs.items()
+    }
+
+
+def score_task(task: PairTask, predictions: FloatArray) -> list[Score]:
+    """Score one task from its predictions.
+
+    Returns:
+        Spearman "all" (all pairs in one correlation), each subset's, and where there are several their "mean"
+        and "wmean" (weighted by pairs).
+
+    Raises:
+        BenchError: a wrong number of predictions, or an undefined correlation.
+    """
+    gold = [np.asarray(subset.gold) for subset in task.subsets]
+    if len(predictions) != task.pairs:
+        raise BenchError(f"{len(predictions)} predictions for {task.pairs} pairs", where=task.id)
+    scores = [Score(task.id, ALL, "spearman", spearman(predictions, np.concatenate(gold)), task.pairs)]
+    if len(gold) == 1:
+        return scores
+    sizes = [len(part) for part in gold]
+    parts = np.split(predictions, np.cumsum(sizes)[:-1])
+    values = [spearman(part, part_gold) for part, part_gold in zip(parts, gold, strict=True)]
+    scores += [
+        Score(task.id, subset.name, "spearman", value, size)
+        for subset, value, size in zip(task.subsets, values, sizes, strict=True)
+    ]
+    scores.append(Score(task.id, "mean", "spearman", float(np.mean(values)), task.pairs))
+    scores.append(Score(task.id, "wmean", "spearman", float(np.average(values, weights=sizes)), task.pairs))
+    return scores
+
+
+def score_suite(tasks: Sequence[PairTask], predictions: dict[str, FloatArray]) -> tuple[Score, ...]:
+    """Score all tasks, and their average (task "avg") as the mean of the unrounded "all" values."""
+    scores = [score for task in tasks for score in score_task(task, predictions[task.id])]
+    average = suite_average(score.value for score in scores if score.subset == ALL)
+    return (*scores, Score("avg", ALL, "spearman", average, len(tasks)))
+
+
+def _sides(pairs: list[tuple[str, str]]) -> tuple[list[str], list[str]]:
+    return [first for first, _ in pairs], [second for _, second in pairs]

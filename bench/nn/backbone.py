@@ -1,0 +1,170 @@
+"""Encoders around Hugging Face transformers: loading without surprises, pooling, batching."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import AutoConfig, AutoModel, AutoTokenizer
+from transformers.utils import logging as transformers_logging
+
+from bench.encoder import FloatArray, Progress
+from bench.errors import InputError
+from bench.nn.batches import default_batch_tokens, length_sorted_batches
+from bench.nn.pooling import masked_token, pool
+
+TEMPLATES = {
+    "[MASK]": 'This sentence of "{sentence}" means{mask}.',
+    "<mask>": "This sentence : ' {sentence} ' means{mask}.",
+}
+"""PromptBERT's inference templates, by the tokenizer's mask token (baselines.md section 9)."""
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep transformers from printing load reports; what they would say is checked here and raised."""
+    level = transformers_logging.get_verbosity()
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(level)
+        transformers_logging.enable_progress_bar()
+
+
+class TransformerEncoder:
+    """One transformer with a pooling, in evaluation mode, float32.
+
+    Args:
+        folder: Model folder with config, weights (safetensors, or a .bin read with weights_only) and tokenizer.
+        pooling: cls, avg, avg_first_last, avg_last_two, pooler or mask.
+        first_layer: "embedding" or "layer1", see :func:`bench.nn.pooling.pool`.
+        template: For "mask": text with {sentence} and {mask}; "auto" takes PromptBERT's.
+        device: "cpu" or "cuda".
+
+    Raises:
+        InputError: no model in the folder, weights missing from the checkpoint (the pooler's too, where the
+            pooling needs it), no padding token, or a template without its two places.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        pooling: str = "cls",
+        *,
+        first_layer: str = "embedding",
+        template: str = "auto",
+        device: str = "cpu",
+    ) -> None:
+        self.pooling, self.first_layer, self.device = pooling, first_layer, device
+        with quiet():
+            self.model, self.tokenizer = _load(folder, needs_pooler=pooling == "pooler")
+        self.model.eval().to(device)
+        self.dim: int = self.model.config.hidden_size
+        self.max_length = _max_length(self.model.config, self.tokenizer)
+        self._prefix, self._suffix = self._template_ids(template) if pooling == "mask" else ([], [])
+
+    def encode(
+        self, sentences: Sequence[str], batch_tokens: int | None = None, progress: Progress | None = None
+    ) -> FloatArray:
+        """Encode in batches of like length; see :class:`bench.encoder.Encoder`."""
+        ids = self.token_ids(sentences)
+        output = np.empty((len(ids), self.dim), dtype=np.float32)
+        budget = batch_tokens or default_batch_tokens(self.device)
+        for batch in length_sorted_batches([len(row) for row in ids], budget):
+            output[batch] = self._embed([ids[index] for index in batch]).cpu().numpy()
+            if progress:
+                progress(len(batch))
+        return output
+
+    def token_ids(self, sentences: Sequence[str]) -> list[list[int]]:
+        """Token ids with specials, cut at the model's maximum (with "mask": the sentence inside the template)."""
+        if not sentences:
+            return []
+        room = len(self._prefix) + len(self._suffix)
+        encoded = self.tokenizer(list(sentences), truncation=True, max_length=self.max_length - room)
+        ids: list[list[int]] = encoded["input_ids"]
+        if not room:
+            return ids
+        return [[row[0], *self._prefix, *row[1:-1], *self._suffix, row[-1]] for row in ids]
+
+    @torch.inference_mode()
+    def _embed(self, rows: list[list[int]]) -> Tensor:
+        longest = max(len(row) for row in rows)
+        pad = self.tokenizer.pad_token_id
+        ids = torch.tensor([row + [pad] * (longest - len(row)) for row in rows], device=self.device)
+        mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows], device=self.device)
+        every_layer = self.pooling in ("avg_first_last", "avg_last_two")
+        output = self.model(input_ids=ids, attention_mask=mask, output_hidden_states=every_layer)
+        if self.pooling == "pooler":
+            pooled: Tensor = output.pooler_output
+            return pooled
+        if self.pooling == "mask":
+            return masked_token(output.last_hidden_state, ids, self.tokenizer.mask_token_id)
+        states = output.hidden_states if every_layer else (output.last_hidden_state,)
+        return pool(states, mask, self.pooling, first_layer=self.first_layer)
+
+    def _template_ids(self, template: str) -> tuple[list[int], list[int]]:
+        mask_token = self.tokenizer.mask_token
+        if template == "auto" and mask_token in TEMPLATES:
+            template = TEMPLATES[mask_token]
+        if mask_token is None or template.count("{sentence}") != 1 or template.count("{mask}") != 1:
+            raise InputError(
+                f"the template '{template}' can't be used with this model",
+                expected="a tokenizer with a mask token, and {sentence} and {mask} once each in the template",
+            )
+        before, after = template.replace("{mask}", mask_token).split("{sentence}")
+        return (
+            self.tokenizer(before, add_special_tokens=False)["input_ids"],
+            self.tokenizer(after, add_special_tokens=False)["input_ids"],
+        )
+
+
+def _load(folder: Path, *, needs_pooler: bool) -> tuple[Any, Any]:
+    """Load model and tokenizer from a folder; raises InputError for anything that isn't whole."""
+    where = folder.name
+    safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    try:
+        config = AutoConfig.from_pretrained(folder, **safe)
+        model, info = AutoModel.from_pretrained(
+            folder, config=config, dtype=torch.float32, weights_only=True, output_loading_info=True, **safe
+        )
+        tokenizer = AutoTokenizer.from_pretrained(folder, **safe)
+    except Exception as error:  # transformers raises many kinds here; all mean that the folder can't be used
+        reason = str(error).strip().split("\n")[0]
+        raise InputError(
+            f"this model can't be loaded: {reason}",
+            where=where,
+            expected="a transformers checkpoint with its tokenizer",
+        ) from error
+    missing = sorted(info["missing_keys"]) + sorted(str(key) for key in info["mismatched_keys"])
+    missing_pooler = [key for key in missing if "pooler" in key.split(".")]
+    missing = [key for key in missing if key not in missing_pooler]
+    if missing:
+        raise InputError(
+            f"{len(missing)} weight(s) are missing from the checkpoint, the first is {missing[0]}",
+            where=where,
+        )
+    if needs_pooler and (missing_pooler or getattr(model, "pooler", None) is None):
+        raise InputError(
+            "the checkpoint has no pooler weights, so pooling 'pooler' is not possible",
+            where=where,
+            hint="use another pooling, such as cls or avg",
+        )
+    if tokenizer.pad_token_id is None:
+        raise InputError("the tokenizer has no padding token", where=where)
+    return model, tokenizer
+
+
+def _max_length(config: Any, tokenizer: Any) -> int:
+    """Longest input in tokens, specials included (RoBERTa keeps two positions for itself)."""
+    positions = config.max_position_embeddings
+    if config.model_type in ("roberta", "xlm-roberta", "camembert"):
+        positions -= config.pad_token_id + 1
+    return int(min(positions, tokenizer.model_max_length))

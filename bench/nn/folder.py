@@ -1,0 +1,80 @@
+"""Model folders on disk: finding them, naming them, hashing what determines their embeddings."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.errors import InputError
+
+_NOT_MODEL = {"data_config.json", "model_card.json", "training_args.json", "trainer_state.json"}
+_WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
+_PARTS = ("*.safetensors", "pytorch_model*.bin", "*.json", "vocab.txt", "merges.txt", "*.model")
+
+
+@dataclass(frozen=True)
+class ModelFolder:
+    """A model on this machine. The path stays here; records hold the name and the hash.
+
+    Args:
+        path: The folder.
+        name: Hub name or the folder's last name.
+        sha256: Over the names and bytes of weights, configuration and tokenizer files.
+    """
+
+    path: Path
+    name: str
+    sha256: str
+
+
+def resolve(reference: str, *, where: str, name: str | None = None) -> ModelFolder:
+    """Find a model by folder, or by hub name in the local model cache (never over the network).
+
+    Raises:
+        InputError: no such folder, or a folder without configuration or weights.
+    """
+    path = Path(reference).expanduser()
+    if not path.is_dir():
+        path, name = _from_cache(reference, where), name or reference
+    if not (path / "config.json").is_file() and not (path / "modules.json").is_file():
+        raise InputError(
+            f"'{reference}' is no model folder",
+            where=where,
+            expected="config.json and safetensors weights in it",
+        )
+    if not any(True for pattern in _WEIGHTS for _ in path.rglob(pattern)):
+        raise InputError(
+            f"the model folder '{reference}' has no weights",
+            where=where,
+            expected="model.safetensors (or pytorch_model.bin) in it",
+        )
+    return ModelFolder(path, name or path.resolve().name, content_hash(path))
+
+
+def content_hash(path: Path) -> str:
+    """Return the sha256 over names and bytes of the files that determine a model's embeddings."""
+    files = {
+        file.relative_to(path).as_posix(): file
+        for pattern in _PARTS
+        for file in path.rglob(pattern)
+        if file.is_file() and file.name not in _NOT_MODEL
+    }
+    digest = hashlib.sha256()
+    for name in sorted(files):
+        with files[name].open("rb") as stream:
+            digest.update(f"{name}\0{hashlib.file_digest(stream, 'sha256').hexdigest()}\n".encode())
+    return digest.hexdigest()
+
+
+def _from_cache(reference: str, where: str) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    hint = f"download it first with: hf download {reference}" if reference.count("/") == 1 else None
+    try:
+        return Path(snapshot_download(reference, local_files_only=True))
+    except (LocalEntryNotFoundError, HFValidationError, HfHubHTTPError, OSError) as error:
+        raise InputError(
+            f"'{reference}' is neither a folder nor a model in the local cache", where=where, hint=hint
+        ) from error

@@ -1,0 +1,73 @@
+"""Encoders from sentence-transformers folders, with whatever modules they bring."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from sentence_transformers import SentenceTransformer
+
+from bench.encoder import FloatArray, Progress
+from bench.errors import InputError
+from bench.nn.backbone import quiet
+from bench.nn.batches import default_batch_tokens, length_sorted_batches
+
+
+class SentenceTransformerEncoder:
+    """A sentence-transformers model as it stands: its own pooling, normalisation and maximal length.
+
+    Args:
+        folder: The model folder; foreign module code is never executed.
+        device: "cpu" or "cuda".
+
+    Raises:
+        InputError: sentence-transformers can't load it.
+    """
+
+    def __init__(self, folder: Path, *, device: str = "cpu") -> None:
+        self.device = device
+        if not (folder / "modules.json").is_file():
+            raise InputError(
+                "not a sentence-transformers folder (it would silently become mean pooling)",
+                where=folder.name,
+                expected="modules.json in it",
+                hint="use hf:PATH:pooling for a plain transformers folder",
+            )
+        try:
+            with quiet():
+                self.model = SentenceTransformer(
+                    str(folder),
+                    device=device,
+                    local_files_only=True,
+                    trust_remote_code=False,
+                    model_kwargs={"dtype": "float32"},
+                )
+        except Exception as error:  # many kinds; all mean that the folder can't be used
+            reason = str(error).strip().split("\n")[0]
+            raise InputError(f"this model can't be loaded: {reason}", where=folder.name) from error
+        self.model.eval()
+        self.dim = int(self.model.get_embedding_dimension() or 0)
+
+    def encode(
+        self, sentences: Sequence[str], batch_tokens: int | None = None, progress: Progress | None = None
+    ) -> FloatArray:
+        """Encode in batches of like length; see :class:`bench.encoder.Encoder`."""
+        output = np.empty((len(sentences), self.dim), dtype=np.float32)
+        if not sentences:
+            return output
+        limit = self.model.max_seq_length or 512
+        lengths = [
+            min(len(row), limit)
+            for row in self.model.tokenizer(list(sentences), truncation=False)["input_ids"]
+        ]
+        for batch in length_sorted_batches(lengths, batch_tokens or default_batch_tokens(self.device)):
+            output[batch] = self.model.encode(
+                [sentences[index] for index in batch],
+                batch_size=len(batch),
+                show_progress_bar=False,
+                convert_to_numpy=True,
+            )
+            if progress:
+                progress(len(batch))
+        return output

@@ -1,0 +1,264 @@
+"""From a specification to cells: which methods, options, models and seeds, and what is done already."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench import profiles
+from bench.card import MethodCard, OptionValue
+from bench.data.suites import data_folder, is_reference, load_suite
+from bench.data.tasks import PairTask
+from bench.errors import DataError, InputError, NotComparableError, did_you_mean
+from bench.nn.folder import ModelFolder, resolve
+from bench.record import RunRecord
+from bench.registry import METHODS, discover
+from bench.spec import MethodRequest, Override, RunSpec
+from bench.store import Place, ResultStore
+
+EVALUATION = 1  # raised when the numbers of an evaluation change; part of every key
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One method with its options, model and seed: what is built once and evaluated on the suites."""
+
+    profile: str
+    method: str
+    card: MethodCard
+    options: tuple[tuple[str, OptionValue], ...]
+    model: ModelFolder | None
+    seed: int | None
+
+    def place(self, suite: str) -> Place:
+        """Where the cell's record for a suite belongs."""
+        return Place(self.profile, self.method, self.seed, suite)
+
+    def describe(self) -> str:
+        """For messages: method id and seed."""
+        return self.method if self.seed is None else f"{self.method} seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One cell on one suite, with the key of everything that determines its scores."""
+
+    cell: Cell
+    suite: str
+    tasks: tuple[tuple[str, int, str, bool], ...]
+    key: str
+
+    @property
+    def place(self) -> Place:
+        """Where the record belongs."""
+        return self.cell.place(self.suite)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All jobs of a specification, in the order in which they run."""
+
+    spec: RunSpec
+    jobs: tuple[Job, ...]
+    suites: Mapping[str, list[PairTask]]
+    store: ResultStore
+
+    def status(self, job: Job) -> str:
+        """Return "done", "failed" (runs again) or "to do".
+
+        Raises:
+            NotComparableError: a finished record of another specification stands at the job's place.
+        """
+        try:
+            record = self.store.read(job.place)
+        except DataError:
+            return "to do"  # a damaged record is no result; the cell runs again
+        if record is None or not self.store.is_whole(job.place, record):
+            return "to do"
+        if record.status == "failed":
+            return "failed"
+        if record.key != job.key and not self.spec.force:
+            raise NotComparableError(
+                f"{job.cell.describe()} on {job.suite} was finished under another specification "
+                f"({_difference(record, job, self.spec)})",
+                where=str(self.store.path(job.place)),
+                hint="name another --campaign, or replace it with --force",
+            )
+        return "done" if record.key == job.key else "to do"
+
+    def pending(self) -> list[Job]:
+        """Jobs that have to run (all of them with ``force``)."""
+        return [job for job in self.jobs if self.spec.force or self.status(job) != "done"]
+
+
+def make_plan(spec: RunSpec) -> Plan:
+    """Resolve a specification against registry, profile, data and results; loads no torch.
+
+    Raises:
+        InputError: unknown names or options, a model folder that is none, no data.
+        DataError: damaged data.
+    """
+    discover()
+    profile = profiles.load(spec.profile)
+    methods = [METHODS.get(request.name, where="--methods").card for request in spec.methods]
+    _check_overrides(spec)
+    backbone = _backbone(spec, profile, methods)
+    suite_names = spec.suites or profile.suites
+    label = (
+        profile.name if spec.backbone is None or backbone is None else f"{profile.name}@{backbone.sha256[:8]}"
+    )
+    cells: list[Cell] = []
+    for request, card in zip(spec.methods, methods, strict=True):
+        cells += _cells(request, card, spec, profile, label, backbone)
+    _refuse_twins(cells)
+    suites = {
+        name: load_suite(name, data_folder(spec.data), accept_data=spec.accept_data)[1]
+        for name in suite_names
+    }
+    cells.sort(
+        key=lambda cell: -1 if cell.seed is None else cell.seed
+    )  # seed by seed: early stops compare fairly
+    jobs = tuple(_job(cell, name, suites[name], spec) for cell in cells for name in suite_names)
+    return Plan(spec, jobs, suites, ResultStore(spec.results, spec.campaign))
+
+
+def _check_overrides(spec: RunSpec) -> None:
+    known = {request.name for request in spec.methods} | {r.alias for r in spec.methods if r.alias}
+    for override in spec.overrides:
+        if override.method not in known:
+            raise InputError(
+                f"no method '{override.method}' in --methods",
+                where=f"--set {override.text}",
+                expected=f"one of {', '.join(sorted(known))}",
+                hint=did_you_mean(override.method, known),
+            )
+
+
+def _backbone(spec: RunSpec, profile: profiles.Profile, cards: list[MethodCard]) -> ModelFolder | None:
+    if not any(card.needs_backbone for card in cards):
+        return None
+    if spec.backbone is not None:
+        return resolve(spec.backbone, where="--backbone")
+    return resolve(
+        profiles.backbone_reference(profile), where=f"profile {profile.name}", name=profile.backbone["name"]
+    )
+
+
+def _cells(
+    request: MethodRequest,
+    card: MethodCard,
+    spec: RunSpec,
+    profile: profiles.Profile,
+    label: str,
+    backbone: ModelFolder | None,
+) -> list[Cell]:
+    path, short = _argument(request, card)
+    base = {option.name: option.default for option in card.options}
+    for name, value in profile.methods.get(card.name, {}).items():
+        base[name] = card.option(name, f"profile {profile.name}").parse(
+            value, f"profile {profile.name}: {name}"
+        )
+    options = dict(base)
+    given = [(short[0], short[1], f"--methods {request.text}")] if short else []
+    given += [(name, value, f"--methods {request.text}") for name, value in request.options]
+    given += [
+        _checked_stage(override, card)
+        for override in spec.overrides
+        if override.method in (card.name, request.alias)
+    ]
+    for name, value, where in given:
+        options[name] = card.option(name, where).parse(value, where)
+    model = resolve(path, where=f"--methods {request.text}") if path is not None else None
+    if card.needs_backbone:
+        model = backbone
+    changed = [f"{name}={value}" for name, value in sorted(options.items()) if value != base[name]]
+    stem = f"{model.name.split('/')[-1]}-{model.sha256[:8]}" if card.takes_path and model else card.name
+    identity = request.alias or (f"{stem}[{','.join(changed)}]" if changed else stem)
+    if request.alias and request.alias in METHODS.names():
+        raise InputError(
+            f"the alias '{request.alias}' is the name of a registered method",
+            where=f"--methods {request.text}",
+            expected="another name",
+        )
+    seeds: tuple[int | None, ...] = (None,) if card.deterministic else spec.seeds
+    frozen = tuple(sorted(options.items()))
+    return [Cell(label, identity, card, frozen, model, seed) for seed in seeds]
+
+
+def _argument(request: MethodRequest, card: MethodCard) -> tuple[str | None, tuple[str, str] | None]:
+    """Split NAME:ARGUMENT into a model path and the short option (name, value)."""
+    argument, where = request.argument, f"--methods {request.text}"
+    if card.takes_path:
+        if argument is None:
+            raise InputError(f"'{card.name}' needs a model", where=where, expected=f"{card.name}:PATH")
+        path, colon, last = argument.rpartition(":")
+        if colon and card.short_option and last in card.option(card.short_option, where).choices:
+            return path, (card.short_option, last)
+        return argument, None
+    if argument is None:
+        return None, None
+    if card.short_option is None:
+        raise InputError(f"'{card.name}' takes nothing after a colon", where=where, expected=card.name)
+    return None, (card.short_option, argument)
+
+
+def _checked_stage(override: Override, card: MethodCard) -> tuple[str, str, str]:
+    where = f"--set {override.text}"
+    if override.stage is not None:
+        raise InputError(
+            f"{card.name} has no stage '{override.stage}'", where=where, expected=f"{card.name}.OPTION=VALUE"
+        )
+    return override.option, override.value, where
+
+
+def _refuse_twins(cells: list[Cell]) -> None:
+    seen: set[tuple[str, int | None]] = set()
+    for cell in cells:
+        if (cell.method, cell.seed) in seen:
+            raise InputError(
+                f"'{cell.method}' is asked for twice", where="--methods", expected="each method once"
+            )
+        seen.add((cell.method, cell.seed))
+
+
+def _job(cell: Cell, suite: str, tasks: list[PairTask], spec: RunSpec) -> Job:
+    facts = tuple((task.id, task.pairs, task.sha256, is_reference(task)) for task in tasks)
+    identity = {
+        "evaluation": EVALUATION,
+        "method": cell.card.name,
+        "version": cell.card.version,
+        "options": dict(cell.options),
+        "model": cell.model.sha256 if cell.model else None,
+        "seed": cell.seed,
+        "suite": suite,
+        "tasks": [[task_id, sha256] for task_id, _, sha256, _ in facts],
+        "device": spec.device,
+        "threads": spec.threads,
+    }
+    text = json.dumps(identity, sort_keys=True, ensure_ascii=False)
+    return Job(cell, suite, facts, hashlib.sha256(text.encode()).hexdigest())
+
+
+def _difference(record: RunRecord, job: Job, spec: RunSpec) -> str:
+    """Say in a few words what differs between a finished record and what is asked now."""
+    model = job.cell.model.sha256 if job.cell.model else None
+    tasks = {task_id: sha256 for task_id, _, sha256, _ in job.tasks}
+    pairs = (
+        ("method version", record.version, job.cell.card.version),
+        ("options", record.options, dict(job.cell.options)),
+        ("model weights", (record.backbone or {}).get("sha256"), model),
+        ("data", {name: facts.get("sha256") for name, facts in record.tasks.items()}, tasks),
+        ("threads", record.provenance.get("threads"), spec.threads),
+        ("device", str(record.provenance.get("device")).split(" ")[0], spec.device),
+    )
+    differing = [
+        f"{name} then {then}, now {now}"
+        if isinstance(now, int | str) and len(str(now)) < 20
+        else f"other {name}"
+        for name, then, now in pairs
+        if then != now
+    ]
+    return "; ".join(differing) or "another version of the evaluation"

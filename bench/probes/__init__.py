@@ -1,0 +1,1 @@
+"""What a score doesn't say."""

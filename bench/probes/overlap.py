@@ -1,0 +1,172 @@
+"""Overlap audit: which test sentences stand in a training text, and what a score is without them.
+
+Three levels, each including the one before:
+
+- ``exact``: the same string (after SentEval's white-space normalisation);
+- ``key``: the same letters and digits, that is, equal after lower-casing and dropping all but [a-z0-9];
+- ``near``: ``key``, or a run of eight words ([a-z0-9]+, lower-cased) in common.
+
+A pair is touched if either of its sentences is.
+"""
+
+from __future__ import annotations
+
+import lzma
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.data.tasks import PairTask, normalise
+from bench.encoder import FloatArray
+from bench.errors import DataError
+from bench.eval.sts import spearman
+from bench.stats.items import spearman_interval
+
+LEVELS = ("exact", "key", "near")
+RUN = 8  # words
+MIN_CLEAN_PAIRS = 50
+_NOT_KEY = re.compile(r"[^a-z0-9]+")
+_WORD = re.compile(r"[a-z0-9]+")
+
+
+@dataclass(frozen=True)
+class TaskOverlap:
+    """Overlap of one task with one training text at one level.
+
+    Args:
+        task: Task id.
+        level: One of LEVELS.
+        sentences: Distinct test sentences, at ``exact`` as strings, else by their letters and digits.
+        touched_sentences: Those of them that the training text touches.
+        pairs: All pairs.
+        clean: bool (pairs,), True where neither sentence is touched, in the order of the predictions.
+    """
+
+    task: str
+    level: str
+    sentences: int
+    touched_sentences: int
+    pairs: int
+    clean: NDArray[np.bool_]
+
+    @property
+    def clean_pairs(self) -> int:
+        """Pairs of which neither sentence is touched."""
+        return int(self.clean.sum())
+
+
+@dataclass(frozen=True)
+class CleanScore:
+    """Spearman on the clean pairs of a task, with its 95% interval; all None under 50 pairs."""
+
+    task: str
+    n: int
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+def key(sentence: str) -> str:
+    """Lower case, [a-z0-9] only; may be empty."""
+    return _NOT_KEY.sub("", sentence.lower())
+
+
+def word_runs(sentence: str) -> Iterator[str]:
+    """Yield every run of eight words, joined by a blank; nothing for a shorter sentence."""
+    words = _WORD.findall(sentence.lower())
+    for start in range(len(words) - RUN + 1):
+        yield " ".join(words[start : start + RUN])
+
+
+def training_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a UTF-8 text (``.xz`` is unpacked on the way), without empty ones.
+
+    Raises:
+        DataError: missing, unreadable, or (with its line) no UTF-8.
+    """
+    number = 0
+    try:
+        with lzma.open(path, "rb") if path.suffix == ".xz" else path.open("rb") as stream:
+            for number, line in enumerate(stream, start=1):
+                text = normalise(line.decode("utf-8"))
+                if text:
+                    yield text
+    except UnicodeDecodeError as error:
+        raise DataError("these bytes are not utf-8", where=f"{path}:{number}") from error
+    except (OSError, lzma.LZMAError, EOFError) as error:
+        raise DataError(f"the training text can't be read: {error}", where=str(path)) from error
+
+
+def audit(training: Iterable[str], tasks: Sequence[PairTask]) -> list[TaskOverlap]:
+    """Compare a training text with test sets; the text is streamed, only the test sets are kept in memory.
+
+    Args:
+        training: Sentences or lines of the training text.
+        tasks: Test sets.
+
+    Returns:
+        One entry a task and level, in that order.
+    """
+    sentences = {sentence for task in tasks for pair in task.all_pairs() for sentence in pair}
+    keys = {sentence: key(sentence) for sentence in sentences}
+    wanted_keys = set(keys.values()) - {""}
+    by_run: defaultdict[str, set[str]] = defaultdict(set)
+    for sentence in sentences:
+        for run in word_runs(sentence):
+            by_run[run].add(keys[sentence])
+    exact: set[str] = set()
+    same_key: set[str] = set()
+    near: set[str] = set()
+    for line in training:
+        if line in sentences:
+            exact.add(line)
+        line_key = key(line)
+        if line_key in wanted_keys:
+            same_key.add(line_key)
+        for run in word_runs(line):
+            if run in by_run:
+                near |= by_run[run]
+    near |= same_key
+    touched = {
+        "exact": exact,
+        "key": {sentence for sentence in sentences if keys[sentence] in same_key},
+        "near": {sentence for sentence in sentences if keys[sentence] in near},
+    }
+    return [_overlap(task, level, touched[level], keys) for task in tasks for level in LEVELS]
+
+
+def clean_score(task: PairTask, overlap: TaskOverlap, predictions: FloatArray) -> CleanScore:
+    """Score the clean pairs alone.
+
+    Args:
+        task: The task.
+        overlap: Its overlap at some level.
+        predictions: (pairs,) similarities from a record.
+    """
+    clean = overlap.clean
+    if overlap.clean_pairs < MIN_CLEAN_PAIRS:
+        return CleanScore(task.id, overlap.clean_pairs, None, None, None)
+    gold = np.concatenate([np.asarray(subset.gold) for subset in task.subsets])
+    value = spearman(predictions[clean], gold[clean])
+    return CleanScore(task.id, overlap.clean_pairs, value, *spearman_interval(value, overlap.clean_pairs))
+
+
+def _overlap(task: PairTask, level: str, touched: set[str], keys: dict[str, str]) -> TaskOverlap:
+    pairs = list(task.all_pairs())
+    present = {sentence for pair in pairs for sentence in pair}
+    clean = np.array([first not in touched and second not in touched for first, second in pairs], dtype=bool)
+    if level != "exact":  # sentences that differ in punctuation or case alone count once
+        return TaskOverlap(
+            task.id,
+            level,
+            len({keys[sentence] for sentence in present}),
+            len({keys[sentence] for sentence in present & touched}),
+            len(pairs),
+            clean,
+        )
+    return TaskOverlap(task.id, level, len(present), len(present & touched), len(pairs), clean)

@@ -1,0 +1,78 @@
+"""Profiles: one TOML file each, with the backbone and every method's hyperparameters for it."""
+
+from __future__ import annotations
+
+import importlib.util
+import tomllib
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from bench.errors import DataError, InputError, unknown
+
+DEFAULT = "minilm"
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A setting in which methods are compared.
+
+    Args:
+        name: File name without ``.toml``.
+        summary: One line.
+        suites: Suites that ``bench run`` evaluates when ``--suite`` is not given.
+        backbone: {"name"} and either {"package", "folder", "extra"} or {"hub"}.
+        methods: Options of every method that differ from its card's defaults.
+    """
+
+    name: str
+    summary: str
+    suites: tuple[str, ...]
+    backbone: dict[str, str]
+    methods: dict[str, dict[str, Any]]
+
+
+def names() -> list[str]:
+    """Names of all profiles."""
+    return sorted(entry.name.removesuffix(".toml") for entry in _files() if entry.name.endswith(".toml"))
+
+
+def load(name: str) -> Profile:
+    """Read a profile; raises InputError with a suggestion for an unknown name."""
+    if name not in names():
+        raise unknown("profile", name, names(), where="--profile")
+    text = resources.files(__name__).joinpath(f"{name}.toml").read_text(encoding="utf-8")
+    try:
+        data = tomllib.loads(text)
+        return Profile(
+            name,
+            data["summary"],
+            tuple(data["suites"]),
+            dict(data["backbone"]),
+            dict(data.get("methods", {})),
+        )
+    except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
+        raise DataError(f"not a profile: {error}", where=f"bench/profiles/{name}.toml") from error
+
+
+def backbone_reference(profile: Profile) -> str:
+    """Return the folder or hub name of a profile's backbone.
+
+    Raises:
+        InputError: its Python package isn't installed.
+    """
+    source = profile.backbone
+    if "hub" in source:
+        return source["hub"]
+    package = importlib.util.find_spec(source["package"])
+    if package is None or package.origin is None:
+        raise InputError(
+            f"the backbone of profile '{profile.name}', {source['name']}, is not installed",
+            hint=f"pip install 'cse-bench[{source['extra']}]', or name a folder with --backbone",
+        )
+    return str(Path(package.origin).parent / source["folder"])
+
+
+def _files() -> list[Any]:
+    return list(resources.files(__name__).iterdir())

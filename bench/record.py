@@ -1,0 +1,121 @@
+"""The immutable record of one cell on one suite, and its JSON form."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from bench.errors import DataError
+
+SCHEMA = 1
+ALL = "all"  # subset name: every pair of a task in one correlation, the field's convention
+
+
+@dataclass(frozen=True)
+class Score:
+    """One measured value.
+
+    Args:
+        task: Task id as in the published tables (STS12 ... SICKR), or "avg".
+        subset: "all" (one correlation over all pairs), a subset's name, "mean" or "wmean" over subsets.
+        metric: Name of the metric; ``value`` is in its own unit (spearman: -1 to 1).
+        value: The value at full precision.
+        n: Pairs behind it; for the task "avg" the number of tasks averaged.
+    """
+
+    task: str
+    subset: str
+    metric: str
+    value: float
+    n: int
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """What one cell gave on one suite. 'Equal bytes' means equal JSON without the ``timing`` block.
+
+    Args:
+        profile: Profile label, ``NAME`` or ``NAME@HASH`` with another backbone.
+        method: Method id, the row's name in every table.
+        name: Registered name of the method.
+        version: The card's version.
+        options: Value of every option.
+        backbone: {"name", "sha256"} of the weights it starts from, None for none.
+        seed: The seed, None for a deterministic method.
+        suite: Suite name.
+        tasks: For every task {"pairs", "sha256"} of the parsed data, and whether it is the reference.
+        key: sha256 of everything that determines the scores; equal key, equal result.
+        status: "ok" or "failed".
+        scores: Empty if failed.
+        predictions: {"file", "sha256"} of the per-pair similarities beside the record, None if failed.
+        reason: Why it failed, one line.
+        traceback: The failure's traceback, without machine paths.
+        provenance: Versions, commit, device, threads: facts that repeat when the run is repeated.
+        timing: Wall and CPU seconds, date, processor: facts that don't.
+    """
+
+    profile: str
+    method: str
+    name: str
+    version: int
+    options: dict[str, Any]
+    backbone: dict[str, str] | None
+    seed: int | None
+    suite: str
+    tasks: dict[str, dict[str, Any]]
+    key: str
+    status: str
+    scores: tuple[Score, ...] = ()
+    predictions: dict[str, str] | None = None
+    reason: str | None = None
+    traceback: tuple[str, ...] | None = None
+    provenance: dict[str, Any] = field(default_factory=dict)
+    timing: dict[str, Any] = field(default_factory=dict)
+    schema: int = SCHEMA
+
+    def score(self, task: str, subset: str = ALL, metric: str = "spearman") -> float | None:
+        """Return one value in the metric's unit, or None if the record hasn't it."""
+        for score in self.scores:
+            if (score.task, score.subset, score.metric) == (task, subset, metric):
+                return score.value
+        return None
+
+
+def to_json(record: RunRecord, *, timing: bool = True) -> str:
+    """Return the canonical JSON text (sorted keys, two blanks, final newline)."""
+    data = asdict(record)
+    if not timing:
+        del data["timing"]
+    return json.dumps(data, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def from_json(text: str, where: str) -> RunRecord:
+    """Parse a record.
+
+    Raises:
+        DataError: no JSON, not a record, a newer schema, or a score that is no finite number.
+    """
+    hint = "delete the file and run the cell again"
+    try:
+        data = json.loads(text)
+        schema = data["schema"]
+        if isinstance(schema, int) and schema > SCHEMA:
+            raise DataError(
+                f"record schema {schema} is newer than this bench",
+                where=where,
+                expected=f"schema {SCHEMA} or older",
+                hint="upgrade cse-bench",
+            )
+        data["scores"] = tuple(Score(**score) for score in data["scores"])
+        if data["traceback"] is not None:
+            data["traceback"] = tuple(data["traceback"])
+        record = RunRecord(**data)
+        if record.status not in ("ok", "failed") or not isinstance(record.tasks, dict):
+            raise ValueError("status or tasks")
+        if not all(math.isfinite(score.value) for score in record.scores):
+            raise ValueError("score")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError("this is no run record", where=where, hint=hint) from error
+    return record

@@ -1,0 +1,78 @@
+"""Names to things: methods, suites, probes. One generic registry, and the discovery of plug-ins."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import pkgutil
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+from bench.card import Method
+from bench.errors import BenchError, unknown
+
+T = TypeVar("T")
+ENTRY_POINTS = "bench.methods"
+_PACKAGES = ("bench.baselines", "bench.methods")
+
+
+class Registry(Generic[T]):
+    """A dictionary that refuses duplicates (naming both origins) and suggests near names."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._items: dict[str, tuple[T, str]] = {}
+
+    def register(self, name: str, item: T, origin: str) -> T:
+        """Add an item; raises BenchError if the name is taken by another origin."""
+        if name in self._items and self._items[name][1] != origin:
+            raise BenchError(
+                f"{self.kind} '{name}' is defined twice: in {self._items[name][1]} and in {origin}",
+                hint="rename one of them",
+            )
+        self._items[name] = (item, origin)
+        return item
+
+    def get(self, name: str, *, where: str | None = None) -> T:
+        """Return the item; raises InputError with a suggestion."""
+        if name not in self._items:
+            raise unknown(self.kind, name, self._items, where=where)
+        return self._items[name][0]
+
+    def names(self) -> list[str]:
+        """All names, sorted."""
+        return sorted(self._items)
+
+    def __iter__(self) -> Iterator[tuple[str, T]]:
+        """Yield (name, item) in the order of the names."""
+        return ((name, self._items[name][0]) for name in self.names())
+
+
+METHODS: Registry[Method] = Registry("method")
+
+
+def add_method(kind: type[Method]) -> type[Method]:
+    """Class decorator: register one instance under its card's name."""
+    method = kind()
+    METHODS.register(method.card.name, method, kind.__module__)
+    return kind
+
+
+def discover() -> Registry[Method]:
+    """Import the plug-in packages and the entry points of group ``bench.methods``; return the methods."""
+    for package_name in _PACKAGES:
+        package = importlib.import_module(package_name)
+        for module in pkgutil.iter_modules(package.__path__):
+            if not module.name.startswith("_"):
+                importlib.import_module(f"{package_name}.{module.name}")
+    for entry in importlib.metadata.entry_points(group=ENTRY_POINTS):
+        try:
+            entry.load()
+        except BenchError:
+            raise
+        except Exception as error:
+            raise BenchError(
+                f"the plug-in '{entry.name}' ({entry.value}) can't be imported: {error}",
+                hint="mend or uninstall it",
+            ) from error
+    return METHODS

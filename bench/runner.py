@@ -1,0 +1,267 @@
+"""Runs a plan: builds each cell's encoder once, evaluates it suite by suite, writes every record at once."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache, partial
+from pathlib import Path
+
+from bench.card import BuildContext
+from bench.data.suites import data_folder, load_suite
+from bench.data.tasks import PairTask
+from bench.encoder import Encoder, PairScorer, Progress
+from bench.errors import BenchError
+from bench.executors.local import local_executor
+from bench.plan import Cell, Job, Plan
+from bench.provenance import clean_traceback, provenance, timing, without_paths
+from bench.record import RunRecord
+from bench.registry import METHODS, discover
+from bench.store import ResultStore
+
+
+@dataclass(frozen=True)
+class CellTask:
+    """What a worker gets: one cell and its pending suites (it must pickle)."""
+
+    jobs: tuple[Job, ...]
+    results: Path
+    campaign: str
+    data: Path | None
+    accept_data: bool
+    device: str
+    threads: int
+    force: bool
+    wait: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one job: "ran", "failed", "done" (by another process) or "busy" (another has it)."""
+
+    job: Job
+    state: str
+    record: RunRecord | None = None
+
+
+def run_plan(
+    plan: Plan, *, on_outcome: Callable[[Outcome], None], progress: Progress | None = None
+) -> list[Outcome]:
+    """Run every pending job; cells that another process is computing come last and are waited for.
+
+    Args:
+        plan: The plan.
+        on_outcome: Called for every job as soon as its record is on disk.
+        progress: Called with finished sentences, when cells run in this process.
+
+    Returns:
+        The outcomes of all jobs that were pending.
+    """
+    plan.store.prepare()
+    tasks = _cell_tasks(plan)
+    function = run_cell if plan.spec.workers > 1 else partial(run_cell, suites=plan.suites, progress=progress)
+    executor = local_executor(plan.spec.workers)
+    outcomes: list[Outcome] = []
+    while tasks:
+        busy: list[CellTask] = []
+        for task, results in executor.run(function, tasks):
+            if any(outcome.state == "busy" for outcome in results):
+                busy.append(replace(task, wait=True))
+                continue
+            for outcome in results:
+                outcomes.append(outcome)
+                on_outcome(outcome)
+        tasks = busy
+    return outcomes
+
+
+def _cell_tasks(plan: Plan) -> list[CellTask]:
+    by_cell: dict[tuple[str, int | None], list[Job]] = {}
+    for job in plan.pending():
+        by_cell.setdefault((job.cell.method, job.cell.seed), []).append(job)
+    spec = plan.spec
+    return [
+        CellTask(
+            tuple(jobs),
+            spec.results,
+            spec.campaign,
+            data_folder(spec.data),
+            spec.accept_data,
+            spec.device,
+            spec.threads,
+            spec.force,
+        )
+        for jobs in by_cell.values()
+    ]
+
+
+def run_cell(
+    task: CellTask,
+    suites: Mapping[str, list[PairTask]] | None = None,
+    progress: Progress | None = None,
+) -> tuple[CellTask, list[Outcome]]:
+    """Run one cell's pending suites under its lock.
+
+    Args:
+        task: The cell.
+        suites: The suites' data where this process has read them already; a worker reads its own.
+        progress: Called with finished sentences.
+    """
+    store = ResultStore(task.results, task.campaign)
+    cell = task.jobs[0].cell
+    outcomes: list[Outcome] = []
+    with store.claim(task.jobs[0].place, wait=task.wait) as mine:
+        if not mine:
+            return task, [Outcome(job, "busy") for job in task.jobs]
+        make_encoder = lru_cache(maxsize=1)(partial(build, cell, task.device))
+        with _threads(task.threads, needs_torch=cell.model is not None):
+            for job in task.jobs:
+                finished = _finished_meanwhile(store, job, task)
+                if finished is not None:
+                    outcomes.append(Outcome(job, "done", finished))
+                    continue
+                data = suites[job.suite] if suites else None
+                outcomes.append(_run_job(job, task, store, make_encoder, data, progress))
+    return task, outcomes
+
+
+def _run_job(
+    job: Job,
+    task: CellTask,
+    store: ResultStore,
+    make_encoder: Callable[[], Encoder | PairScorer],
+    data: list[PairTask] | None,
+    progress: Progress | None,
+) -> Outcome:
+    """Evaluate and write one record; a failure becomes a record with its traceback, never a number."""
+    from bench.eval.sts import predict, score_suite
+
+    started, wall, cpu = time.time(), time.perf_counter(), time.process_time()
+    record, predictions = _blank(job), None
+    try:
+        tasks = data or _suite_tasks(job.suite, task.data, task.accept_data)
+        if [(t.id, t.sha256) for t in tasks] != [(name, sha256) for name, _, sha256, _ in job.tasks]:
+            raise BenchError("the evaluation data changed since the run was planned", where=job.suite)
+        predictions = predict(make_encoder(), tasks, progress=progress)
+        record = replace(record, status="ok", scores=score_suite(tasks, predictions))
+    except Exception as error:
+        predictions = None
+        reason = str(error) if isinstance(error, BenchError) else f"{type(error).__name__}: {error}"
+        record = replace(
+            record, reason=without_paths(" ".join(reason.split())), traceback=clean_traceback(error)
+        )
+    record = replace(
+        record,
+        provenance=provenance(device=task.device, threads=task.threads),
+        timing=timing(started=started, wall=time.perf_counter() - wall, cpu=time.process_time() - cpu),
+    )
+    record = store.write(job.place, record, predictions)
+    return Outcome(job, "ran" if record.status == "ok" else "failed", record)
+
+
+def build(cell: Cell, device: str) -> Encoder | PairScorer:
+    """Build a cell's encoder."""
+    discover()
+    context = BuildContext(dict(cell.options), cell.seed, cell.model.path if cell.model else None, device)
+    return METHODS.get(cell.card.name).build(context)
+
+
+def estimate_seconds(plan: Plan, jobs: list[Job], *, sample: int = 192) -> float:
+    """Estimate the evaluation time of jobs from encoding a length-stratified sample once for each method.
+
+    Args:
+        plan: The plan.
+        jobs: Jobs to estimate.
+        sample: Sentences to encode.
+
+    Returns:
+        Seconds of one worker; loading and start-up are not in it.
+    """
+    total = 0.0
+    rates: dict[str, float] = {}
+    for job in jobs:
+        pairs = [pair for task in plan.suites[job.suite] for pair in task.all_pairs()]
+        sentences = sorted({sentence for pair in pairs for sentence in pair}, key=lambda s: (len(s), s))
+        if job.cell.method not in rates:
+            step = max(1, len(sentences) // sample)
+            with _threads(plan.spec.threads, needs_torch=job.cell.model is not None):
+                rates[job.cell.method] = _seconds_per_sentence(
+                    build(job.cell, plan.spec.device), sentences[step // 2 :: step]
+                )
+        total += rates[job.cell.method] * len(sentences)
+    return total
+
+
+def _seconds_per_sentence(encoder: Encoder | PairScorer, sentences: list[str]) -> float:
+    def work(texts: list[str]) -> None:
+        if isinstance(encoder, PairScorer):
+            encoder.score_pairs(texts, texts)
+        else:
+            encoder.encode(texts)
+
+    work(sentences[:8])  # the first call is slower than the rest
+    begin = time.perf_counter()
+    work(sentences)
+    return (time.perf_counter() - begin) / len(sentences)
+
+
+@cache
+def _suite_tasks(name: str, data: Path | None, accept_data: bool) -> list[PairTask]:
+    return load_suite(name, data, accept_data=accept_data)[1]
+
+
+def _finished_meanwhile(store: ResultStore, job: Job, task: CellTask) -> RunRecord | None:
+    """Return the record if another process finished the job between planning and now."""
+    if task.force:
+        return None
+    try:
+        record = store.read(job.place)
+    except BenchError:
+        return None
+    whole = (
+        record is not None
+        and record.key == job.key
+        and record.status == "ok"
+        and store.is_whole(job.place, record)
+    )
+    return record if whole else None
+
+
+def _blank(job: Job) -> RunRecord:
+    cell = job.cell
+    return RunRecord(
+        profile=cell.profile,
+        method=cell.method,
+        name=cell.card.name,
+        version=cell.card.version,
+        options=dict(cell.options),
+        backbone={"name": cell.model.name, "sha256": cell.model.sha256} if cell.model else None,
+        seed=cell.seed,
+        suite=job.suite,
+        tasks={
+            task_id: {"pairs": pairs, "sha256": sha256, "reference": reference}
+            for task_id, pairs, sha256, reference in job.tasks
+        },
+        key=job.key,
+        status="failed",
+    )
+
+
+@contextmanager
+def _threads(count: int, *, needs_torch: bool) -> Iterator[None]:
+    """Set torch's threads for a cell and put them back."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false" if count == 1 else "true")
+    if not needs_torch:
+        yield
+        return
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,157 @@
+"""What a user asks for: parsing and checking of methods, seeds and overrides, before torch loads."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.errors import InputError
+
+MAX_SEEDS = 10_000
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
+_SEED_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+
+
+@dataclass(frozen=True)
+class MethodRequest:
+    """One entry of ``--methods``: ``[ALIAS=]NAME[:ARGUMENT][[OPTION=VALUE,...]]``."""
+
+    text: str
+    name: str
+    argument: str | None = None
+    options: tuple[tuple[str, str], ...] = ()
+    alias: str | None = None
+
+
+@dataclass(frozen=True)
+class Override:
+    """One ``--set METHOD[.STAGE].OPTION=VALUE``."""
+
+    text: str
+    method: str
+    stage: str | None
+    option: str
+    value: str
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """A whole ``bench run``, parsed but not yet resolved against the registry and the profile.
+
+    ``data``, ``results``, ``workers`` and ``force`` say where and how to run and never change a score;
+    everything else is part of the cells' identity.
+    """
+
+    methods: tuple[MethodRequest, ...]
+    seeds: tuple[int, ...]
+    profile: str
+    suites: tuple[str, ...] = ()
+    backbone: str | None = None
+    overrides: tuple[Override, ...] = ()
+    device: str = "cpu"
+    threads: int = 1
+    data: Path | None = None
+    accept_data: bool = False
+    results: Path = field(default_factory=lambda: Path("results"))
+    campaign: str = "local"
+    workers: int = 1
+    force: bool = False
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """Parse ``1-5`` or ``1,3,7-9`` into increasing distinct seeds.
+
+    Raises:
+        InputError: empty text, something that is no number or range, a falling range, a seed given
+            twice, or more than 10,000 seeds.
+    """
+    where = "--seeds"
+    form = "numbers and rising ranges such as 1-5 or 1,3,7-9"
+    seeds: list[int] = []
+    for part in text.split(","):
+        match = _SEED_RANGE.fullmatch(part.strip())
+        if match is None:
+            raise InputError(f"'{part.strip()}' in '{text}' is no seed", where=where, expected=form)
+        low = int(match[1])
+        high = int(match[2]) if match[2] else low
+        if high < low:
+            raise InputError(
+                f"the range '{part.strip()}' falls", where=where, expected=form, hint=f"write {high}-{low}"
+            )
+        if len(seeds) + high - low + 1 > MAX_SEEDS:
+            raise InputError(
+                f"'{text}' asks for too many seeds", where=where, expected=f"at most {MAX_SEEDS}"
+            )
+        seeds.extend(range(low, high + 1))
+    repeated = {seed for seed in seeds if seeds.count(seed) > 1} if len(set(seeds)) < len(seeds) else set()
+    if repeated:
+        raise InputError(f"seed {min(repeated)} is given twice in '{text}'", where=where, expected=form)
+    return tuple(sorted(seeds))
+
+
+def split_outside_brackets(text: str) -> list[str]:
+    """Split at the commas that stand outside square brackets."""
+    parts, depth, start = [], 0, 0
+    for position, char in enumerate(text):
+        if char == "[":
+            depth += 1
+        elif char == "]":
+            depth -= 1
+        elif char == "," and depth == 0:
+            parts.append(text[start:position])
+            start = position + 1
+    parts.append(text[start:])
+    return [part.strip() for part in parts]
+
+
+def parse_methods(text: str) -> tuple[MethodRequest, ...]:
+    """Parse ``--methods``; names are resolved later, by the plan.
+
+    Raises:
+        InputError: an empty entry, unbalanced brackets, an option without ``=``, a bad alias.
+    """
+    return tuple(_parse_method(part) for part in split_outside_brackets(text))
+
+
+def _parse_method(text: str) -> MethodRequest:
+    where = "--methods"
+    form = "[ALIAS=]NAME[:ARGUMENT][[OPTION=VALUE,...]] with commas between methods"
+    if not text or text.count("[") != text.count("]") or ("[" in text and not text.endswith("]")):
+        raise InputError(f"'{text}' is no method", where=where, expected=form)
+    head, _, inner = text.removesuffix("]").partition("[") if text.endswith("]") else (text, "", "")
+    options = []
+    for item in split_outside_brackets(inner) if inner else []:
+        key, equals, value = item.partition("=")
+        if not equals or not _NAME.fullmatch(key.strip()):
+            raise InputError(f"'{item}' in '{text}' is no OPTION=VALUE", where=where, expected=form)
+        options.append((key.strip(), value.strip()))
+    alias: str | None = None
+    before, equals, after = head.partition("=")
+    if equals and ":" not in before:
+        alias, head = before.strip(), after.strip()
+        if not _NAME.fullmatch(alias):
+            raise InputError(
+                f"'{alias}' in '{text}' is no alias", where=where, expected="letters, digits, _ . + -"
+            )
+    name, colon, argument = head.partition(":")
+    if not _NAME.fullmatch(name) or (colon and not argument):
+        raise InputError(f"'{text}' is no method", where=where, expected=form)
+    return MethodRequest(text, name, argument or None, tuple(options), alias)
+
+
+def parse_override(text: str) -> Override:
+    """Parse one ``--set`` value.
+
+    Raises:
+        InputError: not of the form METHOD[.STAGE].OPTION=VALUE.
+    """
+    key, equals, value = text.partition("=")
+    parts = [part.strip() for part in key.split(".")]
+    if not equals or len(parts) not in (2, 3) or not all(_NAME.fullmatch(part) for part in parts):
+        raise InputError(
+            f"'{text}' is no override",
+            where="--set",
+            expected="METHOD[.STAGE].OPTION=VALUE, e.g. untrained.pooling=avg",
+        )
+    return Override(text, parts[0], parts[1] if len(parts) == 3 else None, parts[-1], value.strip())

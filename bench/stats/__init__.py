@@ -1,0 +1,1 @@
+"""Statistics of seeds and items."""

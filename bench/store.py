@@ -1,0 +1,219 @@
+"""The results folder: one JSON a cell and suite, its predictions beside it, nothing ever half written."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from filelock import FileLock, Timeout
+
+from bench.encoder import FloatArray
+from bench.errors import BenchError, DataError, InputError
+from bench.record import RunRecord, from_json, to_json
+
+_CAMPAIGN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_UNSAFE = re.compile(r"[^A-Za-z0-9._+=,\[\]@-]+")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a record belongs: profile label, method id, seed (None: deterministic) and suite."""
+
+    profile: str
+    method: str
+    seed: int | None
+    suite: str
+
+    @property
+    def folder(self) -> Path:
+        """Folder relative to the campaign."""
+        seed = "no-seed" if self.seed is None else f"seed-{self.seed}"
+        return Path(safe_name(self.profile)) / safe_name(self.method) / seed
+
+
+def safe_name(text: str) -> str:
+    """Return ``text`` as one folder name: equal if it is one already, else shortened with a hash of the whole."""
+    cleaned = _UNSAFE.sub("_", text).lstrip(".")[:80]
+    if cleaned == text:
+        return text
+    return f"{cleaned}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+class ResultStore:
+    """One campaign's records under ``results/<campaign>``.
+
+    Raises:
+        InputError: a campaign name that is no plain folder name.
+    """
+
+    def __init__(self, results: Path, campaign: str) -> None:
+        if not _CAMPAIGN.fullmatch(campaign):
+            raise InputError(
+                f"'{campaign}' is no campaign name",
+                where="--campaign",
+                expected="letters, digits, '.', '_' and '-', at most 100",
+            )
+        self.campaign = campaign
+        self.root = results / campaign
+
+    def prepare(self) -> None:
+        """Make the folder and check that it can be written; raises InputError."""
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            (self.root / ".locks").mkdir(exist_ok=True)
+            probe = self.root / ".locks" / f".write-{os.getpid()}.tmp"
+            probe.write_bytes(b"")
+            probe.unlink()
+        except OSError as error:
+            raise InputError(
+                f"results can't be written: {error.strerror}",
+                where=str(self.root),
+                hint="name another folder with --results",
+            ) from error
+
+    def path(self, place: Place) -> Path:
+        """Path of a record."""
+        return self.root / place.folder / f"{safe_name(place.suite)}.json"
+
+    def read(self, place: Place) -> RunRecord | None:
+        """Return the record, or None if there is none; raises DataError for a damaged one."""
+        path = self.path(place)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError) as error:
+            raise DataError(f"this record can't be read: {error}", where=str(path)) from error
+        return from_json(text, str(path))
+
+    def is_whole(self, place: Place, record: RunRecord) -> bool:
+        """True if the predictions beside a record are those it was written with."""
+        if record.predictions is None:
+            return record.status == "failed"
+        file = self.path(place).with_suffix(".npz")
+        try:
+            return hashlib.sha256(file.read_bytes()).hexdigest() == record.predictions["sha256"]
+        except OSError:
+            return False
+
+    def write(
+        self, place: Place, record: RunRecord, predictions: Mapping[str, FloatArray] | None
+    ) -> RunRecord:
+        """Write predictions and record, each atomically, the record last; return the record as written.
+
+        A crash at any moment leaves the old record, or the new one, or (between the two renames) a record
+        whose predictions don't match, which :meth:`is_whole` finds and the next run repeats.
+
+        Raises:
+            BenchError: the disk is full, the folder can't be written.
+        """
+        path = self.path(place)
+        try:
+            return self._write(path, record, predictions)
+        except OSError as error:
+            raise BenchError(
+                f"the record can't be written: {error.strerror}",
+                where=str(path),
+                hint="finished cells are kept: mend this and run the same command again",
+            ) from error
+
+    def _write(
+        self, path: Path, record: RunRecord, predictions: Mapping[str, FloatArray] | None
+    ) -> RunRecord:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for leftover in path.parent.glob(f".{path.stem}.*.tmp"):  # of a killed process; we hold the lock
+            leftover.unlink(missing_ok=True)
+        if predictions is not None:
+            payload = _npz(predictions)
+            digest = hashlib.sha256(payload).hexdigest()
+            record = replace(record, predictions={"file": f"{path.stem}.npz", "sha256": digest})
+            _write_atomically(path.with_suffix(".npz"), payload)
+        _write_atomically(path, to_json(record).encode("utf-8"))
+        return record
+
+    def predictions(self, record: RunRecord) -> dict[str, FloatArray]:
+        """Return {task: float32 (pairs,)} of a record; raises DataError if missing or not its own."""
+        place = Place(record.profile, record.method, record.seed, record.suite)
+        file = self.path(place).with_suffix(".npz")
+        if record.predictions is None or not self.is_whole(place, record):
+            raise DataError(
+                "the predictions are missing or don't belong to their record",
+                where=str(file),
+                hint="run the cell again",
+            )
+        with np.load(io.BytesIO(file.read_bytes()), allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+
+    @contextmanager
+    def claim(self, place: Place, *, wait: bool) -> Iterator[bool]:
+        """Hold the cell's lock; yields False at once if another process has it and ``wait`` is off.
+
+        The lock is the operating system's, so a killed process leaves none behind.
+        """
+        name = hashlib.sha256(place.folder.as_posix().encode()).hexdigest()[:20]
+        lock = FileLock(self.root / ".locks" / f"{name}.lock")
+        try:
+            lock.acquire(timeout=-1 if wait else 0)
+        except Timeout:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            lock.release()
+
+    def records(self) -> list[RunRecord]:
+        """All records, in the order of their paths.
+
+        Raises:
+            InputError: there is no such campaign.
+            DataError: a damaged record.
+        """
+        if not self.root.is_dir():
+            known = (
+                sorted(p.name for p in self.root.parent.glob("*") if p.is_dir())
+                if self.root.parent.is_dir()
+                else []
+            )
+            raise InputError(
+                f"no campaign '{self.campaign}'",
+                where=str(self.root.parent),
+                expected=f"one of {', '.join(known)}" if known else "results of an earlier bench run",
+                hint="bench run makes one",
+            )
+        return [
+            from_json(path.read_text(encoding="utf-8"), str(path))
+            for path in sorted(self.root.glob("*/*/*/*.json"))
+            if not path.name.startswith(".")
+        ]
+
+
+def _npz(arrays: Mapping[str, FloatArray]) -> bytes:
+    """Serialise without compression: equal arrays, equal bytes, whatever zlib is installed."""
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **{name: arrays[name] for name in arrays})
+    return buffer.getvalue()
+
+
+def _write_atomically(path: Path, payload: bytes) -> None:
+    temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}.tmp")
+    try:
+        with temporary.open("wb") as stream:
+            stream.write(payload)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
