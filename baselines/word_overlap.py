@@ -22,6 +22,9 @@ def words(sentence: str) -> frozenset[str]:
 class WordOverlapScorer:
     """Cosine of the binary word vectors of two sentences."""
 
+    def __init__(self) -> None:
+        self.facts: dict[str, str | int] = {}
+
     def score_pairs(self, first: Sequence[str], second: Sequence[str]) -> FloatArray:
         """Return float32 (n,) in [0, 1]: |A and B| / sqrt(|A| |B|), 0 where a sentence has no word."""
         scores = np.zeros(len(first), dtype=np.float32)

@@ -34,10 +34,7 @@ class Option:
         kind = type(self.default)
         value: OptionValue
         try:
-            if kind is bool:
-                value = {"true": True, "false": False}[str(text).lower()]
-            else:
-                value = kind(text)
+            value = {"true": True, "false": False}[str(text).lower()] if kind is bool else kind(text)
         except (ValueError, KeyError):
             names = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
             raise InputError(f"'{text}' is no value for it", where=where, expected=names[kind]) from None

@@ -91,7 +91,7 @@ def results_options(function: F) -> F:
 @click.option(
     "--methods",
     required=True,
-    help="Comma-separated: NAME, NAME:POOLING, NAME[option=value], hf:PATH[:POOLING], st:PATH, ALIAS=st:PATH.",
+    help="Comma-separated: NAME, NAME:POOLING, NAME[option=value], hf:PATH[:POOLING], [ALIAS=]st:PATH.",
 )
 @click.option("--seeds", default="1-5", show_default=True, help="Such as 1-5 or 1,3,7-9.")
 @click.option("--profile", default=None, help="See `bench list profiles`; default minilm.")

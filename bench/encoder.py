@@ -17,6 +17,8 @@ class Encoder(Protocol):
     """Turns sentences into vectors; sentences are compared by the cosine of their vectors."""
 
     dim: int
+    facts: dict[str, str | int]
+    """What a record should say about it: attention implementation, longest input, ..."""
 
     def encode(
         self, sentences: Sequence[str], batch_tokens: int | None = None, progress: Progress | None = None
@@ -37,6 +39,8 @@ class Encoder(Protocol):
 @runtime_checkable
 class PairScorer(Protocol):
     """A method without vectors: it compares two sentences directly."""
+
+    facts: dict[str, str | int]
 
     def score_pairs(self, first: Sequence[str], second: Sequence[str]) -> FloatArray:
         """Return float32 (n,), one similarity a pair; larger means more alike."""

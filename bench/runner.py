@@ -140,12 +140,14 @@ def _run_job(
     from bench.eval.sts import predict, score_suite
 
     started, wall, cpu = time.time(), time.perf_counter(), time.process_time()
-    record, predictions = _blank(job), None
+    record, predictions, facts = _blank(job), None, {}
     try:
         tasks = data or _suite_tasks(job.suite, task.data, task.accept_data)
         if [(t.id, t.sha256) for t in tasks] != [(name, sha256) for name, _, sha256, _ in job.tasks]:
             raise BenchError("the evaluation data changed since the run was planned", where=job.suite)
-        predictions = predict(make_encoder(), tasks, progress=progress)
+        encoder = make_encoder()
+        facts = encoder.facts
+        predictions = predict(encoder, tasks, progress=progress)
         record = replace(record, status="ok", scores=score_suite(tasks, predictions))
     except Exception as error:
         predictions = None
@@ -155,7 +157,7 @@ def _run_job(
         )
     record = replace(
         record,
-        provenance=provenance(device=task.device, threads=task.threads),
+        provenance={**provenance(device=task.device, threads=task.threads), "encoder": facts},
         timing=timing(started=started, wall=time.perf_counter() - wall, cpu=time.process_time() - cpu),
     )
     record = store.write(job.place, record, predictions)

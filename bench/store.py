@@ -39,9 +39,9 @@ class Place:
 
 
 def safe_name(text: str) -> str:
-    """Return ``text`` as one folder name: equal if it is one already, else shortened with a hash of the whole."""
+    """Return ``text`` as one folder name: as it is if it can be one, else cleaned and with its hash."""
     cleaned = _UNSAFE.sub("_", text).lstrip(".")[:80]
-    if cleaned == text:
+    if cleaned and cleaned == text:
         return text
     return f"{cleaned}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 

@@ -150,7 +150,7 @@ def _check_same_data(records: Sequence[RunRecord], campaign: str) -> None:
     if len(data) > 1:
         names = sorted({record.method for record in records})
         raise NotComparableError(
-            f"the records of suite {records[0].suite} were measured on {len(data)} different versions of the data",
+            f"the records of suite {records[0].suite} were measured on {len(data)} versions of the data",
             where=f"campaign {campaign}, {', '.join(names)}",
             hint="run one version in a campaign of its own",
         )

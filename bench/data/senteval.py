@@ -1,8 +1,8 @@
 """Readers for SentEval's folder layout, with every quirk of its files.
 
-Lines end at "\\n" only (SentEval's ``splitlines`` would also cut at rarer separators); white space within a
-sentence is normalised as SentEval does. The text is otherwise taken as it stands: STS12-16 and STS-B are
-lower-cased and tokenised, SICK is cased.
+Lines end at a line feed only (SentEval's ``splitlines`` would also cut at rarer separators); white space
+within a sentence is normalised as SentEval does. The text is otherwise taken as it stands: STS12-16 and STS-B
+are lower-cased and tokenised, SICK is cased.
 """
 
 from __future__ import annotations

@@ -25,11 +25,12 @@ class Embeddings:
     vectors: FloatArray
 
     def cosine(self, first: Sequence[str], second: Sequence[str]) -> NDArray[np.float64]:
-        """Cosine of each pair, float64 (n,) in [-1, 1]; norms are floored at 1e-8, so a zero vector gives 0."""
+        """Cosine of each pair, float64 (n,) in [-1, 1]; norms have the floor 1e-8: a zero vector gives 0."""
         a = self.vectors[[self.rows[sentence] for sentence in first]].astype(np.float64)
         b = self.vectors[[self.rows[sentence] for sentence in second]].astype(np.float64)
         norms = np.maximum(np.linalg.norm(a, axis=1), 1e-8) * np.maximum(np.linalg.norm(b, axis=1), 1e-8)
-        return np.clip(np.einsum("ij,ij->i", a, b) / norms, -1.0, 1.0)
+        cosine: NDArray[np.float64] = np.clip(np.einsum("ij,ij->i", a, b) / norms, -1.0, 1.0)
+        return cosine
 
 
 def distinct(sentences: Iterable[str]) -> list[str]:
@@ -47,7 +48,7 @@ def embed(
     """Encode the distinct sentences.
 
     Raises:
-        BenchError: the encoder returned another shape or type than it promises, or a value that is not finite.
+        BenchError: the encoder returned another shape or type than it promises, or no finite value.
     """
     texts = distinct(sentences)
     vectors = encoder.encode(texts, batch_tokens, progress)

@@ -1,4 +1,4 @@
-"""Semantic textual similarity: one Spearman correlation over all pairs of a task, and the other conventions."""
+"""Semantic textual similarity: Spearman over all pairs of a task, and the other conventions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def predict(
     batch_tokens: int | None = None,
     progress: Progress | None = None,
 ) -> dict[str, FloatArray]:
-    """Return float32 (pairs,) similarities a task, in the task's order; every distinct sentence is encoded once."""
+    """Return float32 (pairs,) similarities a task, in its order; every distinct sentence is encoded once."""
     pairs = {task.id: list(task.all_pairs()) for task in tasks}
     if isinstance(encoder, PairScorer):
         predictions = {}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,21 +29,24 @@ TEMPLATES = {
 @contextmanager
 def quiet() -> Iterator[None]:
     """Keep transformers from printing load reports; what they would say is checked here and raised."""
-    level = transformers_logging.get_verbosity()
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
+    level, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
+    hide: Callable[[], None] = transformers_logging.disable_progress_bar
+    show: Callable[[], None] = transformers_logging.enable_progress_bar
+    transformers_logging.set_verbosity(logging.ERROR)
+    hide()
     try:
         yield
     finally:
         transformers_logging.set_verbosity(level)
-        transformers_logging.enable_progress_bar()
+        if bars:
+            show()
 
 
 class TransformerEncoder:
     """One transformer with a pooling, in evaluation mode, float32.
 
     Args:
-        folder: Model folder with config, weights (safetensors, or a .bin read with weights_only) and tokenizer.
+        folder: Model folder with config, tokenizer and weights (safetensors, or .bin with weights_only).
         pooling: cls, avg, avg_first_last, avg_last_two, pooler or mask.
         first_layer: "embedding" or "layer1", see :func:`bench.nn.pooling.pool`.
         template: For "mask": text with {sentence} and {mask}; "auto" takes PromptBERT's.
@@ -68,6 +72,11 @@ class TransformerEncoder:
         self.model.eval().to(device)
         self.dim: int = self.model.config.hidden_size
         self.max_length = _max_length(self.model.config, self.tokenizer)
+        self.facts: dict[str, str | int] = {
+            "attention": str(self.model.config._attn_implementation),
+            "max_length": self.max_length,
+            "dim": self.dim,
+        }
         self._prefix, self._suffix = self._template_ids(template) if pooling == "mask" else ([], [])
 
     def encode(
@@ -84,7 +93,7 @@ class TransformerEncoder:
         return output
 
     def token_ids(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Token ids with specials, cut at the model's maximum (with "mask": the sentence inside the template)."""
+        """Token ids with specials, cut at the model's maximum ("mask": the sentence inside the template)."""
         if not sentences:
             return []
         room = len(self._prefix) + len(self._suffix)

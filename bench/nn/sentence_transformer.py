@@ -48,6 +48,12 @@ class SentenceTransformerEncoder:
             raise InputError(f"this model can't be loaded: {reason}", where=folder.name) from error
         self.model.eval()
         self.dim = int(self.model.get_embedding_dimension() or 0)
+        self.max_length = int(self.model.max_seq_length or 512)
+        self.facts: dict[str, str | int] = {
+            "modules": "+".join(type(module).__name__ for module in self.model),
+            "max_length": self.max_length,
+            "dim": self.dim,
+        }
 
     def encode(
         self, sentences: Sequence[str], batch_tokens: int | None = None, progress: Progress | None = None
@@ -56,9 +62,8 @@ class SentenceTransformerEncoder:
         output = np.empty((len(sentences), self.dim), dtype=np.float32)
         if not sentences:
             return output
-        limit = self.model.max_seq_length or 512
         lengths = [
-            min(len(row), limit)
+            min(len(row), self.max_length)
             for row in self.model.tokenizer(list(sentences), truncation=False)["input_ids"]
         ]
         for batch in length_sorted_batches(lengths, batch_tokens or default_batch_tokens(self.device)):

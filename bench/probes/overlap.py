@@ -89,15 +89,16 @@ def training_lines(path: Path) -> Iterator[str]:
     Raises:
         DataError: missing, unreadable, or (with its line) no UTF-8.
     """
-    number = 0
+    count = 0
     try:
         with lzma.open(path, "rb") if path.suffix == ".xz" else path.open("rb") as stream:
-            for number, line in enumerate(stream, start=1):
+            for line in stream:
+                count += 1
                 text = normalise(line.decode("utf-8"))
                 if text:
                     yield text
     except UnicodeDecodeError as error:
-        raise DataError("these bytes are not utf-8", where=f"{path}:{number}") from error
+        raise DataError("these bytes are not utf-8", where=f"{path}:{count}") from error
     except (OSError, lzma.LZMAError, EOFError) as error:
         raise DataError(f"the training text can't be read: {error}", where=str(path)) from error
 

@@ -1,0 +1,183 @@
+"""Fixtures: no network, a tiny BERT, a plug-in with test methods, the evaluation data where there is any."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "block_network"))
+import sitecustomize  # noqa: E402
+
+assert sitecustomize.__file__ == str(HERE / "block_network" / "sitecustomize.py")
+
+PLUGIN = '''
+"""Methods for tests: no network, no torch."""
+import hashlib, os, time
+from pathlib import Path
+import numpy as np
+from bench.card import BuildContext, MethodCard, Option
+from bench.registry import add_method
+
+
+class Noise:
+    """Seeded random vectors; equal sentences get equal vectors."""
+
+    def __init__(self, seed, dim=8):
+        self.seed, self.dim, self.facts = seed, dim, {}
+
+    def encode(self, sentences, batch_tokens=None, progress=None):
+        rows = [
+            np.random.default_rng(list(hashlib.sha256(f"{self.seed} {s}".encode()).digest())).normal(size=self.dim)
+            for s in sentences
+        ]
+        return np.asarray(rows, dtype=np.float32).reshape(len(rows), self.dim)
+
+
+def log_build(name, seed):
+    """Append one line a build, so that a test can count them over all processes."""
+    if "NOISE_LOG" in os.environ:
+        with open(os.environ["NOISE_LOG"], "a") as stream:
+            stream.write(f"{name} {seed}\\n")
+
+
+@add_method
+class NoiseMethod:
+    card = MethodCard(name="noise", kind="test", summary="random vectors", version=1, needs_backbone=False,
+                      options=(Option("scale", 1.0, "no effect"), Option("wait", 0.0, "seconds before encoding")))
+
+    def build(self, context: BuildContext):
+        log_build("noise", context.seed)
+        time.sleep(context.options["wait"])
+        return Noise(context.seed)
+
+
+@add_method
+class BrokenMethod:
+    card = MethodCard(name="broken", kind="test", summary="fails for even seeds", version=1, needs_backbone=False)
+
+    def build(self, context: BuildContext):
+        log_build("broken", context.seed)
+        if context.seed % 2 == 0:
+            raise RuntimeError(f"no luck with {Path(__file__).resolve()}")
+        return Noise(context.seed)
+
+
+class Collapsed(Noise):
+    def encode(self, sentences, batch_tokens=None, progress=None):
+        return np.ones((len(sentences), self.dim), dtype=np.float32)
+
+
+@add_method
+class CollapsedMethod:
+    card = MethodCard(name="collapsed", kind="test", summary="one vector for all", version=1,
+                      needs_backbone=False, deterministic=True)
+
+    def build(self, context: BuildContext):
+        return Collapsed(0)
+
+
+@add_method
+class DyingMethod:
+    card = MethodCard(name="dying", kind="test", summary="kills its process", version=1, needs_backbone=False)
+
+    def build(self, context: BuildContext):
+        os._exit(9)
+'''
+
+
+@pytest.fixture(scope="session", autouse=True)
+def plugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install the test methods through an entry point, for this process and for those it starts."""
+    folder = tmp_path_factory.mktemp("plugin")
+    (folder / "bench_test_methods.py").write_text(PLUGIN)
+    info = folder / "bench_test_methods-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: bench-test-methods\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[bench.methods]\ntests = bench_test_methods\n")
+    sys.path.insert(0, str(folder))
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE / "block_network"), str(folder)])
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    os.environ["HF_HOME"] = str(tmp_path_factory.mktemp("hf"))
+    os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
+    return folder
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The evaluation data; the test is skipped where there is none."""
+    folder = os.environ.get("BENCH_DATA")
+    if not folder:
+        pytest.skip("needs the evaluation data: set BENCH_DATA to their folder")
+    return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A BERT of 3 layers x 16 with random weights, a pooler and a word-level vocabulary."""
+    import torch
+    from transformers import BertConfig, BertModel, BertTokenizer
+
+    from bench.data.toy import toy_task
+
+    folder = tmp_path_factory.mktemp("tiny") / "tiny-bert"
+    words = sorted({w for pair in toy_task().all_pairs() for s in pair for w in s.lower().strip(".").split()})
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", '"', ".", "this", "sentence", "of", "means", *words]
+    vocabulary = {token: i for i, token in enumerate(dict.fromkeys(tokens))}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        config = BertConfig(
+            vocab_size=len(vocabulary),
+            hidden_size=16,
+            num_hidden_layers=3,
+            num_attention_heads=2,
+            intermediate_size=32,
+            max_position_embeddings=40,
+            initializer_range=0.5,
+        )
+        model = BertModel(config)
+    model.save_pretrained(folder)
+    BertTokenizer(vocab=vocabulary, do_lower_case=True, model_max_length=40).save_pretrained(folder)
+    return folder
+
+
+Bench = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    """Run the installed command in a fresh folder: bench("run", ...) -> CompletedProcess."""
+
+    def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "bench", *arguments],
+            cwd=tmp_path,
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+
+    return run
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Run the command line in this process: cli("run", ...) -> (exit code, stdout, stderr)."""
+    from bench.cli import main
+
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as stopped:
+            main(list(arguments))
+        output = capsys.readouterr()
+        return int(stopped.value.code or 0), output.out, output.err
+
+    return run

@@ -1,0 +1,168 @@
+"""The package is laid out and imported as the architecture says."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+MAPPED = ("baselines", "methods", "reports")
+LAYERS = (
+    ("errors", "card", "spec", "encoder", "record", "profiles", "provenance"),
+    ("registry", "store", "data"),
+    ("nn",),
+    ("train", "eval", "probes", "stats"),
+    ("plan", "runner", "executors"),
+    ("check",),
+    ("cli", "cli_data", "__main__"),
+)
+MAY_IMPORT = {
+    "baselines": {"errors", "card", "spec", "encoder", "registry", "data", "nn", "train", "baselines"},
+    "methods": {"errors", "card", "spec", "encoder", "registry", "data", "nn", "train", "baselines", "methods"},
+    "reports": {"errors", "record", "store", "stats", "data", "reports"},
+}
+
+
+def sources() -> list[tuple[str, Path]]:
+    """All modules of the product with their first folder or module name below ``bench``."""
+    files = [(path.relative_to(ROOT / "bench").parts[0], path) for path in (ROOT / "bench").rglob("*.py")]
+    files += [(folder, path) for folder in MAPPED for path in (ROOT / folder).rglob("*.py")]
+    return [(name.removesuffix(".py"), path) for name, path in files]
+
+
+def imported(path: Path) -> set[str]:
+    """Every imported module, at any depth of the code, as an absolute name."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def rank(part: str) -> int:
+    return next(i for i, layer in enumerate(LAYERS) if part in layer)
+
+
+def violations(part: str, names: set[str]) -> list[str]:
+    """Imports of ``part`` that the layers forbid."""
+    found = []
+    for name in sorted(names):
+        head, _, rest = name.partition(".")
+        if head in MAPPED:
+            found.append(name)
+        if head != "bench" or not rest or rest == "__version__":
+            continue
+        target = rest.split(".")[0]
+        if part in MAY_IMPORT:
+            allowed = target in MAY_IMPORT[part]
+        elif part in ("cli", "cli_data", "__main__"):
+            allowed = True
+        elif target in MAPPED:
+            allowed = False  # core meets the plug-ins through registry.discover() only
+        else:
+            allowed = rank(target) <= rank(part)
+        if not allowed:
+            found.append(name)
+    return found
+
+
+def test_every_import_keeps_the_layers() -> None:
+    checked = 0
+    for part, path in sources():
+        if part != "__init__":
+            assert violations(part, imported(path)) == [], path
+            checked += 1
+    assert checked > 30
+
+
+@pytest.mark.parametrize(
+    ("part", "name"),
+    [
+        ("record", "bench.store.ResultStore"),
+        ("data", "bench.eval.sts"),
+        ("runner", "bench.baselines.untrained"),
+        ("baselines", "bench.runner"),
+        ("reports", "bench.eval.sts"),
+        ("eval", "baselines.untrained"),
+    ],
+)
+def test_the_layer_check_sees_a_violation(part: str, name: str) -> None:
+    assert violations(part, {name}) == [name]
+
+
+def test_reports_and_results_side_never_name_torch_and_run_side_never_jinja() -> None:
+    for part, path in sources():
+        heads = {name.split(".")[0] for name in imported(path)}
+        if part in ("reports", "stats", "store", "record"):
+            assert not heads & {"torch", "transformers", "sentence_transformers"}, path
+        elif part not in ("cli", "cli_data"):
+            assert not heads & {"jinja2", "matplotlib"}, path
+
+
+def test_packages_in_pyproject_are_the_folders() -> None:
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    folders = {
+        ".".join(path.parent.relative_to(ROOT).parts)
+        for top in ("bench", *MAPPED)
+        for path in (ROOT / top).rglob("__init__.py")
+    }
+    expected = {f"bench.{name}" if name.split(".")[0] in MAPPED else name for name in folders}
+    assert set(config["packages"]) == expected
+
+
+@pytest.mark.parametrize("folder", MAPPED)
+def test_mapped_folders_refuse_their_bare_name(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert importlib.import_module(f"bench.{folder}").__name__ == f"bench.{folder}"
+    monkeypatch.syspath_prepend(str(ROOT))
+    with pytest.raises(ImportError, match=f"import 'bench.{folder}'"):
+        importlib.import_module(folder)
+
+
+def heavy_after(*arguments: str) -> set[str]:
+    """Run the command line and return which heavy packages it imported."""
+    code = (
+        "import sys\nfrom bench.cli import main\ntry:\n    main(sys.argv[1:])\nexcept SystemExit:\n    pass\n"
+        "heavy={'torch','transformers','mteb','pandas','scipy','matplotlib','numpy','rich','datasets','sklearn'}\n"
+        "print('HEAVY', *sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=120, cwd="/tmp"  # noqa: S108
+    )
+    last = done.stdout.strip().splitlines()[-1].split()
+    assert last[0] == "HEAVY", done
+    return set(last[1:])
+
+
+def test_help_imports_nothing_heavy() -> None:
+    assert heavy_after("--help") == set()
+    assert heavy_after("run", "--help") == set()
+
+
+def test_report_never_imports_torch(tmp_path: Path) -> None:
+    results = str(tmp_path)
+    assert "torch" not in heavy_after("run", "--methods", "noise", "--suite", "toy", "--results", results)
+    for form in ("text", "markdown", "csv", "json", "latex"):
+        imports = heavy_after("report", "--results", results, "--format", form)
+        assert "pandas" in imports
+        assert not imports & {"torch", "transformers"}
+
+
+def test_the_network_is_blocked() -> None:
+    import socket
+
+    with pytest.raises(OSError, match="blocked by the tests"):
+        socket.create_connection(("192.0.2.1", 80), timeout=1)
+    with pytest.raises(OSError, match="blocked by the tests"):
+        socket.create_connection(("example.org", 80), timeout=1)
+    code = "import socket; socket.create_connection(('192.0.2.1', 80), timeout=1)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert "blocked by the tests" in done.stderr

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import pytest
+
+from bench.card import Option
+from bench.errors import BenchError, InputError
+from bench.registry import METHODS, Registry, discover
+
+
+def test_a_name_belongs_to_one_origin() -> None:
+    registry: Registry[int] = Registry("thing")
+    registry.register("a", 1, "here")
+    registry.register("a", 1, "here")
+    with pytest.raises(BenchError) as caught:
+        registry.register("a", 2, "there")
+    assert str(caught.value) == "thing 'a' is defined twice: in here and in there; rename one of them"
+    assert registry.get("a") == 1
+
+
+def test_unknown_names_get_a_suggestion_and_the_choice() -> None:
+    with pytest.raises(InputError) as caught:
+        discover().get("untraned", where="--methods")
+    text = str(caught.value)
+    assert text.startswith("--methods: unknown method 'untraned'; expected one of broken, collapsed,")
+    assert text.endswith("did you mean 'untrained'?")
+
+
+def test_discovery_finds_packages_and_entry_points_and_can_be_repeated() -> None:
+    assert {"untrained", "word_overlap", "hf", "st", "noise"} <= set(discover().names())
+    assert discover() is METHODS
+
+
+def test_cards_are_complete() -> None:
+    for name, method in discover():
+        card = method.card
+        assert card.name == name
+        assert card.summary
+        assert card.version >= 1
+        assert len({option.name for option in card.options}) == len(card.options)
+        for option in card.options:
+            assert option.help
+            assert option.parse(option.default, "here") == option.default
+        if card.short_option:
+            assert card.option(card.short_option, "here").choices
+        if card.kind != "test":
+            assert card.equations
+
+
+def test_option_values_are_typed_and_checked() -> None:
+    assert Option("a", 1.0, "h").parse("2", "w") == 2.0
+    assert Option("a", 1, "h").parse("2", "w") == 2
+    assert Option("a", True, "h").parse("False", "w") is False
+    for option, text, expected in (
+        (Option("a", 1, "h"), "x", "w: 'x' is no value for it; expected a whole number"),
+        (Option("a", True, "h"), "1", "w: '1' is no value for it; expected true or false"),
+        (
+            Option("a", "x", "h", ("cls", "avg")),
+            "av",
+            "w: 'av' is no value for it; expected one of cls, avg; did you mean 'avg'?",
+        ),
+    ):
+        with pytest.raises(InputError) as caught:
+            option.parse(text, "w")
+        assert str(caught.value) == expected

@@ -1,0 +1,195 @@
+"""Readers against hand-made files with every quirk, and against the committed fingerprints of the real data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bench.data import senteval
+from bench.data.suites import GROUPS, SUITES, check_reference, compute_fingerprints, load_suite, reference_fingerprints
+from bench.data.tasks import LabelledTask, PairTask
+from bench.errors import DataError, InputError
+
+FNWN = "STS/STS13-en-test/STS.{}.FNWN.txt"
+
+
+def write(root: Path, file: str, content: str | bytes) -> Path:
+    path = root / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+@pytest.fixture
+def sts13(tmp_path: Path) -> Path:
+    for name in senteval.STS_YEARS["STS13"]:
+        write(tmp_path, f"STS/STS13-en-test/STS.input.{name}.txt", 'a "b\tc \nno  gold\tx\nd\x85e\tf\n')
+        write(tmp_path, f"STS/STS13-en-test/STS.gs.{name}.txt", "5.0\n\n0\n")
+    return tmp_path
+
+
+def read(root: Path, task: str) -> PairTask | LabelledTask:
+    return senteval.SOURCES[task].read(root)
+
+
+def error_of(root: Path, task: str) -> str:
+    with pytest.raises(DataError) as caught:
+        read(root, task)
+    text = str(caught.value)
+    assert str(root) in text
+    return text.replace(f"{root}/", "")
+
+
+def test_sts_years(sts13: Path) -> None:
+    task = read(sts13, "STS13")
+    assert isinstance(task, PairTask)
+    assert [s.name for s in task.subsets] == ["FNWN", "headlines", "OnWN"]
+    first = task.subsets[0]
+    assert first.first == ('a "b', "d e")  # a quote is a character; other separators are white space, no line end
+    assert first.second == ("c", "f")
+    assert first.gold == (5.0, 0.0)
+    assert (task.pairs, first.last_line) == (6, 3)
+
+
+def test_sts_errors_name_file_and_line(sts13: Path) -> None:
+    gold, pairs = FNWN.format("gs"), FNWN.format("input")
+    write(sts13, gold, "5.0\n\n")
+    assert error_of(sts13, "STS13") == f"{gold}:2: the file ends here; expected 3 lines as in STS.input.FNWN.txt"
+    write(sts13, gold, "5.0\n\nfive\n")
+    assert error_of(sts13, "STS13") == f"{gold}:3: 'five' is no gold score; expected a number from 0 to 5"
+    write(sts13, gold, "5.0\n\nnan\n")
+    assert "'nan' is no gold score" in error_of(sts13, "STS13")
+    write(sts13, gold, "5.0\n\n5.5\n")
+    assert "'5.5' is no gold score" in error_of(sts13, "STS13")
+    write(sts13, gold, "5.0\n\n0\n")
+    write(sts13, pairs, "a\tc\nx\ty\nonly one\n")
+    assert error_of(sts13, "STS13") == f"{pairs}:3: 1 column(s); expected 2: two sentences with a tab between"
+    write(sts13, pairs, b"a\tc\nx\ty\n\xff\tz\n")
+    assert error_of(sts13, "STS13") == f"{pairs}:3: these bytes are not utf-8"
+    (sts13 / pairs).unlink()
+    assert error_of(sts13, "STS13").startswith(f"{pairs}: this data file is missing; bench data fetch sts7")
+
+
+def test_stsb_and_sick(tmp_path: Path) -> None:
+    file = "STS/STSBenchmark/sts-test.csv"
+    write(tmp_path, file, 'g\tf\t2012\t1\t2.5\tsays "hi\tb\ng\tf\t2012\t2\t5\tc \td\n')
+    task = read(tmp_path, "STSB")
+    assert isinstance(task, PairTask)
+    assert list(task.all_pairs()) == [('says "hi', "b"), ("c", "d")]
+    write(tmp_path, file, "g\tf\t2012\t1\t2.5\ta\tb\ng\tf\t2012\t2\t5\tc\n")
+    assert error_of(tmp_path, "STSB") == f"{file}:2: 6 column(s); expected 7: tab-separated, no quoting"
+    sick = "SICK/SICK_test_annotated.txt"
+    header = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"
+    write(tmp_path, sick, f"{header}\r\n1\tThe Man\tB\t4.5\tNEUTRAL\r\n")
+    task = read(tmp_path, "SICKR")
+    assert isinstance(task, PairTask)
+    assert (list(task.all_pairs()), task.subsets[0].gold) == ([("The Man", "B")], (4.5,))
+    write(tmp_path, sick, "1\tA\tB\t4.5\tNEUTRAL\n")
+    assert error_of(tmp_path, "SICKR").startswith(f"{sick}:1: the header line is missing; expected pair_ID,")
+
+
+def test_binary_tasks_are_latin1_and_count_blank_lines(tmp_path: Path) -> None:
+    write(tmp_path, "CR/custrev.pos", b"caf\xe9 \n\nok\n")
+    write(tmp_path, "CR/custrev.neg", b"bad\n")
+    task = read(tmp_path, "CR")
+    assert isinstance(task, LabelledTask)
+    assert task.splits[0].first == ("café", "", "ok")
+    assert task.splits[0].labels == ("1", "1", "1")
+    assert task.counts == {"positive": 3, "negative": 1}
+
+
+def test_sst_trec_mrpc(tmp_path: Path) -> None:
+    for split in ("train", "dev", "test"):
+        write(tmp_path, f"SST/binary/sentiment-{split}", "good film \t1\n")
+        write(tmp_path, f"SST/fine/sentiment-{split}", "4 good film\n")
+    for file in ("TREC/train_5500.label", "TREC/TREC_10.label"):
+        write(tmp_path, file, b"DESC:manner How did caf\xe9 come : here ?\n")
+    for split in ("train", "test"):
+        write(tmp_path, f"MRPC/msr_paraphrase_{split}.txt", '\ufeffQuality\ta\tb\tc\td\n1\t2\t3\tsaid "x\ty\n')
+    for name, label, sentence in (
+        ("SST2", "1", "good film"),
+        ("SST5", "4", "good film"),
+        ("TREC", "DESC", "How did café come : here ?"),
+        ("MRPC", "1", 'said "x'),
+    ):
+        task = read(tmp_path, name)
+        assert isinstance(task, LabelledTask)
+        assert (task.splits[0].labels, task.splits[0].first) == ((label,), (sentence,))
+    mrpc = read(tmp_path, "MRPC")
+    assert isinstance(mrpc, LabelledTask)
+    assert mrpc.splits[1].second == ("y",)
+    write(tmp_path, "SST/binary/sentiment-dev", "good film\t2\n")
+    assert error_of(tmp_path, "SST2") == "SST/binary/sentiment-dev:1: '2' is no label; expected one of 0, 1"
+    write(tmp_path, "TREC/TREC_10.label", "no type\n")
+    assert error_of(tmp_path, "TREC").startswith("TREC/TREC_10.label:1: no question with its type")
+
+
+def test_every_difference_changes_the_fingerprint(sts13: Path) -> None:
+    seen = {read(sts13, "STS13").sha256}
+    changes = (
+        (FNWN.format("input"), 'a "b\tc \nno  gold\tx\nd\x85e\tg\n'),
+        (FNWN.format("gs"), "5.0\n\n0.1\n"),
+        (FNWN.format("gs"), "5.0\n1\n0.1\n"),
+    )
+    for file, content in changes:
+        write(sts13, file, content)
+        seen.add(read(sts13, "STS13").sha256)
+    assert len(seen) == 4
+    before = read(sts13, "STS13").sha256
+    write(sts13, FNWN.format("gs"), "5\n1.00\n0.1\n")  # the same numbers, written otherwise
+    assert read(sts13, "STS13").sha256 == before
+
+
+def test_folders_are_found(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no SentEval data here"):
+        senteval.find_root(tmp_path)
+    (tmp_path / "senteval" / "downstream" / "STS").mkdir(parents=True)
+    for start in (tmp_path, tmp_path / "senteval", tmp_path / "senteval" / "downstream"):
+        assert senteval.find_root(start).resolve() == tmp_path / "senteval" / "downstream"
+
+
+def test_suites() -> None:
+    assert SUITES.get("sts7").tasks == ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICKR")
+    known = set(reference_fingerprints())
+    assert known == set(senteval.SOURCES)
+    assert set(GROUPS["sts7"]) | set(GROUPS["transfer7"]) == known
+    _, (toy,) = load_suite("toy", None)
+    assert (toy.pairs, sorted(set(toy.subsets[0].gold))) == (180, [0, 1, 2, 3, 4, 5])
+    assert len(set(toy.all_pairs())) == 180
+    with pytest.raises(InputError, match="suite 'sts7' needs evaluation data"):
+        load_suite("sts7", None)
+
+
+def test_a_shorter_or_edited_file_is_no_reference(sts13: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        check_reference(read(sts13, "STS13"), sts13)
+    assert "STS.input.FNWN.txt:3: STS13: 2 items and the file ends here; expected 189 items" in str(caught.value)
+    edited = PairTask("STSB-dev", (read(sts13, "STS13").subsets[0],))  # type: ignore[union-attr]
+    object.__setattr__(edited.subsets[0], "name", "dev")
+    reference_fingerprints()["STSB-dev"] = {**reference_fingerprints()["STSB-dev"], "parts": {"dev": 2}}
+    try:
+        with pytest.raises(DataError, match="the text or the scores differ from the reference version"):
+            check_reference(edited, sts13)
+    finally:
+        reference_fingerprints.cache_clear()
+
+
+@pytest.mark.data
+def test_real_data_have_the_committed_fingerprints(data_dir: Path) -> None:
+    assert compute_fingerprints(data_dir) == reference_fingerprints()
+
+
+@pytest.mark.data
+def test_counts_of_the_real_data(data_dir: Path) -> None:
+    known = {name: facts["items"] for name, facts in compute_fingerprints(data_dir).items()}
+    assert {name: known[name] for name in ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICKR")} == {
+        "STS12": 3108,
+        "STS13": 1500,
+        "STS14": 3750,
+        "STS15": 3000,
+        "STS16": 1186,
+        "STSB": 1379,
+        "SICKR": 4927,
+    }
+    assert (known["CR"], known["MPQA"], known["MR"], known["SUBJ"]) == (3775, 10606, 10662, 10000)
