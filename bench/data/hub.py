@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import tarfile
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
+
+from filelock import FileLock
 
 from bench.data import senteval
 from bench.data.suites import GROUPS, check_reference, is_reference, read_task
@@ -151,33 +154,45 @@ def _count_lines(file: Path) -> int:
 
 
 def _download(filename: str, data: Path) -> Path:
-    """Download one file of the pinned revision into ``data/.download``; goes on where it broke off."""
-    from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
+    """Download one file of the pinned revision into ``data/.download``; goes on where it broke off.
 
-    endpoint = os.environ.get("HF_ENDPOINT") or None
-    try:
-        url = hf_hub_url(REPOSITORY, filename, repo_type="dataset", revision=REVISION, endpoint=endpoint)
-        etag = get_hf_file_metadata(url, endpoint=endpoint).etag
-        path = Path(
-            hf_hub_download(
-                REPOSITORY,
-                filename,
-                repo_type="dataset",
-                revision=REVISION,
-                local_dir=data / ".download",
-                endpoint=endpoint,
-            )
-        )
-    except Exception as error:  # the library, its HTTP client and the sockets raise unrelated kinds
-        reason = str(error).strip().split("\n")[0] or type(error).__name__
-        raise BenchError(
-            f"{filename} could not be fetched from {REPOSITORY}: {reason}",
-            hint="run the same command again: it goes on where it stopped",
-        ) from error
-    if etag and len(etag) == 64 and _sha256(path) != etag:  # large files: the hub's etag is their sha256
-        path.unlink()
-        raise DataError(f"{filename} arrived damaged (its sha256 is not the hub's)", hint="fetch again")
-    return path
+    The library's own download keeps no half file for the next process, so the part lies here, named by the
+    hub's etag (for large files their sha256): a part of another version is never continued.
+    """
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url
+    from huggingface_hub.file_download import http_get
+    from huggingface_hub.utils import build_hf_headers
+
+    folder = data / ".download"
+    folder.mkdir(exist_ok=True)
+    with FileLock(folder / f"{filename}.lock"):
+        try:
+            endpoint = os.environ.get("HF_ENDPOINT") or None
+            url = hf_hub_url(REPOSITORY, filename, repo_type="dataset", revision=REVISION, endpoint=endpoint)
+            facts = get_hf_file_metadata(url, endpoint=endpoint)
+            etag = re.sub(r"[^0-9A-Za-z]", "", facts.etag or "unknown")
+            if (folder / filename).is_file() and _sha256(folder / filename) == etag:
+                return folder / filename  # fetched for the other group before
+            part = folder / f"{filename}.{etag[:64]}.part"
+            with part.open("ab") as stream:
+                http_get(
+                    url,
+                    stream,
+                    resume_size=stream.tell(),
+                    headers=build_hf_headers(),
+                    expected_size=facts.size,
+                    displayed_filename=filename,
+                )
+        except Exception as error:  # the library, its HTTP client and the sockets raise unrelated kinds
+            reason = str(error).strip().split("\n")[0] or type(error).__name__
+            raise BenchError(
+                f"{filename} could not be fetched from {REPOSITORY}: {reason}",
+                hint="run the same command again: it goes on where it stopped",
+            ) from error
+        if len(etag) == 64 and _sha256(part) != etag:
+            part.unlink()
+            raise DataError(f"{filename} arrived damaged (its sha256 is not the hub's)", hint="fetch again")
+        return part.rename(folder / filename)
 
 
 def _sha256(path: Path) -> str:

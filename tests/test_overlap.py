@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import lzma
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bench.data.suites import load_suite
+from bench.data.tasks import PairSubset, PairTask
+from bench.errors import DataError
+from bench.probes.overlap import LEVELS, audit, clean_score, key, training_lines, word_runs
+from bench.stats.items import spearman_interval
+
+TASK = PairTask(
+    "T",
+    (
+        PairSubset(
+            "x",
+            ("A man sings.", "One two three four five six seven eight nine", "Short one", "..."),
+            ("a man sings", "other", "b", "c"),
+            (1.0, 2.0, 3.0, 4.0),
+        ),
+    ),
+)
+
+
+def levels(*training: str) -> dict[str, tuple[int, int, int]]:
+    return {o.level: (o.sentences, o.touched_sentences, o.clean_pairs) for o in audit(training, [TASK])}
+
+
+def test_levels_by_hand() -> None:
+    assert levels("nothing of it") == {"exact": (8, 0, 4), "key": (7, 0, 4), "near": (7, 0, 4)}
+    assert levels("A man sings.") == {"exact": (8, 1, 3), "key": (7, 1, 3), "near": (7, 1, 3)}
+    assert levels("a MAN... sings") == {"exact": (8, 0, 4), "key": (7, 1, 3), "near": (7, 1, 3)}
+    text = "zero, ONE two three four five six seven eight ten"
+    assert levels(text) == {"exact": (8, 0, 4), "key": (7, 0, 4), "near": (7, 1, 3)}
+    assert levels("one two three four five six seven") == {"exact": (8, 0, 4), "key": (7, 0, 4), "near": (7, 0, 4)}
+    assert levels("!!!")["near"] == (7, 0, 4)  # no letters is not the same letters
+    assert levels("...")["exact"] == (8, 1, 3)
+
+
+def test_keys_and_runs() -> None:
+    assert key("It's  4 O'clock, ÄÖ!") == "its4oclock"
+    assert list(word_runs("a b c d e f g")) == []
+    assert list(word_runs("a b, C d e f g h i")) == ["a b c d e f g h", "b c d e f g h i"]
+
+
+def test_each_level_contains_the_one_before() -> None:
+    for overlaps in (audit(["Short one", "a man SINGS", "one two three four five six seven eight"], [TASK]),):
+        clean = {o.level: o.clean for o in overlaps}
+        for one, two in zip(LEVELS, LEVELS[1:], strict=False):
+            assert not (clean[two] & ~clean[one]).any()
+
+
+def test_training_text(tmp_path: Path) -> None:
+    plain, packed = tmp_path / "a.txt", tmp_path / "a.txt.xz"
+    plain.write_bytes("a  b \n\nc\r\nd".encode())
+    packed.write_bytes(lzma.compress(plain.read_bytes()))
+    assert list(training_lines(plain)) == list(training_lines(packed)) == ["a b", "c", "d"]
+    plain.write_bytes(b"a\nb\n\xff\n")
+    with pytest.raises(DataError, match=r"a.txt:3: these bytes are not utf-8"):
+        list(training_lines(plain))
+    packed.write_bytes(b"no xz")
+    for path in (packed, tmp_path / "none", tmp_path):
+        with pytest.raises(DataError, match="the training text can't be read"):
+            list(training_lines(path))
+
+
+def test_clean_scores_and_none_under_fifty_pairs() -> None:
+    rng = np.random.default_rng(1)
+    gold = rng.normal(size=120)
+    first = tuple(f"sentence {i}" for i in range(120))
+    task = PairTask("T", (PairSubset("x", first, ("other",) * 120, tuple(gold)),))
+    predictions = (gold + rng.normal(size=120)).astype(np.float32)
+    for touched, n in ((70, 50), (71, 49), (0, 120)):
+        overlap = next(o for o in audit(first[:touched], [task]) if o.level == "exact")
+        score = clean_score(task, overlap, predictions)
+        assert score.n == n
+        if n < 50:
+            assert (score.value, score.low, score.high) == (None, None, None)
+        else:
+            expected = stats.spearmanr(predictions[touched:], gold[touched:]).statistic
+            assert score.value == pytest.approx(expected)
+            assert (score.low, score.high) == spearman_interval(score.value or 0, n)
+
+
+def test_interval_by_hand_and_its_limits() -> None:
+    low, high = spearman_interval(0.77, 1379)
+    half = 1.959963984540054 * math.sqrt((1 + 0.77**2 / 2) / 1376)
+    assert low == pytest.approx(math.tanh(math.atanh(0.77) - half), abs=1e-12)
+    assert high == pytest.approx(math.tanh(math.atanh(0.77) + half), abs=1e-12)
+    assert spearman_interval(-0.77, 1379) == pytest.approx((-high, -low))
+    assert spearman_interval(1.0, 10) == (1.0, 1.0)
+    for rho, n, level in ((0.5, 3, 0.95), (1.1, 10, 0.95), (0.5, 10, 1.0)):
+        with pytest.raises(ValueError, match="rho="):
+            spearman_interval(rho, n, level)
+
+
+def test_interval_covers_the_truth_at_its_level() -> None:
+    rng = np.random.default_rng(2)
+    r, n, draws = 0.6, 100, 2000
+    truth = 6 / math.pi * math.asin(r / 2)  # Spearman of a bivariate normal
+    hits = 0
+    for _ in range(draws):
+        x = rng.normal(size=n)
+        y = r * x + math.sqrt(1 - r * r) * rng.normal(size=n)
+        low, high = spearman_interval(float(stats.spearmanr(x, y).statistic), n)
+        hits += low <= truth <= high
+    assert 0.935 < hits / draws < 0.965
+
+
+@pytest.mark.data
+def test_counts_on_the_real_data(data_dir: Path) -> None:
+    _, tasks = load_suite("sts7", data_dir)
+    sick = {
+        (o.task, o.level): o
+        for o in audit(training_lines(data_dir / "corpus" / "sick_unlabelled.txt"), tasks)
+    }
+    assert {t: sick[t, "exact"].touched_sentences for t in ("SICKR", "STS12", "STSB")} == {
+        "SICKR": 3743,
+        "STS12": 0,
+        "STSB": 0,
+    }
+    assert {t: sick[t, "key"].touched_sentences for t in ("SICKR", "STS12", "STSB", "STS15")} == {
+        "SICKR": 3742,
+        "STS12": 269,
+        "STSB": 118,
+        "STS15": 10,
+    }
+    assert (sick["SICKR", "exact"].clean_pairs, sick["SICKR", "key"].clean_pairs) == (116, 116)
+    wiki = audit(training_lines(data_dir / "corpus" / "wiki.txt"), tasks)
+    assert sum(o.touched_sentences for o in wiki if o.level == "exact") == 0
+    near = {o.task: o.touched_sentences for o in wiki if o.level == "near" and o.touched_sentences}
+    assert near == {"STS15": 1, "STS16": 2}

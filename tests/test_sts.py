@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from bench.baselines.word_overlap import WordOverlapScorer
+from bench.data.tasks import PairSubset, PairTask
+from bench.encoder import FloatArray, Progress
+from bench.errors import BenchError
+from bench.eval.embed import distinct, embed
+from bench.eval.sts import predict, score_suite, score_task, spearman
+
+
+class Lengths:
+    """Two numbers of a sentence as its vector; keeps what it was asked."""
+
+    def __init__(self, bad: float | None = None, dim: int = 2) -> None:
+        self.dim, self.bad, self.asked = dim, bad, []  # type: ignore[var-annotated]
+        self.facts: dict[str, str | int] = {}
+
+    def encode(
+        self, sentences: Sequence[str], batch_tokens: int | None = None, progress: Progress | None = None
+    ) -> FloatArray:
+        self.asked += list(sentences)
+        rows = [[len(s), s.count("a") if self.bad is None else self.bad] for s in sentences]
+        return np.asarray(rows, dtype=np.float32)
+
+
+@given(st.lists(st.tuples(st.integers(-4, 4), st.floats(-5, 5)), min_size=2, max_size=30))
+@settings(deadline=None)
+def test_spearman_is_scipys(rows: list[tuple[int, float]]) -> None:
+    x, y = np.asarray(rows, dtype=np.float64).T
+    if len(set(x)) == 1 or len(set(y)) == 1:
+        with pytest.raises(BenchError, match="undefined"):
+            spearman(x, y)
+    else:
+        assert spearman(x, y) == pytest.approx(stats.spearmanr(x, y).statistic, abs=1e-12)
+
+
+def test_spearman_refuses_what_has_no_answer() -> None:
+    for x, y, message in (
+        ([1.0], [1.0], "no correlation of 1 predictions with 1 gold scores"),
+        ([1.0, 2.0], [1.0], "no correlation of 2 predictions with 1 gold scores"),
+        ([1.0, float("nan")], [1.0, 2.0], "a prediction is not finite"),
+        ([1.0, 1.0], [1.0, 2.0], r"all predictions are equal.*\(a collapsed encoder\?\)"),
+        ([1.0, 2.0], [3.0, 3.0], "all gold scores are equal"),
+    ):
+        with pytest.raises(BenchError, match=message):
+            spearman(np.asarray(x), np.asarray(y))
+
+
+def test_cosine_by_hand_and_of_a_zero_vector() -> None:
+    class Fixed(Lengths):
+        def encode(self, sentences, batch_tokens=None, progress=None):  # type: ignore[no-untyped-def]
+            table = {"a": [3, 4], "b": [4, 3], "c": [-3, -4], "z": [0, 0]}
+            return np.asarray([table[s] for s in sentences], dtype=np.float32)
+
+    cosine = embed(Fixed(), "abcz").cosine(["a", "a", "a", "z"], ["a", "b", "c", "a"])
+    np.testing.assert_allclose(cosine, [1, 0.96, -1, 0], atol=1e-12)
+
+
+def test_every_distinct_sentence_is_encoded_once_over_all_tasks() -> None:
+    one = PairTask("A", (PairSubset("x", ("aa", "b"), ("b", "ccc"), (1.0, 2.0)),))
+    two = PairTask("B", (PairSubset("x", ("b", "aa"), ("dddd", "aa"), (1.0, 2.0)),))
+    encoder = Lengths()
+    predictions = predict(encoder, [one, two])
+    assert encoder.asked == ["aa", "b", "ccc", "dddd"]
+    assert {name: values.shape for name, values in predictions.items()} == {"A": (2,), "B": (2,)}
+    assert distinct(["b", "a", "b"]) == ["b", "a"]
+
+
+def test_embeddings_must_be_finite_and_of_the_promised_shape() -> None:
+    with pytest.raises(BenchError, match=r"distinct sentence 1 is the first: the embeddings of 2 of 2 sentences"):
+        embed(Lengths(float("nan")), ["a", "b"])
+    with pytest.raises(BenchError, match=r"float32 \(1, 2\); expected float32 \(1, 3\)"):
+        embed(Lengths(dim=3), ["a"])
+
+
+def test_all_mean_and_weighted_mean() -> None:
+    rng = np.random.default_rng(0)
+    sizes = (5, 9, 4)
+    gold = [rng.normal(size=n) for n in sizes]
+    subsets = tuple(
+        PairSubset(f"s{i}", ("x",) * len(part), ("y",) * len(part), tuple(part)) for i, part in enumerate(gold)
+    )
+    predictions = rng.normal(size=18).astype(np.float32)
+    scores = {s.subset: s for s in score_task(PairTask("T", subsets), predictions)}
+    parts = np.split(predictions, [5, 14])
+    each = [stats.spearmanr(p, g).statistic for p, g in zip(parts, gold, strict=True)]
+    assert scores["all"].value == pytest.approx(stats.spearmanr(predictions, np.concatenate(gold)).statistic)
+    assert [scores[f"s{i}"].value for i in range(3)] == pytest.approx(each)
+    assert scores["mean"].value == pytest.approx(sum(each) / 3)
+    assert scores["wmean"].value == pytest.approx(sum(v * n for v, n in zip(each, sizes, strict=True)) / 18)
+    assert [scores[name].n for name in ("all", "s1", "mean")] == [18, 9, 18]
+    with pytest.raises(BenchError, match="T: 17 predictions for 18 pairs"):
+        score_task(PairTask("T", subsets), predictions[:17])
+
+
+def test_the_average_is_of_unrounded_values_and_one_subset_has_no_mean() -> None:
+    tasks = [
+        PairTask(name, (PairSubset("test", tuple("abc"), tuple("def"), gold),))
+        for name, gold in (("A", (1.0, 2.0, 3.0)), ("B", (2.0, 1.0, 3.0)))
+    ]
+    values = {"A": np.float32([1, 2, 3]), "B": np.float32([1, 2, 3])}
+    scores = score_suite(tasks, values)
+    assert [(s.task, s.subset, s.value, s.n) for s in scores] == [
+        ("A", "all", 1.0, 3),
+        ("B", "all", 0.5, 3),
+        ("avg", "all", 0.75, 2),
+    ]
+
+
+def test_word_overlap_by_hand() -> None:
+    scores = WordOverlapScorer().score_pairs(
+        ["The cat, the CAT!", "a b c d", "", "...", "straße 7"], ["cat", "d x", "a", "...", "7 Straße"]
+    )
+    np.testing.assert_allclose(scores, [1 / np.sqrt(2), 1 / np.sqrt(8), 0, 0, 1], rtol=1e-6)
+    assert scores.dtype == np.float32
