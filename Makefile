@@ -37,7 +37,7 @@ test-slow: install
 	$(BIN)/python -m pytest -m slow
 
 bench: install
-	$(BIN)/python benchmarks/sts_eval.py
+	$(BIN)/python benchmarks/sts_eval.py $(if $(DATA),--data $(DATA))
 
 demo: install
 	$(BIN)/bench run --methods word_overlap,untrained:cls,untrained:avg --suite toy --campaign demo

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,10 +12,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE / "block_network"))
-import sitecustomize  # noqa: E402
-
-assert sitecustomize.__file__ == str(HERE / "block_network" / "sitecustomize.py")
+runpy.run_path(str(HERE / "block_network" / "sitecustomize.py"))
 
 PLUGIN = '''
 """Methods for tests: no network, no torch."""
@@ -32,10 +30,8 @@ class Noise:
         self.seed, self.dim, self.facts = seed, dim, {}
 
     def encode(self, sentences, batch_tokens=None, progress=None):
-        rows = [
-            np.random.default_rng(list(hashlib.sha256(f"{self.seed} {s}".encode()).digest())).normal(size=self.dim)
-            for s in sentences
-        ]
+        digests = [list(hashlib.sha256(f"{self.seed} {s}".encode()).digest()) for s in sentences]
+        rows = [np.random.default_rng(digest).normal(size=self.dim) for digest in digests]
         return np.asarray(rows, dtype=np.float32).reshape(len(rows), self.dim)
 
 
@@ -48,8 +44,10 @@ def log_build(name, seed):
 
 @add_method
 class NoiseMethod:
-    card = MethodCard(name="noise", kind="test", summary="random vectors", version=1, needs_backbone=False,
-                      options=(Option("scale", 1.0, "no effect"), Option("wait", 0.0, "seconds before encoding")))
+    card = MethodCard(
+        name="noise", kind="test", summary="random vectors", version=1, needs_backbone=False,
+        options=(Option("scale", 1.0, "no effect"), Option("wait", 0.0, "seconds before encoding")),
+    )
 
     def build(self, context: BuildContext):
         log_build("noise", context.seed)
@@ -59,7 +57,7 @@ class NoiseMethod:
 
 @add_method
 class BrokenMethod:
-    card = MethodCard(name="broken", kind="test", summary="fails for even seeds", version=1, needs_backbone=False)
+    card = MethodCard(name="broken", kind="test", summary="even seeds fail", version=1, needs_backbone=False)
 
     def build(self, context: BuildContext):
         log_build("broken", context.seed)
@@ -127,7 +125,20 @@ def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     folder = tmp_path_factory.mktemp("tiny") / "tiny-bert"
     words = sorted({w for pair in toy_task().all_pairs() for s in pair for w in s.lower().strip(".").split()})
-    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", '"', ".", "this", "sentence", "of", "means", *words]
+    tokens = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        '"',
+        ".",
+        "this",
+        "sentence",
+        "of",
+        "means",
+        *words,
+    ]
     vocabulary = {token: i for i, token in enumerate(dict.fromkeys(tokens))}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -167,7 +178,9 @@ def bench(tmp_path: Path) -> Bench:
 
 
 @pytest.fixture
-def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+def cli(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
     """Run the command line in this process: cli("run", ...) -> (exit code, stdout, stderr)."""
     from bench.cli import main
 

@@ -24,7 +24,18 @@ LAYERS = (
 )
 MAY_IMPORT = {
     "baselines": {"errors", "card", "spec", "encoder", "registry", "data", "nn", "train", "baselines"},
-    "methods": {"errors", "card", "spec", "encoder", "registry", "data", "nn", "train", "baselines", "methods"},
+    "methods": {
+        "errors",
+        "card",
+        "spec",
+        "encoder",
+        "registry",
+        "data",
+        "nn",
+        "train",
+        "baselines",
+        "methods",
+    },
     "reports": {"errors", "record", "store", "stats", "data", "reports"},
 }
 
@@ -135,7 +146,11 @@ def heavy_after(*arguments: str) -> set[str]:
         "print('HEAVY', *sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=120, cwd="/tmp"  # noqa: S108
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd="/tmp",  # noqa: S108
     )
     last = done.stdout.strip().splitlines()[-1].split()
     assert last[0] == "HEAVY", done

@@ -46,7 +46,7 @@ def tar_of(files: dict[str, bytes], prefix: str = "./", extra: list[tarfile.TarI
 
 
 class Hub(ThreadingHTTPServer):
-    """Serves files as the hub does; may break off after some bytes (and stay broken), or lie about the hash."""
+    """Serves files as the hub does; may break off after some bytes and stay broken, or lie about the hash."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -62,7 +62,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def _respond(self, *, body: bool) -> None:
         prefix = f"/datasets/{hub.REPOSITORY}/resolve/{hub.REVISION}/"
-        content = self.server.files.get(self.path.removeprefix(prefix)) if self.path.startswith(prefix) else None
+        content = (
+            self.server.files.get(self.path.removeprefix(prefix)) if self.path.startswith(prefix) else None
+        )
         if content is None:
             self.send_response(404)
             self.send_header("X-Error-Code", "EntryNotFound")
@@ -133,10 +135,16 @@ def small_reference(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str
 def test_fetch_puts_known_files_in_place(
     server: Hub, small_reference: dict[str, bytes], tmp_path: Path, prefix: str
 ) -> None:
-    server.files[hub.ARCHIVE] = tar_of({**small_reference, "STS/other.py": b"print()", "readme": b"x"}, prefix)
+    server.files[hub.ARCHIVE] = tar_of(
+        {**small_reference, "STS/other.py": b"print()", "readme": b"x"}, prefix
+    )
     data = tmp_path / "data"
     assert hub.fetch("sts7", data) == [data / "senteval" / "downstream"]
-    files = {p.relative_to(data / "senteval" / "downstream").as_posix() for p in data.rglob("*.*") if "senteval/" in str(p)}
+    files = {
+        p.relative_to(data / "senteval" / "downstream").as_posix()
+        for p in data.rglob("*.*")
+        if "senteval/" in str(p)
+    }
     assert {f for f in files if (data / "senteval" / "downstream" / f).is_file()} == set(small_reference)
     assert not list(data.glob(".unpack-*"))
     server.served.clear()
@@ -175,7 +183,7 @@ def test_a_damaged_download_is_thrown_away(
 ) -> None:
     server.files[hub.ARCHIVE] = tar_of(small_reference)
     server.etag = "0" * 64
-    with pytest.raises(DataError, match="senteval.tar arrived damaged"):
+    with pytest.raises(DataError, match=r"senteval\.tar arrived damaged"):
         hub.fetch("sts7", tmp_path / "data")
     assert not list((tmp_path / "data").rglob("senteval.tar"))
 
@@ -234,7 +242,9 @@ def test_incomplete_or_broken_archives_are_refused(tmp_path: Path) -> None:
         hub.unpack(archive, tmp_path / "t", ["SICK/SICK_train.txt"])
 
 
-def test_the_corpus_is_checked_by_its_lines(server: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_corpus_is_checked_by_its_lines(
+    server: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server.files[hub.CORPUS] = b"a\nb\nc\n"
     with pytest.raises(DataError, match="wiki1m: 3 lines; expected 1,000,000"):
         hub.fetch("wiki1m", tmp_path / "data")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import shutil
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoTokenizer
 
-from bench.encoder import Encoder
+from bench.encoder import Encoder, FloatArray
 from bench.errors import InputError
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.batches import length_sorted_batches
@@ -57,11 +58,11 @@ def test_batches_cover_once_within_the_budget(lengths: list[int], budget: int) -
     assert [lengths[index] for index in order] == sorted(lengths)
     for batch in batches:
         assert len(batch) == 1 or len(batch) * max(lengths[index] for index in batch) <= budget
-    for batch, following in zip(batches, batches[1:], strict=False):  # no batch could have taken one more
+    for batch, following in pairwise(batches):  # no batch could have taken one more
         assert (len(batch) + 1) * lengths[following[0]] > budget
 
 
-def by_hand(folder: Path, sentence: str, pooling: str) -> torch.Tensor:
+def by_hand(folder: Path, sentence: str, pooling: str) -> FloatArray:
     """One sentence alone, without padding, pooled by plain loops."""
     tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
     text = f'This sentence of "{sentence}" means[MASK].' if pooling == "mask" else sentence
@@ -72,13 +73,20 @@ def by_hand(folder: Path, sentence: str, pooling: str) -> torch.Tensor:
     if pooling == "pooler":
         weights = load_file(folder / "model.safetensors")
         cls = layers[-1][0]
-        return torch.tanh(weights["pooler.dense.weight"] @ cls + weights["pooler.dense.bias"])
+        return array(torch.tanh(weights["pooler.dense.weight"] @ cls + weights["pooler.dense.bias"]))
     if pooling == "mask":
-        return layers[-1][ids[0].tolist().index(tokenizer.mask_token_id)]
+        return array(layers[-1][ids[0].tolist().index(tokenizer.mask_token_id)])
     if pooling == "cls":
-        return layers[-1][0]
-    used = {"avg": [layers[-1]], "avg_first_last": [layers[0], layers[-1]], "avg_last_two": layers[-2:]}[pooling]
-    return sum((state for layer in used for state in layer), torch.zeros(16)) / (len(used) * ids.shape[1])
+        return array(layers[-1][0])
+    used = {"avg": [layers[-1]], "avg_first_last": [layers[0], layers[-1]], "avg_last_two": layers[-2:]}[
+        pooling
+    ]
+    return array(sum((s for layer in used for s in layer), torch.zeros(16)) / (len(used) * ids.shape[1]))
+
+
+def array(tensor: torch.Tensor) -> FloatArray:
+    values: FloatArray = tensor.numpy()
+    return values
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
@@ -87,9 +95,11 @@ def test_encoder_equals_each_sentence_by_hand(tiny_bert: Path, pooling: str) -> 
     assert isinstance(encoder, Encoder)
     done: list[int] = []
     vectors = encoder.encode(SENTENCES, progress=done.append)
-    assert (vectors.shape, vectors.dtype, sum(done)) == ((5, 16), np.float32, 5)
+    assert vectors.shape == (5, 16)
+    assert vectors.dtype == np.float32
+    assert sum(done) == 5
     for sentence, vector in zip(SENTENCES, vectors, strict=True):
-        np.testing.assert_allclose(vector, by_hand(tiny_bert, sentence, pooling).numpy(), atol=1e-5)
+        np.testing.assert_allclose(vector, by_hand(tiny_bert, sentence, pooling), atol=1e-5)
     np.testing.assert_array_equal(vectors[2], vectors[4])
 
 
@@ -141,7 +151,8 @@ def test_pooler_must_be_in_the_checkpoint(tiny_bert: Path, tmp_path: Path) -> No
     with pytest.raises(InputError, match="has no pooler weights"):
         TransformerEncoder(folder, "pooler")
     np.testing.assert_array_equal(
-        TransformerEncoder(folder, "cls").encode(SENTENCES), TransformerEncoder(tiny_bert, "cls").encode(SENTENCES)
+        TransformerEncoder(folder, "cls").encode(SENTENCES),
+        TransformerEncoder(tiny_bert, "cls").encode(SENTENCES),
     )
 
 
@@ -222,9 +233,15 @@ def sentence_transformers_folder(tiny_bert: Path, target: Path, *, mean: bool) -
     ]
     (folder / "modules.json").write_text(json.dumps(modules))
     (folder / "1_Pooling").mkdir()
-    pooling = {"word_embedding_dimension": 16, "pooling_mode_cls_token": not mean, "pooling_mode_mean_tokens": mean}
+    pooling = {
+        "word_embedding_dimension": 16,
+        "pooling_mode_cls_token": not mean,
+        "pooling_mode_mean_tokens": mean,
+    }
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
-    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 12, "do_lower_case": False}))
+    (folder / "sentence_bert_config.json").write_text(
+        json.dumps({"max_seq_length": 12, "do_lower_case": False})
+    )
     return folder
 
 
@@ -246,5 +263,7 @@ def test_sentence_transformers_folder_equals_the_plain_encoder(
 
 
 def test_a_plain_folder_is_no_sentence_transformer(tiny_bert: Path) -> None:
-    with pytest.raises(InputError, match=r"tiny-bert: not a sentence-transformers folder .*; use hf:PATH:pooling"):
+    with pytest.raises(
+        InputError, match=r"tiny-bert: not a sentence-transformers folder .*; use hf:PATH:pooling"
+    ):
         SentenceTransformerEncoder(tiny_bert)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import lzma
 import math
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +38,11 @@ def test_levels_by_hand() -> None:
     assert levels("a MAN... sings") == {"exact": (8, 0, 4), "key": (7, 1, 3), "near": (7, 1, 3)}
     text = "zero, ONE two three four five six seven eight ten"
     assert levels(text) == {"exact": (8, 0, 4), "key": (7, 0, 4), "near": (7, 1, 3)}
-    assert levels("one two three four five six seven") == {"exact": (8, 0, 4), "key": (7, 0, 4), "near": (7, 0, 4)}
+    assert levels("one two three four five six seven") == {
+        "exact": (8, 0, 4),
+        "key": (7, 0, 4),
+        "near": (7, 0, 4),
+    }
     assert levels("!!!")["near"] == (7, 0, 4)  # no letters is not the same letters
     assert levels("...")["exact"] == (8, 1, 3)
 
@@ -51,13 +56,13 @@ def test_keys_and_runs() -> None:
 def test_each_level_contains_the_one_before() -> None:
     for overlaps in (audit(["Short one", "a man SINGS", "one two three four five six seven eight"], [TASK]),):
         clean = {o.level: o.clean for o in overlaps}
-        for one, two in zip(LEVELS, LEVELS[1:], strict=False):
+        for one, two in pairwise(LEVELS):
             assert not (clean[two] & ~clean[one]).any()
 
 
 def test_training_text(tmp_path: Path) -> None:
     plain, packed = tmp_path / "a.txt", tmp_path / "a.txt.xz"
-    plain.write_bytes("a  b \n\nc\r\nd".encode())
+    plain.write_bytes(b"a  b \n\nc\r\nd")
     packed.write_bytes(lzma.compress(plain.read_bytes()))
     assert list(training_lines(plain)) == list(training_lines(packed)) == ["a b", "c", "d"]
     plain.write_bytes(b"a\nb\n\xff\n")

@@ -92,7 +92,10 @@ def test_equal_input_gives_equal_bytes(store: ResultStore, tmp_path: Path) -> No
     for each in (store, other):
         each.write(PLACE, RECORD, PREDICTIONS)
     for suffix in (".json", ".npz"):
-        assert store.path(PLACE).with_suffix(suffix).read_bytes() == other.path(PLACE).with_suffix(suffix).read_bytes()
+        assert (
+            store.path(PLACE).with_suffix(suffix).read_bytes()
+            == other.path(PLACE).with_suffix(suffix).read_bytes()
+        )
 
 
 def test_predictions_of_another_record_are_found_out(store: ResultStore) -> None:
@@ -144,7 +147,9 @@ def test_claims_exclude_each_other_and_leave_nothing_behind(store: ResultStore) 
     assert seen == [False, True]
 
 
-@pytest.mark.parametrize("name", ["../x", "a/b", ".hidden", "a b", "x" * 200, "ü", "a[b=/etc]", "..", "", "a\nb"])
+@pytest.mark.parametrize(
+    "name", ["../x", "a/b", ".hidden", "a b", "x" * 200, "ü", "a[b=/etc]", "..", "", "a\nb"]
+)
 def test_unsafe_names_become_one_safe_folder(name: str) -> None:
     folder = safe_name(name)
     assert folder != name

@@ -1,4 +1,4 @@
-"""Readers against hand-made files with every quirk, and against the committed fingerprints of the real data."""
+"""Readers against hand-made files with every quirk, and against the fingerprints of the real data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from bench.data import senteval
-from bench.data.suites import GROUPS, SUITES, check_reference, compute_fingerprints, load_suite, reference_fingerprints
+from bench.data.suites import (
+    GROUPS,
+    SUITES,
+    check_reference,
+    compute_fingerprints,
+    load_suite,
+    reference_fingerprints,
+)
 from bench.data.tasks import LabelledTask, PairTask
 from bench.errors import DataError, InputError
 
@@ -46,7 +53,10 @@ def test_sts_years(sts13: Path) -> None:
     assert isinstance(task, PairTask)
     assert [s.name for s in task.subsets] == ["FNWN", "headlines", "OnWN"]
     first = task.subsets[0]
-    assert first.first == ('a "b', "d e")  # a quote is a character; other separators are white space, no line end
+    assert first.first == (
+        'a "b',
+        "d e",
+    )  # a quote is a character; other separators are white space, no line end
     assert first.second == ("c", "f")
     assert first.gold == (5.0, 0.0)
     assert (task.pairs, first.last_line) == (6, 3)
@@ -55,7 +65,9 @@ def test_sts_years(sts13: Path) -> None:
 def test_sts_errors_name_file_and_line(sts13: Path) -> None:
     gold, pairs = FNWN.format("gs"), FNWN.format("input")
     write(sts13, gold, "5.0\n\n")
-    assert error_of(sts13, "STS13") == f"{gold}:2: the file ends here; expected 3 lines as in STS.input.FNWN.txt"
+    assert (
+        error_of(sts13, "STS13") == f"{gold}:2: the file ends here; expected 3 lines as in STS.input.FNWN.txt"
+    )
     write(sts13, gold, "5.0\n\nfive\n")
     assert error_of(sts13, "STS13") == f"{gold}:3: 'five' is no gold score; expected a number from 0 to 5"
     write(sts13, gold, "5.0\n\nnan\n")
@@ -106,7 +118,9 @@ def test_sst_trec_mrpc(tmp_path: Path) -> None:
     for file in ("TREC/train_5500.label", "TREC/TREC_10.label"):
         write(tmp_path, file, b"DESC:manner How did caf\xe9 come : here ?\n")
     for split in ("train", "test"):
-        write(tmp_path, f"MRPC/msr_paraphrase_{split}.txt", '\ufeffQuality\ta\tb\tc\td\n1\t2\t3\tsaid "x\ty\n')
+        write(
+            tmp_path, f"MRPC/msr_paraphrase_{split}.txt", '\ufeffQuality\ta\tb\tc\td\n1\t2\t3\tsaid "x\ty\n'
+        )
     for name, label, sentence in (
         ("SST2", "1", "good film"),
         ("SST5", "4", "good film"),
@@ -164,7 +178,9 @@ def test_suites() -> None:
 def test_a_shorter_or_edited_file_is_no_reference(sts13: Path) -> None:
     with pytest.raises(DataError) as caught:
         check_reference(read(sts13, "STS13"), sts13)
-    assert "STS.input.FNWN.txt:3: STS13: 2 items and the file ends here; expected 189 items" in str(caught.value)
+    assert "STS.input.FNWN.txt:3: STS13: 2 items and the file ends here; expected 189 items" in str(
+        caught.value
+    )
     edited = PairTask("STSB-dev", (read(sts13, "STS13").subsets[0],))  # type: ignore[union-attr]
     object.__setattr__(edited.subsets[0], "name", "dev")
     reference_fingerprints()["STSB-dev"] = {**reference_fingerprints()["STSB-dev"], "parts": {"dev": 2}}

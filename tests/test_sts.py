@@ -75,7 +75,9 @@ def test_every_distinct_sentence_is_encoded_once_over_all_tasks() -> None:
 
 
 def test_embeddings_must_be_finite_and_of_the_promised_shape() -> None:
-    with pytest.raises(BenchError, match=r"distinct sentence 1 is the first: the embeddings of 2 of 2 sentences"):
+    with pytest.raises(
+        BenchError, match=r"distinct sentence 1 is the first: the embeddings of 2 of 2 sentences"
+    ):
         embed(Lengths(float("nan")), ["a", "b"])
     with pytest.raises(BenchError, match=r"float32 \(1, 2\); expected float32 \(1, 3\)"):
         embed(Lengths(dim=3), ["a"])
@@ -86,7 +88,8 @@ def test_all_mean_and_weighted_mean() -> None:
     sizes = (5, 9, 4)
     gold = [rng.normal(size=n) for n in sizes]
     subsets = tuple(
-        PairSubset(f"s{i}", ("x",) * len(part), ("y",) * len(part), tuple(part)) for i, part in enumerate(gold)
+        PairSubset(f"s{i}", ("x",) * len(part), ("y",) * len(part), tuple(part))
+        for i, part in enumerate(gold)
     )
     predictions = rng.normal(size=18).astype(np.float32)
     scores = {s.subset: s for s in score_task(PairTask("T", subsets), predictions)}
@@ -106,7 +109,7 @@ def test_the_average_is_of_unrounded_values_and_one_subset_has_no_mean() -> None
         PairTask(name, (PairSubset("test", tuple("abc"), tuple("def"), gold),))
         for name, gold in (("A", (1.0, 2.0, 3.0)), ("B", (2.0, 1.0, 3.0)))
     ]
-    values = {"A": np.float32([1, 2, 3]), "B": np.float32([1, 2, 3])}
+    values = {name: np.array([1, 2, 3], dtype=np.float32) for name in "AB"}
     scores = score_suite(tasks, values)
     assert [(s.task, s.subset, s.value, s.n) for s in scores] == [
         ("A", "all", 1.0, 3),

