@@ -41,7 +41,6 @@ bench: install
 
 demo: install
 	$(BIN)/bench run --methods word_overlap,untrained:cls,untrained:avg --suite toy --campaign demo
-	$(BIN)/bench report --campaign demo
 
 clean:
 	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache

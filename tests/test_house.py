@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import importlib
+import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -128,6 +130,23 @@ def test_packages_in_pyproject_are_the_folders() -> None:
     }
     expected = {f"bench.{name}" if name.split(".")[0] in MAPPED else name for name in folders}
     assert set(config["packages"]) == expected
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_every_module_and_data_file(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    ignored = shutil.ignore_patterns(".git", ".venv", "build", "*.egg-info", "results", ".*_cache")
+    shutil.copytree(ROOT, source, ignore=ignored)
+    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-w", str(tmp_path)]
+    done = subprocess.run([*command, str(source)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = tmp_path.glob("cse_bench-*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    for path in (path for top in ("bench", *MAPPED) for path in (ROOT / top).rglob("*")):
+        if path.suffix in (".py", ".toml", ".json", ".typed"):
+            relative = path.relative_to(ROOT).as_posix()
+            assert (relative if relative.startswith("bench/") else f"bench/{relative}") in names
+    assert not any(name.startswith(("tests", "benchmarks", *MAPPED)) for name in names)
 
 
 @pytest.mark.parametrize("folder", MAPPED)

@@ -174,6 +174,7 @@ class Hostile:
         return (Path.touch, (Path("hostile-was-here"),))
 
 
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
 def test_a_hostile_pickle_is_not_executed(
     tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
