@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +36,9 @@ class Option:
         value: OptionValue
         try:
             value = {"true": True, "false": False}[str(text).lower()] if kind is bool else kind(text)
-        except (ValueError, KeyError):
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ValueError
+        except (ValueError, KeyError, OverflowError):
             names = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
             raise InputError(f"'{text}' is no value for it", where=where, expected=names[kind]) from None
         if self.choices and value not in self.choices:

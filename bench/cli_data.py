@@ -102,6 +102,9 @@ def overlap(
     from bench.probes.overlap import audit, training_lines
 
     tasks = load_suite(suite, data_folder(data_dir), accept_data=accept_data)[1]
+    for text in texts:
+        if next(training_lines(text), None) is None:
+            raise DataError("the training text is empty", where=str(text))
     audits = audit(chain.from_iterable(training_lines(text) for text in texts), tasks)
     counts = pd.DataFrame(
         [

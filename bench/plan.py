@@ -138,6 +138,8 @@ def _check_overrides(spec: RunSpec) -> None:
 
 def _backbone(spec: RunSpec, profile: profiles.Profile, cards: list[MethodCard]) -> ModelFolder | None:
     if not any(card.needs_backbone for card in cards):
+        if spec.backbone is not None:
+            raise InputError("no method here starts from a backbone", where=f"--backbone {spec.backbone}")
         return None
     if spec.backbone is not None:
         return resolve(spec.backbone, where="--backbone")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from bench.errors import InputError
@@ -84,10 +85,11 @@ def parse_seeds(text: str) -> tuple[int, ...]:
                 f"'{text}' asks for too many seeds", where=where, expected=f"at most {MAX_SEEDS}"
             )
         seeds.extend(range(low, high + 1))
-    repeated = {seed for seed in seeds if seeds.count(seed) > 1} if len(set(seeds)) < len(seeds) else set()
+    seeds.sort()
+    repeated = [seed for seed, following in pairwise(seeds) if seed == following]
     if repeated:
-        raise InputError(f"seed {min(repeated)} is given twice in '{text}'", where=where, expected=form)
-    return tuple(sorted(seeds))
+        raise InputError(f"seed {repeated[0]} is given twice in '{text}'", where=where, expected=form)
+    return tuple(seeds)
 
 
 def split_outside_brackets(text: str) -> list[str]:

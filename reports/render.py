@@ -64,7 +64,8 @@ def text(tables: Sequence[Table]) -> str:
         file=output, width=10_000, color_system=None, highlight=False, markup=False, emoji=False
     )
     for table in tables:
-        rich_table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, title=title(table), title_justify="left")
+        console.print(title(table))
+        rich_table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
         for position, name in enumerate(_header(table)):
             rich_table.add_column(name, justify="right" if position else "left", no_wrap=True)
         for row in table.rows:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -262,6 +263,8 @@ BAD = [
     (("show", "simsce"), "unknown method 'simsce'", ""),
     (("data", "fetch", "sts"), "unknown data set 'sts'", ""),
     (("data", "verify"), "no data folder", ""),
+    (("run", "--methods", "noise", "--backbone", "x", *TOY), "--backbone x: no method here starts from", ""),
+    (("data", "overlap", os.devnull, *TOY), "the training text is empty", ""),
     (("data", "overlap", "nowhere.txt", *TOY), "nowhere.txt: the training text can't be read", ""),
 ]
 

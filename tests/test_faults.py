@@ -9,6 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.test_cli import records, stable_bytes
 
 RUN = (
@@ -25,7 +27,7 @@ RUN = (
 )
 
 
-def start(folder: Path, *extra: str) -> subprocess.Popen[str]:
+def start(folder: Path, *extra: str, new_session: bool = False) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [*RUN, *extra],
         cwd=folder,
@@ -33,6 +35,7 @@ def start(folder: Path, *extra: str) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=new_session,
     )
 
 
@@ -71,8 +74,9 @@ def test_sigkill_then_resume_gives_the_undisturbed_bytes(tmp_path: Path) -> None
     assert not list(tmp_path.glob("results/*/*/*/*/.*"))
 
 
-def test_sigint_is_clean(tmp_path: Path) -> None:
-    process = start(tmp_path)
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_sigint_is_clean(tmp_path: Path, workers: str) -> None:
+    process = start(tmp_path, "--workers", workers)
     wait_for_records(tmp_path, 1)
     process.send_signal(signal.SIGINT)
     code, error = finish(process)
@@ -80,6 +84,14 @@ def test_sigint_is_clean(tmp_path: Path) -> None:
     assert "interrupted; finished cells are kept" in error
     assert "Traceback" not in error
     assert 1 <= len(records(tmp_path)) < 6
+
+
+def test_ctrl_c_reaches_parent_and_workers_and_is_clean(tmp_path: Path) -> None:
+    process = start(tmp_path, "--workers", "2", new_session=True)
+    wait_for_records(tmp_path, 1)
+    os.killpg(process.pid, signal.SIGINT)
+    code, error = finish(process)
+    assert (code, "Traceback" in error, "interrupted" in error) == (130, False, True)
 
 
 def test_two_processes_share_a_folder(tmp_path: Path) -> None:

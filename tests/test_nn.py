@@ -263,6 +263,18 @@ def test_sentence_transformers_folder_equals_the_plain_encoder(
     np.testing.assert_array_equal(encoder.encode([long]), encoder.encode([long + " a song"]))
 
 
+def test_foreign_modules_are_not_imported(tiny_bert: Path, tmp_path: Path) -> None:
+    folder = sentence_transformers_folder(tiny_bert, tmp_path / "st", mean=True)
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[1]["type"] = "evil.Module"
+    (folder / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(InputError, match=r"names the foreign class 'evil\.Module', which is not executed"):
+        SentenceTransformerEncoder(folder)
+    (folder / "modules.json").write_text("{")
+    with pytest.raises(InputError, match=r"modules\.json is damaged"):
+        SentenceTransformerEncoder(folder)
+
+
 def test_a_plain_folder_is_no_sentence_transformer(tiny_bert: Path) -> None:
     with pytest.raises(
         InputError, match=r"tiny-bert: not a sentence-transformers folder .*; use hf:PATH:pooling"

@@ -45,6 +45,7 @@ def test_leaderboard_by_hand() -> None:
     assert cell.sd == pytest.approx(0.1 * 2**0.5)
     assert table.rows[0].cells["STS12"].sd is None
     text = render(records, "camp", "text")
+    assert text.splitlines()[0] == "sts7, profile mini, campaign camp"
     cells = [line.split() for line in text.splitlines()]
     assert ["y", "1", "90.00", "90.00", "90.00", "-"] in cells
     assert ["x", "2", "60.00±14.14", "70.00±0.00", "65.00", "7.07"] in cells

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -43,7 +45,8 @@ class WorkerProcesses:
             CellFailedError: a worker died (killed, out of memory); what was finished is kept.
         """
         context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(min(self.workers, len(tasks)), mp_context=context) as pool:
+        count = min(self.workers, len(tasks))
+        with ProcessPoolExecutor(count, mp_context=context, initializer=_leave_on_interrupt) as pool:
             futures = [pool.submit(function, task) for task in tasks]
             try:
                 for future in as_completed(futures):
@@ -53,8 +56,17 @@ class WorkerProcesses:
                     "a worker process died (killed, or out of memory?)",
                     hint="finished cells are kept: run the same command again, with fewer --workers",
                 ) from error
+            except (KeyboardInterrupt, GeneratorExit):
+                for child in multiprocessing.active_children():
+                    child.terminate()  # what it was computing is lost, what was finished is on disk
+                raise
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _leave_on_interrupt() -> None:
+    """Ctrl-C reaches the workers too: they go without a word, the parent says it all."""
+    signal.signal(signal.SIGINT, lambda *_: os._exit(130))
 
 
 def local_executor(workers: int) -> Executor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -34,6 +35,7 @@ class SentenceTransformerEncoder:
                 expected="modules.json in it",
                 hint="use hf:PATH:pooling for a plain transformers folder",
             )
+        _refuse_foreign_modules(folder)
         try:
             with quiet():
                 self.model = SentenceTransformer(
@@ -76,3 +78,18 @@ class SentenceTransformerEncoder:
             if progress:
                 progress(len(batch))
         return output
+
+
+def _refuse_foreign_modules(folder: Path) -> None:
+    """Raise InputError if modules.json names a class outside sentence-transformers: it would be imported."""
+    try:
+        kinds = [str(module["type"]) for module in json.loads((folder / "modules.json").read_text("utf-8"))]
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError("modules.json is damaged", where=folder.name) from error
+    for kind in kinds:
+        if not kind.startswith("sentence_transformers."):
+            raise InputError(
+                f"modules.json names the foreign class '{kind}', which is not executed",
+                where=folder.name,
+                expected="classes of sentence_transformers alone",
+            )
