@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -110,12 +110,16 @@ class BuildContext:
         seed: The cell's seed, None for a deterministic method.
         model: Folder of the backbone (or of the external model), None if the card needs none.
         device: "cpu" or "cuda".
+        stages: Folder of each finished stage, by role (see :mod:`bench.stages`).
+        checkpoint: "selected" (by the dev set) or "last".
     """
 
     options: Mapping[str, OptionValue]
     seed: int | None
     model: Path | None
     device: str
+    stages: Mapping[str, Path] = field(default_factory=dict)
+    checkpoint: str = "selected"
 
 
 class Method(Protocol):

@@ -102,6 +102,8 @@ def results_options(function: F) -> F:
 @click.option("--accept-data", is_flag=True, help="Evaluate data that differ from the reference version.")
 @click.option("--backbone", help="Model folder (or cached hub name) instead of the profile's.")
 @click.option("--set", "overrides", multiple=True, metavar="METHOD[.STAGE].OPTION=VALUE", help="Repeatable.")
+@click.option("--corpus", type=click.Path(path_type=Path), help="Training text instead of the profile's.")
+@click.option("--dev", help="Suite of one task to select checkpoints on, instead of the profile's.")
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
 @click.option(
     "--workers", type=click.IntRange(1, 256), default=1, show_default=True, help="Cells side by side."
@@ -149,6 +151,8 @@ def _spec(options: dict[str, Any]) -> RunSpec:
         overrides=tuple(parse_override(text) for text in options["overrides"]),
         device=options["device"],
         threads=options["threads"],
+        corpus=options["corpus"],
+        dev=options["dev"],
         data=options["data_dir"],
         accept_data=options["accept_data"],
         results=options["results"],
@@ -168,13 +172,21 @@ def _check_device(device: str) -> None:
 
 
 def _show_plan(plan: Plan) -> None:
-    from bench.runner import estimate_seconds
+    from bench.estimate import estimate_seconds
+    from bench.stages import StageCache
 
     states = [(job, "run again" if plan.spec.force else plan.status(job)) for job in plan.jobs]
     for job, state in states:
         click.echo(f"{job.cell.describe():40} {job.suite:12} {state}")
     pending = [job for job, state in states if state != "done"]
-    click.echo(f"{len(pending)} of {len(states)} cells to run; shared stages: none (no method here trains)")
+    stages = {stage.key: stage for job in pending for stage in job.cell.stages}
+    cache = StageCache(plan.spec.results / ".stages")
+    done = sum(cache.find(stage) is not None for stage in stages.values())
+    uses = {(job.cell.method, job.cell.seed, stage.key) for job in pending for stage in job.cell.stages}
+    click.echo(
+        f"{len(pending)} of {len(states)} cells to run; {len(stages)} training stages "
+        f"({done} done already, {len(uses) - len(stages)} uses shared)"
+    )
     if pending:
         seconds = estimate_seconds(plan, pending)
         workers = min(plan.spec.workers, len(pending))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bench import profiles
 from bench.card import MethodCard, OptionValue
+from bench.data.corpus import Corpus, read_corpus
 from bench.data.suites import data_folder, is_reference, load_suite
 from bench.data.tasks import PairTask
 from bench.errors import DataError, InputError, NotComparableError, did_you_mean
@@ -16,6 +17,7 @@ from bench.nn.folder import ModelFolder, resolve
 from bench.record import RunRecord
 from bench.registry import METHODS, discover
 from bench.spec import MethodRequest, Override, RunSpec
+from bench.stages import Stage, TrainedMethod, keyed_stages
 from bench.store import Place, ResultStore
 
 EVALUATION = 1  # raised when the numbers of an evaluation change; part of every key
@@ -31,6 +33,7 @@ class Cell:
     options: tuple[tuple[str, OptionValue], ...]
     model: ModelFolder | None
     seed: int | None
+    stages: tuple[Stage, ...] = ()
 
     def place(self, suite: str) -> Place:
         """Where the cell's record for a suite belongs."""
@@ -39,6 +42,14 @@ class Cell:
     def describe(self) -> str:
         """For messages: method id and seed."""
         return self.method if self.seed is None else f"{self.method} seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """What the methods that train get: the text, and the dev set for selecting checkpoints."""
+
+    corpus: Corpus
+    dev: PairTask
 
 
 @dataclass(frozen=True)
@@ -64,6 +75,8 @@ class Plan:
     jobs: tuple[Job, ...]
     suites: Mapping[str, list[PairTask]]
     store: ResultStore
+    training: TrainingData | None
+    note: str
 
     def status(self, job: Job) -> str:
         """Return "done", "failed" (runs again) or "to do".
@@ -82,7 +95,7 @@ class Plan:
         if record.key != job.key and not self.spec.force:
             raise NotComparableError(
                 f"{job.cell.describe()} on {job.suite} was finished under another specification "
-                f"({_difference(record, job, self.spec)})",
+                f"({_difference(record, job, self.spec, self.training if job.cell.stages else None)})",
                 where=str(self.store.path(job.place)),
                 hint="name another --campaign, or replace it with --force",
             )
@@ -109,19 +122,60 @@ def make_plan(spec: RunSpec) -> Plan:
     label = (
         profile.name if spec.backbone is None or backbone is None else f"{profile.name}@{backbone.sha256[:8]}"
     )
+    training = _training_data(spec, profile, methods)
     cells: list[Cell] = []
     for request, card in zip(spec.methods, methods, strict=True):
         cells += _cells(request, card, spec, profile, label, backbone)
+    cells = [_with_stages(cell, spec, training) for cell in cells]
     _refuse_twins(cells)
     suites = {
         name: load_suite(name, data_folder(spec.data), accept_data=spec.accept_data)[1]
         for name in suite_names
     }
-    cells.sort(
-        key=lambda cell: -1 if cell.seed is None else cell.seed
-    )  # seed by seed: early stops compare fairly
+    # seed by seed, so that a run which is stopped early still compares fairly
+    cells.sort(key=lambda cell: -1 if cell.seed is None else cell.seed)
     jobs = tuple(_job(cell, name, suites[name], spec) for cell in cells for name in suite_names)
-    return Plan(spec, jobs, suites, ResultStore(spec.results, spec.campaign))
+    store = ResultStore(spec.results, spec.campaign)
+    return Plan(spec, jobs, suites, store, training, profile.note)
+
+
+def _training_data(spec: RunSpec, profile: profiles.Profile, cards: list[MethodCard]) -> TrainingData | None:
+    """Read the training text and the dev set if a method here trains."""
+    training = [card.name for card in cards if isinstance(METHODS.get(card.name), TrainedMethod)]
+    if not training:
+        for option, given in (("--corpus", spec.corpus), ("--dev", spec.dev)):
+            if given is not None:
+                raise InputError("no method here trains", where=f"{option} {given}")
+        return None
+    data = data_folder(spec.data)
+    tasks = load_suite(spec.dev or profile.dev, data, accept_data=spec.accept_data)[1]
+    if len(tasks) != 1:
+        raise InputError(
+            f"'{spec.dev}' has {len(tasks)} tasks", where="--dev", expected="a suite of one task"
+        )
+    if spec.corpus is not None:
+        return TrainingData(read_corpus(spec.corpus), tasks[0])
+    if data is None:
+        raise InputError(
+            f"{training[0]} needs a training text", expected="--corpus FILE, or --data DIR or BENCH_DATA"
+        )
+    exclude = profile.corpus.get("exclude_lines")
+    corpus = read_corpus(data / profile.corpus["file"], (exclude[0], exclude[1]) if exclude else None)
+    return TrainingData(corpus, tasks[0])
+
+
+def _with_stages(cell: Cell, spec: RunSpec, training: TrainingData | None) -> Cell:
+    method = METHODS.get(cell.card.name)
+    if not isinstance(method, TrainedMethod) or training is None or cell.seed is None or cell.model is None:
+        return cell
+    fingerprints: dict[str, str | int] = {
+        "model": cell.model.sha256,
+        "corpus": training.corpus.sha256,
+        "dev": training.dev.sha256,
+        "device": spec.device,
+        "threads": spec.threads,
+    }
+    return replace(cell, stages=keyed_stages(method.stages(dict(cell.options)), cell.seed, fingerprints))
 
 
 def _check_overrides(spec: RunSpec) -> None:
@@ -234,6 +288,7 @@ def _job(cell: Cell, suite: str, tasks: list[PairTask], spec: RunSpec) -> Job:
         "options": dict(cell.options),
         "model": cell.model.sha256 if cell.model else None,
         "seed": cell.seed,
+        "stages": [stage.key for stage in cell.stages],
         "suite": suite,
         "tasks": [[task_id, sha256] for task_id, _, sha256, _ in facts],
         "device": spec.device,
@@ -243,8 +298,9 @@ def _job(cell: Cell, suite: str, tasks: list[PairTask], spec: RunSpec) -> Job:
     return Job(cell, suite, facts, hashlib.sha256(text.encode()).hexdigest())
 
 
-def _difference(record: RunRecord, job: Job, spec: RunSpec) -> str:
+def _difference(record: RunRecord, job: Job, spec: RunSpec, training: TrainingData | None) -> str:
     """Say in a few words what differs between a finished record and what is asked now."""
+    corpus, dev = (training.corpus.sha256, training.dev.sha256) if training else (None, None)
     model = job.cell.model.sha256 if job.cell.model else None
     tasks = {task_id: sha256 for task_id, _, sha256, _ in job.tasks}
     pairs = (
@@ -252,6 +308,8 @@ def _difference(record: RunRecord, job: Job, spec: RunSpec) -> str:
         ("options", record.options, dict(job.cell.options)),
         ("model weights", (record.backbone or {}).get("sha256"), model),
         ("data", {name: facts.get("sha256") for name, facts in record.tasks.items()}, tasks),
+        ("training text", (record.training.get("corpus") or {}).get("sha256"), corpus),
+        ("dev set", (record.training.get("dev") or {}).get("sha256"), dev),
         ("threads", record.provenance.get("threads"), spec.threads),
         ("device", str(record.provenance.get("device")).split(" ")[0], spec.device),
     )

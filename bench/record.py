@@ -52,6 +52,10 @@ class RunRecord:
         predictions: {"file", "sha256"} of the per-pair similarities beside the record, None if failed.
         reason: Why it failed, one line.
         traceback: The failure's traceback, without machine paths.
+        training: Corpus, dev set, and each stage's key, steps, sentences and dev curve; empty for a method
+            that doesn't train. Scores are those of the checkpoint selected on the dev set; the metric
+            "spearman_last" gives the last checkpoint's.
+        notes: What every table with this record must say.
         provenance: Versions, commit, device, threads: facts that repeat when the run is repeated.
         timing: Wall and CPU seconds, date, processor: facts that don't.
     """
@@ -71,6 +75,8 @@ class RunRecord:
     predictions: dict[str, str] | None = None
     reason: str | None = None
     traceback: tuple[str, ...] | None = None
+    training: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
     provenance: dict[str, Any] = field(default_factory=dict)
     timing: dict[str, Any] = field(default_factory=dict)
     schema: int = SCHEMA
@@ -109,6 +115,7 @@ def from_json(text: str, where: str) -> RunRecord:
                 hint="upgrade cse-bench",
             )
         data["scores"] = tuple(Score(**score) for score in data["scores"])
+        data["notes"] = tuple(data["notes"])
         if data["traceback"] is not None:
             data["traceback"] = tuple(data["traceback"])
         record = RunRecord(**data)

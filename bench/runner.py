@@ -7,19 +7,19 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from pathlib import Path
 
-from bench.card import BuildContext
+from bench.builder import Builder
 from bench.data.suites import data_folder, load_suite
 from bench.data.tasks import PairTask
-from bench.encoder import Encoder, PairScorer, Progress
+from bench.encoder import Progress
 from bench.errors import BenchError
 from bench.executors.local import local_executor
-from bench.plan import Cell, Job, Plan
+from bench.plan import Job, Plan, TrainingData
 from bench.provenance import clean_traceback, provenance, timing, without_paths
-from bench.record import RunRecord
-from bench.registry import METHODS, discover
+from bench.record import ALL, RunRecord, Score
+from bench.stages import StageCache
 from bench.store import ResultStore
 
 
@@ -35,6 +35,8 @@ class CellTask:
     device: str
     threads: int
     force: bool
+    training: TrainingData | None
+    note: str
     wait: bool = False
 
 
@@ -93,6 +95,8 @@ def _cell_tasks(plan: Plan) -> list[CellTask]:
             spec.device,
             spec.threads,
             spec.force,
+            plan.training,
+            plan.note,
         )
         for jobs in by_cell.values()
     ]
@@ -116,15 +120,16 @@ def run_cell(
     with store.claim(task.jobs[0].place, wait=task.wait) as mine:
         if not mine:
             return task, [Outcome(job, "busy") for job in task.jobs]
-        make_encoder = lru_cache(maxsize=1)(partial(build, cell, task.device))
-        with _threads(task.threads, needs_torch=cell.model is not None):
+        cache = StageCache(task.results / ".stages")
+        builder = Builder(cell, task.device, task.training, cache, progress)
+        with torch_threads(task.threads, needs_torch=cell.model is not None):
             for job in task.jobs:
                 finished = _finished_meanwhile(store, job, task)
                 if finished is not None:
                     outcomes.append(Outcome(job, "done", finished))
                     continue
                 data = suites[job.suite] if suites else None
-                outcomes.append(_run_job(job, task, store, make_encoder, data, progress))
+                outcomes.append(_run_job(job, task, store, builder, data, progress))
     return task, outcomes
 
 
@@ -132,7 +137,7 @@ def _run_job(
     job: Job,
     task: CellTask,
     store: ResultStore,
-    make_encoder: Callable[[], Encoder | PairScorer],
+    builder: Builder,
     data: list[PairTask] | None,
     progress: Progress | None,
 ) -> Outcome:
@@ -140,74 +145,46 @@ def _run_job(
     from bench.eval.sts import predict, score_suite
 
     started, wall, cpu = time.time(), time.perf_counter(), time.process_time()
-    record, predictions, facts = _blank(job), None, {}
+    record, predictions, facts = _blank(job, task.note), None, {}
     try:
         tasks = data or _suite_tasks(job.suite, task.data, task.accept_data)
         if [(t.id, t.sha256) for t in tasks] != [(name, sha256) for name, _, sha256, _ in job.tasks]:
             raise BenchError("the evaluation data changed since the run was planned", where=job.suite)
-        encoder = make_encoder()
+        encoder = builder.encoder()
         facts = encoder.facts
         predictions = predict(encoder, tasks, progress=progress)
-        record = replace(record, status="ok", scores=score_suite(tasks, predictions))
+        scores = score_suite(tasks, predictions)
+        if job.cell.stages:
+            scores += _last_checkpoint(builder, tasks, scores, progress)
+        record = replace(record, status="ok", scores=scores, training=builder.facts())
     except Exception as error:
         predictions = None
         reason = str(error) if isinstance(error, BenchError) else f"{type(error).__name__}: {error}"
         record = replace(
             record, reason=without_paths(" ".join(reason.split())), traceback=clean_traceback(error)
         )
+    block = timing(started=started, wall=time.perf_counter() - wall, cpu=time.process_time() - cpu)
+    if job.cell.stages:
+        block["training_cpu_seconds"] = builder.training_seconds()
     record = replace(
         record,
         provenance={**provenance(device=task.device, threads=task.threads), "encoder": facts},
-        timing=timing(started=started, wall=time.perf_counter() - wall, cpu=time.process_time() - cpu),
+        timing=block,
     )
     record = store.write(job.place, record, predictions)
     return Outcome(job, "ran" if record.status == "ok" else "failed", record)
 
 
-def build(cell: Cell, device: str) -> Encoder | PairScorer:
-    """Build a cell's encoder."""
-    discover()
-    context = BuildContext(dict(cell.options), cell.seed, cell.model.path if cell.model else None, device)
-    return METHODS.get(cell.card.name).build(context)
+def _last_checkpoint(
+    builder: Builder, tasks: list[PairTask], selected: tuple[Score, ...], progress: Progress | None
+) -> tuple[Score, ...]:
+    """Scores of the last checkpoint (metric "spearman_last"), for what choosing on the dev set was worth."""
+    from bench.eval.sts import predict, score_suite
 
-
-def estimate_seconds(plan: Plan, jobs: list[Job], *, sample: int = 192) -> float:
-    """Estimate the evaluation time of jobs from encoding a length-stratified sample once for each method.
-
-    Args:
-        plan: The plan.
-        jobs: Jobs to estimate.
-        sample: Sentences to encode.
-
-    Returns:
-        Seconds of one worker; loading and start-up are not in it.
-    """
-    total = 0.0
-    rates: dict[str, float] = {}
-    for job in jobs:
-        pairs = [pair for task in plan.suites[job.suite] for pair in task.all_pairs()]
-        sentences = sorted({sentence for pair in pairs for sentence in pair}, key=lambda s: (len(s), s))
-        if job.cell.method not in rates:
-            step = max(1, len(sentences) // sample)
-            with _threads(plan.spec.threads, needs_torch=job.cell.model is not None):
-                rates[job.cell.method] = _seconds_per_sentence(
-                    build(job.cell, plan.spec.device), sentences[step // 2 :: step]
-                )
-        total += rates[job.cell.method] * len(sentences)
-    return total
-
-
-def _seconds_per_sentence(encoder: Encoder | PairScorer, sentences: list[str]) -> float:
-    def work(texts: list[str]) -> None:
-        if isinstance(encoder, PairScorer):
-            encoder.score_pairs(texts, texts)
-        else:
-            encoder.encode(texts)
-
-    work(sentences[:8])  # the first call is slower than the rest
-    begin = time.perf_counter()
-    work(sentences)
-    return (time.perf_counter() - begin) / len(sentences)
+    scores = selected
+    if builder.last_differs():
+        scores = score_suite(tasks, predict(builder.encoder("last"), tasks, progress=progress))
+    return tuple(replace(score, metric="spearman_last") for score in scores if score.subset == ALL)
 
 
 @cache
@@ -232,7 +209,7 @@ def _finished_meanwhile(store: ResultStore, job: Job, task: CellTask) -> RunReco
     return record if whole else None
 
 
-def _blank(job: Job) -> RunRecord:
+def _blank(job: Job, note: str) -> RunRecord:
     cell = job.cell
     return RunRecord(
         profile=cell.profile,
@@ -249,11 +226,12 @@ def _blank(job: Job) -> RunRecord:
         },
         key=job.key,
         status="failed",
+        notes=(note,) if note else (),
     )
 
 
 @contextmanager
-def _threads(count: int, *, needs_torch: bool) -> Iterator[None]:
+def torch_threads(count: int, *, needs_torch: bool) -> Iterator[None]:
     """Set torch's threads for a cell and put them back."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false" if count == 1 else "true")
     if not needs_torch:

@@ -52,6 +52,8 @@ class RunSpec:
     overrides: tuple[Override, ...] = ()
     device: str = "cpu"
     threads: int = 1
+    corpus: Path | None = None
+    dev: str | None = None
     data: Path | None = None
     accept_data: bool = False
     results: Path = field(default_factory=lambda: Path("results"))

@@ -153,13 +153,21 @@ def title(table: Table) -> str:
 
 
 def _header(table: Table) -> list[str]:
-    return ["method", "seeds", *table.tasks, "sd"]
+    return ["method", "seeds", *table.tasks, "sd", *(("sentences", "cpu s") if _trains(table) else ())]
+
+
+def _trains(table: Table) -> bool:
+    return any(row.sentences is not None for row in table.rows)
 
 
 def _cells(row: Row, table: Table, form: Callable[[Cell], str]) -> list[str]:
     tasks = [form(row.cells[task]) for task in table.tasks if task != "avg"]
     average = row.cells["avg"]
-    return [row.method, _seeds(row), *tasks, number(average.mean), number(average.sd)]
+    cells = [row.method, _seeds(row), *tasks, number(average.mean), number(average.sd)]
+    if _trains(table):
+        cells.append(DASH if row.sentences is None else f"{row.sentences:,}")
+        cells.append(DASH if row.cpu_seconds is None else f"{row.cpu_seconds:.0f}")
+    return cells
 
 
 def _seeds(row: Row) -> str:

@@ -47,11 +47,22 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """One method: its cells by task, and what is missing and why."""
+    """One method: its cells by task, what its training took, and what is missing and why.
+
+    Args:
+        method: Method id.
+        cells: By task, "avg" among them.
+        failed: Seeds that failed.
+        sentences: Training sentences seen by one run, all stages; None for a method that doesn't train.
+        cpu_seconds: CPU seconds its training took, mean over the seeds.
+        reasons: Why seeds failed.
+    """
 
     method: str
     cells: dict[str, Cell]
     failed: int
+    sentences: int | None = None
+    cpu_seconds: float | None = None
     reasons: tuple[str, ...] = ()
 
     @property
@@ -119,7 +130,11 @@ def _leaderboard(records: Sequence[RunRecord], campaign: str) -> Table:
     profile, suite = records[0].profile, records[0].suite
     _check_same_data(records, campaign)
     done = [record for record in records if record.status == "ok"]
-    tasks = tuple(score.task for score in done[0].scores if score.subset == ALL) if done else ("avg",)
+    tasks = (
+        tuple(s.task for s in done[0].scores if (s.subset, s.metric) == (ALL, "spearman"))
+        if done
+        else ("avg",)
+    )
     by_method: dict[str, list[RunRecord]] = {}
     for record in records:
         by_method.setdefault(record.method, []).append(record)
@@ -140,7 +155,17 @@ def _row(method: str, records: Sequence[RunRecord], tasks: Sequence[str]) -> Row
         f"{method}{'' if record.seed is None else f' seed {record.seed}'}: {record.reason}"
         for record in failed
     )
-    return Row(method, cells, len(failed), reasons)
+    trained = [record for record in records if record.training]
+    seen = [sum(stage["sentences_seen"] for stage in r.training["stages"].values()) for r in trained]
+    seconds = [sum(record.timing["training_cpu_seconds"].values()) for record in trained]
+    return Row(
+        method,
+        cells,
+        len(failed),
+        round(fmean(seen)) if seen else None,
+        fmean(seconds) if seconds else None,
+        reasons,
+    )
 
 
 def _check_same_data(records: Sequence[RunRecord], campaign: str) -> None:
@@ -168,5 +193,6 @@ def _notes(records: Sequence[RunRecord], rows: Sequence[Row]) -> tuple[str, ...]
         notes.append(f"Not the reference data: {', '.join(odd)}.")
     if records[0].suite == "toy":
         notes.append("The toy suite is a smoke test; its figures say nothing about a method.")
+    notes += dict.fromkeys(note for record in records for note in record.notes)
     notes += [f"Failed: {reason}" for row in rows for reason in row.reasons]
     return tuple(notes)

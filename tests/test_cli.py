@@ -128,7 +128,7 @@ def test_dry_run_runs_nothing(cli: Cli, tmp_path: Path) -> None:
         ["toy", "done"],
         ["to", "do"],
     ]
-    assert "2 of 3 cells to run; shared stages: none" in out
+    assert "2 of 3 cells to run; 0 training stages" in out
     assert "with 1 worker(s)" in out
     assert stable_bytes(tmp_path) == before
 

@@ -17,15 +17,26 @@ ROOT = Path(__file__).parents[1]
 MAPPED = ("baselines", "methods", "reports")
 LAYERS = (
     ("errors", "card", "spec", "encoder", "record", "profiles", "provenance"),
-    ("registry", "store", "data"),
+    ("registry", "store", "stages", "data"),
     ("nn",),
     ("train", "eval", "probes", "stats"),
-    ("plan", "runner", "executors"),
+    ("plan", "builder", "runner", "estimate", "executors"),
     ("check",),
     ("cli", "cli_data", "__main__"),
 )
 MAY_IMPORT = {
-    "baselines": {"errors", "card", "spec", "encoder", "registry", "data", "nn", "train", "baselines"},
+    "baselines": {
+        "errors",
+        "card",
+        "spec",
+        "encoder",
+        "registry",
+        "stages",
+        "data",
+        "nn",
+        "train",
+        "baselines",
+    },
     "methods": {
         "errors",
         "card",

@@ -42,11 +42,41 @@ def quiet() -> Iterator[None]:
             show()
 
 
-class TransformerEncoder:
-    """One transformer with a pooling, in evaluation mode, float32.
+def load_backbone(folder: Path, *, needs_pooler: bool = False) -> tuple[Any, Any]:
+    """Load (model, tokenizer) from a folder in float32, quietly.
 
     Args:
         folder: Model folder with config, tokenizer and weights (safetensors, or .bin with weights_only).
+        needs_pooler: Refuse a checkpoint without the pooler's weights.
+
+    Raises:
+        InputError: no model in the folder, weights missing from the checkpoint, no padding token.
+    """
+    with quiet():
+        return _load(folder, needs_pooler=needs_pooler)
+
+
+def token_rows(tokenizer: Any, sentences: Sequence[str], max_length: int) -> list[list[int]]:
+    """Token ids of each sentence, specials included, cut to ``max_length``."""
+    if not sentences:
+        return []
+    ids: list[list[int]] = tokenizer(list(sentences), truncation=True, max_length=max_length)["input_ids"]
+    return ids
+
+
+def padded(rows: Sequence[list[int]], pad_id: int, device: str) -> tuple[Tensor, Tensor]:
+    """Pad rows on the right to the longest: (ids, mask), each (B, L)."""
+    longest = max(len(row) for row in rows)
+    ids = torch.tensor([row + [pad_id] * (longest - len(row)) for row in rows], device=device)
+    mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows], device=device)
+    return ids, mask
+
+
+class TransformerEncoder:
+    """One transformer with a pooling, float32; it encodes in evaluation mode.
+
+    Args:
+        source: Model folder (see :func:`load_backbone`), or a (model, tokenizer) that is loaded already.
         pooling: cls, avg, avg_first_last, avg_last_two, pooler or mask.
         first_layer: "embedding" or "layer1", see :func:`bench.nn.pooling.pool`.
         template: For "mask": text with {sentence} and {mask}; "auto" takes PromptBERT's.
@@ -59,7 +89,7 @@ class TransformerEncoder:
 
     def __init__(
         self,
-        folder: Path,
+        source: Path | tuple[Any, Any],
         pooling: str = "cls",
         *,
         first_layer: str = "embedding",
@@ -67,8 +97,10 @@ class TransformerEncoder:
         device: str = "cpu",
     ) -> None:
         self.pooling, self.first_layer, self.device = pooling, first_layer, device
-        with quiet():
-            self.model, self.tokenizer = _load(folder, needs_pooler=pooling == "pooler")
+        loaded = (
+            source if isinstance(source, tuple) else load_backbone(source, needs_pooler=pooling == "pooler")
+        )
+        self.model, self.tokenizer = loaded
         self.model.eval().to(device)
         self.dim: int = self.model.config.hidden_size
         self.max_length = _max_length(self.model.config, self.tokenizer)
@@ -94,21 +126,15 @@ class TransformerEncoder:
 
     def token_ids(self, sentences: Sequence[str]) -> list[list[int]]:
         """Token ids with specials, cut at the model's maximum ("mask": the sentence inside the template)."""
-        if not sentences:
-            return []
         room = len(self._prefix) + len(self._suffix)
-        encoded = self.tokenizer(list(sentences), truncation=True, max_length=self.max_length - room)
-        ids: list[list[int]] = encoded["input_ids"]
+        ids = token_rows(self.tokenizer, sentences, self.max_length - room)
         if not room:
             return ids
         return [[row[0], *self._prefix, *row[1:-1], *self._suffix, row[-1]] for row in ids]
 
     @torch.inference_mode()
     def _embed(self, rows: list[list[int]]) -> Tensor:
-        longest = max(len(row) for row in rows)
-        pad = self.tokenizer.pad_token_id
-        ids = torch.tensor([row + [pad] * (longest - len(row)) for row in rows], device=self.device)
-        mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows], device=self.device)
+        ids, mask = padded(rows, self.tokenizer.pad_token_id, self.device)
         every_layer = self.pooling in ("avg_first_last", "avg_last_two")
         output = self.model(input_ids=ids, attention_mask=mask, output_hidden_states=every_layer)
         if self.pooling == "pooler":

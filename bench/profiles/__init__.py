@@ -23,6 +23,9 @@ class Profile:
         summary: One line.
         suites: Suites that ``bench run`` evaluates when ``--suite`` is not given.
         backbone: {"name"} and either {"package", "folder", "extra"} or {"hub"}.
+        corpus: {"file"} below the data folder, and perhaps "exclude_lines" (first and last, from 1).
+        dev: Suite of one task on which checkpoints are selected.
+        note: What every table of this profile must say, or "".
         methods: Options of every method that differ from its card's defaults.
     """
 
@@ -30,6 +33,9 @@ class Profile:
     summary: str
     suites: tuple[str, ...]
     backbone: dict[str, str]
+    corpus: dict[str, Any]
+    dev: str
+    note: str
     methods: dict[str, dict[str, Any]]
 
 
@@ -50,6 +56,9 @@ def load(name: str) -> Profile:
             data["summary"],
             tuple(data["suites"]),
             dict(data["backbone"]),
+            dict(data["corpus"]),
+            data["dev"],
+            data.get("note", ""),
             dict(data.get("methods", {})),
         )
     except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:

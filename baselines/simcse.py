@@ -1,0 +1,131 @@
+"""Unsupervised SimCSE: two dropout views of a sentence against the rest of its batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from bench.card import BuildContext, MethodCard, Option, OptionValue
+from bench.encoder import Encoder
+from bench.errors import BenchError
+from bench.registry import add_method
+from bench.stages import StageContext, StageSpec
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+TRAINING_OPTIONS = (
+    Option("lr", 3e-5, "peak learning rate"),
+    Option("batch_size", 64, "sentences a step"),
+    Option("epochs", 1, "passes over the corpus"),
+    Option("steps", 0, "optimiser steps; 0 counts by epochs"),
+    Option("eval_every", 125, "steps between dev evaluations"),
+    Option("max_length", 32, "tokens a sentence keeps in training, specials included"),
+    Option("dropout", 0.1, "hidden and attention dropout"),
+    Option("weight_decay", 0.0, "AdamW's weight decay"),
+    Option("clip", 1.0, "largest gradient norm, 0 for none"),
+    Option("schedule", "linear", "learning rate: linear decay to 0, or constant", ("linear", "constant")),
+)
+
+
+def info_nce(anchors: Tensor, positives: Tensor, tau: float) -> Tensor:
+    """SimCSE's loss: cross-entropy of each anchor against all positives of the batch.
+
+    S_ij = cos(z_i, z'_j) / tau; loss = mean_i -log softmax(S_i)_i. Rows only: B - 1 negatives an anchor, all
+    from the second view. Gradient flows through both sides and both norms (Gao et al. 2021, eq. 4).
+
+    Args:
+        anchors: z, (B, H).
+        positives: z', (B, H), row i belongs to anchor i.
+        tau: Temperature, above 0.
+
+    Returns:
+        Scalar, at least 0; ln B for equal rows; 0 for B = 1.
+
+    Raises:
+        ValueError: different shapes, or a temperature that isn't above 0.
+    """
+    import torch
+    from torch.nn import functional
+
+    if anchors.shape != positives.shape or anchors.ndim != 2:
+        raise ValueError(
+            f"anchors {tuple(anchors.shape)} and positives {tuple(positives.shape)} must be (B, H)"
+        )
+    if tau <= 0:
+        raise ValueError(f"tau {tau} must be above 0")
+    unit_a = functional.normalize(anchors, dim=1, eps=1e-8)
+    unit_p = functional.normalize(positives, dim=1, eps=1e-8)
+    similarity = unit_a @ unit_p.T / tau
+    return functional.cross_entropy(similarity, torch.arange(len(anchors), device=anchors.device))
+
+
+def make_objective(model: Any, pad_id: int, tau: float) -> Any:
+    """Return the module: token rows to loss, with the training-only tanh head (fresh, std 0.02, bias 0)."""
+    import torch
+    from torch import nn
+
+    from bench.train.chunks import cls_states
+
+    class Objective(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.encoder = model
+            self.head = nn.Linear(model.config.hidden_size, model.config.hidden_size)
+            nn.init.normal_(self.head.weight, std=0.02)
+            nn.init.zeros_(self.head.bias)
+
+        def forward(self, rows: list[list[int]]) -> Tensor:
+            """Both views go through one call, so they differ by their dropout masks alone."""
+            projected = torch.tanh(self.head(cls_states(self.encoder, [*rows, *rows], pad_id)))
+            return info_nce(projected[: len(rows)], projected[len(rows) :], tau)
+
+    return Objective()
+
+
+def train_simcse(context: StageContext) -> dict[str, Any]:
+    """The stage."""
+    from bench.train.sentence_encoder import train_sentence_encoder
+
+    tau = float(context.config["tau"])
+    return train_sentence_encoder(context, lambda model, pad_id: make_objective(model, pad_id, tau))
+
+
+@add_method
+class SimCSE:
+    """Unsupervised SimCSE."""
+
+    card = MethodCard(
+        name="simcse",
+        kind="baseline",
+        summary="unsupervised SimCSE: dropout views, InfoNCE, [CLS]",
+        version=1,
+        paper="Gao, Yao, Chen 2021, SimCSE: Simple Contrastive Learning of Sentence Embeddings, eq. 4",
+        code="princeton-nlp/SimCSE 49fa580",
+        equations=(
+            "z = tanh(W h_cls + b) in training; S_ij = cos(z_i, z'_j) / tau; L = mean_i -log softmax(S_i)_i",
+            "at inference h_cls of the last layer, without the head",
+        ),
+        options=(Option("tau", 0.05, "temperature"), *TRAINING_OPTIONS),
+        deviations=(
+            "float32 throughout; the released run used fp16 autocast",
+            "the optional MLM term is not implemented (off in the released run)",
+        ),
+        published_names=(("simcse", "as published: profile bert-base or roberta-base"),),
+    )
+
+    def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
+        """One stage."""
+        return (
+            StageSpec("simcse", "simcse", self.card.version, tuple(sorted(options.items())), train_simcse),
+        )
+
+    def build(self, context: BuildContext) -> Encoder:
+        """Return the encoder of the asked checkpoint."""
+        from bench.nn.backbone import TransformerEncoder
+        from bench.train.sentence_encoder import checkpoint_folder
+
+        if "simcse" not in context.stages:
+            raise BenchError("the stage 'simcse' has not run")
+        folder = checkpoint_folder(context.stages["simcse"], context.checkpoint)
+        return TransformerEncoder(folder, "cls", device=context.device)

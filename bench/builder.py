@@ -1,0 +1,123 @@
+"""From a cell to its encoders: trains the stages that aren't there yet, then loads a checkpoint."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bench.card import BuildContext
+from bench.encoder import Encoder, PairScorer, Progress
+from bench.errors import BenchError
+from bench.plan import Cell, TrainingData
+from bench.registry import discover
+from bench.stages import Stage, StageCache, StageContext
+
+
+class Builder:
+    """Builds one cell's encoders, each once; a failed stage fails every time it is asked for.
+
+    Args:
+        cell: The cell.
+        device: "cpu" or "cuda".
+        training: Training text and dev set, None where no method trains.
+        cache: Finished stages.
+        progress: Called with finished sentences.
+    """
+
+    def __init__(
+        self,
+        cell: Cell,
+        device: str,
+        training: TrainingData | None,
+        cache: StageCache,
+        progress: Progress | None = None,
+    ) -> None:
+        self.cell, self.device, self.training = cell, device, training
+        self.cache, self.progress = cache, progress
+        self._folders: dict[str, Path] | None = None
+        self._error: Exception | None = None
+        self._encoders: dict[str, Encoder | PairScorer] = {}
+
+    def encoder(self, checkpoint: str = "selected") -> Encoder | PairScorer:
+        """Return the encoder of a checkpoint, "selected" or "last"."""
+        if checkpoint not in self._encoders:
+            cell = self.cell
+            context = BuildContext(
+                dict(cell.options),
+                cell.seed,
+                cell.model.path if cell.model else None,
+                self.device,
+                self.folders(),
+                checkpoint,
+            )
+            self._encoders[checkpoint] = discover().get(cell.card.name).build(context)
+        return self._encoders[checkpoint]
+
+    def folders(self) -> dict[str, Path]:
+        """Run or find all stages; return their folders by role."""
+        if self._error is not None:
+            raise self._error
+        if self._folders is None:
+            folders: dict[str, Path] = {}
+            try:
+                for stage in self.cell.stages:
+                    train = partial(self._train, stage, dict(folders))
+                    folders[stage.spec.role] = self.cache.ensure(stage, train)
+            except Exception as error:
+                self._error = error
+                raise
+            self._folders = folders
+        return self._folders
+
+    def last_differs(self) -> bool:
+        """True if the last checkpoint of the last stage isn't the selected one."""
+        facts = self.cache.facts(self.cell.stages[-1])
+        return bool(facts["selected_step"] != facts["steps"])
+
+    def facts(self) -> dict[str, Any]:
+        """What the record says of the training; empty for a method that doesn't train."""
+        if not self.cell.stages or self.training is None:
+            return {}
+        corpus, dev = self.training.corpus, self.training.dev
+        stages = {}
+        for stage in self.cell.stages:
+            facts = self.cache.facts(stage)
+            del facts["cpu_seconds"]  # stands in the timing block
+            stages[stage.spec.role] = {"key": stage.key, **facts}
+        return {
+            "corpus": {"name": corpus.name, "sha256": corpus.sha256, "sentences": len(corpus.sentences)},
+            "dev": {"task": dev.id, "sha256": dev.sha256},
+            "stages": stages,
+        }
+
+    def training_seconds(self) -> dict[str, float]:
+        """CPU seconds that each finished stage took when it was trained."""
+        finished = [stage for stage in self.cell.stages if self.cache.find(stage)]
+        return {stage.spec.role: self.cache.facts(stage)["cpu_seconds"] for stage in finished}
+
+    def _train(self, stage: Stage, inputs: dict[str, Path], out: Path) -> dict[str, Any]:
+        from bench.eval.sts import predict, score_task
+
+        if self.training is None or self.cell.model is None:
+            raise BenchError(f"stage '{stage.spec.role}' needs a training text and a backbone")
+        dev = self.training.dev
+
+        def dev_score(encoder: Encoder) -> float:
+            return score_task(dev, predict(encoder, [dev])[dev.id])[0].value
+
+        return stage.spec.train(
+            StageContext(
+                config=dict(stage.spec.config),
+                seed=stage.seed,
+                role=stage.spec.role,
+                model=self.cell.model.path,
+                device=self.device,
+                sentences=self.training.corpus.sentences,
+                corpus=self.training.corpus.sha256,
+                dev_score=dev_score,
+                inputs=inputs,
+                out=out,
+                progress=self.progress,
+            )
+        )

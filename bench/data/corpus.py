@@ -1,0 +1,55 @@
+"""Training text: one sentence a line, with its fingerprint."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.data.tasks import normalise
+from bench.errors import DataError
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A training text.
+
+    Args:
+        name: File name, for records.
+        sentences: Sentences, in the file's order.
+        sha256: Over the sentences, so that a changed line changes every key built on it.
+    """
+
+    name: str
+    sentences: tuple[str, ...]
+    sha256: str
+
+
+def read_corpus(path: Path, exclude: tuple[int, int] | None = None) -> Corpus:
+    """Read a UTF-8 text, a sentence a line, empty lines left out.
+
+    Args:
+        path: The file.
+        exclude: First and last line (from 1) to leave out.
+
+    Raises:
+        DataError: missing, not UTF-8 (with the line), or without a sentence.
+    """
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"the training text can't be read: {error.strerror}", where=str(path)) from error
+    sentences = []
+    for number, line in enumerate(raw.split(b"\n"), start=1):
+        if exclude and exclude[0] <= number <= exclude[1]:
+            continue
+        try:
+            sentence = normalise(line.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            raise DataError("these bytes are not utf-8", where=f"{path}:{number}") from error
+        if sentence:
+            sentences.append(sentence)
+    if not sentences:
+        raise DataError("the training text is empty", where=str(path))
+    digest = hashlib.sha256("\n".join(sentences).encode()).hexdigest()
+    return Corpus(path.name, tuple(sentences), digest)

@@ -1,0 +1,81 @@
+"""How long will it take? A short measurement of every method, for ``bench run --dry-run``."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from bench.builder import Builder
+from bench.encoder import Encoder, PairScorer
+from bench.plan import Job, Plan
+from bench.runner import torch_threads
+from bench.stages import Stage, StageCache
+
+_SAMPLE = 192  # sentences to encode, stratified by length
+_STEPS = 2  # optimiser steps to train
+
+
+def estimate_seconds(plan: Plan, jobs: list[Job]) -> float:
+    """Estimate the CPU time of jobs on one worker; dev evaluations and start-up are not in it."""
+    cache = StageCache(plan.spec.results / ".stages")
+    step_seconds: dict[str, float] = {}
+    sentence_seconds: dict[str, float] = {}
+    counted: set[str] = set()
+    total = 0.0
+    for job in jobs:
+        cell = job.cell
+        sentences = _sentences(plan, job.suite)
+        if cell.method not in sentence_seconds:
+            step_seconds[cell.method], sentence_seconds[cell.method] = _measure(plan, job, sentences)
+        for stage in cell.stages:
+            if stage.key not in counted and cache.find(stage) is None:
+                counted.add(stage.key)
+                total += step_seconds[cell.method] * _steps(stage, plan)
+        total += sentence_seconds[cell.method] * len(sentences) * (2 if cell.stages else 1)
+    return total
+
+
+def _measure(plan: Plan, job: Job, sentences: list[str]) -> tuple[float, float]:
+    """Return seconds a training step (0 for a method that doesn't train) and seconds a sentence."""
+    cell = replace(job.cell, stages=tuple(_shortened(stage) for stage in job.cell.stages))
+    stride = max(1, len(sentences) // _SAMPLE)
+    sample = sentences[stride // 2 :: stride]
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        torch_threads(plan.spec.threads, needs_torch=cell.model is not None),
+    ):
+        builder = Builder(cell, plan.spec.device, plan.training, StageCache(Path(scratch)))
+        begin = time.perf_counter()
+        builder.folders()
+        step = (time.perf_counter() - begin) / (_STEPS * len(cell.stages)) if cell.stages else 0.0
+        encoder = builder.encoder()
+        _encode(encoder, sample[:8])  # the first call is slower than the rest
+        begin = time.perf_counter()
+        _encode(encoder, sample)
+        return step, (time.perf_counter() - begin) / len(sample)
+
+
+def _sentences(plan: Plan, suite: str) -> list[str]:
+    """Distinct sentences of a suite by length."""
+    pairs = (pair for task in plan.suites[suite] for pair in task.all_pairs())
+    return sorted({sentence for pair in pairs for sentence in pair}, key=lambda text: (len(text), text))
+
+
+def _encode(encoder: Encoder | PairScorer, sentences: list[str]) -> None:
+    if isinstance(encoder, PairScorer):
+        encoder.score_pairs(sentences, sentences)
+    else:
+        encoder.encode(sentences)
+
+
+def _shortened(stage: Stage) -> Stage:
+    config = {**dict(stage.spec.config), "steps": _STEPS, "eval_every": _STEPS + 1}
+    return replace(stage, spec=replace(stage.spec, config=tuple(config.items())))
+
+
+def _steps(stage: Stage, plan: Plan) -> int:
+    config = dict(stage.spec.config)
+    sentences = len(plan.training.corpus.sentences) if plan.training else 0
+    return int(config["steps"]) or int(config["epochs"]) * -(-sentences // int(config["batch_size"]))

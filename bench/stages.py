@@ -1,0 +1,190 @@
+"""Training stages and their cache: content-addressed, checked before use, shared between methods."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from filelock import FileLock
+
+from bench.card import OptionValue
+from bench.encoder import Encoder, Progress
+from bench.errors import BenchError
+
+_MANIFEST = "MANIFEST.json"
+_FACTS = "facts.json"
+
+
+@dataclass(frozen=True)
+class StageContext:
+    """Everything a stage may use.
+
+    Args:
+        config: Its settings.
+        seed: The run's seed; a stage draws from its streams (seed, role) only.
+        role: What the stage is in its method (sub1, joint, ...): the name of its random streams.
+        model: Folder of the backbone.
+        device: "cpu" or "cuda".
+        sentences: The training text.
+        corpus: Its fingerprint.
+        dev_score: Spearman of an encoder on the profile's dev set.
+        inputs: Folder of each earlier stage it builds on, by role.
+        out: Empty folder for its files.
+        progress: Called with finished sentences.
+    """
+
+    config: Mapping[str, OptionValue]
+    seed: int
+    role: str
+    model: Path
+    device: str
+    sentences: Sequence[str]
+    corpus: str
+    dev_score: Callable[[Encoder], float]
+    inputs: Mapping[str, Path]
+    out: Path
+    progress: Progress | None = None
+
+
+@dataclass(frozen=True)
+class StageSpec:
+    """A stage as a method asks for it.
+
+    Args:
+        role: Name within the method, and of its random streams.
+        kind: What is trained; with version, config, role, seed and data it makes the key, so two methods that
+            ask for the same share it.
+        version: Raised when the kind's numbers change.
+        config: Settings that matter.
+        train: Does it: writes files into ``context.out`` and returns facts for the record (JSON values).
+        inputs: Roles of the earlier stages it builds on.
+    """
+
+    role: str
+    kind: str
+    version: int
+    config: tuple[tuple[str, OptionValue], ...]
+    train: Callable[[StageContext], dict[str, Any]]
+    inputs: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class TrainedMethod(Protocol):
+    """A method (see :class:`bench.card.Method`) that trains."""
+
+    def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
+        """Return the stages for these options; each stands after its inputs."""
+        ...
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage with its key: sha256 of everything that determines its result."""
+
+    spec: StageSpec
+    seed: int
+    key: str
+
+
+def keyed_stages(
+    specs: Sequence[StageSpec], seed: int, fingerprints: Mapping[str, str | int]
+) -> tuple[Stage, ...]:
+    """Give each stage its key, in order; a stage's inputs stand before it.
+
+    Args:
+        specs: The stages of one method.
+        seed: The run's seed.
+        fingerprints: Hashes of backbone, corpus and dev set, device and threads.
+    """
+    keys: dict[str, str] = {}
+    stages = []
+    for spec in specs:
+        identity = {
+            "role": spec.role,
+            "kind": spec.kind,
+            "version": spec.version,
+            "config": dict(spec.config),
+            "seed": seed,
+            "inputs": {role: keys[role] for role in spec.inputs},
+            **fingerprints,
+        }
+        keys[spec.role] = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+        stages.append(Stage(spec, seed, keys[spec.role]))
+    return tuple(stages)
+
+
+class StageCache:
+    """Finished stages under one folder, each in a folder named by its key."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def find(self, stage: Stage) -> Path | None:
+        """Return a finished stage's folder if every file is as it was written, else None."""
+        folder = self.root / stage.key
+        try:
+            manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+            whole = manifest == _checksums(folder)
+        except (OSError, ValueError):
+            return None
+        return folder if whole else None
+
+    def facts(self, stage: Stage) -> dict[str, Any]:
+        """Facts that the stage's training left for the record."""
+        facts: dict[str, Any] = json.loads((self.root / stage.key / _FACTS).read_text(encoding="utf-8"))
+        return facts
+
+    def ensure(self, stage: Stage, train: Callable[[Path], dict[str, Any]]) -> Path:
+        """Return the stage's folder, training it first if it isn't there whole.
+
+        Another process that trains the same stage is waited for. A killed training leaves only a temporary
+        folder, which the next training of the stage removes.
+
+        Args:
+            stage: The stage.
+            train: Gets an empty folder, fills it, returns facts.
+
+        Raises:
+            BenchError: the cache can't be written.
+        """
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            with FileLock(self.root / f".{stage.key}.lock"):
+                found = self.find(stage)
+                if found is not None:
+                    return found
+                return self._train(stage, train)
+        except OSError as error:
+            raise BenchError(
+                f"a finished stage can't be kept: {error.strerror or error}", where=str(self.root)
+            ) from error
+
+    def _train(self, stage: Stage, train: Callable[[Path], dict[str, Any]]) -> Path:
+        for leftover in self.root.glob(f".{stage.key}.*.tmp"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        target = self.root / stage.key
+        temporary = Path(tempfile.mkdtemp(prefix=f".{stage.key}.", suffix=".tmp", dir=self.root))
+        try:
+            facts = train(temporary)
+            (temporary / _FACTS).write_text(json.dumps(facts, indent=1, sort_keys=True, allow_nan=False))
+            (temporary / _MANIFEST).write_text(json.dumps(_checksums(temporary), indent=1, sort_keys=True))
+            shutil.rmtree(target, ignore_errors=True)  # not whole, or we would not be here
+            temporary.rename(target)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+        return target
+
+
+def _checksums(folder: Path) -> dict[str, str]:
+    sums = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.name != _MANIFEST:
+            with path.open("rb") as stream:
+                sums[path.relative_to(folder).as_posix()] = hashlib.file_digest(stream, "sha256").hexdigest()
+    return sums

@@ -1,0 +1,151 @@
+"""The one training loop: AdamW, schedule, clipping, dev evaluation, strictly best checkpoint."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from bench.errors import BenchError
+from bench.train.streams import generator
+
+State = dict[str, Tensor]
+DevScore = Callable[[], float]
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """How long and how fast.
+
+    Args:
+        lr: Peak learning rate.
+        batch_size: Sentences a step; the last batch of an epoch may be shorter.
+        steps: Optimiser steps; the corpus is permuted anew whenever it is used up.
+        eval_every: Steps between dev evaluations; a run shorter than that selects nothing.
+        max_length: Tokens a sentence keeps, specials included.
+        weight_decay: AdamW's, on all parameters.
+        clip: Largest global gradient norm, 0 for none.
+        schedule: "linear" (to 0 over all steps) or "constant".
+    """
+
+    lr: float
+    batch_size: int
+    steps: int
+    eval_every: int
+    max_length: int = 32
+    weight_decay: float = 0.0
+    clip: float = 1.0
+    schedule: str = "linear"
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """What a run leaves.
+
+    Args:
+        curve: (step, dev score) of every evaluation.
+        losses: Loss of every step.
+        best_step: Step of the strictly best dev score, the earliest of equals; the last if there was none.
+        best: Weights of the evaluated encoder at that step.
+        last: Its weights after the last step.
+        sentences: Sentences seen, each view of a sentence counted once.
+    """
+
+    curve: tuple[tuple[int, float], ...]
+    losses: tuple[float, ...]
+    best_step: int
+    best: State
+    last: State
+    sentences: int
+
+
+def batches(count: int, batch_size: int, seed: int, corpus: str) -> Iterator[list[int]]:
+    """Yield batches of sentence indices without end: a new permutation each epoch, its last batch short.
+
+    The order depends on (seed, corpus fingerprint, batch size) alone: all methods of a seed see the same.
+    """
+    order = generator(seed, f"order/{corpus}/{batch_size}")
+    while True:
+        permutation = torch.randperm(count, generator=order).tolist()
+        yield from (permutation[start : start + batch_size] for start in range(0, count, batch_size))
+
+
+def train(
+    objective: nn.Module,
+    encoder: nn.Module,
+    rows: Sequence[list[int]],
+    settings: TrainSettings,
+    *,
+    seed: int,
+    corpus: str,
+    dev_score: DevScore,
+    progress: Callable[[int], None] | None = None,
+) -> TrainResult:
+    """Minimise ``objective`` over batches of token rows.
+
+    Args:
+        objective: Maps a list of token rows to a scalar loss; its parameters are trained.
+        encoder: The part of it that is evaluated and kept.
+        rows: Token ids of every corpus sentence, specials included, cut to the maximal length.
+        settings: Length, rates, schedule.
+        seed: The run's seed (for the order; dropout is seeded by the caller).
+        corpus: Fingerprint of the corpus.
+        dev_score: Evaluates ``encoder`` on the dev set; larger is better.
+        progress: Called with 1 after each step.
+
+    Raises:
+        BenchError: empty corpus, or a loss that is not finite (naming the step).
+    """
+    if not rows:
+        raise BenchError("the training text has no sentence")
+    parameters = [parameter for parameter in objective.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.AdamW(parameters, lr=settings.lr, weight_decay=settings.weight_decay)
+    order = batches(len(rows), settings.batch_size, seed, corpus)
+    curve: list[tuple[int, float]] = []
+    losses: list[float] = []
+    best_step, best_score, best = 0, -math.inf, None
+    sentences = 0
+    objective.train()
+    for step in range(1, settings.steps + 1):
+        batch = [rows[index] for index in next(order)]
+        sentences += len(batch)
+        loss = objective(batch)
+        losses.append(float(loss.detach()))
+        if not math.isfinite(losses[-1]):
+            raise BenchError(f"the loss is {losses[-1]} at step {step}", hint="try a smaller learning rate")
+        for group in optimizer.param_groups:
+            group["lr"] = rate(settings, step)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        if settings.clip:
+            nn.utils.clip_grad_norm_(parameters, settings.clip)
+        optimizer.step()
+        if step % settings.eval_every == 0:
+            objective.eval()
+            score = dev_score()
+            objective.train()
+            curve.append((step, score))
+            if score > best_score:
+                best_step, best_score, best = step, score, copy_state(encoder)
+        if progress:
+            progress(1)
+    objective.eval()
+    last = copy_state(encoder)
+    return TrainResult(
+        tuple(curve), tuple(losses), best_step or settings.steps, best or last, last, sentences
+    )
+
+
+def rate(settings: TrainSettings, step: int) -> float:
+    """Learning rate of a step, counted from 1: linear decay reaches 0 one step after the last."""
+    if settings.schedule == "constant":
+        return settings.lr
+    return settings.lr * (settings.steps - step + 1) / settings.steps
+
+
+def copy_state(module: nn.Module) -> State:
+    """Weights on the CPU, detached from training."""
+    return {name: value.detach().to("cpu", copy=True) for name, value in module.state_dict().items()}
