@@ -38,6 +38,7 @@ test-slow: install
 
 bench: install
 	$(BIN)/python benchmarks/sts_eval.py $(if $(DATA),--data $(DATA))
+	$(BIN)/python benchmarks/train_step.py $(if $(DATA),--data $(DATA))
 
 demo: install
 	$(BIN)/bench run --methods word_overlap,untrained:cls,untrained:avg --suite toy --campaign demo
