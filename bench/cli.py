@@ -256,6 +256,34 @@ def _print_report(records: list[RunRecord], campaign: str, form: str) -> None:
     click.echo(render(records, campaign, form), nl=False)
 
 
+@cli.command()
+@click.argument("record", type=click.Path(path_type=Path))
+@click.option(
+    "--data", "data_dir", type=click.Path(path_type=Path), help="Evaluation data; default BENCH_DATA."
+)
+@click.option("--model", help="Model folder, where the record's profile doesn't name it.")
+@click.option(
+    "--corpus", type=click.Path(path_type=Path), help="Training text, where it isn't the profile's."
+)
+def rerun(record: Path, data_dir: Path | None, model: str | None, corpus: Path | None) -> None:
+    """Repeat a RECORD.json, training included, and say equal, or which digits differ (exit code 1)."""
+    from bench.record import from_json
+    from bench.rerun import rerun as repeat
+
+    try:
+        text = record.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"the record can't be read: {error}", where="bench rerun") from error
+    found = repeat(from_json(text, str(record)), data=data_dir, model=model, corpus=corpus)
+    if not found:
+        click.echo("equal: every score is the same to the last digit")
+        return
+    for difference in found:
+        name = f"{difference.task} {difference.subset} {difference.metric}"
+        click.echo(f"{name}: then {difference.then!r}, now {difference.now!r}")
+    sys.exit(1)
+
+
 @cli.command("list")
 @click.argument("what", type=click.Choice(["methods", "suites", "profiles", "probes"]))
 def list_(what: str) -> None:

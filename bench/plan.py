@@ -95,7 +95,7 @@ class Plan:
         if record.key != job.key and not self.spec.force:
             raise NotComparableError(
                 f"{job.cell.describe()} on {job.suite} was finished under another specification "
-                f"({_difference(record, job, self.spec, self.training if job.cell.stages else None)})",
+                f"({explain_difference(record, job, self)})",
                 where=str(self.store.path(job.place)),
                 hint="name another --campaign, or replace it with --force",
             )
@@ -298,8 +298,9 @@ def _job(cell: Cell, suite: str, tasks: list[PairTask], spec: RunSpec) -> Job:
     return Job(cell, suite, facts, hashlib.sha256(text.encode()).hexdigest())
 
 
-def _difference(record: RunRecord, job: Job, spec: RunSpec, training: TrainingData | None) -> str:
+def explain_difference(record: RunRecord, job: Job, plan: Plan) -> str:
     """Say in a few words what differs between a finished record and what is asked now."""
+    spec, training = plan.spec, plan.training if job.cell.stages else None
     corpus, dev = (training.corpus.sha256, training.dev.sha256) if training else (None, None)
     model = job.cell.model.sha256 if job.cell.model else None
     tasks = {task_id: sha256 for task_id, _, sha256, _ in job.tasks}

@@ -20,7 +20,7 @@ LAYERS = (
     ("registry", "store", "stages", "data"),
     ("nn",),
     ("train", "eval", "probes", "stats"),
-    ("plan", "builder", "runner", "estimate", "executors"),
+    ("plan", "builder", "runner", "estimate", "rerun", "executors"),
     ("check",),
     ("cli", "cli_data", "__main__"),
 )

@@ -1,0 +1,104 @@
+"""``bench rerun``: repeat a record from what it says of itself, and compare every digit."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.data.suites import SUITES
+from bench.errors import CellFailedError, InputError, NotComparableError
+from bench.plan import explain_difference, make_plan
+from bench.record import RunRecord
+from bench.runner import run_plan
+from bench.spec import MethodRequest, RunSpec
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One score that isn't the same again (None: it isn't there)."""
+
+    task: str
+    subset: str
+    metric: str
+    then: float | None
+    now: float | None
+
+
+def rerun(
+    record: RunRecord, *, data: Path | None, model: str | None = None, corpus: Path | None = None
+) -> list[Difference]:
+    """Repeat a record's cell in a temporary folder, its training stages included.
+
+    Args:
+        record: A finished record.
+        data: Data folder.
+        model: Folder of the model where the profile doesn't name it (another backbone, hf: and st:).
+        corpus: Training text where it isn't the profile's.
+
+    Returns:
+        The scores that differ, none if every digit is the same.
+
+    Raises:
+        InputError: a failed record, or a model that has to be named.
+        NotComparableError: data, weights, options or code version aren't the record's; says which.
+        CellFailedError: the repetition failed.
+    """
+    if record.status != "ok":
+        raise InputError(f"the record failed ({record.reason}), so there is nothing to compare")
+    with tempfile.TemporaryDirectory() as folder:
+        plan = make_plan(_spec(record, data, model, corpus, Path(folder)))
+        (job,) = (job for job in plan.jobs if job.cell.seed == record.seed)
+        if job.key != record.key:
+            raise NotComparableError(
+                f"this is not the record's specification any more ({explain_difference(record, job, plan)})",
+                where=record.method,
+            )
+        (outcome,) = run_plan(plan, on_outcome=lambda _: None)
+        if outcome.record is None or outcome.record.status != "ok":
+            reason = outcome.record.reason if outcome.record else "no record"
+            raise CellFailedError(f"the repetition failed: {reason}", where=record.method)
+        return differences(record, outcome.record)
+
+
+def differences(then: RunRecord, now: RunRecord) -> list[Difference]:
+    """Compare two records' scores at full precision."""
+    before = {(s.task, s.subset, s.metric): s.value for s in then.scores}
+    after = {(s.task, s.subset, s.metric): s.value for s in now.scores}
+    return [
+        Difference(*name, before.get(name), after.get(name))
+        for name in dict.fromkeys([*before, *after])
+        if before.get(name) != after.get(name)
+    ]
+
+
+def _spec(
+    record: RunRecord, data: Path | None, model: str | None, corpus: Path | None, results: Path
+) -> RunSpec:
+    profile, _, other_backbone = record.profile.partition("@")
+    external = record.name in ("hf", "st")
+    if (external or other_backbone) and model is None:
+        name = (record.backbone or {}).get("name")
+        raise InputError(
+            f"the record was made with the model '{name}', which its profile doesn't name",
+            where=record.method,
+            expected="--model FOLDER",
+        )
+    options = tuple((name, str(value)) for name, value in record.options.items())
+    request = MethodRequest(record.method, record.name, model if external else None, options)
+    dev = record.training.get("dev", {}).get("task")
+    dev_suite = next((name for name, suite in SUITES if suite.tasks == (dev,)), None)
+    return RunSpec(
+        methods=(request,),
+        seeds=(record.seed or 0,),
+        profile=profile,
+        suites=(record.suite,),
+        backbone=None if external else model,
+        device=str(record.provenance["device"]).split(" ")[0],
+        threads=int(record.provenance["threads"]),
+        corpus=corpus,
+        dev=dev_suite,
+        data=data,
+        accept_data=not all(facts["reference"] for facts in record.tasks.values()),
+        results=results,
+    )
