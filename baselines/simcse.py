@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 TRAINING_OPTIONS = (
-    Option("lr", 3e-5, "peak learning rate"),
-    Option("batch_size", 64, "sentences a step"),
-    Option("epochs", 1, "passes over the corpus"),
-    Option("steps", 0, "optimiser steps; 0 counts by epochs"),
-    Option("eval_every", 125, "steps between dev evaluations"),
-    Option("max_length", 32, "tokens a sentence keeps in training, specials included"),
-    Option("dropout", 0.1, "hidden and attention dropout"),
-    Option("weight_decay", 0.0, "AdamW's weight decay"),
-    Option("clip", 1.0, "largest gradient norm, 0 for none"),
+    Option("lr", 3e-5, "peak learning rate", minimum=0),
+    Option("batch_size", 64, "sentences a step", minimum=1),
+    Option("epochs", 1, "passes over the corpus", minimum=1),
+    Option("steps", 0, "optimiser steps; 0 counts by epochs", minimum=0),
+    Option("eval_every", 125, "steps between dev evaluations", minimum=1),
+    Option("max_length", 32, "tokens a sentence keeps in training, specials included", minimum=3),
+    Option("dropout", 0.1, "hidden and attention dropout", minimum=0),
+    Option("weight_decay", 0.0, "AdamW's weight decay", minimum=0),
+    Option("clip", 1.0, "largest gradient norm, 0 for none", minimum=0),
     Option("schedule", "linear", "learning rate: linear decay to 0, or constant", ("linear", "constant")),
 )
 
@@ -106,7 +106,7 @@ class SimCSE:
             "z = tanh(W h_cls + b) in training; S_ij = cos(z_i, z'_j) / tau; L = mean_i -log softmax(S_i)_i",
             "at inference h_cls of the last layer, without the head",
         ),
-        options=(Option("tau", 0.05, "temperature"), *TRAINING_OPTIONS),
+        options=(Option("tau", 0.05, "temperature", minimum=1e-4), *TRAINING_OPTIONS),
         deviations=(
             "float32 throughout; the released run used fp16 autocast",
             "the optional MLM term is not implemented (off in the released run)",

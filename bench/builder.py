@@ -9,6 +9,7 @@ from typing import Any
 from bench.card import BuildContext
 from bench.encoder import Encoder, PairScorer, Progress
 from bench.errors import BenchError
+from bench.nn.folder import content_hash
 from bench.plan import Cell, TrainingData
 from bench.registry import discover
 from bench.stages import Stage, StageCache, StageContext
@@ -52,6 +53,7 @@ class Builder:
                 checkpoint,
             )
             self._encoders[checkpoint] = discover().get(cell.card.name).build(context)
+            self._check_model()
         return self._encoders[checkpoint]
 
     def folders(self) -> dict[str, Path]:
@@ -106,7 +108,7 @@ class Builder:
         def dev_score(encoder: Encoder) -> float:
             return score_task(dev, predict(encoder, [dev])[dev.id])[0].value
 
-        return stage.spec.train(
+        facts = stage.spec.train(
             StageContext(
                 config=dict(stage.spec.config),
                 seed=stage.seed,
@@ -121,3 +123,11 @@ class Builder:
                 progress=self.progress,
             )
         )
+        self._check_model()
+        return facts
+
+    def _check_model(self) -> None:
+        """Raise BenchError if the model's files aren't those that were planned with."""
+        model = self.cell.model
+        if model is not None and content_hash(model.path) != model.sha256:
+            raise BenchError(f"the files of model '{model.name}' changed since the run was planned")

@@ -23,12 +23,14 @@ class Option:
         default: Value when neither the profile nor the user says otherwise; its type is the option's type.
         help: One line.
         choices: The allowed values, or empty for any value of the type.
+        minimum: Smallest allowed number, None for no bound.
     """
 
     name: str
     default: OptionValue
     help: str
     choices: tuple[str, ...] = ()
+    minimum: float | None = None
 
     def parse(self, text: OptionValue, where: str) -> OptionValue:
         """Convert a value from the command line or a profile; raises InputError naming ``where``."""
@@ -41,6 +43,10 @@ class Option:
         except (ValueError, KeyError, OverflowError):
             names = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
             raise InputError(f"'{text}' is no value for it", where=where, expected=names[kind]) from None
+        if self.minimum is not None and isinstance(value, int | float) and value < self.minimum:
+            raise InputError(
+                f"{value} is too small for it", where=where, expected=f"at least {self.minimum:g}"
+            )
         if self.choices and value not in self.choices:
             raise InputError(
                 f"'{value}' is no value for it",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -37,40 +38,44 @@ def cli(debug: bool) -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; every expected error is one line on stderr."""
     argv = sys.argv[1:] if arguments is None else arguments
-    debug = "--debug" in argv
+    for stream in (sys.stdout, sys.stderr):  # a terminal that lacks a character gets a replacement
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         code = cli.main(args=argv, prog_name="bench", standalone_mode=False)
         sys.stdout.flush()
-    except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message(), err=True)
-        code = 2
-    except click.ClickException as error:
-        if debug:
-            raise
-        where = f"{error.ctx.command_path}: " if isinstance(error, click.UsageError) and error.ctx else ""
-        click.echo(f"error: {where}{' '.join(error.format_message().split())}", err=True)
-        code = 2
-    except BenchError as error:
-        if debug:
-            raise
-        click.echo(f"error: {error}", err=True)
-        code = error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted; finished cells are kept, the same command goes on from them", err=True)
-        code = 130
-    except BrokenPipeError:  # the reader of our stdout has gone, as with `bench report | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
     except Exception as error:
-        if debug:
+        if "--debug" in argv and not isinstance(error, click.Abort | BrokenPipeError):
             raise
-        click.echo(
-            f"error: internal error, {type(error).__name__}: {' '.join(str(error).split())}; "
-            "run again with --debug before the command for the traceback",
-            err=True,
-        )
-        code = 1
+        code = _explain(error)
+    except KeyboardInterrupt:
+        code = _explain(click.Abort())
     sys.exit(code)
+
+
+def _explain(error: Exception) -> int:
+    """Print an error as one line; return its exit code."""
+    if isinstance(error, BrokenPipeError):  # the reader of our stdout has gone, as with `bench report | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    if isinstance(error, click.Abort):
+        click.echo("interrupted; finished cells are kept, the same command goes on from them", err=True)
+        return 130
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        click.echo(error.format_message(), err=True)
+        return 2
+    if isinstance(error, BenchError):
+        text, code = str(error), error.exit_code
+    elif isinstance(error, click.ClickException):
+        where = f"{error.ctx.command_path}: " if isinstance(error, click.UsageError) and error.ctx else ""
+        text, code = where + error.format_message(), 2
+    elif isinstance(error, OSError) and error.filename is None:
+        text, code = f"the output can't be written: {error.strerror}", 1
+    else:
+        hint = "run again with --debug before the command for the traceback"
+        text, code = f"internal error, {type(error).__name__}: {error}; {hint}", 1
+    click.echo(f"error: {' '.join(text.split())}", err=True)
+    return code
 
 
 def results_options(function: F) -> F:
@@ -145,7 +150,7 @@ def _spec(options: dict[str, Any]) -> RunSpec:
     return RunSpec(
         methods=parse_methods(options["methods"]),
         seeds=parse_seeds(options["seeds"]),
-        profile=options["profile"] or DEFAULT,
+        profile=DEFAULT if options["profile"] is None else options["profile"],
         suites=names,
         backbone=options["backbone"],
         overrides=tuple(parse_override(text) for text in options["overrides"]),

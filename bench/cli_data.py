@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,10 @@ def verify(group: str | None, data_dir: Path | None) -> None:
     show_default=True,
     help="Level of the scores on clean pairs.",
 )
-@click.option("--campaign", help="Also score this campaign's records on the clean pairs.")
+@click.option(
+    "--campaign",
+    help="Score this campaign's records on the clean pairs (csv: these rows instead of the counts).",
+)
 @click.option("--results", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
 @click.option("--format", "form", type=click.Choice(["text", "csv"]), default="text", show_default=True)
 def overlap(
@@ -99,13 +103,21 @@ def overlap(
     import pandas as pd
 
     from bench.data.suites import data_folder, load_suite
-    from bench.probes.overlap import audit, training_lines
+    from bench.probes.overlap import audit
+    from bench.store import ResultStore
 
     tasks = load_suite(suite, data_folder(data_dir), accept_data=accept_data)[1]
-    for text in texts:
-        if next(training_lines(text), None) is None:
-            raise DataError("the training text is empty", where=str(text))
-    audits = audit(chain.from_iterable(training_lines(text) for text in texts), tasks)
+    store = ResultStore(results, campaign) if campaign is not None else None
+    records = store.records() if store else []
+    audits = audit(chain.from_iterable(_lines(text) for text in texts), tasks)
+    if store is not None:
+        chosen = {entry.task: entry for entry in audits if entry.level == level}
+        rows = _clean_rows(store, records, suite, tasks, chosen)
+        if not rows:
+            raise InputError(f"no finished record of suite '{suite}'", where=f"campaign {campaign}")
+    if store is not None and form == "csv":  # one table a stream
+        _echo_frame(pd.DataFrame(rows), form)
+        return
     counts = pd.DataFrame(
         [
             {
@@ -120,25 +132,32 @@ def overlap(
         ]
     )
     _echo_frame(counts, form)
-    if campaign is None:
-        return
-    from bench.store import ResultStore
-
-    chosen = {entry.task: entry for entry in audits if entry.level == level}
-    rows = _clean_rows(ResultStore(results, campaign), suite, tasks, chosen)
-    if not rows:
-        raise InputError(f"no finished record of suite '{suite}'", where=f"campaign {campaign}")
-    click.echo("")
-    _echo_frame(pd.DataFrame(rows), form)
+    if store is not None:
+        click.echo("")
+        _echo_frame(pd.DataFrame(rows), form)
 
 
-def _clean_rows(store: Any, suite: str, tasks: list[Any], chosen: dict[str, Any]) -> list[dict[str, Any]]:
+def _lines(path: Path) -> Iterator[str]:
+    """The lines of one text, read once (it may be a pipe); raises DataError if there is none."""
+    from bench.probes.overlap import training_lines
+
+    empty = True
+    for line in training_lines(path):
+        empty = False
+        yield line
+    if empty:
+        raise DataError("the training text is empty", where=str(path))
+
+
+def _clean_rows(
+    store: Any, records: list[Any], suite: str, tasks: list[Any], chosen: dict[str, Any]
+) -> list[dict[str, Any]]:
     """Scores of a campaign's records on all and on the clean pairs, in the metric's unit."""
     from bench.errors import NotComparableError
     from bench.probes.overlap import clean_score
 
     rows = []
-    for record in store.records():
+    for record in records:
         if record.suite != suite or record.status != "ok":
             continue
         predictions = store.predictions(record)
@@ -151,6 +170,7 @@ def _clean_rows(store: Any, suite: str, tasks: list[Any], chosen: dict[str, Any]
             clean = clean_score(task, chosen[task.id], predictions[task.id])
             rows.append(
                 {
+                    "profile": record.profile,
                     "method": record.method,
                     "seed": record.seed,
                     "task": task.id,

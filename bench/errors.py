@@ -54,6 +54,10 @@ class DataError(InputError):
     """Evaluation data that is missing, damaged or not the expected version (exit code 2)."""
 
 
+class NewerRecordError(DataError):
+    """A record of a newer schema: never damaged, never to be replaced (exit code 2)."""
+
+
 class NotComparableError(BenchError):
     """Records that must not be put side by side (exit code 3)."""
 

@@ -12,7 +12,7 @@ from bench.card import MethodCard, OptionValue
 from bench.data.corpus import Corpus, read_corpus
 from bench.data.suites import data_folder, is_reference, load_suite
 from bench.data.tasks import PairTask
-from bench.errors import DataError, InputError, NotComparableError, did_you_mean
+from bench.errors import DataError, InputError, NewerRecordError, NotComparableError, did_you_mean
 from bench.nn.folder import ModelFolder, resolve
 from bench.record import RunRecord
 from bench.registry import METHODS, discover
@@ -34,6 +34,7 @@ class Cell:
     model: ModelFolder | None
     seed: int | None
     stages: tuple[Stage, ...] = ()
+    note: str = ""
 
     def place(self, suite: str) -> Place:
         """Where the cell's record for a suite belongs."""
@@ -60,6 +61,7 @@ class Job:
     suite: str
     tasks: tuple[tuple[str, int, str, bool], ...]
     key: str
+    family: str
 
     @property
     def place(self) -> Place:
@@ -76,16 +78,19 @@ class Plan:
     suites: Mapping[str, list[PairTask]]
     store: ResultStore
     training: TrainingData | None
-    note: str
 
     def status(self, job: Job) -> str:
         """Return "done", "failed" (runs again) or "to do".
 
         Raises:
-            NotComparableError: a finished record of another specification stands at the job's place.
+            NotComparableError: a finished record of another specification stands at the job's place, or at
+                another seed of the same method.
         """
+        self._check_other_seeds(job)
         try:
             record = self.store.read(job.place)
+        except NewerRecordError:
+            raise
         except DataError:
             return "to do"  # a damaged record is no result; the cell runs again
         if record is None or not self.store.is_whole(job.place, record):
@@ -101,9 +106,20 @@ class Plan:
             )
         return "done" if record.key == job.key else "to do"
 
+    def _check_other_seeds(self, job: Job) -> None:
+        replaced = {other.cell.seed for other in self.jobs} if self.spec.force else set()
+        for record in self.store.siblings(job.place):
+            if record.status == "ok" and record.family != job.family and record.seed not in replaced:
+                raise NotComparableError(
+                    f"{job.cell.method} on {job.suite} has seed {record.seed} under another specification "
+                    f"({explain_difference(record, job, self)})",
+                    where=str(self.store.root),
+                    hint="name another --campaign",
+                )
+
     def pending(self) -> list[Job]:
         """Jobs that have to run (all of them with ``force``)."""
-        return [job for job in self.jobs if self.spec.force or self.status(job) != "done"]
+        return [job for job in self.jobs if self.status(job) != "done" or self.spec.force]
 
 
 def make_plan(spec: RunSpec) -> Plan:
@@ -134,9 +150,9 @@ def make_plan(spec: RunSpec) -> Plan:
     }
     # seed by seed, so that a run which is stopped early still compares fairly
     cells.sort(key=lambda cell: -1 if cell.seed is None else cell.seed)
-    jobs = tuple(_job(cell, name, suites[name], spec) for cell in cells for name in suite_names)
+    jobs = tuple(_job(cell, name, suites[name], spec, training) for cell in cells for name in suite_names)
     store = ResultStore(spec.results, spec.campaign)
-    return Plan(spec, jobs, suites, store, training, profile.note)
+    return Plan(spec, jobs, suites, store, training)
 
 
 def _training_data(spec: RunSpec, profile: profiles.Profile, cards: list[MethodCard]) -> TrainingData | None:
@@ -217,6 +233,10 @@ def _cells(
             value, f"profile {profile.name}: {name}"
         )
     options = dict(base)
+    if short and short[0] in dict(request.options):
+        raise InputError(
+            f"{short[0]} is given twice", where=f"--methods {request.text}", expected="one value"
+        )
     given = [(short[0], short[1], f"--methods {request.text}")] if short else []
     given += [(name, value, f"--methods {request.text}") for name, value in request.options]
     given += [
@@ -240,7 +260,8 @@ def _cells(
         )
     seeds: tuple[int | None, ...] = (None,) if card.deterministic else spec.seeds
     frozen = tuple(sorted(options.items()))
-    return [Cell(label, identity, card, frozen, model, seed) for seed in seeds]
+    note = profile.note if card.needs_backbone and spec.backbone is None else ""
+    return [Cell(label, identity, card, frozen, model, seed, note=note) for seed in seeds]
 
 
 def _argument(request: MethodRequest, card: MethodCard) -> tuple[str | None, tuple[str, str] | None]:
@@ -274,12 +295,15 @@ def _refuse_twins(cells: list[Cell]) -> None:
     for cell in cells:
         if (cell.method, cell.seed) in seen:
             raise InputError(
-                f"'{cell.method}' is asked for twice", where="--methods", expected="each method once"
+                f"'{cell.method}' is asked for twice",
+                where="--methods",
+                expected="each method once",
+                hint="give one of them a name: NAME=METHOD",
             )
         seen.add((cell.method, cell.seed))
 
 
-def _job(cell: Cell, suite: str, tasks: list[PairTask], spec: RunSpec) -> Job:
+def _job(cell: Cell, suite: str, tasks: list[PairTask], spec: RunSpec, training: TrainingData | None) -> Job:
     facts = tuple((task.id, task.pairs, task.sha256, is_reference(task)) for task in tasks)
     identity = {
         "evaluation": EVALUATION,
@@ -294,8 +318,14 @@ def _job(cell: Cell, suite: str, tasks: list[PairTask], spec: RunSpec) -> Job:
         "device": spec.device,
         "threads": spec.threads,
     }
-    text = json.dumps(identity, sort_keys=True, ensure_ascii=False)
-    return Job(cell, suite, facts, hashlib.sha256(text.encode()).hexdigest())
+    family = {name: value for name, value in identity.items() if name not in ("seed", "stages")}
+    if cell.stages and training:
+        family |= {"corpus": training.corpus.sha256, "dev": training.dev.sha256}
+    return Job(cell, suite, facts, _digest(identity), _digest(family))
+
+
+def _digest(identity: Mapping[str, object]) -> str:
+    return hashlib.sha256(json.dumps(identity, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
 def explain_difference(record: RunRecord, job: Job, plan: Plan) -> str:
@@ -305,6 +335,7 @@ def explain_difference(record: RunRecord, job: Job, plan: Plan) -> str:
     model = job.cell.model.sha256 if job.cell.model else None
     tasks = {task_id: sha256 for task_id, _, sha256, _ in job.tasks}
     pairs = (
+        ("method", record.name, job.cell.card.name),
         ("method version", record.version, job.cell.card.version),
         ("options", record.options, dict(job.cell.options)),
         ("model weights", (record.backbone or {}).get("sha256"), model),

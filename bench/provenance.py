@@ -16,6 +16,7 @@ from typing import Any
 
 import bench
 
+_CODE = ("bench", "baselines", "methods", "reports", "pyproject.toml")
 _PACKAGES = (
     "torch",
     "transformers",
@@ -94,7 +95,7 @@ def _git() -> tuple[tuple[str, Any], ...]:
 
     if not (root / ".git").exists():
         return (("commit", None), ("dirty", None))
-    status = git("status", "--porcelain", "--untracked-files=no")
+    status = git("status", "--porcelain", "--untracked-files=normal", "--", *_CODE)
     return (("commit", git("rev-parse", "HEAD")), ("dirty", None if status is None else bool(status)))
 
 

@@ -7,7 +7,7 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from bench.errors import DataError
+from bench.errors import DataError, NewerRecordError
 
 SCHEMA = 1
 ALL = "all"  # subset name: every pair of a task in one correlation, the field's convention
@@ -47,6 +47,7 @@ class RunRecord:
         suite: Suite name.
         tasks: For every task {"pairs", "sha256"} of the parsed data, and whether it is the reference.
         key: sha256 of everything that determines the scores; equal key, equal result.
+        family: The same without the seed: only records of one family are averaged.
         status: "ok" or "failed".
         scores: Empty if failed.
         predictions: {"file", "sha256"} of the per-pair similarities beside the record, None if failed.
@@ -70,6 +71,7 @@ class RunRecord:
     suite: str
     tasks: dict[str, dict[str, Any]]
     key: str
+    family: str
     status: str
     scores: tuple[Score, ...] = ()
     predictions: dict[str, str] | None = None
@@ -101,14 +103,15 @@ def from_json(text: str, where: str) -> RunRecord:
     """Parse a record.
 
     Raises:
-        DataError: no JSON, not a record, a newer schema, or a score that is no finite number.
+        NewerRecordError: a newer schema.
+        DataError: no JSON, not a record, or a field or score of the wrong type or range.
     """
     hint = "delete the file and run the cell again"
     try:
         data = json.loads(text)
         schema = data["schema"]
         if isinstance(schema, int) and schema > SCHEMA:
-            raise DataError(
+            raise NewerRecordError(
                 f"record schema {schema} is newer than this bench",
                 where=where,
                 expected=f"schema {SCHEMA} or older",
@@ -119,10 +122,44 @@ def from_json(text: str, where: str) -> RunRecord:
         if data["traceback"] is not None:
             data["traceback"] = tuple(data["traceback"])
         record = RunRecord(**data)
-        if record.status not in ("ok", "failed") or not isinstance(record.tasks, dict):
-            raise ValueError("status or tasks")
-        if not all(math.isfinite(score.value) for score in record.scores):
-            raise ValueError("score")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        if not _is_sound(record):
+            raise ValueError("a field has the wrong type or range")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataError("this is no run record", where=where, hint=hint) from error
     return record
+
+
+def _is_sound(record: RunRecord) -> bool:
+    """True if every field that is relied on has its type and range."""
+    texts = (record.profile, record.method, record.name, record.suite, record.key, record.family)
+    mappings = (record.options, record.tasks, record.provenance, record.timing, record.training)
+    stages = record.training.get("stages", {})
+    return (
+        all(isinstance(text, str) for text in texts)
+        and all(isinstance(mapping, dict) for mapping in mappings)
+        and (record.seed is None or type(record.seed) is int)
+        and record.status in ("ok", "failed")
+        and (record.status == "failed") == (not record.scores)
+        and _is_text_mapping(record.backbone, ("name", "sha256"))
+        and _is_text_mapping(record.predictions, ("file", "sha256"))
+        and all(
+            _is_text_mapping(facts, ("sha256",)) and "reference" in facts for facts in record.tasks.values()
+        )
+        and all(isinstance(stage["sentences_seen"], int) for stage in stages.values())
+        and (not stages or isinstance(record.timing["training_cpu_seconds"], dict))
+        and (record.reason is None or isinstance(record.reason, str))
+        and all(isinstance(note, str) for note in record.notes)
+        and all(_is_sound_score(score) for score in record.scores)
+    )
+
+
+def _is_text_mapping(value: Any, names: tuple[str, ...]) -> bool:
+    return value is None or all(isinstance(value[name], str) for name in names)
+
+
+def _is_sound_score(score: Score) -> bool:
+    texts = (score.task, score.subset, score.metric)
+    in_range = math.isfinite(score.value) and (
+        not score.metric.startswith("spearman") or abs(score.value) <= 1
+    )
+    return all(isinstance(text, str) for text in texts) and type(score.n) is int and in_range

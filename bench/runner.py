@@ -14,7 +14,7 @@ from bench.builder import Builder
 from bench.data.suites import data_folder, load_suite
 from bench.data.tasks import PairTask
 from bench.encoder import Progress
-from bench.errors import BenchError
+from bench.errors import BenchError, DataError, NewerRecordError, NotComparableError
 from bench.executors.local import local_executor
 from bench.plan import Job, Plan, TrainingData
 from bench.provenance import clean_traceback, provenance, timing, without_paths
@@ -36,7 +36,6 @@ class CellTask:
     threads: int
     force: bool
     training: TrainingData | None
-    note: str
     wait: bool = False
 
 
@@ -96,7 +95,6 @@ def _cell_tasks(plan: Plan) -> list[CellTask]:
             spec.threads,
             spec.force,
             plan.training,
-            plan.note,
         )
         for jobs in by_cell.values()
     ]
@@ -145,7 +143,7 @@ def _run_job(
     from bench.eval.sts import predict, score_suite
 
     started, wall, cpu = time.time(), time.perf_counter(), time.process_time()
-    record, predictions, facts = _blank(job, task.note), None, {}
+    record, predictions, facts = _blank(job), None, {}
     try:
         tasks = data or _suite_tasks(job.suite, task.data, task.accept_data)
         if [(t.id, t.sha256) for t in tasks] != [(name, sha256) for name, _, sha256, _ in job.tasks]:
@@ -171,6 +169,8 @@ def _run_job(
         provenance={**provenance(device=task.device, threads=task.threads), "encoder": facts},
         timing=block,
     )
+    if record.status == "failed" and _has_result(store, job):
+        return Outcome(job, "failed", record)  # a forced run that fails doesn't cost the finished record
     record = store.write(job.place, record, predictions)
     return Outcome(job, "ran" if record.status == "ok" else "failed", record)
 
@@ -193,23 +193,35 @@ def _suite_tasks(name: str, data: Path | None, accept_data: bool) -> list[PairTa
 
 
 def _finished_meanwhile(store: ResultStore, job: Job, task: CellTask) -> RunRecord | None:
-    """Return the record if another process finished the job between planning and now."""
-    if task.force:
+    """Return the record if another process finished the job between planning and now.
+
+    Raises:
+        NotComparableError: another process finished another specification in the same place.
+    """
+    if task.force or not _has_result(store, job):
         return None
+    record = store.read(job.place)
+    if record is not None and record.key != job.key:
+        raise NotComparableError(
+            f"another process just finished {job.cell.describe()} on {job.suite} under another specification",
+            where=str(store.path(job.place)),
+            hint="name another --campaign",
+        )
+    return record
+
+
+def _has_result(store: ResultStore, job: Job) -> bool:
+    """True if a finished, whole record stands at the job's place."""
     try:
         record = store.read(job.place)
-    except BenchError:
-        return None
-    whole = (
-        record is not None
-        and record.key == job.key
-        and record.status == "ok"
-        and store.is_whole(job.place, record)
-    )
-    return record if whole else None
+    except NewerRecordError:
+        raise
+    except DataError:
+        return False
+    return record is not None and record.status == "ok" and store.is_whole(job.place, record)
 
 
-def _blank(job: Job, note: str) -> RunRecord:
+def _blank(job: Job) -> RunRecord:
     cell = job.cell
     return RunRecord(
         profile=cell.profile,
@@ -225,8 +237,9 @@ def _blank(job: Job, note: str) -> RunRecord:
             for task_id, pairs, sha256, reference in job.tasks
         },
         key=job.key,
+        family=job.family,
         status="failed",
-        notes=(note,) if note else (),
+        notes=(cell.note,) if cell.note else (),
     )
 
 

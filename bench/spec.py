@@ -121,6 +121,7 @@ def parse_methods(text: str) -> tuple[MethodRequest, ...]:
 def _parse_method(text: str) -> MethodRequest:
     where = "--methods"
     form = "[ALIAS=]NAME[:ARGUMENT][[OPTION=VALUE,...]] with commas between methods"
+    _refuse_unprintable(text, where)
     if not text or text.count("[") != text.count("]") or ("[" in text and not text.endswith("]")):
         raise InputError(f"'{text}' is no method", where=where, expected=form)
     head, _, inner = text.removesuffix("]").partition("[") if text.endswith("]") else (text, "", "")
@@ -150,6 +151,7 @@ def parse_override(text: str) -> Override:
     Raises:
         InputError: not of the form METHOD[.STAGE].OPTION=VALUE.
     """
+    _refuse_unprintable(text, "--set")
     key, equals, value = text.partition("=")
     parts = [part.strip() for part in key.split(".")]
     if not equals or len(parts) not in (2, 3) or not all(_NAME.fullmatch(part) for part in parts):
@@ -159,3 +161,9 @@ def parse_override(text: str) -> Override:
             expected="METHOD[.STAGE].OPTION=VALUE, e.g. untrained.pooling=avg",
         )
     return Override(text, parts[0], parts[1] if len(parts) == 3 else None, parts[-1], value.strip())
+
+
+def _refuse_unprintable(text: str, where: str) -> None:
+    """Control characters and broken encodings would end up in file names, terminals and tables."""
+    if not text.isprintable():
+        raise InputError(f"{text!a} has a character that can't be printed", where=where)

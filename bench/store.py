@@ -7,7 +7,7 @@ import io
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -85,13 +85,7 @@ class ResultStore:
     def read(self, place: Place) -> RunRecord | None:
         """Return the record, or None if there is none; raises DataError for a damaged one."""
         path = self.path(place)
-        try:
-            text = path.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            return None
-        except (OSError, UnicodeDecodeError) as error:
-            raise DataError(f"this record can't be read: {error}", where=str(path)) from error
-        return from_json(text, str(path))
+        return _read(path) if path.exists() else None
 
     def is_whole(self, place: Place, record: RunRecord) -> bool:
         """True if the predictions beside a record are those it was written with."""
@@ -130,7 +124,9 @@ class ResultStore:
         path.parent.mkdir(parents=True, exist_ok=True)
         for leftover in path.parent.glob(f".{path.stem}.*.tmp"):  # of a killed process; we hold the lock
             leftover.unlink(missing_ok=True)
-        if predictions is not None:
+        if predictions is None:
+            path.with_suffix(".npz").unlink(missing_ok=True)
+        else:
             payload = _npz(predictions)
             digest = hashlib.sha256(payload).hexdigest()
             record = replace(record, predictions={"file": f"{path.stem}.npz", "sha256": digest})
@@ -177,22 +173,46 @@ class ResultStore:
             DataError: a damaged record.
         """
         if not self.root.is_dir():
-            known = (
-                sorted(p.name for p in self.root.parent.glob("*") if p.is_dir())
-                if self.root.parent.is_dir()
-                else []
-            )
+            parent = self.root.parent
+            folders = sorted(p.name for p in parent.iterdir() if p.is_dir()) if parent.is_dir() else []
+            known = [name for name in folders if not name.startswith(".")]
             raise InputError(
                 f"no campaign '{self.campaign}'",
-                where=str(self.root.parent),
+                where=str(parent),
                 expected=f"one of {', '.join(known)}" if known else "results of an earlier bench run",
                 hint="bench run makes one",
             )
-        return [
-            from_json(path.read_text(encoding="utf-8"), str(path))
-            for path in sorted(self.root.glob("*/*/*/*.json"))
-            if not path.name.startswith(".")
-        ]
+        records = []
+        for path in sorted(self.root.glob("*/*/*/*.json")):
+            if path.name.startswith("."):
+                continue
+            record = _read(path)
+            if self.path(Place(record.profile, record.method, record.seed, record.suite)) != path:
+                raise DataError(
+                    f"this record of {record.method} stands in another's place",
+                    where=str(path),
+                    hint="move the copy out of the results folder",
+                )
+            records.append(record)
+        return records
+
+    def siblings(self, place: Place) -> list[RunRecord]:
+        """Records of the same method and suite under other seeds; damaged ones are left out."""
+        path = self.path(place)
+        found = []
+        for other in sorted(path.parent.parent.glob(f"*/{path.name}")):
+            if other != path:
+                with suppress(DataError):
+                    found.append(_read(other))
+        return found
+
+
+def _read(path: Path) -> RunRecord:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"this record can't be read: {error}", where=str(path)) from error
+    return from_json(text, str(path))
 
 
 def _npz(arrays: Mapping[str, FloatArray]) -> bytes:

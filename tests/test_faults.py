@@ -103,3 +103,18 @@ def test_two_processes_share_a_folder(tmp_path: Path) -> None:
     assert stable_bytes(shared) == expected
     built = sorted((shared / "log").read_text().splitlines())
     assert built == [f"noise {seed}" for seed in range(1, 7)]  # no cell twice
+
+
+def test_a_killed_parent_leaves_no_worker(tmp_path: Path) -> None:
+    process = start(tmp_path, "--workers", "2", new_session=True)
+    wait_for_records(tmp_path, 1)
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            os.killpg(process.pid, 0)  # any process of the group left?
+        except ProcessLookupError:
+            break
+        assert time.monotonic() < deadline, "a worker outlived its parent"
+        time.sleep(0.05)

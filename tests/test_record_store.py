@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ RECORD = RunRecord(
     suite="toy",
     tasks={"TOY": {"pairs": 2, "sha256": "0", "reference": True}},
     key="k",
+    family="f",
     status="ok",
     scores=(Score("TOY", "all", "spearman", 0.1 + 0.2, 2),),
     timing={"wall_seconds": 1.0},
@@ -57,6 +59,14 @@ def test_json_round_trip_keeps_every_digit() -> None:
         to_json(RECORD).replace('"status": "ok"', '"status": "fine"'),
         to_json(RECORD).replace("0.30000000000000004", "NaN"),
         to_json(RECORD).replace('"seed": 1,', '"seed": 1, "extra": 2,'),
+        to_json(RECORD).replace('"seed": 1,', '"seed": "1",'),
+        to_json(RECORD).replace('"n": 2,', '"n": "2",'),
+        to_json(RECORD).replace("0.30000000000000004", "42"),
+        to_json(RECORD).replace('"method": "noise"', '"method": 7'),
+        to_json(RECORD).replace('"predictions": null', '"predictions": {}'),
+        to_json(RECORD).replace('"backbone": null', '"backbone": "x"'),
+        to_json(RECORD).replace('"training": {}', '"training": {"stages": {"a": 1}}'),
+        "[" * 100_000,
     ],
 )
 def test_damaged_records_are_refused_with_their_place(damage: str) -> None:
@@ -174,3 +184,19 @@ def test_a_missing_campaign_names_those_there_are(store: ResultStore) -> None:
     with pytest.raises(InputError) as caught:
         ResultStore(store.root.parent, "cmap").records()
     assert "no campaign 'cmap'; expected one of camp" in str(caught.value)
+
+
+def test_a_copied_record_is_not_a_second_seed(store: ResultStore) -> None:
+    store.write(PLACE, RECORD, PREDICTIONS)
+    copied = store.path(PLACE).parent.with_name("seed-1-backup")
+    shutil.copytree(store.path(PLACE).parent, copied)
+    with pytest.raises(DataError, match="this record of noise stands in another's place"):
+        store.records()
+    shutil.rmtree(copied)
+    store.path(PLACE).write_bytes(b"\xff")
+    with pytest.raises(DataError, match="can't be read"):
+        store.records()
+    store.path(PLACE).unlink()
+    store.path(PLACE).mkdir()
+    with pytest.raises(DataError, match="can't be read"):
+        store.records()

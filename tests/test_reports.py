@@ -22,7 +22,7 @@ def record(method: str, seed: int | None, one: float, two: float, **changes: obj
         Score("avg", "all", "spearman", (one + two) / 2, 2),
     )
     data = {"STS12": {"sha256": "a", "reference": True}, "SICKR": {"sha256": "b", "reference": True}}
-    made = RunRecord("mini", method, method, 1, {}, None, seed, "sts7", data, "k", "ok", scores)
+    made = RunRecord("mini", method, method, 1, {}, None, seed, "sts7", data, "k", "f", "ok", scores)
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
@@ -134,3 +134,10 @@ def test_hostile_text_is_inert() -> None:
     assert "[x]" in text  # no markup is interpreted
     (row,) = rows_of(render([failed(HOSTILE, 1, HOSTILE)], "camp", "csv"))
     assert (row["method"], row["reason"]) == (HOSTILE, HOSTILE)
+
+
+def test_seeds_of_different_specifications_are_never_averaged() -> None:
+    with pytest.raises(
+        NotComparableError, match="the seeds of x were measured under different specifications"
+    ):
+        render([record("x", 1, 0.5, 0.7), record("x", 2, 0.5, 0.7, family="g")], "camp", "text")

@@ -54,7 +54,10 @@ def fetch(name: str, data: Path) -> list[Path]:
 
 
 def _fetch_tasks(tasks: Sequence[str], data: Path) -> list[Path]:
-    root = data / "senteval" / "downstream"
+    try:
+        root = senteval.find_root(data)  # where the readers would look
+    except DataError:
+        root = data / "senteval" / "downstream"
     if all(_in_place(root, task) for task in tasks):
         return [root]
     archive = _download(ARCHIVE, data)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
+import multiprocessing.process
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -65,8 +67,17 @@ class WorkerProcesses:
 
 
 def _leave_on_interrupt() -> None:
-    """Ctrl-C reaches the workers too: they go without a word, the parent says it all."""
+    """Ctrl-C reaches the workers too: they go without a word, the parent says it all; and with it."""
     signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
+
+
+def _leave_with(parent: multiprocessing.process.BaseProcess) -> None:
+    """A killed parent leaves no worker behind."""
+    parent.join()
+    os._exit(1)
 
 
 def local_executor(workers: int) -> Executor:

@@ -103,7 +103,7 @@ class TransformerEncoder:
         self.model, self.tokenizer = loaded
         self.model.eval().to(device)
         self.dim: int = self.model.config.hidden_size
-        self.max_length = _max_length(self.model.config, self.tokenizer)
+        self.max_length = _max_length(self.model, self.tokenizer)
         self.facts: dict[str, str | int] = {
             "attention": str(self.model.config._attn_implementation),
             "max_length": self.max_length,
@@ -197,9 +197,11 @@ def _load(folder: Path, *, needs_pooler: bool) -> tuple[Any, Any]:
     return model, tokenizer
 
 
-def _max_length(config: Any, tokenizer: Any) -> int:
-    """Longest input in tokens, specials included (RoBERTa keeps two positions for itself)."""
-    positions = config.max_position_embeddings
-    if config.model_type in ("roberta", "xlm-roberta", "camembert"):
-        positions -= config.pad_token_id + 1
+def _max_length(model: Any, tokenizer: Any) -> int:
+    """Longest input in tokens, specials included (RoBERTa's kind counts positions from padding_idx + 1)."""
+    positions = int(model.config.max_position_embeddings)
+    table = getattr(getattr(model, "embeddings", None), "position_embeddings", None)
+    padding = getattr(table, "padding_idx", None)
+    if padding is not None:
+        positions -= int(padding) + 1
     return int(min(positions, tokenizer.model_max_length))

@@ -49,7 +49,10 @@ def resolve(reference: str, *, where: str, name: str | None = None) -> ModelFold
             where=where,
             expected="model.safetensors (or pytorch_model.bin) in it",
         )
-    return ModelFolder(path, name or path.resolve().name, content_hash(path))
+    name = name or path.resolve().name
+    if not name.isprintable():
+        raise InputError(f"the folder's name {name!a} can't be printed", where=where, hint="rename it")
+    return ModelFolder(path, name, content_hash(path))
 
 
 def content_hash(path: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -50,7 +51,8 @@ class SentenceTransformerEncoder:
             raise InputError(f"this model can't be loaded: {reason}", where=folder.name) from error
         self.model.eval()
         self.dim = int(self.model.get_embedding_dimension() or 0)
-        self.max_length = int(self.model.max_seq_length or 512)
+        limit = self.model.max_seq_length
+        self.max_length = int(limit) if limit and math.isfinite(limit) else 0  # 0: no limit
         self.facts: dict[str, str | int] = {
             "modules": "+".join(type(module).__name__ for module in self.model),
             "max_length": self.max_length,
@@ -64,10 +66,7 @@ class SentenceTransformerEncoder:
         output = np.empty((len(sentences), self.dim), dtype=np.float32)
         if not sentences:
             return output
-        lengths = [
-            min(len(row), self.max_length)
-            for row in self.model.tokenizer(list(sentences), truncation=False)["input_ids"]
-        ]
+        lengths = self._lengths(sentences)
         for batch in length_sorted_batches(lengths, batch_tokens or default_batch_tokens(self.device)):
             output[batch] = self.model.encode(
                 [sentences[index] for index in batch],
@@ -78,6 +77,13 @@ class SentenceTransformerEncoder:
             if progress:
                 progress(len(batch))
         return output
+
+    def _lengths(self, sentences: Sequence[str]) -> list[int]:
+        """Tokens of each sentence, or its characters where the model has no transformers tokenizer."""
+        if not callable(self.model.tokenizer):
+            return [len(sentence) + 1 for sentence in sentences]
+        rows = self.model.tokenizer(list(sentences), truncation=False)["input_ids"]
+        return [min(len(row), self.max_length or len(row)) for row in rows]
 
 
 def _refuse_foreign_modules(folder: Path) -> None:
