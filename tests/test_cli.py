@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from bench.record import RunRecord, from_json, to_json
+from tests.conftest import Bench
 
 Cli = Callable[..., tuple[int, str, str]]
 TOY = ("--suite", "toy")
@@ -66,18 +67,16 @@ def test_seeds_differ_and_repeat_to_the_byte(cli: Cli, tmp_path: Path) -> None:
     assert one[first] != one[second]
 
 
-def test_workers_give_the_same_bytes(
-    bench: Callable[..., object], cli: Cli, tmp_path: Path, tiny_bert: Path
-) -> None:
+def test_workers_give_the_same_bytes(bench: Bench, cli: Cli, tmp_path: Path, tiny_bert: Path) -> None:
     methods = f"noise,untrained:avg,ours=hf:{tiny_bert}:cls"
     arguments = ("run", "--methods", methods, "--seeds", "1-2", *TOY, "--backbone", str(tiny_bert))
     assert cli(*arguments, "--campaign", "one")[0] == 0
     done = bench(*arguments, "--campaign", "two", "--workers", "2")
-    assert done.returncode == 0, done.stderr  # type: ignore[attr-defined]
+    assert done.returncode == 0, done.stderr
     assert stable_bytes(tmp_path, "one") == stable_bytes(tmp_path, "two")
     assert len(stable_bytes(tmp_path, "one")) == 8
     report = cli("report", "--campaign", "one")[1]
-    assert report.replace("campaign one", "campaign two") == done.stdout  # type: ignore[attr-defined]
+    assert report.replace("campaign one", "campaign two") == done.stdout
 
 
 def test_no_machine_path_enters_a_record(cli: Cli, tmp_path: Path, tiny_bert: Path) -> None:
@@ -337,17 +336,17 @@ def test_truncated_data_name_file_and_line(cli: Cli, tmp_path: Path) -> None:
     assert "STS.input.MSRpar.txt: this data file is missing; bench data fetch sts7" in err
 
 
-def test_debug_shows_the_traceback(bench: Callable[..., object]) -> None:
+def test_debug_shows_the_traceback(bench: Bench) -> None:
     plain, debug = bench("show", "x"), bench("--debug", "show", "x")
-    assert "Traceback" not in plain.stderr  # type: ignore[attr-defined]
-    assert "Traceback" in debug.stderr  # type: ignore[attr-defined]
+    assert "Traceback" not in plain.stderr
+    assert "Traceback" in debug.stderr
 
 
-def test_a_dead_worker_is_an_error_not_a_hang(bench: Callable[..., object], tmp_path: Path) -> None:
+def test_a_dead_worker_is_an_error_not_a_hang(bench: Bench, tmp_path: Path) -> None:
     done = bench("run", "--methods", "noise,dying", "--seeds", "1-2", *TOY, "--workers", "2")
-    assert done.returncode == 1  # type: ignore[attr-defined]
-    assert "a worker process died" in done.stderr  # type: ignore[attr-defined]
-    assert "Traceback" not in done.stderr  # type: ignore[attr-defined]
+    assert done.returncode == 1
+    assert "a worker process died" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_list_and_show(cli: Cli) -> None:

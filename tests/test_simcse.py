@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from bench.baselines.simcse import info_nce, make_objective
 from bench.data.toy import toy_task
 from bench.nn.backbone import token_rows
 from bench.train.sentence_encoder import set_dropout
+from tests.conftest import Bench
 from tests.test_cli import Cli, records, stable_bytes
 
 SENTENCES = [
@@ -172,7 +172,7 @@ def test_the_whole_way(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) 
 
 
 def test_same_bytes_with_workers_and_after_other_work(
-    cli: Cli, bench: Callable[..., Any], tmp_path: Path, tiny_bert: Path, corpus: Path
+    cli: Cli, bench: Bench, tmp_path: Path, tiny_bert: Path, corpus: Path
 ) -> None:
     torch.rand(7)  # whatever ran before in the process
     assert cli(*arguments(tiny_bert, corpus, "--results", "one"))[0] == 0

