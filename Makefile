@@ -41,7 +41,7 @@ bench: install
 	$(BIN)/python benchmarks/train_step.py $(if $(DATA),--data $(DATA))
 
 demo: install
-	$(BIN)/bench run --methods word_overlap,untrained:cls,untrained:avg --suite toy --campaign demo
+	$(BIN)/bench run --methods word_overlap,untrained:cls,untrained:avg --suite toy
 
 clean:
 	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache
