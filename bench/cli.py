@@ -135,7 +135,7 @@ def run(dry_run: bool, **options: Any) -> None:
     records = [record for job in plan.jobs if (record := plan.store.read(job.place)) is not None]
     _print_report(records, plan.store.campaign, "text")
     if failed:
-        click.echo(f"error: {failed} cell(s) failed; their records say why", err=True)
+        click.echo(f"error: {failed} cell(s) failed; the lines above and their records say why", err=True)
         sys.exit(1)
 
 

@@ -92,7 +92,7 @@ def test_a_failed_cell_is_a_record_and_runs_again(cli: Cli, tmp_path: Path) -> N
     arguments = ("run", "--methods", "broken,collapsed,noise", "--seeds", "1-3", *TOY)
     code, out, err = cli(*arguments)
     assert code == 1
-    assert "error: 2 cell(s) failed; their records say why" in err
+    assert "error: 2 cell(s) failed; the lines above and their records say why" in err
     found = records(tmp_path)
     failed = found["minilm/broken/seed-2/toy.json"]
     assert (failed.status, failed.scores, failed.predictions) == ("failed", (), None)

@@ -7,6 +7,7 @@ import importlib
 import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -180,7 +181,7 @@ def heavy_after(*arguments: str) -> set[str]:
         capture_output=True,
         text=True,
         timeout=120,
-        cwd="/tmp",  # noqa: S108
+        cwd=tempfile.gettempdir(),
     )
     last = done.stdout.strip().splitlines()[-1].split()
     assert last[0] == "HEAVY", done

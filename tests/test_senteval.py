@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -181,8 +182,9 @@ def test_a_shorter_or_edited_file_is_no_reference(sts13: Path) -> None:
     assert "STS.input.FNWN.txt:3: STS13: 2 items and the file ends here; expected 189 items" in str(
         caught.value
     )
-    edited = PairTask("STSB-dev", (read(sts13, "STS13").subsets[0],))  # type: ignore[union-attr]
-    object.__setattr__(edited.subsets[0], "name", "dev")
+    task = read(sts13, "STS13")
+    assert isinstance(task, PairTask)
+    edited = PairTask("STSB-dev", (replace(task.subsets[0], name="dev"),))
     reference_fingerprints()["STSB-dev"] = {**reference_fingerprints()["STSB-dev"], "parts": {"dev": 2}}
     try:
         with pytest.raises(DataError, match="the text or the scores differ from the reference version"):

@@ -94,7 +94,7 @@ def train(
         seed: The run's seed (for the order; dropout is seeded by the caller).
         corpus: Fingerprint of the corpus.
         dev_score: Evaluates ``encoder`` on the dev set; larger is better.
-        progress: Called with 1 after each step.
+        progress: Called with the sentences of each finished step.
 
     Raises:
         BenchError: empty corpus, or a loss that is not finite (naming the step).
@@ -131,7 +131,7 @@ def train(
             if score > best_score:
                 best_step, best_score, best = step, score, copy_state(encoder)
         if progress:
-            progress(1)
+            progress(len(batch))
     objective.eval()
     last = copy_state(encoder)
     return TrainResult(
