@@ -60,8 +60,25 @@ def info_nce(anchors: Tensor, positives: Tensor, tau: float) -> Tensor:
     return functional.cross_entropy(similarity, torch.arange(len(anchors), device=anchors.device))
 
 
-def make_objective(model: Any, pad_id: int, tau: float) -> Any:
-    """Return the module: token rows to loss, with the training-only tanh head (fresh, std 0.02, bias 0)."""
+def fresh_linear(size: int) -> Any:
+    """Return Linear(size, size), weights normal with std 0.02, bias 0: how BERT initialises a head."""
+    from torch import nn
+
+    linear = nn.Linear(size, size)
+    nn.init.normal_(linear.weight, std=0.02)
+    nn.init.zeros_(linear.bias)
+    return linear
+
+
+def make_objective(model: Any, pad_id: int, tau: float, *, head: bool = True) -> Any:
+    """Return the module: token rows to loss, with the training-only tanh head (fresh, std 0.02, bias 0).
+
+    Args:
+        model: The transformer.
+        pad_id: Padding id.
+        tau: Temperature.
+        head: False compares the [CLS] states themselves (TNCSE's sub-encoders).
+    """
     import torch
     from torch import nn
 
@@ -71,13 +88,13 @@ def make_objective(model: Any, pad_id: int, tau: float) -> Any:
         def __init__(self) -> None:
             super().__init__()
             self.encoder = model
-            self.head = nn.Linear(model.config.hidden_size, model.config.hidden_size)
-            nn.init.normal_(self.head.weight, std=0.02)
-            nn.init.zeros_(self.head.bias)
+            self.head = fresh_linear(model.config.hidden_size) if head else None
 
         def forward(self, rows: list[list[int]]) -> Tensor:
             """Both views go through one call, so they differ by their dropout masks alone."""
-            projected = torch.tanh(self.head(cls_states(self.encoder, [*rows, *rows], pad_id)))
+            projected = cls_states(self.encoder, [*rows, *rows], pad_id)
+            if self.head is not None:
+                projected = torch.tanh(self.head(projected))
             return info_nce(projected[: len(rows)], projected[len(rows) :], tau)
 
     return Objective()
@@ -106,7 +123,11 @@ class SimCSE:
             "z = tanh(W h_cls + b) in training; S_ij = cos(z_i, z'_j) / tau; L = mean_i -log softmax(S_i)_i",
             "at inference h_cls of the last layer, without the head",
         ),
-        options=(Option("tau", 0.05, "temperature", minimum=1e-4), *TRAINING_OPTIONS),
+        options=(
+            Option("tau", 0.05, "temperature", minimum=1e-4),
+            *TRAINING_OPTIONS,
+            Option("match", "", "a method whose stages' sentences it sees in all, in place of steps"),
+        ),
         deviations=(
             "float32 throughout; the released run used fp16 autocast",
             "the optional MLM term is not implemented (off in the released run)",

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from bench.card import BuildContext
+from bench.cells import Cell
 from bench.encoder import Encoder, PairScorer, Progress
 from bench.errors import BenchError
 from bench.nn.folder import content_hash
-from bench.plan import Cell, TrainingData
 from bench.registry import discover
 from bench.stages import Stage, StageCache, StageContext
+from bench.training_data import TrainingData
 
 
 class Builder:
@@ -39,6 +40,9 @@ class Builder:
         self._folders: dict[str, Path] | None = None
         self._error: Exception | None = None
         self._encoders: dict[str, Encoder | PairScorer] = {}
+        self._members = {
+            role: Builder(member, device, training, cache, progress) for role, member in cell.members
+        }
 
     def encoder(self, checkpoint: str = "selected") -> Encoder | PairScorer:
         """Return the encoder of a checkpoint, "selected" or "last"."""
@@ -51,10 +55,18 @@ class Builder:
                 self.device,
                 self.folders(),
                 checkpoint,
+                {role: self.member(role) for role in self._members},
             )
             self._encoders[checkpoint] = discover().get(cell.card.name).build(context)
             self._check_model()
         return self._encoders[checkpoint]
+
+    def member(self, role: str) -> Encoder:
+        """Return the selected encoder of another method that this one builds on."""
+        encoder = self._members[role].encoder()
+        if not isinstance(encoder, Encoder):
+            raise BenchError(f"{self._members[role].cell.method} has no vectors to build on")
+        return encoder
 
     def folders(self) -> dict[str, Path]:
         """Run or find all stages; return their folders by role."""
@@ -74,36 +86,56 @@ class Builder:
 
     def last_differs(self) -> bool:
         """True if the last checkpoint of the last stage isn't the selected one."""
+        if not self.cell.stages:
+            return False
         facts = self.cache.facts(self.cell.stages[-1])
         return bool(facts["selected_step"] != facts["steps"])
 
     def facts(self) -> dict[str, Any]:
         """What the record says of the training; empty for a method that doesn't train."""
-        if not self.cell.stages or self.training is None:
+        if not self.cell.trains or self.training is None:
             return {}
         corpus, dev = self.training.corpus, self.training.dev
-        stages = {}
+        stages: dict[str, Any] = {}
+        members: dict[str, Any] = {}
+        for role, builder in self._members.items():
+            cell = builder.cell
+            members[role] = {
+                "method": cell.method,
+                "version": cell.card.version,
+                "options": dict(cell.options),
+            }
+            inner = builder.facts().get("stages", {})
+            stages |= {f"{role}/{name}": facts for name, facts in inner.items()}
         for stage in self.cell.stages:
             facts = self.cache.facts(stage)
             del facts["cpu_seconds"]  # stands in the timing block
-            stages[stage.spec.role] = {"key": stage.key, **facts}
+            text = self.training.texts[stage.spec.text]
+            own = {} if text is corpus else {"text": {"name": text.name, "sha256": text.sha256}}
+            stages[stage.spec.role] = {"key": stage.key, **own, **facts}
         return {
             "corpus": {"name": corpus.name, "sha256": corpus.sha256, "sentences": len(corpus.sentences)},
             "dev": {"task": dev.id, "sha256": dev.sha256},
             "stages": stages,
+            **({"members": members} if members else {}),
         }
 
     def training_seconds(self) -> dict[str, float]:
         """CPU seconds that each finished stage took when it was trained."""
         finished = [stage for stage in self.cell.stages if self.cache.find(stage)]
-        return {stage.spec.role: self.cache.facts(stage)["cpu_seconds"] for stage in finished}
+        seconds = {
+            f"{role}/{name}": value
+            for role, builder in self._members.items()
+            for name, value in builder.training_seconds().items()
+        }
+        return seconds | {stage.spec.role: self.cache.facts(stage)["cpu_seconds"] for stage in finished}
 
     def _train(self, stage: Stage, inputs: dict[str, Path], out: Path) -> dict[str, Any]:
         from bench.eval.sts import predict, score_task
 
         if self.training is None or self.cell.model is None:
             raise BenchError(f"stage '{stage.spec.role}' needs a training text and a backbone")
-        dev = self.training.dev
+        dev, text = self.training.dev, self.training.texts[stage.spec.text]
 
         def dev_score(encoder: Encoder) -> float:
             return score_task(dev, predict(encoder, [dev])[dev.id])[0].value
@@ -115,12 +147,13 @@ class Builder:
                 role=stage.spec.role,
                 model=self.cell.model.path,
                 device=self.device,
-                sentences=self.training.corpus.sentences,
-                corpus=self.training.corpus.sha256,
+                sentences=text.sentences,
+                corpus=text.sha256,
                 dev_score=dev_score,
                 inputs=inputs,
                 out=out,
                 progress=self.progress,
+                members={role: self.member(role) for role in self._members if role in stage.spec.inputs},
             )
         )
         self._check_model()

@@ -118,6 +118,7 @@ class BuildContext:
         device: "cpu" or "cuda".
         stages: Folder of each finished stage, by role (see :mod:`bench.stages`).
         checkpoint: "selected" (by the dev set) or "last".
+        members: Encoder of each other method it builds on, by role.
     """
 
     options: Mapping[str, OptionValue]
@@ -126,6 +127,7 @@ class BuildContext:
     device: str
     stages: Mapping[str, Path] = field(default_factory=dict)
     checkpoint: str = "selected"
+    members: Mapping[str, Encoder] = field(default_factory=dict)
 
 
 class Method(Protocol):

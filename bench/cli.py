@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,6 +14,8 @@ import click
 
 import bench
 from bench.cli_data import data
+from bench.cli_export import export
+from bench.cli_train import pretrain, tune
 from bench.errors import BenchError, InputError
 
 if TYPE_CHECKING:
@@ -92,6 +95,18 @@ def results_options(function: F) -> F:
     )(function)
 
 
+@contextmanager
+def progress_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar over sentences on stderr, nothing where that is no terminal."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        counter = bar.add_task(what, total=total)
+        yield lambda n: bar.advance(counter, n)
+
+
 @cli.command()
 @click.option(
     "--methods",
@@ -99,7 +114,7 @@ def results_options(function: F) -> F:
     help="Comma-separated: NAME, NAME:POOLING, NAME[option=value], hf:PATH[:POOLING], [ALIAS=]st:PATH.",
 )
 @click.option("--seeds", default="1-5", show_default=True, help="Such as 1-5 or 1,3,7-9.")
-@click.option("--profile", default=None, help="See `bench list profiles`; default minilm.")
+@click.option("--profile", default=None, help="See `bench list profiles`; default mini.")
 @click.option("--suite", "suites", default=None, help="Comma-separated; default is the profile's.")
 @click.option(
     "--data", "data_dir", type=click.Path(path_type=Path), help="Evaluation data; default BENCH_DATA."
@@ -109,6 +124,7 @@ def results_options(function: F) -> F:
 @click.option("--set", "overrides", multiple=True, metavar="METHOD[.STAGE].OPTION=VALUE", help="Repeatable.")
 @click.option("--corpus", type=click.Path(path_type=Path), help="Training text instead of the profile's.")
 @click.option("--dev", help="Suite of one task to select checkpoints on, instead of the profile's.")
+@click.option("--world-seed", type=click.IntRange(0), help="World of the mini suites and text; default 1.")
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
 @click.option(
     "--workers", type=click.IntRange(1, 256), default=1, show_default=True, help="Cells side by side."
@@ -127,7 +143,7 @@ def run(dry_run: bool, **options: Any) -> None:
     from bench.plan import make_plan
 
     plan = make_plan(_spec(options))
-    _check_device(plan.spec.device)
+    check_device(plan.spec.device)
     if dry_run:
         _show_plan(plan)
         return
@@ -158,6 +174,7 @@ def _spec(options: dict[str, Any]) -> RunSpec:
         threads=options["threads"],
         corpus=options["corpus"],
         dev=options["dev"],
+        world_seed=options["world_seed"],
         data=options["data_dir"],
         accept_data=options["accept_data"],
         results=options["results"],
@@ -167,7 +184,8 @@ def _spec(options: dict[str, Any]) -> RunSpec:
     )
 
 
-def _check_device(device: str) -> None:
+def check_device(device: str) -> None:
+    """Raise InputError for cuda where torch sees none."""
     if device == "cpu":
         return
     import torch
@@ -184,10 +202,10 @@ def _show_plan(plan: Plan) -> None:
     for job, state in states:
         click.echo(f"{job.cell.describe():40} {job.suite:12} {state}")
     pending = [job for job, state in states if state != "done"]
-    stages = {stage.key: stage for job in pending for stage in job.cell.stages}
+    stages = {stage.key: stage for job in pending for stage in job.cell.all_stages}
     cache = StageCache(plan.spec.results / ".stages")
     done = sum(cache.find(stage) is not None for stage in stages.values())
-    uses = {(job.cell.method, job.cell.seed, stage.key) for job in pending for stage in job.cell.stages}
+    uses = {(job.cell.method, job.cell.seed, stage.key) for job in pending for stage in job.cell.all_stages}
     click.echo(
         f"{len(pending)} of {len(states)} cells to run; {len(stages)} training stages "
         f"({done} done already, {len(uses) - len(stages)} uses shared)"
@@ -337,3 +355,6 @@ def show(method: str) -> None:
 
 
 cli.add_command(data)
+cli.add_command(export)
+cli.add_command(pretrain)
+cli.add_command(tune)

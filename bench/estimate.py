@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.builder import Builder
+from bench.cells import Cell
 from bench.encoder import Encoder, PairScorer
 from bench.plan import Job, Plan
 from bench.runner import torch_threads
-from bench.stages import Stage, StageCache
+from bench.stages import Stage, StageCache, planned_steps
 
 _SAMPLE = 192  # sentences to encode, stratified by length
 _STEPS = 2  # optimiser steps to train
@@ -29,17 +30,17 @@ def estimate_seconds(plan: Plan, jobs: list[Job]) -> float:
         sentences = _sentences(plan, job.suite)
         if cell.method not in sentence_seconds:
             step_seconds[cell.method], sentence_seconds[cell.method] = _measure(plan, job, sentences)
-        for stage in cell.stages:
+        for stage in cell.all_stages:
             if stage.key not in counted and cache.find(stage) is None:
                 counted.add(stage.key)
                 total += step_seconds[cell.method] * _steps(stage, plan)
-        total += sentence_seconds[cell.method] * len(sentences) * (2 if cell.stages else 1)
+        total += sentence_seconds[cell.method] * len(sentences) * (2 if cell.trains else 1)
     return total
 
 
 def _measure(plan: Plan, job: Job, sentences: list[str]) -> tuple[float, float]:
     """Return seconds a training step (0 for a method that doesn't train) and seconds a sentence."""
-    cell = replace(job.cell, stages=tuple(_shortened(stage) for stage in job.cell.stages))
+    cell = _shortened_cell(job.cell)
     stride = max(1, len(sentences) // _SAMPLE)
     sample = sentences[stride // 2 :: stride]
     with (
@@ -48,9 +49,9 @@ def _measure(plan: Plan, job: Job, sentences: list[str]) -> tuple[float, float]:
     ):
         builder = Builder(cell, plan.spec.device, plan.training, StageCache(Path(scratch)))
         begin = time.perf_counter()
-        builder.folders()
-        step = (time.perf_counter() - begin) / (_STEPS * len(cell.stages)) if cell.stages else 0.0
         encoder = builder.encoder()
+        elapsed = time.perf_counter() - begin
+        step = elapsed / (_STEPS * len(cell.all_stages)) if cell.trains else 0.0
         _encode(encoder, sample[:8])  # the first call is slower than the rest
         begin = time.perf_counter()
         _encode(encoder, sample)
@@ -70,12 +71,15 @@ def _encode(encoder: Encoder | PairScorer, sentences: list[str]) -> None:
         encoder.encode(sentences)
 
 
+def _shortened_cell(cell: Cell) -> Cell:
+    members = tuple((role, _shortened_cell(member)) for role, member in cell.members)
+    return replace(cell, stages=tuple(map(_shortened, cell.stages)), members=members)
+
+
 def _shortened(stage: Stage) -> Stage:
     config = {**dict(stage.spec.config), "steps": _STEPS, "eval_every": _STEPS + 1}
     return replace(stage, spec=replace(stage.spec, config=tuple(config.items())))
 
 
 def _steps(stage: Stage, plan: Plan) -> int:
-    config = dict(stage.spec.config)
-    sentences = len(plan.training.corpus.sentences) if plan.training else 0
-    return int(config["steps"]) or int(config["epochs"]) * -(-sentences // int(config["batch_size"]))
+    return planned_steps(dict(stage.spec.config), len(plan.training.corpus.sentences) if plan.training else 0)

@@ -1,56 +1,28 @@
-"""From a specification to cells: which methods, options, models and seeds, and what is done already."""
+"""From a specification to jobs: which cells on which suites, under which keys, and what is done already."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bench import profiles
-from bench.card import MethodCard, OptionValue
-from bench.data.corpus import Corpus, read_corpus
-from bench.data.suites import data_folder, is_reference, load_suite
+from bench.card import MethodCard
+from bench.cells import Cell, make_cells, member_names, refuse_twins, with_members
+from bench.data.mini.world import DEFAULT_SEED, make_world
+from bench.data.suites import MINI_SUITES, SUITES, data_folder, is_reference, load_suite
 from bench.data.tasks import PairTask
 from bench.errors import DataError, InputError, NewerRecordError, NotComparableError, did_you_mean
 from bench.nn.folder import ModelFolder, resolve
 from bench.record import RunRecord
 from bench.registry import METHODS, discover
-from bench.spec import MethodRequest, Override, RunSpec
-from bench.stages import Stage, TrainedMethod, keyed_stages
+from bench.spec import MethodRequest, RunSpec
+from bench.stages import ComposedMethod, TrainedMethod, keyed_stages
 from bench.store import Place, ResultStore
+from bench.training_data import TrainingData, load_training_data, uses_world
 
 EVALUATION = 1  # raised when the numbers of an evaluation change; part of every key
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One method with its options, model and seed: what is built once and evaluated on the suites."""
-
-    profile: str
-    method: str
-    card: MethodCard
-    options: tuple[tuple[str, OptionValue], ...]
-    model: ModelFolder | None
-    seed: int | None
-    stages: tuple[Stage, ...] = ()
-    note: str = ""
-
-    def place(self, suite: str) -> Place:
-        """Where the cell's record for a suite belongs."""
-        return Place(self.profile, self.method, self.seed, suite)
-
-    def describe(self) -> str:
-        """For messages: method id and seed."""
-        return self.method if self.seed is None else f"{self.method} seed {self.seed}"
-
-
-@dataclass(frozen=True)
-class TrainingData:
-    """What the methods that train get: the text, and the dev set for selecting checkpoints."""
-
-    corpus: Corpus
-    dev: PairTask
 
 
 @dataclass(frozen=True)
@@ -62,6 +34,8 @@ class Job:
     tasks: tuple[tuple[str, int, str, bool], ...]
     key: str
     family: str
+    notes: tuple[str, ...] = ()
+    world: dict[str, int] | None = None
 
     @property
     def place(self) -> Place:
@@ -78,6 +52,7 @@ class Plan:
     suites: Mapping[str, list[PairTask]]
     store: ResultStore
     training: TrainingData | None
+    world_seed: int = DEFAULT_SEED
 
     def status(self, job: Job) -> str:
         """Return "done", "failed" (runs again) or "to do".
@@ -132,70 +107,92 @@ def make_plan(spec: RunSpec) -> Plan:
     discover()
     profile = profiles.load(spec.profile)
     methods = [METHODS.get(request.name, where="--methods").card for request in spec.methods]
-    _check_overrides(spec)
     backbone = _backbone(spec, profile, methods)
     suite_names = spec.suites or profile.suites
     label = (
         profile.name if spec.backbone is None or backbone is None else f"{profile.name}@{backbone.sha256[:8]}"
     )
     training = _training_data(spec, profile, methods)
+    corpus_size = len(training.corpus.sentences) if training else 0
     cells: list[Cell] = []
     for request, card in zip(spec.methods, methods, strict=True):
-        cells += _cells(request, card, spec, profile, label, backbone)
-    cells = [_with_stages(cell, spec, training) for cell in cells]
-    _refuse_twins(cells)
+        cells += make_cells(request, card, spec, profile, label, backbone, corpus_size)
+    _check_overrides(spec, cells)
+
+    def member_cells(request: MethodRequest) -> list[Cell]:
+        card = METHODS.get(request.name, where=request.text).card
+        return make_cells(request, card, spec, profile, label, backbone, corpus_size)
+
+    cells = [_with_stages(with_members(cell, member_cells), spec, training) for cell in cells]
+    refuse_twins(cells)
+    seed = _world_seed(spec, profile, suite_names)
+    data = data_folder(spec.data)
     suites = {
-        name: load_suite(name, data_folder(spec.data), accept_data=spec.accept_data)[1]
-        for name in suite_names
+        name: load_suite(name, data, accept_data=spec.accept_data, world_seed=seed)[1] for name in suite_names
     }
     # seed by seed, so that a run which is stopped early still compares fairly
     cells.sort(key=lambda cell: -1 if cell.seed is None else cell.seed)
-    jobs = tuple(_job(cell, name, suites[name], spec, training) for cell in cells for name in suite_names)
+    jobs = tuple(
+        _with_world(_job(cell, name, suites[name], spec, training), training, seed)
+        for cell in cells
+        for name in suite_names
+    )
     store = ResultStore(spec.results, spec.campaign)
-    return Plan(spec, jobs, suites, store, training)
+    return Plan(spec, jobs, suites, store, training, seed)
 
 
 def _training_data(spec: RunSpec, profile: profiles.Profile, cards: list[MethodCard]) -> TrainingData | None:
     """Read the training text and the dev set if a method here trains."""
-    training = [card.name for card in cards if isinstance(METHODS.get(card.name), TrainedMethod)]
-    if not training:
-        for option, given in (("--corpus", spec.corpus), ("--dev", spec.dev)):
-            if given is not None:
-                raise InputError("no method here trains", where=f"{option} {given}")
-        return None
-    data = data_folder(spec.data)
-    tasks = load_suite(spec.dev or profile.dev, data, accept_data=spec.accept_data)[1]
-    if len(tasks) != 1:
+    training = [
+        card.name for card in cards if isinstance(METHODS.get(card.name), TrainedMethod | ComposedMethod)
+    ]
+    if training:
+        return load_training_data(spec, profile, training[0])
+    for option, given in (("--corpus", spec.corpus), ("--dev", spec.dev)):
+        if given is not None:
+            raise InputError("no method here trains", where=f"{option} {given}")
+    return None
+
+
+def _world_seed(spec: RunSpec, profile: profiles.Profile, suites: Sequence[str]) -> int:
+    """Return the mini world's seed; raises InputError where it is given and nothing here is of that world."""
+    if spec.world_seed is None:
+        return DEFAULT_SEED
+    if not uses_world(profile) and not MINI_SUITES & {spec.dev, *suites}:
+        raise InputError("nothing here comes from the mini world", where=f"--world-seed {spec.world_seed}")
+    if uses_world(profile) and spec.backbone is None and spec.world_seed != DEFAULT_SEED:
         raise InputError(
-            f"'{spec.dev}' has {len(tasks)} tasks", where="--dev", expected="a suite of one task"
+            f"the backbone of profile '{profile.name}' was pretrained on world seed {DEFAULT_SEED}",
+            where=f"--world-seed {spec.world_seed}",
+            hint=f"bench pretrain --world-seed {spec.world_seed} --out DIR, then --backbone DIR",
         )
-    if spec.corpus is not None:
-        return TrainingData(read_corpus(spec.corpus), tasks[0])
-    if data is None:
-        raise InputError(
-            f"{training[0]} needs a training text", expected="--corpus FILE, or --data DIR or BENCH_DATA"
-        )
-    exclude = profile.corpus.get("exclude_lines")
-    corpus = read_corpus(data / profile.corpus["file"], (exclude[0], exclude[1]) if exclude else None)
-    return TrainingData(corpus, tasks[0])
+    return spec.world_seed
 
 
 def _with_stages(cell: Cell, spec: RunSpec, training: TrainingData | None) -> Cell:
+    """Return the cell with its training stages keyed, its members' before its own."""
+    members = tuple((role, _with_stages(member, spec, training)) for role, member in cell.members)
+    cell = replace(cell, members=members)
     method = METHODS.get(cell.card.name)
     if not isinstance(method, TrainedMethod) or training is None or cell.seed is None or cell.model is None:
         return cell
     fingerprints: dict[str, str | int] = {
         "model": cell.model.sha256,
-        "corpus": training.corpus.sha256,
         "dev": training.dev.sha256,
         "device": spec.device,
         "threads": spec.threads,
     }
-    return replace(cell, stages=keyed_stages(method.stages(dict(cell.options)), cell.seed, fingerprints))
+    texts = {name: corpus.sha256 for name, corpus in training.texts.items()}
+    keys = {role: _digest(member.identity()) for role, member in members}
+    stages = keyed_stages(method.stages(dict(cell.options)), cell.seed, fingerprints, texts, keys)
+    return replace(cell, stages=stages)
 
 
-def _check_overrides(spec: RunSpec) -> None:
+def _check_overrides(spec: RunSpec, cells: Sequence[Cell]) -> None:
+    """Raise InputError for an override of a method that isn't there (a member of one may be overridden)."""
     known = {request.name for request in spec.methods} | {r.alias for r in spec.methods if r.alias}
+    known |= {name for cell in cells for name in member_names(cell)}
+    known |= {value for request in spec.methods for name, value in request.options if name == "match"}
     for override in spec.overrides:
         if override.method not in known:
             raise InputError(
@@ -218,110 +215,31 @@ def _backbone(spec: RunSpec, profile: profiles.Profile, cards: list[MethodCard])
     )
 
 
-def _cells(
-    request: MethodRequest,
-    card: MethodCard,
-    spec: RunSpec,
-    profile: profiles.Profile,
-    label: str,
-    backbone: ModelFolder | None,
-) -> list[Cell]:
-    path, short = _argument(request, card)
-    base = {option.name: option.default for option in card.options}
-    for name, value in profile.methods.get(card.name, {}).items():
-        base[name] = card.option(name, f"profile {profile.name}").parse(
-            value, f"profile {profile.name}: {name}"
-        )
-    options = dict(base)
-    if short and short[0] in dict(request.options):
-        raise InputError(
-            f"{short[0]} is given twice", where=f"--methods {request.text}", expected="one value"
-        )
-    given = [(short[0], short[1], f"--methods {request.text}")] if short else []
-    given += [(name, value, f"--methods {request.text}") for name, value in request.options]
-    given += [
-        _checked_stage(override, card)
-        for override in spec.overrides
-        if override.method in (card.name, request.alias)
-    ]
-    for name, value, where in given:
-        options[name] = card.option(name, where).parse(value, where)
-    model = resolve(path, where=f"--methods {request.text}") if path is not None else None
-    if card.needs_backbone:
-        model = backbone
-    changed = [f"{name}={value}" for name, value in sorted(options.items()) if value != base[name]]
-    stem = f"{model.name.split('/')[-1]}-{model.sha256[:8]}" if card.takes_path and model else card.name
-    identity = request.alias or (f"{stem}[{','.join(changed)}]" if changed else stem)
-    if request.alias and request.alias in METHODS.names():
-        raise InputError(
-            f"the alias '{request.alias}' is the name of a registered method",
-            where=f"--methods {request.text}",
-            expected="another name",
-        )
-    seeds: tuple[int | None, ...] = (None,) if card.deterministic else spec.seeds
-    frozen = tuple(sorted(options.items()))
-    note = profile.note if card.needs_backbone and spec.backbone is None else ""
-    return [Cell(label, identity, card, frozen, model, seed, note=note) for seed in seeds]
-
-
-def _argument(request: MethodRequest, card: MethodCard) -> tuple[str | None, tuple[str, str] | None]:
-    """Split NAME:ARGUMENT into a model path and the short option (name, value)."""
-    argument, where = request.argument, f"--methods {request.text}"
-    if card.takes_path:
-        if argument is None:
-            raise InputError(f"'{card.name}' needs a model", where=where, expected=f"{card.name}:PATH")
-        path, colon, last = argument.rpartition(":")
-        if colon and card.short_option and last in card.option(card.short_option, where).choices:
-            return path, (card.short_option, last)
-        return argument, None
-    if argument is None:
-        return None, None
-    if card.short_option is None:
-        raise InputError(f"'{card.name}' takes nothing after a colon", where=where, expected=card.name)
-    return None, (card.short_option, argument)
-
-
-def _checked_stage(override: Override, card: MethodCard) -> tuple[str, str, str]:
-    where = f"--set {override.text}"
-    if override.stage is not None:
-        raise InputError(
-            f"{card.name} has no stage '{override.stage}'", where=where, expected=f"{card.name}.OPTION=VALUE"
-        )
-    return override.option, override.value, where
-
-
-def _refuse_twins(cells: list[Cell]) -> None:
-    seen: set[tuple[str, int | None]] = set()
-    for cell in cells:
-        if (cell.method, cell.seed) in seen:
-            raise InputError(
-                f"'{cell.method}' is asked for twice",
-                where="--methods",
-                expected="each method once",
-                hint="give one of them a name: NAME=METHOD",
-            )
-        seen.add((cell.method, cell.seed))
-
-
 def _job(cell: Cell, suite: str, tasks: list[PairTask], spec: RunSpec, training: TrainingData | None) -> Job:
     facts = tuple((task.id, task.pairs, task.sha256, is_reference(task)) for task in tasks)
     identity = {
         "evaluation": EVALUATION,
-        "method": cell.card.name,
-        "version": cell.card.version,
-        "options": dict(cell.options),
-        "model": cell.model.sha256 if cell.model else None,
-        "seed": cell.seed,
-        "stages": [stage.key for stage in cell.stages],
+        **cell.identity(),
         "suite": suite,
         "tasks": [[task_id, sha256] for task_id, _, sha256, _ in facts],
         "device": spec.device,
         "threads": spec.threads,
     }
     family = {name: value for name, value in identity.items() if name not in ("seed", "stages")}
-    if cell.stages and training:
+    family |= cell.family()
+    if cell.trains and training:
         family |= {"corpus": training.corpus.sha256, "dev": training.dev.sha256}
-    return Job(cell, suite, facts, _digest(identity), _digest(family))
+    notes = (*cell.notes, *filter(None, (SUITES.get(suite).note,)))
+    return Job(cell, suite, facts, _digest(identity), _digest(family), notes)
+
+
+def _with_world(job: Job, training: TrainingData | None, seed: int) -> Job:
+    """Name the mini world where the suite, the training text or the dev set comes from it."""
+    trained = training is not None and job.cell.trains
+    world = make_world(seed).facts
+    if job.suite in MINI_SUITES or (trained and training is not None and training.corpus.world == world):
+        return replace(job, world=world)
+    return job
 
 
 def _digest(identity: Mapping[str, object]) -> str:
@@ -330,7 +248,7 @@ def _digest(identity: Mapping[str, object]) -> str:
 
 def explain_difference(record: RunRecord, job: Job, plan: Plan) -> str:
     """Say in a few words what differs between a finished record and what is asked now."""
-    spec, training = plan.spec, plan.training if job.cell.stages else None
+    spec, training = plan.spec, plan.training if job.cell.trains else None
     corpus, dev = (training.corpus.sha256, training.dev.sha256) if training else (None, None)
     model = job.cell.model.sha256 if job.cell.model else None
     tasks = {task_id: sha256 for task_id, _, sha256, _ in job.tasks}

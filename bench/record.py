@@ -45,6 +45,8 @@ class RunRecord:
         backbone: {"name", "sha256"} of the weights it starts from, None for none.
         seed: The seed, None for a deterministic method.
         suite: Suite name.
+        world: {"generator", "split", "seed"} of the mini world where suite, training text or dev set come
+            from it, else None.
         tasks: For every task {"pairs", "sha256"} of the parsed data, and whether it is the reference.
         key: sha256 of everything that determines the scores; equal key, equal result.
         family: The same without the seed: only records of one family are averaged.
@@ -79,6 +81,7 @@ class RunRecord:
     traceback: tuple[str, ...] | None = None
     training: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    world: dict[str, int] | None = None
     provenance: dict[str, Any] = field(default_factory=dict)
     timing: dict[str, Any] = field(default_factory=dict)
     schema: int = SCHEMA
@@ -147,6 +150,7 @@ def _is_sound(record: RunRecord) -> bool:
         )
         and all(isinstance(stage["sentences_seen"], int) for stage in stages.values())
         and (not stages or isinstance(record.timing["training_cpu_seconds"], dict))
+        and (record.world is None or all(type(value) is int for value in record.world.values()))
         and (record.reason is None or isinstance(record.reason, str))
         and all(isinstance(note, str) for note in record.notes)
         and all(_is_sound_score(score) for score in record.scores)

@@ -98,6 +98,7 @@ def _spec(
         threads=int(record.provenance["threads"]),
         corpus=corpus,
         dev=dev_suite,
+        world_seed=record.world["seed"] if record.world else None,
         data=data,
         accept_data=not all(facts["reference"] for facts in record.tasks.values()),
         results=results,

@@ -11,16 +11,18 @@ from functools import cache, partial
 from pathlib import Path
 
 from bench.builder import Builder
+from bench.data.mini.world import DEFAULT_SEED
 from bench.data.suites import data_folder, load_suite
 from bench.data.tasks import PairTask
 from bench.encoder import Progress
 from bench.errors import BenchError, DataError, NewerRecordError, NotComparableError
 from bench.executors.local import local_executor
-from bench.plan import Job, Plan, TrainingData
+from bench.plan import Job, Plan
 from bench.provenance import clean_traceback, provenance, timing, without_paths
 from bench.record import ALL, RunRecord, Score
 from bench.stages import StageCache
 from bench.store import ResultStore
+from bench.training_data import TrainingData
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class CellTask:
     threads: int
     force: bool
     training: TrainingData | None
+    world_seed: int = DEFAULT_SEED
     wait: bool = False
 
 
@@ -95,6 +98,7 @@ def _cell_tasks(plan: Plan) -> list[CellTask]:
             spec.threads,
             spec.force,
             plan.training,
+            plan.world_seed,
         )
         for jobs in by_cell.values()
     ]
@@ -145,14 +149,14 @@ def _run_job(
     started, wall, cpu = time.time(), time.perf_counter(), time.process_time()
     record, predictions, facts = _blank(job), None, {}
     try:
-        tasks = data or _suite_tasks(job.suite, task.data, task.accept_data)
+        tasks = data or _suite_tasks(job.suite, task.data, task.accept_data, task.world_seed)
         if [(t.id, t.sha256) for t in tasks] != [(name, sha256) for name, _, sha256, _ in job.tasks]:
             raise BenchError("the evaluation data changed since the run was planned", where=job.suite)
         encoder = builder.encoder()
         facts = encoder.facts
         predictions = predict(encoder, tasks, progress=progress)
         scores = score_suite(tasks, predictions)
-        if job.cell.stages:
+        if job.cell.trains:
             scores += _last_checkpoint(builder, tasks, scores, progress)
         record = replace(record, status="ok", scores=scores, training=builder.facts())
     except Exception as error:
@@ -162,7 +166,7 @@ def _run_job(
             record, reason=without_paths(" ".join(reason.split())), traceback=clean_traceback(error)
         )
     block = timing(started=started, wall=time.perf_counter() - wall, cpu=time.process_time() - cpu)
-    if job.cell.stages:
+    if job.cell.trains:
         block["training_cpu_seconds"] = builder.training_seconds()
     record = replace(
         record,
@@ -188,8 +192,8 @@ def _last_checkpoint(
 
 
 @cache
-def _suite_tasks(name: str, data: Path | None, accept_data: bool) -> list[PairTask]:
-    return load_suite(name, data, accept_data=accept_data)[1]
+def _suite_tasks(name: str, data: Path | None, accept_data: bool, world_seed: int) -> list[PairTask]:
+    return load_suite(name, data, accept_data=accept_data, world_seed=world_seed)[1]
 
 
 def _finished_meanwhile(store: ResultStore, job: Job, task: CellTask) -> RunRecord | None:
@@ -239,7 +243,8 @@ def _blank(job: Job) -> RunRecord:
         key=job.key,
         family=job.family,
         status="failed",
-        notes=(cell.note,) if cell.note else (),
+        notes=job.notes,
+        world=job.world,
     )
 
 

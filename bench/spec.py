@@ -54,6 +54,7 @@ class RunSpec:
     threads: int = 1
     corpus: Path | None = None
     dev: str | None = None
+    world_seed: int | None = None
     data: Path | None = None
     accept_data: bool = False
     results: Path = field(default_factory=lambda: Path("results"))

@@ -7,7 +7,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -15,10 +15,11 @@ from filelock import FileLock
 
 from bench.card import OptionValue
 from bench.encoder import Encoder, Progress
-from bench.errors import BenchError
+from bench.errors import BenchError, InputError
 
 _MANIFEST = "MANIFEST.json"
 _FACTS = "facts.json"
+TRAIN = "train"
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class StageContext:
         inputs: Folder of each earlier stage it builds on, by role.
         out: Empty folder for its files.
         progress: Called with finished sentences.
+        members: Encoder of each other method it builds on, by role.
     """
 
     config: Mapping[str, OptionValue]
@@ -50,6 +52,7 @@ class StageContext:
     inputs: Mapping[str, Path]
     out: Path
     progress: Progress | None = None
+    members: Mapping[str, Encoder] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,8 @@ class StageSpec:
         version: Raised when the kind's numbers change.
         config: Settings that matter.
         train: Does it: writes files into ``context.out`` and returns facts for the record (JSON values).
-        inputs: Roles of the earlier stages it builds on.
+        inputs: Roles of the earlier stages and of the members it builds on.
+        text: Which training text it sees: the profile's own, or a round-trip translated copy ("a", "b").
     """
 
     role: str
@@ -72,6 +76,12 @@ class StageSpec:
     config: tuple[tuple[str, OptionValue], ...]
     train: Callable[[StageContext], dict[str, Any]]
     inputs: tuple[str, ...] = ()
+    text: str = TRAIN
+
+
+def planned_steps(config: Mapping[str, OptionValue], sentences: int) -> int:
+    """Optimiser steps of a stage: its ``steps``, or where they are 0 its ``epochs`` over the corpus."""
+    return int(config["steps"]) or int(config["epochs"]) * -(-sentences // int(config["batch_size"]))
 
 
 @runtime_checkable
@@ -80,6 +90,15 @@ class TrainedMethod(Protocol):
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
         """Return the stages for these options; each stands after its inputs."""
+        ...
+
+
+@runtime_checkable
+class ComposedMethod(Protocol):
+    """A method that builds on encoders of others: a distilled one on its teacher, a union on its parts."""
+
+    def members(self, options: Mapping[str, OptionValue]) -> Mapping[str, str]:
+        """Return role to method, each as in ``--methods``."""
         ...
 
 
@@ -93,18 +112,33 @@ class Stage:
 
 
 def keyed_stages(
-    specs: Sequence[StageSpec], seed: int, fingerprints: Mapping[str, str | int]
+    specs: Sequence[StageSpec],
+    seed: int,
+    fingerprints: Mapping[str, str | int],
+    texts: Mapping[str, str],
+    members: Mapping[str, str] | None = None,
 ) -> tuple[Stage, ...]:
     """Give each stage its key, in order; a stage's inputs stand before it.
 
     Args:
         specs: The stages of one method.
         seed: The run's seed.
-        fingerprints: Hashes of backbone, corpus and dev set, device and threads.
+        fingerprints: Hashes of backbone and dev set, device and threads.
+        texts: Fingerprint of every training text there is.
+        members: Key of each other method they build on, by role.
+
+    Raises:
+        InputError: a stage needs a round-trip translated copy, and there is none.
     """
-    keys: dict[str, str] = {}
+    keys: dict[str, str] = dict(members or {})
     stages = []
     for spec in specs:
+        if spec.text not in texts:
+            raise InputError(
+                f"stage '{spec.role}' trains on a round-trip translation of the training text, "
+                "and none is at hand",
+                hint="train it on the text itself with the method's option rtt=none",
+            )
         identity = {
             "role": spec.role,
             "kind": spec.kind,
@@ -113,6 +147,7 @@ def keyed_stages(
             "seed": seed,
             "inputs": {role: keys[role] for role in spec.inputs},
             **fingerprints,
+            "corpus": texts[spec.text],
         }
         keys[spec.role] = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
         stages.append(Stage(spec, seed, keys[spec.role]))

@@ -26,6 +26,7 @@ LONG_COLUMNS = (
     "n",
     "status",
     "reason",
+    "note",
 )
 SCALE = 100.0  # tables print Spearman x 100; records and csv hold the metric's own unit
 
@@ -98,6 +99,7 @@ def long_frame(records: Sequence[RunRecord], campaign: str) -> pd.DataFrame:
             "suite": record.suite,
             "status": record.status,
             "reason": record.reason,
+            "note": " ".join(record.notes) or None,
         }
         rows += [
             {
@@ -202,8 +204,6 @@ def _notes(records: Sequence[RunRecord], rows: Sequence[Row]) -> tuple[str, ...]
     odd = sorted({task for r in records for task, facts in r.tasks.items() if not facts["reference"]})
     if odd:
         notes.append(f"Not the reference data: {', '.join(odd)}.")
-    if records[0].suite == "toy":
-        notes.append("The toy suite is a smoke test; its figures say nothing about a method.")
     notes += dict.fromkeys(note for record in records for note in record.notes)
     notes += [f"Failed: {reason}" for row in rows for reason in row.reasons]
     return tuple(notes)

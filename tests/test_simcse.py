@@ -231,7 +231,17 @@ def test_a_diverging_run_is_a_failed_record(cli: Cli, tmp_path: Path, tiny_bert:
 
 def test_training_needs_a_text(cli: Cli, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BENCH_DATA", raising=False)
-    base = ("run", "--methods", "simcse", "--suite", "toy", "--backbone", str(tiny_bert))
+    base = (
+        "run",
+        "--methods",
+        "simcse",
+        "--suite",
+        "toy",
+        "--backbone",
+        str(tiny_bert),
+        "--profile",
+        "minilm",
+    )
     code, _, err = cli(*base, "--dev", "toy")
     assert (code, "simcse needs a training text; expected --corpus FILE" in err) == (2, True)
     code, _, err = cli("run", "--methods", "noise", "--suite", "toy", "--corpus", "x")

@@ -183,7 +183,8 @@ def spec(role: str = "a", **changes: Any) -> StageSpec:
 
 
 def key(*specs: StageSpec, seed: int = 1, **fingerprints: str) -> str:
-    return keyed_stages(specs or (spec(),), seed, {"model": "m", **fingerprints})[-1].key
+    texts = {"train": str(fingerprints.pop("corpus", "text")), "a": "copy"}
+    return keyed_stages(specs or (spec(),), seed, {"model": "m", **fingerprints}, texts)[-1].key
 
 
 def test_everything_that_matters_changes_the_key() -> None:
@@ -197,6 +198,7 @@ def test_everything_that_matters_changes_the_key() -> None:
         key(seed=2),
         key(model="n"),
         key(corpus="c"),
+        key(spec(text="a")),
     ]
     assert len({base, *others}) == 8
     joint = spec("joint", inputs=("a",))

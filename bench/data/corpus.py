@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,11 +19,19 @@ class Corpus:
         name: File name, for records.
         sentences: Sentences, in the file's order.
         sha256: Over the sentences, so that a changed line changes every key built on it.
+        world: {"generator", "split", "seed"} if it comes from the mini world.
     """
 
     name: str
     sentences: tuple[str, ...]
     sha256: str
+    world: dict[str, int] | None = None
+
+
+def make_corpus(name: str, sentences: Sequence[str], world: dict[str, int] | None = None) -> Corpus:
+    """Return a training text with its fingerprint."""
+    digest = hashlib.sha256("\n".join(sentences).encode()).hexdigest()
+    return Corpus(name, tuple(sentences), digest, world)
 
 
 def read_corpus(path: Path, exclude: tuple[int, int] | None = None) -> Corpus:
@@ -51,5 +60,4 @@ def read_corpus(path: Path, exclude: tuple[int, int] | None = None) -> Corpus:
             sentences.append(sentence)
     if not sentences:
         raise DataError("the training text is empty", where=str(path))
-    digest = hashlib.sha256("\n".join(sentences).encode()).hexdigest()
-    return Corpus(path.name, tuple(sentences), digest)
+    return make_corpus(path.name, sentences)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from bench.data import senteval
+from bench.data.mini.world import DEFAULT_SEED, make_world, pairs
 from bench.data.tasks import LabelledTask, PairTask, Suite, Task
 from bench.data.toy import toy_task
 from bench.errors import DataError, InputError
@@ -24,9 +26,33 @@ for _suite in (
     ),
     Suite("stsb-dev", "STS-B dev, for choosing, never for reporting", ("STSB-dev",)),
     Suite("sickr-dev", "SICK-R trial", ("SICKR-dev",)),
-    Suite("toy", "180 pairs that come with the package; a smoke test, not a benchmark", ("TOY",), True),
+    Suite(
+        "mini",
+        "test pairs of the embedded world; its figures are no benchmark",
+        ("MINI",),
+        True,
+        "The world of suite mini is made up: its figures are no benchmark of the methods.",
+    ),
+    Suite(
+        "mini-dev", "dev pairs of the embedded world, for choosing, never for reporting", ("MINI-dev",), True
+    ),
+    Suite(
+        "toy",
+        "180 embedded pairs for the program's own tests",
+        ("TOY",),
+        True,
+        "The toy suite is a smoke test; its figures say nothing about a method.",
+    ),
 ):
     SUITES.register(_suite.name, _suite, __name__)
+
+_EMBEDDED: dict[str, Callable[[int], PairTask]] = {
+    "mini": lambda seed: pairs(make_world(seed), "test"),
+    "mini-dev": lambda seed: pairs(make_world(seed), "dev"),
+    "toy": lambda seed: toy_task(),
+}
+
+MINI_SUITES = frozenset({"mini", "mini-dev"})
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "sts7": (*SUITES.get("sts7").tasks, "STSB-dev", "STSB-train", "SICKR-dev", "SICKR-train"),
@@ -52,13 +78,16 @@ def data_folder(given: Path | None) -> Path | None:
     return Path("data") if Path("data").is_dir() else None
 
 
-def load_suite(name: str, data: Path | None, *, accept_data: bool = False) -> tuple[Suite, list[PairTask]]:
+def load_suite(
+    name: str, data: Path | None, *, accept_data: bool = False, world_seed: int = DEFAULT_SEED
+) -> tuple[Suite, list[PairTask]]:
     """Read all tasks of a suite and check them.
 
     Args:
         name: Suite name.
         data: Data folder, or None; embedded suites need none.
         accept_data: Take data that differ from the reference (every record says so).
+        world_seed: Which world the mini suites are drawn from.
 
     Raises:
         InputError: unknown suite, or no data folder.
@@ -66,7 +95,7 @@ def load_suite(name: str, data: Path | None, *, accept_data: bool = False) -> tu
     """
     suite = SUITES.get(name, where="--suite")
     if suite.embedded:
-        return suite, [toy_task()]
+        return suite, [_EMBEDDED[name](world_seed)]
     if data is None:
         raise InputError(
             f"suite '{name}' needs evaluation data",
@@ -95,7 +124,8 @@ def read_task(root: Path, task_id: str) -> Task:
 def is_reference(task: Task) -> bool:
     """True if the parsed data equal those the committed fingerprint was taken from."""
     known = reference_fingerprints().get(task.id)
-    return task.id == "TOY" or (known is not None and known["sha256"] == task.sha256)
+    embedded = any(suite.embedded and task.id in suite.tasks for _, suite in SUITES)
+    return embedded or (known is not None and known["sha256"] == task.sha256)
 
 
 def check_reference(task: Task, root: Path) -> None:

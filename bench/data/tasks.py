@@ -112,12 +112,21 @@ Task = PairTask | LabelledTask
 
 @dataclass(frozen=True)
 class Suite:
-    """An ordered list of tasks; the suite's average is the plain mean of their unrounded scores."""
+    """An ordered list of tasks; the suite's average is the plain mean of their unrounded scores.
+
+    Args:
+        name: Name for ``--suite``.
+        summary: One line.
+        tasks: Task ids, in the tables' order.
+        embedded: Made by the program, needs no data folder.
+        note: What every record and table of it must say, or "".
+    """
 
     name: str
     summary: str
     tasks: tuple[str, ...]
     embedded: bool = False
+    note: str = ""
 
 
 def suite_average(values: Iterable[float]) -> float:

@@ -192,6 +192,8 @@ def _load(folder: Path, *, needs_pooler: bool) -> tuple[Any, Any]:
             where=where,
             hint="use another pooling, such as cls or avg",
         )
+    if missing_pooler:
+        model.pooler = None  # transformers drew one at random, which would differ from load to load
     if tokenizer.pad_token_id is None:
         raise InputError("the tokenizer has no padding token", where=where)
     return model, tokenizer

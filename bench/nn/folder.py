@@ -8,7 +8,13 @@ from pathlib import Path
 
 from bench.errors import InputError
 
-_NOT_MODEL = {"data_config.json", "model_card.json", "training_args.json", "trainer_state.json"}
+_NOT_MODEL = {
+    "data_config.json",
+    "model_card.json",
+    "training_args.json",
+    "trainer_state.json",
+    "pretraining.json",
+}
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 _PARTS = ("*.safetensors", "pytorch_model*.bin", "*.json", "vocab.txt", "merges.txt", "*.model")
 

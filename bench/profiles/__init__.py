@@ -11,7 +11,7 @@ from typing import Any
 
 from bench.errors import DataError, InputError, unknown
 
-DEFAULT = "minilm"
+DEFAULT = "mini"
 
 
 @dataclass(frozen=True)
@@ -23,10 +23,14 @@ class Profile:
         summary: One line.
         suites: Suites that ``bench run`` evaluates when ``--suite`` is not given.
         backbone: {"name"} and either {"package", "folder", "extra"} or {"hub"}.
-        corpus: {"file"} below the data folder, and perhaps "exclude_lines" (first and last, from 1).
+        corpus: {"world"} for the mini world's text, else {"file"} below the data folder, and perhaps
+            "exclude_lines" (first and last, from 1).
         dev: Suite of one task on which checkpoints are selected.
         note: What every table of this profile must say, or "".
-        methods: Options of every method that differ from its card's defaults.
+        methods: Options of every method that differ from its card's defaults; a stage's in a table of
+            its name.
+        pretrain: Sizes and rates of its own backbone (see :mod:`bench.train.pretrain`), or empty.
+        tuning: What ``bench tune`` tried: method, option, seed and [value, dev score] rows.
     """
 
     name: str
@@ -37,6 +41,8 @@ class Profile:
     dev: str
     note: str
     methods: dict[str, dict[str, Any]]
+    pretrain: dict[str, Any]
+    tuning: tuple[dict[str, Any], ...]
 
 
 def names() -> list[str]:
@@ -60,6 +66,8 @@ def load(name: str) -> Profile:
             data["dev"],
             data.get("note", ""),
             dict(data.get("methods", {})),
+            dict(data.get("pretrain", {})),
+            tuple(data.get("tuning", ())),
         )
     except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
         raise DataError(f"not a profile: {error}", where=f"bench/profiles/{name}.toml") from error

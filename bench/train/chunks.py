@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from bench.nn.backbone import padded
 from bench.nn.batches import default_batch_tokens, length_sorted_batches
+from bench.nn.twin import twin_states
+
+
+class TwinClsStates(NamedTuple):
+    """[CLS] of both towers (B, H), and of their cross streams (None without CAELs)."""
+
+    first: Tensor
+    second: Tensor
+    cross_first: Tensor | None
+    cross_second: Tensor | None
 
 
 def cls_states(model: Any, rows: Sequence[list[int]], pad_id: int, *, budget: int | None = None) -> Tensor:
@@ -37,6 +47,46 @@ def cls_states(model: Any, rows: Sequence[list[int]], pad_id: int, *, budget: in
     place = torch.empty(len(rows), dtype=torch.long)
     place[torch.tensor([i for chunk in chunks for i in chunk])] = torch.arange(len(rows))
     return states[place.to(states.device)]
+
+
+def twin_cls_states(
+    first: Any,
+    second: Any,
+    rows: Sequence[list[int]],
+    pad_id: int,
+    *,
+    caels: Sequence[int] = (),
+    cross_stream: str = "carry",
+    budget: int | None = None,
+) -> TwinClsStates:
+    """First-token states of two towers, and of their cross streams where there are CAELs, with gradient.
+
+    Args:
+        first: The first tower; takes ids and mask, returns ``last_hidden_state``.
+        second: The second tower.
+        rows: B token rows, the same for both.
+        pad_id: Id to pad with.
+        caels: Layers with cross-attention, from 1 (see :func:`bench.nn.twin.cael_layers`).
+        cross_stream: "carry" or "last".
+        budget: As for :func:`cls_states`.
+    """
+    device = str(first.device)
+    budget = default_batch_tokens(device) if budget is None else budget
+    lengths = [len(row) for row in rows]
+    chunks = list(length_sorted_batches(lengths, budget)) if budget else [list(range(len(rows)))]
+    parts = []
+    for chunk in chunks:
+        ids, mask = padded([rows[i] for i in chunk], pad_id, device)
+        twin = twin_states(first, second, ids, mask, tuple(caels), cross_stream)
+        parts.append((twin.first[:, 0], twin.second[:, 0], twin.cross_first, twin.cross_second))
+    place = torch.empty(len(rows), dtype=torch.long)
+    place[torch.tensor([i for chunk in chunks for i in chunk])] = torch.arange(len(rows))
+    return TwinClsStates(*(_joined(column, place) for column in zip(*parts, strict=True)))
+
+
+def _joined(parts: Sequence[Tensor | None], place: Tensor) -> Any:
+    there = [part for part in parts if part is not None]
+    return torch.cat(there)[place.to(there[0].device)] if there else None
 
 
 def _states(model: Any, rows: Sequence[list[int]], pad_id: int, device: str) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -76,7 +77,7 @@ def batches(count: int, batch_size: int, seed: int, corpus: str) -> Iterator[lis
 def train(
     objective: nn.Module,
     encoder: nn.Module,
-    rows: Sequence[list[int]],
+    rows: Sequence[Any],
     settings: TrainSettings,
     *,
     seed: int,
@@ -89,7 +90,8 @@ def train(
     Args:
         objective: Maps a list of token rows to a scalar loss; its parameters are trained.
         encoder: The part of it that is evaluated and kept.
-        rows: Token ids of every corpus sentence, specials included, cut to the maximal length.
+        rows: What ``objective`` gets of every corpus sentence: its token ids, specials included, cut to the
+            maximal length.
         settings: Length, rates, schedule.
         seed: The run's seed (for the order; dropout is seeded by the caller).
         corpus: Fingerprint of the corpus.

@@ -1,23 +1,25 @@
-"""A stage that trains one transformer: loading, dropout, dev evaluation, what it leaves."""
+"""A stage that trains an encoder: loading, dropout, dev evaluation, what it leaves."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
+from bench.encoder import Encoder
 from bench.errors import InputError
 from bench.nn.backbone import TransformerEncoder, load_backbone, quiet, token_rows
-from bench.stages import StageContext
+from bench.nn.sum_encoder import SumEncoder
+from bench.stages import StageContext, planned_steps
 from bench.train.loop import State, TrainResult, TrainSettings, train
 from bench.train.streams import own_random_state
 
-MakeObjective = Callable[[Any, int], nn.Module]
+MakeObjective = Callable[..., nn.Module]
+Loaded = tuple[Any, Any]  # model and tokenizer
 
 
 def train_sentence_encoder(context: StageContext, make_objective: MakeObjective) -> dict[str, Any]:
@@ -32,38 +34,56 @@ def train_sentence_encoder(context: StageContext, make_objective: MakeObjective)
     Returns:
         Facts for the record: steps, sentences seen, dev curve, selected step, CPU seconds.
     """
+    return train_towers(context, [load_backbone(context.model)], make_objective)
+
+
+def train_towers(
+    context: StageContext, towers: Sequence[Loaded], make_objective: MakeObjective, *, numbered: bool = False
+) -> dict[str, Any]:
+    """Train one transformer, or several together whose [CLS] states are added for the dev evaluation.
+
+    Args:
+        context: As for :func:`train_sentence_encoder`.
+        towers: (model, tokenizer) of each; the first one's tokenizer makes the token rows.
+        make_objective: From (model, ..., padding id) to a module that maps token rows to a loss.
+        numbered: The module gets (sentence number, token row) pairs.
+
+    Returns:
+        Facts for the record.
+    """
     config, cpu = context.config, time.process_time()
-    model, tokenizer = load_backbone(context.model)
-    set_dropout(model, float(config["dropout"]))
-    model.to(context.device)
+    models = [model for model, _ in towers]
+    for model in models:
+        set_dropout(model, float(config["dropout"]))
+        model.to(context.device)
+    tokenizer = towers[0][1]
     rows = token_rows(tokenizer, context.sentences, int(config["max_length"]))
-    steps = int(config["steps"]) or int(config["epochs"]) * -(-len(rows) // int(config["batch_size"]))
     settings = TrainSettings(
         lr=float(config["lr"]),
         batch_size=int(config["batch_size"]),
-        steps=steps,
+        steps=planned_steps(config, len(rows)),
         eval_every=int(config["eval_every"]),
         weight_decay=float(config["weight_decay"]),
         clip=float(config["clip"]),
         schedule=str(config["schedule"]),
     )
     with own_random_state(context.seed, f"head/{context.role}", context.device):
-        objective = make_objective(model, tokenizer.pad_token_id).to(context.device)
-    encoder = TransformerEncoder((model, tokenizer), "cls", device=context.device)
+        objective = make_objective(*models, tokenizer.pad_token_id).to(context.device)
+    encoder = _encoder([TransformerEncoder(tower, "cls", device=context.device) for tower in towers])
     with own_random_state(context.seed, f"dropout/{context.role}", context.device):
         result = train(
             objective,
-            model,
-            rows,
+            nn.ModuleList(models),
+            list(enumerate(rows)) if numbered else rows,
             settings,
             seed=context.seed,
             corpus=context.corpus,
             dev_score=lambda: context.dev_score(encoder),
             progress=context.progress,
         )
-    _save(model, tokenizer, result.best, context.out / "selected")
+    _save(towers, result.best, context.out / "selected")
     if result.best_step != settings.steps:
-        _save(model, tokenizer, result.last, context.out / "last")
+        _save(towers, result.last, context.out / "last")
     (context.out / "losses.json").write_text(json.dumps(result.losses))
     return _facts(result, settings, time.process_time() - cpu)
 
@@ -87,12 +107,25 @@ def checkpoint_folder(stage_folder: Path, checkpoint: str) -> Path:
     return folder if folder.is_dir() else stage_folder / "selected"
 
 
-def _save(model: Any, tokenizer: Any, state: State, folder: Path) -> None:
-    with torch.no_grad():
-        model.load_state_dict(state)
-    with quiet():
-        model.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
+def tower_folders(stage_folder: Path, checkpoint: str) -> list[Path]:
+    """Model folders of a checkpoint: itself, or tower-1, tower-2, ... of several."""
+    folder = checkpoint_folder(stage_folder, checkpoint)
+    return sorted(folder.glob("tower-*")) or [folder]
+
+
+def _encoder(parts: list[TransformerEncoder]) -> Encoder:
+    return parts[0] if len(parts) == 1 else SumEncoder(parts)
+
+
+def _save(towers: Sequence[Loaded], state: State, folder: Path) -> None:
+    for number, (model, tokenizer) in enumerate(towers):
+        prefix = f"{number}."
+        own = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+        model.load_state_dict(own)
+        target = folder if len(towers) == 1 else folder / f"tower-{number + 1}"
+        with quiet():
+            model.save_pretrained(target)
+            tokenizer.save_pretrained(target)
 
 
 def _facts(result: TrainResult, settings: TrainSettings, cpu_seconds: float) -> dict[str, Any]:

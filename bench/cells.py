@@ -1,0 +1,267 @@
+"""From a request to cells: a method with its options and model, once a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bench.card import MethodCard, OptionValue
+from bench.errors import InputError
+from bench.nn.folder import ModelFolder, resolve
+from bench.profiles import Profile
+from bench.registry import METHODS
+from bench.spec import MethodRequest, Override, RunSpec, parse_methods
+from bench.stages import ComposedMethod, Stage, TrainedMethod, planned_steps
+from bench.store import Place
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One method with its options, model and seed: what is built once and evaluated on the suites."""
+
+    profile: str
+    method: str
+    card: MethodCard
+    options: tuple[tuple[str, OptionValue], ...]
+    model: ModelFolder | None
+    seed: int | None
+    stages: tuple[Stage, ...] = ()
+    notes: tuple[str, ...] = ()
+    members: tuple[tuple[str, Cell], ...] = ()
+
+    @property
+    def trains(self) -> bool:
+        """True if it or a member of it has training stages."""
+        return bool(self.all_stages)
+
+    @property
+    def all_stages(self) -> tuple[Stage, ...]:
+        """Its members' stages and its own, each once."""
+        stages = [stage for _, member in self.members for stage in member.all_stages]
+        return tuple({stage.key: stage for stage in (*stages, *self.stages)}.values())
+
+    def identity(self) -> dict[str, object]:
+        """What determines its encoder, for keys."""
+        facts: dict[str, object] = {
+            "method": self.card.name,
+            "version": self.card.version,
+            "options": dict(self.options),
+            "model": self.model.sha256 if self.model else None,
+            "seed": self.seed,
+            "stages": [stage.key for stage in self.stages],
+        }
+        if self.members:
+            facts["members"] = {role: member.identity() for role, member in self.members}
+        return facts
+
+    def family(self) -> dict[str, object]:
+        """The same without the seed."""
+        facts = {name: value for name, value in self.identity().items() if name not in ("seed", "stages")}
+        if self.members:
+            facts["members"] = {role: member.family() for role, member in self.members}
+        return facts
+
+    def place(self, suite: str) -> Place:
+        """Where the cell's record for a suite belongs."""
+        return Place(self.profile, self.method, self.seed, suite)
+
+    def describe(self) -> str:
+        """For messages: method id and seed."""
+        return self.method if self.seed is None else f"{self.method} seed {self.seed}"
+
+
+def make_cells(
+    request: MethodRequest,
+    card: MethodCard,
+    spec: RunSpec,
+    profile: Profile,
+    label: str,
+    backbone: ModelFolder | None,
+    corpus_size: int,
+) -> list[Cell]:
+    """Return the request's cells, one a seed.
+
+    Args:
+        request: The entry of ``--methods``.
+        card: Its method's card.
+        spec: The specification, for seeds and overrides.
+        profile: Its profile, for options.
+        label: The profile's name in results.
+        backbone: The profile's backbone or the one that was named.
+        corpus_size: Sentences of the training text, 0 where no method trains.
+
+    Raises:
+        InputError: an unknown option or a value that is none, a model folder that is none.
+    """
+    path, short = _argument(request, card)
+    base = profile_options(card, profile)
+    options = dict(base)
+    if short and short[0] in dict(request.options):
+        raise InputError(
+            f"{short[0]} is given twice", where=f"--methods {request.text}", expected="one value"
+        )
+    given = [(short[0], short[1], f"--methods {request.text}")] if short else []
+    given += [(name, value, f"--methods {request.text}") for name, value in request.options]
+    given += [
+        _checked_stage(override, card)
+        for override in spec.overrides
+        if override.method in (card.name, request.alias)
+    ]
+    for name, value, where in given:
+        options[name] = card.option(name, where).parse(value, where)
+    model = resolve(path, where=f"--methods {request.text}") if path is not None else None
+    if card.needs_backbone:
+        model = backbone
+    changed = [f"{name}={value}" for name, value in sorted(options.items()) if value != base[name]]
+    if match := options.pop("match", ""):  # said by the steps that it gives, so no part of the identity
+        options |= _matched_length(str(match), options, spec, profile, corpus_size)
+    stem = f"{model.name.split('/')[-1]}-{model.sha256[:8]}" if card.takes_path and model else card.name
+    identity = request.alias or (f"{stem}[{','.join(changed)}]" if changed else stem)
+    if request.alias and request.alias in METHODS.names():
+        raise InputError(
+            f"the alias '{request.alias}' is the name of a registered method",
+            where=f"--methods {request.text}",
+            expected="another name",
+        )
+    seeds: tuple[int | None, ...] = (None,) if card.deterministic else spec.seeds
+    frozen = tuple(sorted(options.items()))
+    notes = (profile.note,) if profile.note and card.needs_backbone and spec.backbone is None else ()
+    return [Cell(label, identity, card, frozen, model, seed, notes=notes) for seed in seeds]
+
+
+def profile_options(card: MethodCard, profile: Profile) -> dict[str, OptionValue]:
+    """Value of every option of a method in a profile; a stage's options stand in a table of its name."""
+    options = {option.name: option.default for option in card.options}
+    for name, value in _flat(profile.methods.get(card.name, {})):
+        options[name] = card.option(name, f"profile {profile.name}").parse(
+            value, f"profile {profile.name}: {name}"
+        )
+    return options
+
+
+def _flat(table: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    rows: list[tuple[str, Any]] = []
+    for name, value in table.items():
+        rows += (
+            [(f"{name}.{key}", v) for key, v in _flat(value)] if isinstance(value, dict) else [(name, value)]
+        )
+    return rows
+
+
+def _matched_length(
+    match: str,
+    options: Mapping[str, OptionValue],
+    spec: RunSpec,
+    profile: Profile,
+    corpus_size: int,
+) -> dict[str, OptionValue]:
+    """Steps that show a method as many sentences as all stages of another see, and as many dev evaluations.
+
+    Raises:
+        InputError: no such method, or one that doesn't train.
+    """
+    where = f"match={match}"
+    other = METHODS.get(match, where=where)
+    if not isinstance(other, TrainedMethod):
+        raise InputError(f"'{other.card.name}' doesn't train, so there is no budget to match", where=where)
+    theirs = profile_options(other.card, profile)
+    for override in spec.overrides:
+        if override.method == other.card.name:
+            name, value, place = _checked_stage(override, other.card)
+            theirs[name] = other.card.option(name, place).parse(value, place)
+    sentences = sum(
+        planned_steps(dict(stage.config), corpus_size) * int(dict(stage.config)["batch_size"])
+        for stage in other.stages(theirs)
+    )
+    steps = -(-sentences // int(options["batch_size"]))
+    evaluations = max(1, planned_steps(options, corpus_size) // int(options["eval_every"]))
+    return {"steps": steps, "eval_every": max(1, steps // evaluations)}
+
+
+def _argument(request: MethodRequest, card: MethodCard) -> tuple[str | None, tuple[str, str] | None]:
+    """Split NAME:ARGUMENT into a model path and the short option (name, value)."""
+    argument, where = request.argument, f"--methods {request.text}"
+    if card.takes_path:
+        if argument is None:
+            raise InputError(f"'{card.name}' needs a model", where=where, expected=f"{card.name}:PATH")
+        path, colon, last = argument.rpartition(":")
+        if colon and card.short_option and last in card.option(card.short_option, where).choices:
+            return path, (card.short_option, last)
+        return argument, None
+    if argument is None:
+        return None, None
+    if card.short_option is None:
+        raise InputError(f"'{card.name}' takes nothing after a colon", where=where, expected=card.name)
+    return None, (card.short_option, argument)
+
+
+def _checked_stage(override: Override, card: MethodCard) -> tuple[str, str, str]:
+    where = f"--set {override.text}"
+    if override.stage is None:
+        return override.option, override.value, where
+    stages = sorted({option.name.split(".")[0] for option in card.options if "." in option.name})
+    if override.stage not in stages:
+        raise InputError(
+            f"{card.name} has no stage '{override.stage}'",
+            where=where,
+            expected=f"one of {', '.join(stages)}" if stages else f"{card.name}.OPTION=VALUE",
+        )
+    return f"{override.stage}.{override.option}", override.value, where
+
+
+def with_members(
+    cell: Cell, make: Callable[[MethodRequest], list[Cell]], above: tuple[str, ...] = ()
+) -> Cell:
+    """Return the cell with the cells of the methods that it builds on, of the same seed.
+
+    Args:
+        cell: The cell.
+        make: From a request to its cells, stages included where they have no members.
+        above: Names of the methods that build on this one.
+
+    Raises:
+        InputError: a method that builds on itself.
+    """
+    method = METHODS.get(cell.card.name)
+    if not isinstance(method, ComposedMethod):
+        return cell
+    members = []
+    for role, text in method.members(dict(cell.options)).items():
+        (request,) = parse_methods(text)
+        if request.name in (*above, cell.card.name):
+            raise InputError(f"{cell.card.name} builds on itself", where=f"{role}={text}")
+        found = [member for member in make(request) if member.seed in (cell.seed, None)]
+        members.append((role, with_members(found[0], make, (*above, cell.card.name))))
+    return replace(cell, members=tuple(members))
+
+
+def member_names(cell: Cell) -> list[str]:
+    """Names of all methods that a cell builds on, without resolving them to cells."""
+    method = METHODS.get(cell.card.name)
+    if not isinstance(method, ComposedMethod):
+        return []
+    names = []
+    for text in method.members(dict(cell.options)).values():
+        (request,) = parse_methods(text)
+        names.append(request.name)
+        other = METHODS.get(request.name, where=text)
+        if isinstance(other, ComposedMethod) and request.name != cell.card.name:
+            options = {option.name: option.default for option in other.card.options}
+            inner = other.members(options | dict(request.options)).values()
+            names += [parse_methods(text)[0].name for text in inner]
+    return names
+
+
+def refuse_twins(cells: list[Cell]) -> None:
+    """Raise InputError if two cells would stand at one place."""
+    seen: set[tuple[str, int | None]] = set()
+    for cell in cells:
+        if (cell.method, cell.seed) in seen:
+            raise InputError(
+                f"'{cell.method}' is asked for twice",
+                where="--methods",
+                expected="each method once",
+                hint="give one of them a name: NAME=METHOD",
+            )
+        seen.add((cell.method, cell.seed))

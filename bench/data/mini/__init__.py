@@ -1,0 +1,1 @@
+"""The embedded world ``mini``: lexicon, grammar, events, training text and graded pairs."""

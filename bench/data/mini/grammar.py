@@ -1,0 +1,190 @@
+"""From an event to a sentence: choice of words, number, tense, negation and word order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import TypeVar
+
+from bench.data.mini.lexicon import Concept, Lexicon, Topic
+
+T = TypeVar("T")
+ORDERS = (
+    "active",
+    "time first",
+    "place first",
+    "passive",
+    "progressive",
+    "cleft agent",
+    "cleft object",
+    "nominal",
+)
+_OPENED = 0.6  # share of sentences that begin with words which add nothing
+
+
+@dataclass(frozen=True)
+class Event:
+    """What a sentence says. Indices point into the lexicon; None leaves a part out.
+
+    Args:
+        topic: Topic.
+        agent: Agent of the topic.
+        agents: True for more than one.
+        frame: Action of the topic.
+        object: Object of the frame.
+        number: Index into the numbers, 0 for one.
+        quality: Quality of the object.
+        place: Place of the topic.
+        time: Time.
+        past: Past or present.
+        negated: It did not happen.
+    """
+
+    topic: int
+    agent: int
+    agents: bool
+    frame: int
+    object: int
+    number: int
+    quality: int | None
+    place: int | None
+    time: int | None
+    past: bool
+    negated: bool
+
+
+class Draw:
+    """Draws from the one stream of floats that Python promises to keep."""
+
+    def __init__(self, seed: int | str) -> None:
+        import hashlib
+
+        digest = hashlib.sha256(str(seed).encode()).digest()
+        self._random = Random(int.from_bytes(digest[:8], "big"))  # noqa: S311 - no secret
+
+    def chance(self, probability: float) -> bool:
+        """True with this probability."""
+        return self._random.random() < probability
+
+    def below(self, count: int) -> int:
+        """A whole number from 0 to count - 1."""
+        return int(self._random.random() * count)
+
+    def pick(self, items: tuple[T, ...] | list[T]) -> T:
+        """One item, all alike."""
+        return items[self.below(len(items))]
+
+    def weighted(self, weights: tuple[float, ...]) -> int:
+        """An index, by its weight (they add to 1)."""
+        rest = self._random.random()
+        for index, weight in enumerate(weights):
+            rest -= weight
+            if rest < 0:
+                return index
+        return len(weights) - 1
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a sentence looks like apart from its words.
+
+    Args:
+        order: One of ORDERS.
+        opener: Words that add nothing, "" for none.
+    """
+
+    order: str
+    opener: str
+
+
+def draw_form(lexicon: Lexicon, draw: Draw) -> Form:
+    """Draw a form."""
+    return Form(draw.pick(ORDERS), draw.pick(lexicon.openers) if draw.chance(_OPENED) else "")
+
+
+def realise(
+    event: Event, lexicon: Lexicon, draw: Draw, *, form: Form | None = None, general: float = 0.0
+) -> str:
+    """Say an event in one of its ways.
+
+    Args:
+        event: What to say.
+        lexicon: The words.
+        draw: Where the choices come from.
+        form: None for any.
+        general: Probability of the more general word for the agent and for the object.
+    """
+    topic = lexicon.topics[event.topic]
+    frame = topic.frames[event.frame]
+    words = _Words(event, lexicon, topic, draw, general)
+    verb = draw.pick(frame.verb.words)
+    form = form or draw_form(lexicon, draw)
+    order = form.order
+    where = [draw.pick(topic.places[event.place].words)] if event.place is not None else []
+    when = [draw.pick(lexicon.times[event.time].words)] if event.time is not None else []
+    if order == "time first" and when:
+        clause = [*when, words.agent, _active(event, lexicon, verb), words.object, *where]
+    elif order == "place first" and where:
+        clause = [*where, words.agent, _active(event, lexicon, verb), words.object, *when]
+    else:
+        head = _clause(order, event, lexicon, verb, words)
+        clause = [*head, *(where + when if draw.chance(0.7) else when + where)]
+    text = " ".join([form.opener, *clause]) if form.opener else " ".join(clause)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+class _Words:
+    """The noun phrases of a sentence."""
+
+    def __init__(self, event: Event, lexicon: Lexicon, topic: Topic, draw: Draw, general: float) -> None:
+        noun = _noun(topic.agents[event.agent], draw, general)
+        self.agent = f"the {lexicon.plural(noun) if event.agents else noun}"
+        noun = _noun(topic.frames[event.frame].objects[event.object], draw, general)
+        quality = f"{draw.pick(lexicon.qualities[event.quality].words)} " if event.quality is not None else ""
+        number = draw.pick(lexicon.numbers[event.number].words)
+        if event.number == 0 and draw.chance(0.6):
+            number = "an" if (quality or noun)[0] in "aeiou" else "a"
+        self.object = f"{number} {quality}{noun if event.number == 0 else lexicon.plural(noun)}"
+
+
+def _noun(concept: Concept, draw: Draw, general: float) -> str:
+    return concept.general if concept.general and draw.chance(general) else draw.pick(concept.words)
+
+
+def _clause(order: str, event: Event, lexicon: Lexicon, verb: str, words: _Words) -> list[str]:
+    negation = " not" if event.negated else ""
+    was = "was" if event.past else "is"
+    if order == "passive":
+        be = _be(event.past, event.number > 0)
+        return [words.object, be + negation, lexicon.participle(verb), "by", words.agent]
+    if order == "progressive":
+        be = _be(event.past, event.agents)
+        return [words.agent, be + negation, lexicon.gerund(verb), words.object]
+    if order == "cleft agent":
+        return ["it", was, words.agent, "who", _active(event, lexicon, verb), words.object]
+    if order == "cleft object":
+        return ["it", was, words.object, "that", words.agent, _active(event, lexicon, verb)]
+    if order == "nominal":
+        happened = {
+            (True, False): "took place",
+            (True, True): "did not take place",
+            (False, False): "takes place",
+            (False, True): "does not take place",
+        }[event.past, event.negated]
+        return ["the", lexicon.gerund(verb), "of", words.object, "by", words.agent, happened]
+    return [words.agent, _active(event, lexicon, verb), words.object]
+
+
+def _active(event: Event, lexicon: Lexicon, verb: str) -> str:
+    if event.negated:
+        auxiliary = "did" if event.past else "do" if event.agents else "does"
+        return f"{auxiliary} not {verb.replace('_', ' ')}"
+    if event.past:
+        return lexicon.preterite(verb)
+    return verb.replace("_", " ") if event.agents else lexicon.third(verb)
+
+
+def _be(past: bool, plural: bool) -> str:
+    if past:
+        return "were" if plural else "was"
+    return "are" if plural else "is"

@@ -1,0 +1,262 @@
+"""The mini world: which events happen, the training text, its paraphrased copies, and graded pairs.
+
+Everything follows from the world seed. GENERATOR names the lexicon, the grammar and the sampling, SPLIT the
+division of the events into train, dev and test: whoever changes them raises the number.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import astuple, dataclass, replace
+from functools import cache
+
+from bench.data.corpus import Corpus, make_corpus
+from bench.data.mini.grammar import Draw, Event, draw_form, realise
+from bench.data.mini.lexicon import Lexicon, load_lexicon
+from bench.data.tasks import PairSubset, PairTask
+
+GENERATOR = 1
+SPLIT = 1
+DEFAULT_SEED = 1
+TRAINING_SENTENCES = 24_000
+PAIRS = {"dev": 900, "test": 1800}
+COPIES = ("a", "b")
+"""Names of the paraphrased copies of the training text: what round-trip translations are elsewhere."""
+
+_TEMPLATES = (
+    'This sentence of "{sentence}" means {subject}.',
+    'This sentence : "{sentence}" means {subject}.',
+    "The sentence : '{sentence}' means {subject}.",
+    'The {reporter} {says} : "{sentence}"',
+)
+_GENERAL = 0.08  # share of more general words in running text
+_FRAMED = 0.06  # share of sentences inside a quotation or a prompt
+_CANDIDATES = 16  # wordings of a pair's second sentence, from which one is chosen by its word overlap
+
+
+@dataclass(frozen=True, eq=False)  # one object a seed, see make_world
+class World:
+    """One world: its seed and what its agents prefer to do, and where."""
+
+    seed: int
+    lexicon: Lexicon
+    actions: tuple[tuple[tuple[float, ...], ...], ...]
+    places: tuple[tuple[tuple[float, ...], ...], ...]
+
+    @property
+    def facts(self) -> dict[str, int]:
+        """What every record names."""
+        return {"generator": GENERATOR, "split": SPLIT, "seed": self.seed}
+
+
+@cache
+def make_world(seed: int = DEFAULT_SEED) -> World:
+    """Draw a world: every agent prefers some actions and places, which is how its words get their meaning."""
+    lexicon = load_lexicon()
+    draw = Draw(f"mini/{GENERATOR}/{seed}/preferences")
+    actions = tuple(
+        tuple(_preference(draw, len(topic.frames), 2, 0.8) for _ in topic.agents) for topic in lexicon.topics
+    )
+    places = tuple(
+        tuple(_preference(draw, len(topic.places), 1, 0.7) for _ in topic.agents) for topic in lexicon.topics
+    )
+    return World(seed, lexicon, actions, places)
+
+
+def _preference(draw: Draw, count: int, preferred: int, share: float) -> tuple[float, ...]:
+    chosen: set[int] = set()
+    while len(chosen) < preferred:
+        chosen.add(draw.below(count))
+    return tuple((1 - share) / count + (share / preferred if i in chosen else 0.0) for i in range(count))
+
+
+def split_of(world: World, event: Event) -> str:
+    """Train (8 of 10), dev or test: by a hash of who does what to how many, where and when."""
+    identity = f"{SPLIT}/{world.seed}/{astuple(replace(event, past=True, negated=False))}"
+    bucket = hashlib.sha256(identity.encode()).digest()[0] % 10
+    return "dev" if bucket == 8 else "test" if bucket == 9 else "train"
+
+
+def sample_event(world: World, draw: Draw, split: str, topic: int | None = None) -> Event:
+    """Draw an event of a split."""
+    lexicon = world.lexicon
+    while True:
+        t = draw.below(len(lexicon.topics)) if topic is None else topic
+        words = lexicon.topics[t]
+        agent = draw.below(len(words.agents))
+        frame = draw.weighted(world.actions[t][agent])
+        event = Event(
+            t,
+            agent,
+            draw.chance(0.2),
+            frame,
+            draw.below(len(words.frames[frame].objects)),
+            0 if draw.chance(0.5) else draw.below(len(lexicon.numbers)),
+            draw.below(len(lexicon.qualities)) if draw.chance(0.1) else None,
+            draw.weighted(world.places[t][agent]) if draw.chance(0.5) else None,
+            draw.below(len(lexicon.times)) if draw.chance(0.35) else None,
+            draw.chance(0.7),
+            draw.chance(0.1),
+        )
+        if split_of(world, event) == split:
+            return event
+
+
+def training_text(world: World) -> Corpus:
+    """The training text: TRAINING_SENTENCES distinct sentences of train events."""
+    return make_corpus(f"mini-{world.seed}.txt", [text for text, *_ in _training(world)], world.facts)
+
+
+def training_copy(world: World, copy: str) -> Corpus:
+    """A paraphrased copy of the training text, line by line: other words, another order, the same event.
+
+    Args:
+        world: The world.
+        copy: One of COPIES.
+    """
+    column = 1 + COPIES.index(copy)
+    return make_corpus(
+        f"mini-{world.seed}-{copy}.txt", [texts[column] for texts in _training(world)], world.facts
+    )
+
+
+def pretraining_text(world: World) -> Corpus:
+    """What the backbone is pretrained on: the training text, and documents that say a thing twice.
+
+    A document is a sentence of the training text or of a copy with its other wording behind it, as texts
+    repeat themselves in other words: there a masked word has its synonym in sight.
+    """
+    rows = _training(world)
+    count = 1 + len(COPIES)
+    documents = [f"{texts[k]} {texts[(k + 1) % count]}" for k in range(count) for texts in rows]
+    singles = [texts[0] for texts in rows]
+    return make_corpus(f"mini-{world.seed}-pretraining.txt", [*documents, *singles], world.facts)
+
+
+@cache
+def _training(world: World) -> tuple[tuple[str, ...], ...]:
+    """(sentence, copy a, copy b) of every training event; the three differ."""
+    draw = Draw(f"mini/{GENERATOR}/{world.seed}/training")
+    rows: dict[str, tuple[str, ...]] = {}
+    while len(rows) < TRAINING_SENTENCES:
+        event = sample_event(world, draw, "train")
+        frame = _frame(world, draw, event)
+        texts = tuple(
+            frame(realise(event, world.lexicon, draw, general=_GENERAL)) for _ in range(1 + len(COPIES))
+        )
+        if len(set(texts)) == len(texts):
+            rows.setdefault(texts[0], texts)
+    return tuple(rows.values())
+
+
+def _frame(world: World, draw: Draw, event: Event) -> Callable[[str], str]:
+    """What stands around a sentence: mostly nothing, else a speaker or a prompt as PromptBERT's."""
+    if not draw.chance(_FRAMED):
+        return str
+    template = draw.pick(_TEMPLATES)
+    lexicon = world.lexicon
+    subject = draw.pick(lexicon.topics[event.topic].subjects)
+    reporter, says = draw.pick(lexicon.reporters), draw.pick(lexicon.sayings)
+    return lambda text: template.format(sentence=text, subject=subject, reporter=reporter, says=says)
+
+
+def pairs(world: World, split: str) -> PairTask:
+    """The graded pairs of ``dev`` or ``test``, as many of each grade.
+
+    5 the same in other words; 4 another number or time, or a more general word; 3 another agent or place, or
+    negated; 2 the same action with another agent and object; 1 the same topic; 0 another topic. The second
+    sentence's wording is chosen by a target overlap that doesn't depend on the grade.
+    """
+    draw = Draw(f"mini/{GENERATOR}/{world.seed}/pairs/{split}")
+    rows: dict[tuple[str, str], float] = {}
+    while len(rows) < PAIRS[split]:
+        grade = len(rows) % 6
+        event = sample_event(world, draw, split)
+        other = _partner(world, draw, split, event, grade)
+        if other is None:
+            continue
+        changed, general = other
+        first = realise(event, world.lexicon, draw)
+        target, form = 0.3 * draw.below(1000) / 1000, draw_form(world.lexicon, draw)
+        wordings = [
+            realise(changed, world.lexicon, draw, form=form, general=general) for _ in range(_CANDIDATES)
+        ]
+        second = min(wordings, key=lambda text: abs(overlap(first, text) - target))
+        if first != second:
+            rows[first, second] = float(grade)
+    first_column, second_column = zip(*rows, strict=True)
+    name = "MINI" if split == "test" else f"MINI-{split}"
+    subset = PairSubset(split, first_column, second_column, tuple(rows.values()))
+    return PairTask(name, (subset,))
+
+
+def overlap(first: str, second: str) -> float:
+    """Cosine of the two sentences' word sets, the measure of the method word_overlap."""
+    a, b = (set(text.lower().rstrip(".").split()) for text in (first, second))
+    return float(len(a & b) / (len(a) * len(b)) ** 0.5)
+
+
+def _partner(world: World, draw: Draw, split: str, event: Event, grade: int) -> tuple[Event, float] | None:
+    """An event whose likeness to ``event`` has this grade, and the share of more general words."""
+    for _ in range(50):
+        changed, general = _change(world, draw, split, event, grade)
+        if changed is not None and split_of(world, changed) == split and (changed != event or grade >= 4):
+            return changed, general
+    return None
+
+
+def _change(world: World, draw: Draw, split: str, event: Event, grade: int) -> tuple[Event | None, float]:
+    if grade == 5:
+        return event, 0.0
+    if grade == 4:
+        return _minor_change(world, draw, event)
+    if grade == 3:
+        return _major_change(world, draw, event), 0.0
+    if grade == 2:
+        return _same_action(world, draw, split, event), 0.0
+    topic = event.topic if grade == 1 else _other(draw, len(world.lexicon.topics), event.topic)
+    new = sample_event(world, draw, split, topic)
+    alike = grade == 1 and (new.frame == event.frame or new.agent == event.agent)
+    return None if alike else new, 0.0
+
+
+def _minor_change(world: World, draw: Draw, event: Event) -> tuple[Event | None, float]:
+    """Another number or time, or the more general words."""
+    lexicon = world.lexicon
+    kind = draw.pick(("number", "time", "general"))
+    if kind == "number":
+        return replace(event, number=_other(draw, len(lexicon.numbers), event.number)), 0.0
+    if kind == "time" and event.time is not None:
+        return replace(event, time=_other(draw, len(lexicon.times), event.time)), 0.0
+    return (event, 1.0) if kind == "general" else (None, 0.0)
+
+
+def _major_change(world: World, draw: Draw, event: Event) -> Event | None:
+    """Another agent or place, or the opposite."""
+    topic = world.lexicon.topics[event.topic]
+    kind = draw.pick(("agent", "place", "negation"))
+    if kind == "agent":
+        return replace(event, agent=_other(draw, len(topic.agents), event.agent))
+    if kind == "place" and event.place is not None:
+        return replace(event, place=_other(draw, len(topic.places), event.place))
+    return replace(event, negated=not event.negated) if kind == "negation" else None
+
+
+def _same_action(world: World, draw: Draw, split: str, event: Event) -> Event | None:
+    """Another agent does the same to another object, and all else is drawn anew."""
+    topic = world.lexicon.topics[event.topic]
+    objects = len(topic.frames[event.frame].objects)
+    if objects < 2:
+        return None
+    return replace(
+        sample_event(world, draw, split, event.topic),
+        frame=event.frame,
+        agent=_other(draw, len(topic.agents), event.agent),
+        object=_other(draw, objects, event.object),
+    )
+
+
+def _other(draw: Draw, count: int, index: int) -> int:
+    """Another index than this one."""
+    return (index + 1 + draw.below(count - 1)) % count

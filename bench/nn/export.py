@@ -1,0 +1,328 @@
+"""Encoders as folders that anybody can load: Hugging Face, sentence-transformers where it has the pooling.
+
+A folder says in ``bench.json`` how its one transformer is pooled. A sum of encoders is a folder of such
+folders with a ``twin.json``, which :func:`load_encoder` alone reads: sentence-transformers would have to run
+foreign code for it.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import json
+import re
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+
+from bench.encoder import Encoder
+from bench.errors import BenchError, DataError, InputError
+from bench.nn.backbone import TransformerEncoder, quiet
+from bench.nn.sum_encoder import SumEncoder
+
+SCHEMA = 1
+SETTINGS, TWIN = "bench.json", "twin.json"
+TOLERANCE = 1e-6  # of the largest component, or of 1
+_POOLINGS = ("cls", "avg", "avg_first_last", "avg_last_two", "pooler", "mask")
+_FIRST_LAYERS = ("embedding", "layer1")
+_MODES = {
+    "cls": "pooling_mode_cls_token",
+    "avg": "pooling_mode_mean_tokens",
+}  # sentence-transformers has these
+_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+_FRONT_MATTER = """---
+library_name: {library}
+pipeline_tag: sentence-similarity
+tags:
+- sentence-similarity
+- feature-extraction
+- cse-bench
+---
+
+"""
+_WITH_SENTENCE_TRANSFORMERS = """
+## Loading
+
+```python
+from sentence_transformers import SentenceTransformer
+model = SentenceTransformer("DIR")
+vectors = model.encode(["A sentence.", "Another one."])
+```
+
+`bench.load("DIR")` (cse-bench) gives an encoder with the same vectors.
+"""
+_WITH_BENCH = """
+## Loading
+
+```python
+import bench  # cse-bench
+encoder = bench.load("DIR")
+vectors = encoder.encode(["A sentence.", "Another one."])
+```
+
+{why}
+"""
+
+
+def check_target(out: Path) -> None:
+    """Raise InputError if ``out`` is there and is no empty folder."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError("the folder is not empty", where=f"--out {out}", expected="a new folder")
+
+
+def export_encoder(encoder: Encoder, out: Path, card: str) -> None:
+    """Write an encoder as a folder, whole or not at all, that gives the same vectors when it is loaded.
+
+    Args:
+        encoder: A transformer, or a sum of transformers.
+        out: Folder to write; it must not be there, or be empty.
+        card: Model card in markdown, without front matter; how to load the folder is added.
+
+    Raises:
+        InputError: the folder isn't empty; another kind of encoder, or one that its files don't determine.
+        BenchError: the folder can't be written.
+    """
+    check_target(out)
+    target = out.resolve()
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=f".{target.name[:80]}.", suffix=".tmp", dir=target.parent))
+        try:
+            folder = scratch / "export"  # mkdtemp's own folder is readable for its owner alone
+            folder.mkdir()
+            _write(encoder, folder)
+            (folder / "README.md").write_text(_front_matter(encoder) + card + _loading(encoder), "utf-8")
+            _check_reloaded(encoder, folder)
+            if target.exists():
+                target.rmdir()
+            folder.rename(target)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise BenchError(f"the export can't be written: {reason}", where=f"--out {out}") from error
+
+
+def load_encoder(path: Path, device: str = "cpu") -> Encoder:
+    """Return the encoder of a folder that :func:`export_encoder` wrote; runs no code and no pickle from it.
+
+    Args:
+        path: The folder.
+        device: "cpu" or "cuda".
+
+    Raises:
+        InputError: no such folder, a newer schema, files missing or damaged.
+    """
+    if (path / SETTINGS).is_file() == (path / TWIN).is_file():
+        raise InputError(
+            f"'{path}' is no folder that bench export wrote",
+            expected=f"{SETTINGS} (one transformer) or {TWIN} (a sum of them) in it",
+            hint="evaluate other folders with bench run --methods hf:PATH or st:PATH",
+        )
+    if (path / SETTINGS).is_file():
+        return _load_transformer(path, device)
+    values = _read(path / TWIN, {"parts": list, "weights": list}, kind="sum")
+    parts, weights = values["parts"], values["weights"]
+    if not all(_is_number(weight) for weight in weights) or len(weights) != len(parts):
+        raise _damaged(path / TWIN, f"weights {weights!r}", "a finite number for each part")
+    if len(parts) < 2 or not all(isinstance(part, str) and _PART.fullmatch(part) for part in parts):
+        raise _damaged(path / TWIN, f"parts {parts!r}", "the names of two or more folders beside it")
+    for part in parts:
+        if (path / part).resolve().parent != path.resolve():
+            raise _damaged(path / TWIN, f"part {part!r} leads out of the folder", "a folder beside it")
+    return SumEncoder([_load_transformer(path / part, device) for part in parts], weights)
+
+
+def _transformers(encoder: Encoder) -> tuple[TransformerEncoder, ...]:
+    """The encoder itself or the parts of a sum; raises InputError for any other kind."""
+    parts = encoder.parts if isinstance(encoder, SumEncoder) else (encoder,)
+    found = tuple(part for part in parts if isinstance(part, TransformerEncoder))
+    if len(found) < len(parts):
+        names = sorted({type(part).__name__ for part in parts if part not in found})
+        raise InputError(
+            f"an encoder of the kind {' and '.join(names)} can't be exported",
+            expected="a transformer with a pooling, or a sum of such encoders",
+        )
+    return found
+
+
+def _write(encoder: Encoder, folder: Path) -> None:
+    parts = _transformers(encoder)
+    if not isinstance(encoder, SumEncoder):
+        _write_transformer(parts[0], folder)
+        return
+    names = [f"part-{number}" for number in range(1, len(parts) + 1)]
+    for name, part in zip(names, parts, strict=True):
+        (folder / name).mkdir()
+        _write_transformer(part, folder / name)
+    weights = list(encoder.weights)
+    _write_json(folder / TWIN, {"schema": SCHEMA, "kind": "sum", "parts": names, "weights": weights})
+
+
+def _write_transformer(encoder: TransformerEncoder, folder: Path) -> None:
+    model, tokenizer = encoder.model, copy.deepcopy(encoder.tokenizer)
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is not None:  # it would save what the latest call cut and padded to
+        backend.no_truncation()
+        backend.no_padding()
+    tokenizer.model_max_length = encoder.max_length
+    # transformers draws a pooler where a checkpoint has none: what isn't used is left out, never made up
+    drop = encoder.pooling != "pooler"
+    weights = {
+        name: weight
+        for name, weight in model.state_dict().items()
+        if not (drop and "pooler" in name.split("."))
+    }
+    with quiet():
+        model.save_pretrained(folder, state_dict=weights)
+        tokenizer.save_pretrained(folder)
+    shutil.copymode(folder / "config.json", folder / "model.safetensors")  # safetensors keeps others out
+    settings = {
+        "schema": SCHEMA,
+        "kind": "transformer",
+        "pooling": encoder.pooling,
+        "first_layer": encoder.first_layer,
+        "template": _template(encoder),
+        "max_length": encoder.max_length,
+        "dim": encoder.dim,
+    }
+    _write_json(folder / SETTINGS, settings)
+    if encoder.pooling in _MODES:
+        _write_sentence_transformers(encoder, folder)
+
+
+def _write_sentence_transformers(encoder: TransformerEncoder, folder: Path) -> None:
+    """Write sentence-transformers' three files; these class names load in old releases and in new ones."""
+    kind = "sentence_transformers.models"
+    modules = [
+        {"idx": 0, "name": "0", "path": "", "type": f"{kind}.Transformer"},
+        {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{kind}.Pooling"},
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules, indent=2) + "\n", "utf-8")
+    config: dict[str, Any] = {"max_seq_length": encoder.max_length, "do_lower_case": False}
+    if "add_pooling_layer" in inspect.signature(type(encoder.model).__init__).parameters:
+        config["model_args"] = {"add_pooling_layer": False}  # or it would warn of the pooler left out
+    _write_json(folder / "sentence_bert_config.json", config)
+    (folder / "1_Pooling").mkdir()
+    names = (*_MODES.values(), "pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens")
+    modes = {name: name == _MODES[encoder.pooling] for name in names}
+    _write_json(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": encoder.dim, **modes})
+
+
+def _template(encoder: TransformerEncoder) -> str | None:
+    """Text of the template, from its tokens, which are all that the encoder keeps of it."""
+    if encoder.pooling != "mask":
+        return None
+    before, after = (
+        encoder.tokenizer.decode(ids, clean_up_tokenization_spaces=False)
+        for ids in (encoder._prefix, encoder._suffix)
+    )
+    return f"{before}{{sentence}}{after}".replace(encoder.tokenizer.mask_token, "{mask}")
+
+
+def _check_reloaded(encoder: Encoder, folder: Path) -> None:
+    """Raise InputError unless the folder gives the encoder's vectors: a changed architecture is not in it."""
+    sentences = ["", "A sentence.", "Another one, of some more words.", "word " * 50]
+    expected = encoder.encode(sentences)
+    hint = "its files don't determine it, as after a change of its layers"
+    try:
+        found = load_encoder(folder, device=_transformers(encoder)[0].device).encode(sentences)
+    except InputError as error:
+        raise InputError(f"the encoder can't be exported: {error.what}", hint=hint) from error
+    scale = max(1.0, float(np.abs(expected).max()))
+    if not np.allclose(found, expected, rtol=0, atol=TOLERANCE * scale, equal_nan=True):
+        difference = float(np.abs(found - expected).max())
+        raise InputError(
+            f"the encoder can't be exported: reloading it changes its vectors by {difference:.1e}", hint=hint
+        )
+
+
+def _front_matter(encoder: Encoder) -> str:
+    single = isinstance(encoder, TransformerEncoder)
+    library = "transformers" if single else "cse-bench"
+    return _FRONT_MATTER.format(library="sentence-transformers" if _is_known(encoder) else library)
+
+
+def _loading(encoder: Encoder) -> str:
+    if _is_known(encoder):
+        return _WITH_SENTENCE_TRANSFORMERS
+    if isinstance(encoder, SumEncoder):
+        terms = (f"{w:g} x part-{i}" for i, w in enumerate(encoder.weights, start=1))
+        why = (
+            f"The vector of a sentence is the sum of those of its parts, {' + '.join(terms)}; each part is a "
+        )
+        return _WITH_BENCH.format(why=why + "plain transformers folder.")
+    why = "The folder is a plain transformers folder. sentence-transformers has no such pooling: it would "
+    return _WITH_BENCH.format(why=why + "silently take the mean of the tokens.")
+
+
+def _is_known(encoder: Encoder) -> bool:
+    """True if sentence-transformers can load the encoder's folder."""
+    return isinstance(encoder, TransformerEncoder) and encoder.pooling in _MODES
+
+
+def _load_transformer(folder: Path, device: str) -> TransformerEncoder:
+    file = folder / SETTINGS
+    types = {"pooling": str, "first_layer": str, "template": str | None, "max_length": int, "dim": int}
+    values = _read(file, types, kind="transformer")
+    for name, choices in (("pooling", _POOLINGS), ("first_layer", _FIRST_LAYERS)):
+        if values[name] not in choices:
+            raise _damaged(file, f"{name} {values[name]!r}", f"one of {', '.join(choices)}")
+    template = values["template"]
+    if (template is not None) != (values["pooling"] == "mask") or not (template or "").isprintable():
+        raise _damaged(file, f"template {template!r}", "text for pooling 'mask', else null")
+    if not (folder / "model.safetensors").is_file():
+        raise _damaged(folder, "the weights are missing", "model.safetensors")
+    encoder = TransformerEncoder(
+        folder,
+        values["pooling"],
+        first_layer=values["first_layer"],
+        template="auto" if template is None else template,
+        device=device,
+    )
+    for name in ("max_length", "dim"):
+        found = getattr(encoder, name)
+        if found != values[name]:
+            raise _damaged(file, f"{name} {values[name]}", f"{found}, as model and tokenizer say")
+    return encoder
+
+
+def _read(file: Path, types: dict[str, Any], *, kind: str) -> dict[str, Any]:
+    """Read a settings file with exactly the fields schema, kind and those of ``types``."""
+    try:
+        values = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise _damaged(file, "it can't be read", "JSON") from error
+    if not isinstance(values, dict):
+        raise _damaged(file, "it holds no fields", "a JSON object")
+    schema = values.get("schema")
+    if type(schema) is not int or schema != SCHEMA:
+        raise _damaged(
+            file, f"schema {schema!r}", f"schema {SCHEMA}", "another bench wrote it: upgrade cse-bench"
+        )
+    if values.get("kind") != kind:
+        raise _damaged(file, f"kind {values.get('kind')!r}", f"kind '{kind}'")
+    if set(values) != {"schema", "kind", *types}:
+        raise _damaged(file, f"fields {sorted(values)}", f"schema, kind, {', '.join(types)}")
+    for name, wanted in types.items():
+        if not isinstance(values[name], wanted) or isinstance(values[name], bool):
+            raise _damaged(file, f"{name} {values[name]!r}", "a value of its type")
+    return values
+
+
+def _damaged(place: Path, what: str, expected: str, hint: str = "export the encoder again") -> DataError:
+    short = what if len(what) < 200 else f"{what[:200]}..."
+    return DataError(short, where=f"{place.parent.name}/{place.name}", expected=expected, hint=hint)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e30
+
+
+def _write_json(file: Path, values: dict[str, Any]) -> None:
+    file.write_text(json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n", "utf-8")

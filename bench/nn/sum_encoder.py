@@ -1,0 +1,89 @@
+"""Encoders whose embeddings are added: two towers, or a weighted ensemble."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from bench.encoder import Encoder, FloatArray, Progress
+from bench.errors import InputError
+
+
+class SumEncoder:
+    """The weighted sum of the embeddings of two or more encoders, each with its own tokenizer.
+
+    Sums among the encoders are dissolved: ``SumEncoder([SumEncoder([a, b]), c], [1 - w, w])`` has the parts
+    a, b, c with the weights 1 - w, 1 - w, w.
+
+    Args:
+        encoders: The encoders, of one dimension.
+        weights: One an encoder; 1 each by default.
+
+    Raises:
+        InputError: fewer than two encoders, other dimensions, or weights that don't fit.
+    """
+
+    def __init__(self, encoders: Sequence[Encoder], weights: Sequence[float] | None = None) -> None:
+        given = [1.0] * len(encoders) if weights is None else [float(weight) for weight in weights]
+        if len(encoders) < 2:
+            raise InputError(f"a sum of {len(encoders)} encoder(s)", expected="at least two")
+        if len(given) != len(encoders) or not all(map(math.isfinite, given)) or not any(given):
+            raise InputError(
+                f"weights {given}", expected=f"{len(encoders)} finite numbers, one an encoder, not all 0"
+            )
+        dims = [encoder.dim for encoder in encoders]
+        if len(set(dims)) > 1:
+            raise InputError(
+                f"embeddings of {' and '.join(map(str, dims))} dimensions can't be added",
+                expected="one dimension",
+            )
+        parts: list[Encoder] = []
+        factors: list[float] = []
+        for encoder, weight in zip(encoders, given, strict=True):
+            if isinstance(encoder, SumEncoder):
+                parts += encoder.parts
+                factors += [weight * factor for factor in encoder.weights]
+            else:
+                parts.append(encoder)
+                factors.append(weight)
+        self.parts: tuple[Encoder, ...] = tuple(parts)
+        self.weights: tuple[float, ...] = tuple(factors)
+        self.dim: int = dims[0]
+        self.facts = self._facts()
+
+    def encode(
+        self, sentences: Sequence[str], batch_tokens: int | None = None, progress: Progress | None = None
+    ) -> FloatArray:
+        """Encode with one part after the other; see :class:`bench.encoder.Encoder`."""
+        count = _Shared(progress, len(self.parts)) if progress else None
+        output = np.zeros((len(sentences), self.dim), dtype=np.float32)
+        for part, weight in zip(self.parts, self.weights, strict=True):
+            output += np.float32(weight) * part.encode(sentences, batch_tokens, count)
+        return output
+
+    def _facts(self) -> dict[str, str | int]:
+        """Facts that all parts share as they are, others joined with +."""
+        facts: dict[str, str | int] = {"parts": len(self.parts)}
+        if set(self.weights) != {1.0}:
+            facts["weights"] = "+".join(f"{weight:g}" for weight in self.weights)
+        for name in dict.fromkeys(name for part in self.parts for name in part.facts):
+            values = [part.facts.get(name, "-") for part in self.parts]
+            facts[name] = values[0] if len(set(values)) == 1 else "+".join(map(str, values))
+        return facts
+
+
+class _Shared:
+    """Progress over several passes: a sentence is finished when its share of all passes is."""
+
+    def __init__(self, progress: Progress, passes: int) -> None:
+        self.progress, self.passes = progress, passes
+        self.seen = self.told = 0
+
+    def __call__(self, sentences: int) -> None:
+        self.seen += sentences
+        finished = self.seen // self.passes - self.told
+        if finished:
+            self.told += finished
+            self.progress(finished)

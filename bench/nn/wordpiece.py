@@ -1,0 +1,40 @@
+"""WordPiece vocabularies that are the same every time they are trained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+
+
+def train_wordpiece(sentences: Sequence[str], size: int, *, max_length: int) -> Any:
+    """Train a lower-casing BERT tokenizer on a text.
+
+    The trainer orders continuation characters (``##a``) by a hash that changes between runs, and the whole
+    vocabulary with them; given as special tokens they have fixed places, and the tokenizer that is rebuilt
+    from the vocabulary treats them as ordinary again.
+
+    Args:
+        sentences: The text.
+        size: Largest number of tokens, specials included.
+        max_length: Longest input in tokens.
+
+    Returns:
+        A ``BertTokenizer``.
+    """
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+    from transformers import BertTokenizer
+
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))  # noqa: S106 - no password
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    normalised = (tokenizer.normalizer.normalize_str(sentence) for sentence in sentences)
+    characters = sorted({char for sentence in normalised for char in sentence if not char.isspace()})
+    fixed = [*SPECIAL, *(f"##{char}" for char in characters)]
+    trainer = trainers.WordPieceTrainer(vocab_size=size, special_tokens=fixed, show_progress=False)
+    tokenizer.train_from_iterator(sentences, trainer)
+    vocabulary = tokenizer.get_vocab()
+    ordered = {token: i for i, token in enumerate(sorted(vocabulary, key=vocabulary.__getitem__))}
+    return BertTokenizer(vocab=ordered, do_lower_case=True, model_max_length=max_length)

@@ -1,0 +1,51 @@
+"""Distillation: a fresh encoder learns the vectors of a frozen teacher."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bench.encoder import Encoder
+from bench.nn.backbone import load_backbone
+from bench.stages import StageContext
+from bench.train.chunks import cls_states
+from bench.train.sentence_encoder import train_towers
+
+
+def train_student(context: StageContext) -> dict[str, Any]:
+    """The stage: its teacher is the member ``teacher``, encoding in evaluation mode without gradient."""
+    teacher, sentences = context.members["teacher"], context.sentences
+    return train_towers(
+        context,
+        [load_backbone(context.model)],
+        lambda model, pad_id: Distillation(model, pad_id, teacher, sentences),
+        numbered=True,
+    )
+
+
+class Distillation(nn.Module):
+    """Mean squared error, over all elements, between the student's [CLS] and the teacher's vector.
+
+    L = mean_{i,k} (s_ik - t_ik)^2 (TNCSE's TNCSE-D; the script isn't released). Gradient reaches the student
+    alone; 0 where it equals the teacher.
+
+    Args:
+        student: The transformer that learns.
+        pad_id: Padding id.
+        teacher: The frozen encoder.
+        sentences: The training text, which the batches number.
+    """
+
+    def __init__(self, student: Any, pad_id: int, teacher: Encoder, sentences: Sequence[str]) -> None:
+        super().__init__()
+        self.student, self.pad_id = student, pad_id
+        self._teacher, self._sentences = teacher, sentences
+
+    def forward(self, batch: list[tuple[int, list[int]]]) -> Tensor:
+        """Loss of a batch of (sentence number, token row) pairs."""
+        vectors = self._teacher.encode([self._sentences[number] for number, _ in batch])
+        states = cls_states(self.student, [row for _, row in batch], self.pad_id)
+        return nn.functional.mse_loss(states, torch.from_numpy(vectors).to(states.device))

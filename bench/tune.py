@@ -1,0 +1,121 @@
+"""``bench tune``: one option of one method chosen on the dev set, with the same budget for every method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from bench.builder import Builder
+from bench.errors import BenchError, CellFailedError, InputError
+from bench.executors.local import local_executor
+from bench.plan import Plan, make_plan
+from bench.runner import torch_threads
+from bench.spec import RunSpec
+from bench.stages import StageCache
+
+MAX_VALUES = 6
+REPORTED_SEEDS = range(1, 6)
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What was tried and chosen.
+
+    Args:
+        profile: Profile.
+        method: Method.
+        option: The option, a stage's as STAGE.OPTION.
+        seed: The one seed, none of those that are reported.
+        scores: Value to dev score (Spearman, -1 to 1), None where the training failed.
+        chosen: The value with the largest score, the earliest of equals.
+    """
+
+    profile: str
+    method: str
+    option: str
+    seed: int
+    scores: dict[float, float | None]
+    chosen: float
+
+
+def tune_option(
+    spec: RunSpec, option: str, values: Sequence[str], report: Callable[[float, float], None]
+) -> Tuning:
+    """Train once for every value and choose by the dev score of the selected checkpoint.
+
+    Args:
+        spec: One method, one seed, the profile.
+        option: The option to vary.
+        values: At most MAX_VALUES numbers.
+        report: Called with each value and its dev score.
+
+    Raises:
+        InputError: too many values or none, a value twice, a reported seed, a method that doesn't train.
+        CellFailedError: every value failed.
+    """
+    numbers = [_number(text) for text in values]
+    if len(numbers) > MAX_VALUES or len(set(numbers)) < len(numbers):
+        raise InputError(
+            f"{len(numbers)} values", where="--values", expected=f"at most {MAX_VALUES}, each once"
+        )
+    if spec.seeds[0] in REPORTED_SEEDS:
+        raise InputError(
+            f"seed {spec.seeds[0]} is one of those that are reported", where="--seed", expected="another one"
+        )
+    (request,) = spec.methods
+    plans = []
+    for value in values:
+        changed = replace(request, options=(*request.options, (option, value)))
+        plans.append(make_plan(replace(spec, methods=(changed,))))
+    cells = plans[0].jobs[0].cell
+    if not cells.stages:
+        raise InputError(f"'{request.name}' doesn't train", where="bench tune")
+    scores: dict[float, float | None] = dict.fromkeys(numbers)
+    for index, score in local_executor(spec.workers).run(_dev_score, list(enumerate(plans))):
+        scores[numbers[index]] = score
+        if score is not None:
+            report(numbers[index], score)
+    finished = {value: score for value, score in scores.items() if score is not None}
+    if not finished:
+        raise CellFailedError("every value failed; bench run with one of them says why", where=request.name)
+    chosen = max(finished, key=finished.__getitem__)
+    return Tuning(spec.profile, request.name, option, spec.seeds[0], scores, chosen)
+
+
+def as_toml(tuning: Tuning) -> str:
+    """The lines for the profile: the choice, and the grid it was made from."""
+    stage, dot, option = tuning.option.rpartition(".")
+    table = f"methods.{tuning.method}" + (f".{stage}" if dot else "")
+    rows = [
+        f"[{value!r}, {'nan' if score is None else f'{score:.4f}'}]" for value, score in tuning.scores.items()
+    ]
+    return (
+        f"[{table}]\n{option} = {tuning.chosen!r}\n\n"
+        f"[[tuning]] # bench tune {tuning.method} --profile {tuning.profile} --option {tuning.option} "
+        f"--values {','.join(f'{value:g}' for value in tuning.scores)} --seed {tuning.seed}\n"
+        f'method = "{tuning.method}"\noption = "{tuning.option}"\nseed = {tuning.seed}\n'
+        f"dev = [{', '.join(rows)}]\n"
+    )
+
+
+def _dev_score(task: tuple[int, Plan]) -> tuple[int, float | None]:
+    """Train one value's stages; return its dev score, None if the training failed."""
+    index, plan = task
+    spec, cell = plan.spec, plan.jobs[0].cell
+    cache = StageCache(spec.results / ".stages")
+    with torch_threads(spec.threads, needs_torch=True):
+        builder = Builder(cell, spec.device, plan.training, cache)
+        try:
+            builder.folders()
+        except BenchError:
+            return index, None
+    return index, float(cache.facts(cell.stages[-1])["selected_dev"])
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(
+            f"'{text}' is no number", where="--values", expected="numbers such as 1e-5,3e-5"
+        ) from None

@@ -1,0 +1,242 @@
+"""What TNCSE and JTCSE share: the stages of a twin, its joint objective, its encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from bench.baselines.simcse import TRAINING_OPTIONS, fresh_linear, make_objective
+from bench.card import BuildContext, Option, OptionValue
+from bench.encoder import Encoder
+from bench.errors import BenchError
+from bench.stages import StageContext, StageSpec
+
+SUB_VERSION = 1
+TOWERS = (("sub1", "a"), ("sub2", "b"))
+"""The two sub-encoders and the round-trip translated copy that each of them learns from."""
+
+TWIN_DEVIATIONS = (
+    "each sub-encoder replaces the sentences by their translation; pairing isn't documented (our reading)",
+    "unlabelled SICK sentences are not added to the training text",
+    "LTN is finite for zero vectors and for a cosine of exactly 0 or above 1, where the released code isn't",
+)
+
+POOLING_OPTION = Option(
+    "pooling",
+    "cls",
+    "what the trained towers' vectors are; avg_first_last takes layer 1",
+    ("cls", "avg", "avg_first_last", "pooler"),
+)
+
+
+def training_options(**defaults: OptionValue) -> tuple[Option, ...]:
+    """SimCSE's training options with other defaults."""
+    return tuple(
+        Option(o.name, defaults.get(o.name, o.default), o.help, o.choices, o.minimum)
+        for o in TRAINING_OPTIONS
+    )
+
+
+def stage_options(stage: str, options: tuple[Option, ...]) -> tuple[Option, ...]:
+    """The same options for a stage, ``STAGE.NAME``."""
+    return tuple(
+        Option(f"{stage}.{o.name}", o.default, f"{stage}: {o.help}", o.choices, o.minimum) for o in options
+    )
+
+
+def sub_options(lr1: float, lr2: float) -> tuple[Option, ...]:
+    """Options of the two sub-encoders' stages."""
+    return tuple(
+        option
+        for (role, _), lr in zip(TOWERS, (lr1, lr2), strict=True)
+        for option in stage_options(
+            role,
+            (
+                Option("tau", 0.05, "temperature", minimum=1e-4),
+                *training_options(lr=lr, max_length=64, eval_every=100),
+            ),
+        )
+    )
+
+
+JOINT_OPTIONS = (
+    Option("tau", 0.05, "temperature of all NCE terms", minimum=1e-4),
+    Option("nce", True, "each tower's own NCE"),
+    Option("icnce", True, "the NCE across the towers"),
+    Option("ictn", True, "the tensor-norm loss LTN in both directions"),
+    Option(
+        "nce_form",
+        "released",
+        "negatives: all other 2N - 2 rows (released) or the N - 1 of the other view (paper)",
+        ("released", "paper"),
+    ),
+    Option("ltn_scale", 0.5, "factor of LTN: 0.5 released, 1 paper", minimum=0),
+    Option(
+        "ltn_angle",
+        "cross",
+        "cosine that weights LTN: between the two towers' views (released) or first views (paper)",
+        ("cross", "paper"),
+    ),
+    Option(
+        "rtt",
+        "copies",
+        "sub-encoders learn from round-trip translations, or (none) the text",
+        ("copies", "none"),
+    ),
+    POOLING_OPTION,
+)
+_INFERENCE = ("rtt", "pooling")
+
+
+def twin_stages(
+    options: Mapping[str, OptionValue],
+    kind: str,
+    version: int,
+    train: Callable[[StageContext], dict[str, Any]],
+) -> tuple[StageSpec, ...]:
+    """Both sub-encoders, then the joint stage, whose role is ``joint``.
+
+    Args:
+        options: The method's options; a dot marks those of a stage.
+        kind: Kind of the joint stage, for its key.
+        version: Its version.
+        train: What trains it.
+    """
+    subs = tuple(
+        StageSpec(
+            role,
+            "sub_encoder",
+            SUB_VERSION,
+            stage_config(options, role),
+            train_sub_encoder,
+            text=copy if options["rtt"] == "copies" else "train",
+        )
+        for role, copy in TOWERS
+    )
+    config = tuple(
+        sorted((name, value) for name, value in options.items() if "." not in name and name not in _INFERENCE)
+    )
+    return (*subs, StageSpec("joint", kind, version, config, train, inputs=tuple(role for role, _ in TOWERS)))
+
+
+def stage_config(options: Mapping[str, OptionValue], stage: str) -> tuple[tuple[str, OptionValue], ...]:
+    """A stage's own settings out of a method's options."""
+    prefix = f"{stage}."
+    return tuple(
+        sorted((name.removeprefix(prefix), v) for name, v in options.items() if name.startswith(prefix))
+    )
+
+
+def train_sub_encoder(context: StageContext) -> dict[str, Any]:
+    """Unsupervised SimCSE on [CLS] itself: stage 1 has no training-only head (TNCSE section 3.1)."""
+    from bench.train.sentence_encoder import train_sentence_encoder
+
+    tau = float(context.config["tau"])
+    return train_sentence_encoder(context, lambda model, pad: make_objective(model, pad, tau, head=False))
+
+
+def train_joint(context: StageContext, caels: Callable[[int], tuple[int, ...]]) -> dict[str, Any]:
+    """Train both towers together, from the selected sub-encoders.
+
+    Args:
+        context: The joint stage.
+        caels: From the number of layers to the layers with cross-attention.
+    """
+    from bench.nn.backbone import load_backbone
+    from bench.train.sentence_encoder import tower_folders, train_towers
+    from bench.train.streams import generator
+
+    towers = [load_backbone(tower_folders(context.inputs[role], "selected")[0]) for role, _ in TOWERS]
+    coin = generator(context.seed, f"icnce/{context.role}")
+    layers = caels(towers[0][0].config.num_hidden_layers)
+    return train_towers(
+        context,
+        towers,
+        lambda first, second, pad: make_joint_objective(first, second, pad, context.config, layers, coin),
+    )
+
+
+def make_joint_objective(
+    first: Any,
+    second: Any,
+    pad_id: int,
+    config: Mapping[str, OptionValue],
+    caels: tuple[int, ...],
+    coin: Any,
+) -> Any:
+    """Return the module: token rows to the joint loss of TNCSE (no CAELs) or JTCSE.
+
+    L = NCE(H_I, H_I) + NCE(H_II, H_II) + ICNCE + LTN(I -> II) + LTN(II -> I) on [CLS] states H and pooler
+    outputs P of two dropout views a sentence (TNCSE eq. 7, JTCSE eq. 14). ICNCE is NCE(H_I, H_II); with CAELs
+    NCE(H_I, H_II) + NCE(c_I, c_II) or, with probability 1/2 a step, the same with the towers exchanged.
+
+    Args:
+        first: Tower I.
+        second: Tower II.
+        pad_id: Padding id.
+        config: The joint options.
+        caels: Layers with cross-attention, from 1.
+        coin: Generator of the run's own that draws the exchange; not touched without CAELs.
+    """
+    import torch
+    from torch import Tensor, nn
+
+    from bench.methods._losses import cross_nce, ltn, tower_nce
+    from bench.train.chunks import twin_cls_states
+
+    tau, form = float(config["tau"]), str(config["nce_form"])
+    scale, angle = float(config["ltn_scale"]), str(config["ltn_angle"])
+
+    class Objective(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.towers = nn.ModuleList((first, second))
+            # a backbone without a pooler gets one here; the pretrained one is trained where there is one
+            self.poolers = nn.ModuleList(
+                fresh_linear(tower.config.hidden_size) if tower.pooler is None else tower.pooler.dense
+                for tower in (first, second)
+            )
+
+        def forward(self, rows: list[list[int]]) -> Tensor:
+            views = [row for row in rows for _ in range(2)]
+            states = twin_cls_states(
+                first,
+                second,
+                views,
+                pad_id,
+                caels=caels,
+                cross_stream=str(config.get("cross_stream", "carry")),
+            )
+            one, two = states.first, states.second
+            loss = torch.zeros((), device=one.device)
+            if config["nce"]:
+                loss = loss + tower_nce(one, tau, form) + tower_nce(two, tau, form)
+            if config["icnce"]:
+                exchanged = bool(caels) and bool(torch.rand((), generator=coin) < 0.5)
+                pairs = [(one, two)]
+                if states.cross_first is not None and states.cross_second is not None:
+                    pairs.append((states.cross_first, states.cross_second))
+                for a, b in pairs:
+                    loss = loss + (cross_nce(b, a, tau, form) if exchanged else cross_nce(a, b, tau, form))
+            if config["ictn"]:
+                pooled = [torch.tanh(pooler(h)) for pooler, h in zip(self.poolers, (one, two), strict=True)]
+                loss = loss + ltn(one, pooled[0], two, pooled[1], scale=scale, angle=angle)
+                loss = loss + ltn(two, pooled[1], one, pooled[0], scale=scale, angle=angle)
+            return loss
+
+    return Objective()
+
+
+def twin_encoder(context: BuildContext) -> Encoder:
+    """The sum of both towers' vectors: two plain encoders, without pooler or normalisation."""
+    from bench.nn.backbone import TransformerEncoder
+    from bench.nn.sum_encoder import SumEncoder
+    from bench.train.sentence_encoder import tower_folders
+
+    if "joint" not in context.stages:
+        raise BenchError("the stage 'joint' has not run")
+    folders = tower_folders(context.stages["joint"], context.checkpoint)
+    pooling = str(context.options["pooling"])
+    return SumEncoder(
+        [TransformerEncoder(f, pooling, first_layer="layer1", device=context.device) for f in folders]
+    )

@@ -1,0 +1,73 @@
+"""TNCSE: two encoders trained together, with a loss on the difference of their tensor norms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bench.card import BuildContext, MethodCard, OptionValue
+from bench.encoder import Encoder
+from bench.methods._derived import add_derived
+from bench.methods._twin import (
+    JOINT_OPTIONS,
+    TWIN_DEVIATIONS,
+    sub_options,
+    train_joint,
+    training_options,
+    twin_encoder,
+    twin_stages,
+)
+from bench.registry import add_method
+from bench.stages import StageContext, StageSpec
+
+PAPER = "Zong, Shi, Yi, Xu 2025, TNCSE: Tensor's Norm Constraints for Unsupervised Contrastive Learning"
+
+
+@add_method
+class TNCSE:
+    """TNCSE."""
+
+    card = MethodCard(
+        name="tncse",
+        kind="method",
+        summary="two SimCSE towers on two translations, trained together with a tensor-norm loss",
+        version=1,
+        paper=f"{PAPER}, eqs. 4-8",
+        code="tianyuzong/TNCSE",
+        equations=(
+            "L = NCE(H_I, H_I) + NCE(H_II, H_II) + NCE(H_I, H_II) + LTN(I -> II) + LTN(II -> I)",
+            "LTN(a -> b) = s mean_i -log c_i ||P_a - P_b|| / (||P_a|| + ||P_b||), c_i the views' cosine",
+            "at inference h_cls of tower I + h_cls of tower II",
+        ),
+        options=(
+            *JOINT_OPTIONS,
+            *training_options(
+                lr=1e-6,
+                eval_every=100,
+                max_length=64,
+                dropout=2.5e-4,
+                weight_decay=0.01,
+                clip=0.0,
+                schedule="constant",
+            ),
+            *sub_options(1.5e-5, 2e-5),
+        ),
+        deviations=TWIN_DEVIATIONS,
+        published_names=(("tncse", "as published: profile bert-base or roberta-base"),),
+    )
+
+    def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
+        """Both sub-encoders, then the joint stage."""
+        return twin_stages(options, "tncse", self.card.version, train_tncse)
+
+    def build(self, context: BuildContext) -> Encoder:
+        """Return the sum of the towers."""
+        return twin_encoder(context)
+
+
+def train_tncse(context: StageContext) -> dict[str, Any]:
+    """The joint stage."""
+    return train_joint(context, lambda layers: ())
+
+
+add_derived("tncse", "TNCSE", PAPER, __name__)

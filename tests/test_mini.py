@@ -1,0 +1,223 @@
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections import Counter
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from bench.data.mini.grammar import ORDERS, Draw, Event, Form, realise
+from bench.data.mini.lexicon import load_lexicon
+from bench.data.mini.world import (
+    COPIES,
+    TRAINING_SENTENCES,
+    World,
+    make_world,
+    overlap,
+    pairs,
+    pretraining_text,
+    sample_event,
+    split_of,
+    training_copy,
+    training_text,
+)
+from bench.data.tasks import PairTask
+
+SEEDS = (1, 2, 3)
+FROZEN = {
+    1: (
+        "e784bab306e6f175f398f0bd3d94f5e42592ab93822be087ed5cb274408ff550",
+        "637739f8a73a66943b3de48bf553be3f7d8acc91d19291680fe2608217d41c60",
+        "4bc6fc69e7a016556cdc94adc96429dcbdcb254cc5ae1c726f211fa2b5db3813",
+    ),
+    2: (
+        "42241870b337ae0ddb6d61091d27c5ea3cccdba2c97f1e904c6a89e59292126b",
+        "44ff80bd12c6478413243cc89835707f43839ab72abf4b4dfc8c0eaf1e6457d0",
+        "b769f54f06fe6edf59c2cb04c8e77bef412b940ab76f83ddbb5a794b75233d89",
+    ),
+    3: (
+        "7c73d793d53cec847f5c1976fc5f8355f7b50c47b365706e6cea67d19fcc9a8d",
+        "55e2e19a6eb52a63598c54d4795b38faccda9599424cc2674a7f3939a1daa9df",
+        "252da7f47e19754726171a0f987e0f64cff68c718bb0210ea997ba5fa673781e",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return make_world(2)
+
+
+def key(sentence: str) -> str:
+    return "".join(char for char in sentence.lower() if char.isalnum())
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_world_is_frozen(seed: int) -> None:
+    """Whoever changes these raises GENERATOR or SPLIT: records of the old world are not comparable."""
+    world = make_world(seed)
+    found = (training_text(world).sha256, pairs(world, "dev").sha256, pairs(world, "test").sha256)
+    assert found == FROZEN[world.seed]
+
+
+def test_a_second_process_makes_the_same_text() -> None:
+    code = (
+        "from bench.data.mini.world import *; w = make_world(2); "
+        "print(training_copy(w, 'b').sha256, pairs(w, 'test').sha256)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    here = make_world(2)
+    assert done.stdout.split() == [training_copy(here, "b").sha256, pairs(here, "test").sha256]
+
+
+def test_the_training_text_has_distinct_sentences_of_about_twelve_words(world: World) -> None:
+    sentences = training_text(world).sentences
+    assert len(set(sentences)) == len(sentences) == TRAINING_SENTENCES >= 20_000
+    assert 10 <= np.mean([len(sentence.split()) for sentence in sentences]) <= 15
+
+
+def test_copies_say_the_same_line_by_line_in_other_words(world: World) -> None:
+    columns = [training_text(world).sentences, *(training_copy(world, copy).sentences for copy in COPIES)]
+    assert len({len(column) for column in columns}) == 1
+    for first, second in combinations(columns, 2):
+        assert all(a != b for a, b in zip(first, second, strict=True))
+        shuffled = [*second[1:], second[0]]
+        same = np.mean([overlap(a, b) for a, b in zip(first, second, strict=True)])
+        other = np.mean([overlap(a, b) for a, b in zip(first, shuffled, strict=True)])
+        assert same > 1.4 * other
+    text = pretraining_text(world).sentences
+    assert text[0] == f"{columns[0][0]} {columns[1][0]}"
+    assert text[-1] == columns[0][-1]
+    assert len(text) == 4 * TRAINING_SENTENCES
+
+
+def test_dev_test_and_training_share_no_sentence(world: World) -> None:
+    dev, test = (
+        {key(s) for pair in pairs(world, split).all_pairs() for s in pair} for split in ("dev", "test")
+    )
+    training = {key(sentence) for sentence in pretraining_text(world).sentences}
+    assert not dev & test
+    assert not training & (dev | test)
+
+
+def grades(task: PairTask) -> np.ndarray:
+    return np.array(task.subsets[0].gold)
+
+
+@pytest.mark.parametrize("split", ["dev", "test"])
+def test_pairs_are_graded_evenly_and_word_overlap_says_little(world: World, split: str) -> None:
+    task = pairs(world, split)
+    assert Counter(task.subsets[0].gold) == dict.fromkeys(map(float, range(6)), task.pairs // 6)
+    values = [overlap(first, second) for first, second in task.all_pairs()]
+    assert abs(spearmanr(values, grades(task))[0]) < 0.4
+
+
+def test_unknown_split_and_copy_are_errors() -> None:
+    with pytest.raises(KeyError):
+        pairs(make_world(1), "train")
+    with pytest.raises(ValueError, match="tuple"):
+        training_copy(make_world(1), "c")
+
+
+def test_events_keep_their_split(world: World) -> None:
+    draw = Draw("split")
+    for split in ("train", "dev", "test"):
+        assert all(split_of(world, sample_event(world, draw, split)) == split for _ in range(50))
+    anything = [split_of(world, sample_event(world, Draw(i), s)) for i in range(5) for s in ("train", "dev")]
+    assert set(anything) == {"train", "dev"}
+
+
+MECHANIC = Event(
+    topic=5, agent=2, agents=False, frame=0, object=1, number=1, quality=None, place=1, time=0, past=True,
+    negated=False,
+)  # fmt: skip
+
+
+def wordings(event: Event, **options: object) -> set[str]:
+    lexicon = load_lexicon()
+    return {realise(event, lexicon, Draw(i), **options) for i in range(600)}  # type: ignore[arg-type]
+
+
+def test_an_event_is_said_in_every_order() -> None:
+    found = wordings(MECHANIC)
+    for sentence in (
+        "The mechanic repaired two bicycles in the garage on Monday.",
+        "On Monday the mechanic mended two cycles in the garage.",
+        "2 bikes were fixed by the repairman in the garage on Monday.",
+        "It was the mechanic who repaired a couple of bikes on the first day of the week at the workshop.",
+    ):
+        shape = re.sub(r"\b(mechanic|repairman)\b", "A", sentence)
+        assert any(
+            re.sub(r"\b(mechanic|repairman)\b", "A", text).split()[:3] == shape.split()[:3] for text in found
+        )
+    assert len(found) > 400
+    assert {order for order in ORDERS if wordings(MECHANIC, form=Form(order, ""))} == set(ORDERS)
+
+
+@pytest.mark.parametrize(
+    ("changes", "order", "expected"),
+    [
+        ({"negated": True}, "active", "did not (repair|mend|fix)"),
+        ({"negated": True, "past": False}, "active", "does not (repair|mend|fix)"),
+        (
+            {"negated": True, "past": False, "agents": True},
+            "active",
+            "(mechanics|repairmen) do not (repair|mend|fix)",
+        ),
+        ({"negated": True}, "passive", "were not (repaired|mended|fixed) by"),
+        ({"number": 0, "past": False}, "passive", "is (repaired|mended|fixed) by"),
+        ({"negated": True}, "nominal", "did not take place"),
+        ({"past": False, "agents": True}, "progressive", "are (repairing|mending|fixing)"),
+        ({"past": False}, "cleft agent", "(I|i)t is the (mechanic|repairman) who (repairs|mends|fixes)"),
+        ({}, "cleft object", "(I|i)t was .* that the (mechanic|repairman) (repaired|mended|fixed)"),
+    ],
+)
+def test_tense_number_and_negation_agree(changes: dict[str, object], order: str, expected: str) -> None:
+    from dataclasses import replace
+
+    found = wordings(replace(MECHANIC, **changes), form=Form(order, ""))  # type: ignore[arg-type]
+    assert all(re.search(expected, sentence) for sentence in found), sorted(found)[:3]
+
+
+def test_more_general_words_replace_agent_and_object() -> None:
+    found = wordings(MECHANIC, general=1.0)
+    assert all("technician" in text and re.search(r"vehicles?\b", text) for text in found)
+
+
+@pytest.mark.parametrize(
+    ("form", "verb", "expected"),
+    [
+        ("third", "catch", "catches"), ("third", "carry", "carries"), ("third", "cut_up", "cuts up"),
+        ("gerund", "chop", "chopping"), ("gerund", "dice", "dicing"), ("gerund", "tear_down", "tearing down"),
+        ("preterite", "steal", "stole"), ("participle", "steal", "stolen"), ("preterite", "play", "played"),
+        ("participle", "tear_down", "torn down"), ("preterite", "plan", "planned"),
+        ("preterite", "classify", "classified"),
+        ("plural", "thief", "thieves"), ("plural", "lorry", "lorries"), ("plural", "box", "boxes"),
+        ("plural", "fisherman", "fishermen"), ("plural", "key", "keys"),
+    ],
+)  # fmt: skip
+def test_word_forms(form: str, verb: str, expected: str) -> None:
+    assert getattr(load_lexicon(), form)(verb) == expected
+
+
+def test_every_word_belongs_to_one_concept_of_a_kind() -> None:
+    lexicon = load_lexicon()
+    agents = Counter(word for topic in lexicon.topics for agent in topic.agents for word in agent.words)
+    assert max(agents.values()) == 1
+    for topic in lexicon.topics:
+        assert len(topic.agents) >= 5
+        assert len(topic.frames) >= 5
+        assert all(len(frame.objects) >= 1 for frame in topic.frames)
+
+
+def test_prompts_quotes_negations_and_be_forms_are_in_the_text(world: World) -> None:
+    text = training_text(world).sentences
+    for start in ('This sentence of "', 'This sentence : "', "The sentence : '"):
+        assert sum(sentence.startswith(start) and " means " in sentence for sentence in text) > 50
+    words = Counter(word for sentence in text for word in re.findall(r"[a-z]+", sentence.lower()))
+    for word in ("not", "do", "does", "did", "is", "are", "was", "were", "means", "this", "sentence", "of"):
+        assert words[word] > 50, word
