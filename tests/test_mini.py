@@ -31,18 +31,18 @@ SEEDS = (1, 2, 3)
 FROZEN = {
     1: (
         "e784bab306e6f175f398f0bd3d94f5e42592ab93822be087ed5cb274408ff550",
-        "637739f8a73a66943b3de48bf553be3f7d8acc91d19291680fe2608217d41c60",
-        "4bc6fc69e7a016556cdc94adc96429dcbdcb254cc5ae1c726f211fa2b5db3813",
+        "29b33106eed49835ce89b6811fefc91b6bf606d48c426520e898a1ab07a6b4c1",
+        "f1f5883792a5a3a28db659df4d262e055c251338e80b35143dac7061c339c878",
     ),
     2: (
         "42241870b337ae0ddb6d61091d27c5ea3cccdba2c97f1e904c6a89e59292126b",
-        "44ff80bd12c6478413243cc89835707f43839ab72abf4b4dfc8c0eaf1e6457d0",
-        "b769f54f06fe6edf59c2cb04c8e77bef412b940ab76f83ddbb5a794b75233d89",
+        "7646d241e350ebbcced7b63a1c7b689efb53a4adb16565ac89d316e425f29fdb",
+        "8c4ed9e78e4df09c190757b6ecf61cfa24667471b1827f428ec66076c564dc02",
     ),
     3: (
         "7c73d793d53cec847f5c1976fc5f8355f7b50c47b365706e6cea67d19fcc9a8d",
-        "55e2e19a6eb52a63598c54d4795b38faccda9599424cc2674a7f3939a1daa9df",
-        "252da7f47e19754726171a0f987e0f64cff68c718bb0210ea997ba5fa673781e",
+        "a16314f7e31dbac119c70e0a5ea66bd59d3135f2fdc3107ae17f6c6597613291",
+        "9616f5c5ec3fad4b31ede5685c4c96ff844cd3aa964b1fd8f0a65fd0a671fc3e",
     ),
 }
 
@@ -113,7 +113,7 @@ def test_pairs_are_graded_evenly_and_word_overlap_says_little(world: World, spli
     task = pairs(world, split)
     assert Counter(task.subsets[0].gold) == dict.fromkeys(map(float, range(6)), task.pairs // 6)
     values = [overlap(first, second) for first, second in task.all_pairs()]
-    assert abs(spearmanr(values, grades(task))[0]) < 0.4
+    assert abs(spearmanr(values, grades(task))[0]) < 0.25
 
 
 def test_unknown_split_and_copy_are_errors() -> None:

@@ -12,7 +12,7 @@ from dataclasses import astuple, dataclass, replace
 from functools import cache
 
 from bench.data.corpus import Corpus, make_corpus
-from bench.data.mini.grammar import Draw, Event, draw_form, realise
+from bench.data.mini.grammar import Draw, Event, realise
 from bench.data.mini.lexicon import Lexicon, load_lexicon
 from bench.data.tasks import PairSubset, PairTask
 
@@ -32,7 +32,8 @@ _TEMPLATES = (
 )
 _GENERAL = 0.08  # share of more general words in running text
 _FRAMED = 0.06  # share of sentences inside a quotation or a prompt
-_CANDIDATES = 16  # wordings of a pair's second sentence, from which one is chosen by its word overlap
+_CANDIDATES = 24  # wordings of a pair's second sentence, from which one is chosen by its word overlap
+_WIDEST = 0.7  # largest overlap that is aimed at
 
 
 @dataclass(frozen=True, eq=False)  # one object a seed, see make_world
@@ -178,10 +179,8 @@ def pairs(world: World, split: str) -> PairTask:
             continue
         changed, general = other
         first = realise(event, world.lexicon, draw)
-        target, form = 0.3 * draw.below(1000) / 1000, draw_form(world.lexicon, draw)
-        wordings = [
-            realise(changed, world.lexicon, draw, form=form, general=general) for _ in range(_CANDIDATES)
-        ]
+        target = _WIDEST * draw.below(1000) / 1000
+        wordings = [realise(changed, world.lexicon, draw, general=general) for _ in range(_CANDIDATES)]
         second = min(wordings, key=lambda text: abs(overlap(first, text) - target))
         if first != second:
             rows[first, second] = float(grade)
