@@ -88,7 +88,8 @@ def two_steps(context):
 @add_method
 class PairMethod:
     card = MethodCard(name="pair", kind="test", summary="two stages", version=1,
-                      options=(Option("steps", 1, "", minimum=0), Option("batch_size", 8, "", minimum=1)))
+                      options=(Option("steps", 1, "steps", minimum=0),
+                               Option("batch_size", 8, "sentences", minimum=1)))
 
     def stages(self, options):
         config = tuple(options.items())

@@ -99,7 +99,8 @@ def test_encoder_equals_each_sentence_by_hand(tiny_bert: Path, pooling: str) -> 
     assert vectors.dtype == np.float32
     assert sum(done) == 5
     for sentence, vector in zip(SENTENCES, vectors, strict=True):
-        np.testing.assert_allclose(vector, by_hand(tiny_bert, sentence, pooling), atol=1e-5)
+        expected = by_hand(tiny_bert, sentence, pooling)
+        np.testing.assert_allclose(vector, expected, rtol=1e-4, atol=2e-5)  # float32, any processor
     np.testing.assert_array_equal(vectors[2], vectors[4])
 
 
@@ -107,8 +108,8 @@ def test_encoder_equals_each_sentence_by_hand(tiny_bert: Path, pooling: str) -> 
 def test_batches_and_order_dont_matter(tiny_bert: Path, pooling: str) -> None:
     encoder = TransformerEncoder(tiny_bert, pooling)
     whole = encoder.encode(SENTENCES)
-    np.testing.assert_allclose(encoder.encode(SENTENCES, batch_tokens=1), whole, atol=1e-5)
-    np.testing.assert_allclose(encoder.encode(SENTENCES[::-1])[::-1], whole, atol=1e-5)
+    np.testing.assert_allclose(encoder.encode(SENTENCES, batch_tokens=1), whole, rtol=1e-4, atol=2e-5)
+    np.testing.assert_allclose(encoder.encode(SENTENCES[::-1])[::-1], whole, rtol=1e-4, atol=2e-5)
     assert encoder.encode([]).shape == (0, 16)
     np.testing.assert_array_equal(TransformerEncoder(tiny_bert, pooling).encode(SENTENCES), whole)
 

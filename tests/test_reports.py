@@ -70,6 +70,7 @@ def test_csv_is_long_and_at_full_precision() -> None:
         "n": "10",
         "status": "ok",
         "reason": "",
+        "note": "",
     }
     assert rows[1]["subset"] == "mean"
     assert len(rows) == 5

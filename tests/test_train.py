@@ -200,7 +200,7 @@ def test_everything_that_matters_changes_the_key() -> None:
         key(corpus="c"),
         key(spec(text="a")),
     ]
-    assert len({base, *others}) == 8
+    assert len({base, *others}) == 9
     joint = spec("joint", inputs=("a",))
     assert key(spec(), joint) != key(spec(config=(("lr", 0.2),)), joint)
 
