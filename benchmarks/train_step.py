@@ -1,10 +1,15 @@
-"""SimCSE's training step: bench's chunks of like length against padding the batch to its longest sentence.
+"""Training steps of SimCSE, TNCSE and JTCSE against the peers' own way of batching.
 
-Both sides take the same model, head, batches (64 sentences of the profile's corpus, both views, at most 32
-tokens), AdamW and clipping, float32, the same number of threads, step by step in turn; the losses at dropout
-0 must agree to 1e-5. The reference is SimCSE's released step: one forward of the padded 2B rows.
+Both sides take the same model, head, batches (64 sentences of the minilm profile's corpus, both views), AdamW
+and clipping, float32, the same number of threads, step by step in turn; the losses at dropout 0 must agree to
+1e-5. bench runs chunks of like length. The references:
 
-    python benchmarks/train_step.py --data ../shared/data [--threads 1] [--steps 12]
+- simcse (all-MiniLM-L6-v2, 32 tokens): one forward of the 2B rows, padded to the longest;
+- tncse (a BERT of 4 layers x 256, 64 tokens): rows padded to 64, one forward a tower, the norm loss row by
+  row in Python, as TNCSE's released step;
+- jtcse: the same, with a cross stream of whole sequences at half of the layers.
+
+    python benchmarks/train_step.py --data ../shared/data [--threads 1] [--steps 12] [--only tncse]
 """
 
 from __future__ import annotations
@@ -13,6 +18,8 @@ import argparse
 import json
 import os
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +28,34 @@ from torch import Tensor, nn
 
 from bench import profiles
 from bench.baselines.simcse import info_nce, make_objective
-from bench.data.corpus import read_corpus
+from bench.data.corpus import Corpus, read_corpus
 from bench.data.suites import data_folder
+from bench.methods._losses import cross_nce, tower_nce
+from bench.methods._twin import make_joint_objective
 from bench.nn.backbone import load_backbone, padded, token_rows
 from bench.nn.folder import resolve
+from bench.nn.twin import cael_layers, twin_states
+from bench.registry import discover
 from bench.train.loop import batches
 from bench.train.sentence_encoder import set_dropout
 
 TAU = 0.05
+BATCH = 64
 
 
-class Reference(nn.Module):
+@dataclass(frozen=True)
+class Case:
+    """One comparison: two modules over the same parameters, and the rows they see."""
+
+    name: str
+    peer_way: str
+    ours: nn.Module
+    peer: nn.Module
+    models: tuple[nn.Module, ...]
+    rows: list[list[int]]
+
+
+class SimCSEReference(nn.Module):
     """The released step: both views in one forward, padded to the longest."""
 
     def __init__(self, objective: Any, pad_id: int) -> None:
@@ -44,6 +68,78 @@ class Reference(nn.Module):
         states = self.encoder(input_ids=ids, attention_mask=mask).last_hidden_state[:, 0]
         projected = torch.tanh(self.head(states))
         return info_nce(projected[: len(rows)], projected[len(rows) :], TAU)
+
+
+class TwinReference(nn.Module):
+    """The released step: rows padded to the maximal length, one forward a tower, LTN row by row."""
+
+    def __init__(self, first: Any, second: Any, pad_id: int, caels: tuple[int, ...], coin: Any) -> None:
+        super().__init__()
+        self.first, self.second, self.pad_id = first, second, pad_id
+        self.caels, self.coin = caels, coin
+
+    def forward(self, rows: list[list[int]]) -> Tensor:
+        """Token rows to loss."""
+        views = [row + [self.pad_id] * (64 - len(row)) for row in rows for _ in range(2)]
+        ids = torch.tensor(views)
+        mask = (ids != self.pad_id).long()
+        twin = twin_states(self.first, self.second, ids, mask, self.caels)
+        h1, h2 = twin.first[:, 0], twin.second[:, 0]
+        p1, p2 = self.first.pooler(twin.first), self.second.pooler(twin.second)
+        loss = tower_nce(h1, TAU) + tower_nce(h2, TAU)
+        pairs = [(h1, h2)]
+        if twin.cross_first is not None and twin.cross_second is not None:
+            pairs.append((twin.cross_first, twin.cross_second))
+        exchanged = bool(self.caels) and bool(torch.rand((), generator=self.coin) < 0.5)
+        for a, b in pairs:
+            loss = loss + (cross_nce(b, a, TAU) if exchanged else cross_nce(a, b, TAU))
+        return loss + _row_wise(h1, p1, h2, p2) + _row_wise(h2, p2, h1, p1)
+
+
+def _row_wise(ha: Tensor, pa: Tensor, hb: Tensor, pb: Tensor) -> Tensor:
+    """LTN as the released code has it: a Python loop over the pairs."""
+    terms = []
+    for i in range(0, len(ha), 2):
+        cosine = torch.cosine_similarity(ha[i], hb[i + 1], dim=0)
+        weight = -torch.log(cosine if cosine > 0 else torch.tensor(1e-4))
+        terms.append(weight * (pa[i] - pb[i + 1]).norm() / (pa[i].norm() + pb[i + 1].norm()) / 2)
+    return torch.stack(terms).mean()
+
+
+def simcse_case(folder: Path, corpus: Corpus) -> Case:
+    """SimCSE on all-MiniLM-L6-v2."""
+    model, tokenizer = load_backbone(folder)
+    ours = make_objective(model, tokenizer.pad_token_id, TAU)
+    peer = SimCSEReference(ours, tokenizer.pad_token_id)
+    rows = token_rows(tokenizer, corpus.sentences, 32)
+    return Case("simcse", "padded to the longest", ours, peer, (model,), rows)
+
+
+def twin_case(folder: Path, corpus: Corpus, name: str) -> Case:
+    """TNCSE or JTCSE on two fresh BERTs of 4 layers x 256."""
+    from transformers import BertConfig, BertModel
+
+    _, tokenizer = load_backbone(folder)
+    towers: list[Any] = [
+        BertModel(
+            BertConfig(
+                vocab_size=len(tokenizer),
+                hidden_size=256,
+                num_hidden_layers=4,
+                num_attention_heads=4,
+                intermediate_size=1024,
+            )
+        )
+        for _ in range(2)
+    ]
+    caels = cael_layers(4, 2) if name == "jtcse" else ()
+    card = discover().get(name).card
+    config = {option.name: option.default for option in card.options if "." not in option.name}
+    coins = [torch.Generator().manual_seed(1) for _ in range(2)]
+    ours = make_joint_objective(towers[0], towers[1], tokenizer.pad_token_id, config, caels, coins[0])
+    peer = TwinReference(towers[0], towers[1], tokenizer.pad_token_id, caels, coins[1])
+    rows = token_rows(tokenizer, corpus.sentences, 64)
+    return Case(name, "padded to 64, norm loss row by row", ours, peer, tuple(towers), rows)
 
 
 def step(
@@ -59,12 +155,49 @@ def step(
     return time.perf_counter() - wall, time.process_time() - cpu
 
 
+def measure(case: Case, order: Iterator[list[int]], steps: int) -> dict[str, Any]:
+    """Compare the losses without dropout, then time both sides in turn."""
+    for model in case.models:
+        set_dropout(model, 0.0)
+    case.ours.train()
+    case.peer.train()
+    largest = 0.0
+    for _ in range(2):
+        batch = [case.rows[index] for index in next(order)]
+        with torch.no_grad():
+            largest = max(largest, abs(float(case.ours(batch)) - float(case.peer(batch))))
+    assert largest < 1e-5, f"losses differ by {largest}"
+    for model in case.models:
+        set_dropout(model, 0.1)
+    optimizer = torch.optim.AdamW(case.ours.parameters(), lr=1e-6)
+    times: dict[str, list[tuple[float, float]]] = {"ours": [], "peer": []}
+    for number in range(steps + 1):
+        batch = [case.rows[index] for index in next(order)]
+        measured = {"ours": step(case.ours, optimizer, batch), "peer": step(case.peer, optimizer, batch)}
+        if number:  # the first step is slower than the rest
+            for side in times:
+                times[side].append(measured[side])
+    wall = {side: sum(pair[0] for pair in pairs) for side, pairs in times.items()}
+    cpu = {side: sum(pair[1] for pair in pairs) for side, pairs in times.items()}
+    return {
+        "benchmark": f"train_step {case.name}",
+        "peer": case.peer_way,
+        "threads": torch.get_num_threads(),
+        "ours_sentences_per_second": round(BATCH * steps / wall["ours"], 1),
+        "peer_sentences_per_second": round(BATCH * steps / wall["peer"], 1),
+        "ratio_wall": round(wall["peer"] / wall["ours"], 2),
+        "ratio_cpu": round(cpu["peer"] / cpu["ours"], 2),
+        "largest_loss_difference": largest,
+    }
+
+
 def main() -> None:
-    """Measure and print one JSON line."""
+    """Measure and print one JSON line a case."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--data", type=Path)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--only", choices=("simcse", "tncse", "jtcse"))
     arguments = parser.parse_args()
     data = data_folder(arguments.data)
     if data is None:
@@ -73,45 +206,14 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)
     profile = profiles.load("minilm")
-    model, tokenizer = load_backbone(resolve(profiles.backbone_reference(profile), where="minilm").path)
+    folder = resolve(profiles.backbone_reference(profile), where="minilm").path
     first, last = profile.corpus["exclude_lines"]
     corpus = read_corpus(data / profile.corpus["file"], (first, last))
-    rows = token_rows(tokenizer, corpus.sentences, 32)
-    ours = make_objective(model, tokenizer.pad_token_id, TAU).train()
-    peer = Reference(ours, tokenizer.pad_token_id).train()
-    order = batches(len(rows), 64, 1, corpus.sha256)
-    set_dropout(model, 0.0)
-    largest = 0.0
-    for _ in range(2):
-        batch = [rows[index] for index in next(order)]
-        with torch.no_grad():
-            largest = max(largest, abs(float(ours(batch)) - float(peer(batch))))
-    assert largest < 1e-5, f"losses differ by {largest}"
-    set_dropout(model, 0.1)
-    optimizer = torch.optim.AdamW(ours.parameters(), lr=1e-6)
-    times: dict[str, list[tuple[float, float]]] = {"ours": [], "peer": []}
-    for number in range(arguments.steps + 1):
-        batch = [rows[index] for index in next(order)]
-        measured = {"ours": step(ours, optimizer, batch), "peer": step(peer, optimizer, batch)}
-        if number:  # the first step is slower than the rest
-            for side in times:
-                times[side].append(measured[side])
-    wall = {side: sum(pair[0] for pair in pairs) for side, pairs in times.items()}
-    cpu = {side: sum(pair[1] for pair in pairs) for side, pairs in times.items()}
-    print(
-        json.dumps(
-            {
-                "benchmark": "train_step simcse",
-                "peer": "padded to the longest",
-                "threads": arguments.threads,
-                "ours_sentences_per_second": round(64 * arguments.steps / wall["ours"], 1),
-                "peer_sentences_per_second": round(64 * arguments.steps / wall["peer"], 1),
-                "ratio_wall": round(wall["peer"] / wall["ours"], 2),
-                "ratio_cpu": round(cpu["peer"] / cpu["ours"], 2),
-                "largest_loss_difference": largest,
-            }
-        )
-    )
+    for name in ("simcse", "tncse", "jtcse"):
+        if arguments.only in (None, name):
+            case = simcse_case(folder, corpus) if name == "simcse" else twin_case(folder, corpus, name)
+            order = batches(len(case.rows), BATCH, 1, corpus.sha256)
+            print(json.dumps(measure(case, order, arguments.steps)), flush=True)
 
 
 if __name__ == "__main__":
