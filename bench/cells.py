@@ -41,6 +41,11 @@ class Cell:
         stages = [stage for _, member in self.members for stage in member.all_stages]
         return tuple({stage.key: stage for stage in (*stages, *self.stages)}.values())
 
+    @property
+    def member_names(self) -> set[str]:
+        """Names of all methods that it builds on, at any depth."""
+        return {name for _, member in self.members for name in (member.card.name, *member.member_names)}
+
     def identity(self) -> dict[str, object]:
         """What determines its encoder, for keys."""
         facts: dict[str, object] = {
@@ -234,23 +239,6 @@ def with_members(
         found = [member for member in make(request) if member.seed in (cell.seed, None)]
         members.append((role, with_members(found[0], make, (*above, cell.card.name))))
     return replace(cell, members=tuple(members))
-
-
-def member_names(cell: Cell) -> list[str]:
-    """Names of all methods that a cell builds on, without resolving them to cells."""
-    method = METHODS.get(cell.card.name)
-    if not isinstance(method, ComposedMethod):
-        return []
-    names = []
-    for text in method.members(dict(cell.options)).values():
-        (request,) = parse_methods(text)
-        names.append(request.name)
-        other = METHODS.get(request.name, where=text)
-        if isinstance(other, ComposedMethod) and request.name != cell.card.name:
-            options = {option.name: option.default for option in other.card.options}
-            inner = other.members(options | dict(request.options)).values()
-            names += [parse_methods(text)[0].name for text in inner]
-    return names
 
 
 def refuse_twins(cells: list[Cell]) -> None:

@@ -72,7 +72,7 @@ def export(method: str, seed: int | None, out: Path, checkpoint: str, **options:
 
         check_target(out)
         cache = StageCache(plan.spec.results / ".stages")
-        missing = [stage for stage in cell.stages if cache.find(stage) is None]
+        missing = [stage for stage in cell.all_stages if cache.find(stage) is None]
         if missing:
             names = ", ".join(stage.spec.role for stage in missing)
             click.echo(f"{cell.describe()} is trained first, stage {names}: not in {cache.root}", err=True)

@@ -105,8 +105,9 @@ def tune(
         workers=workers,
     )
 
-    def report(value: float, score: float) -> None:
-        click.echo(f"{option}={value:g}: dev {100 * score:.2f}", err=True)
+    def report(value: float, outcome: float | str) -> None:
+        text = f"FAILED, {outcome}" if isinstance(outcome, str) else f"dev {100 * outcome:.2f}"
+        click.echo(f"{option}={value:g}: {text}", err=True)
 
     click.echo(
         as_toml(tune_option(spec, option, [text.strip() for text in values.split(",")], report)), nl=False

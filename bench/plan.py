@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from bench import profiles
 from bench.card import MethodCard
-from bench.cells import Cell, make_cells, member_names, refuse_twins, with_members
+from bench.cells import Cell, make_cells, refuse_twins, with_members
 from bench.data.mini.world import DEFAULT_SEED, make_world
 from bench.data.suites import MINI_SUITES, SUITES, data_folder, is_reference, load_suite
 from bench.data.tasks import PairTask
@@ -117,13 +117,14 @@ def make_plan(spec: RunSpec) -> Plan:
     cells: list[Cell] = []
     for request, card in zip(spec.methods, methods, strict=True):
         cells += make_cells(request, card, spec, profile, label, backbone, corpus_size)
-    _check_overrides(spec, cells)
 
     def member_cells(request: MethodRequest) -> list[Cell]:
         card = METHODS.get(request.name, where=request.text).card
         return make_cells(request, card, spec, profile, label, backbone, corpus_size)
 
-    cells = [_with_stages(with_members(cell, member_cells), spec, training) for cell in cells]
+    cells = [with_members(cell, member_cells) for cell in cells]
+    _check_overrides(spec, cells)
+    cells = [_with_stages(cell, spec, training) for cell in cells]
     refuse_twins(cells)
     seed = _world_seed(spec, profile, suite_names)
     data = data_folder(spec.data)
@@ -191,7 +192,7 @@ def _with_stages(cell: Cell, spec: RunSpec, training: TrainingData | None) -> Ce
 def _check_overrides(spec: RunSpec, cells: Sequence[Cell]) -> None:
     """Raise InputError for an override of a method that isn't there (a member of one may be overridden)."""
     known = {request.name for request in spec.methods} | {r.alias for r in spec.methods if r.alias}
-    known |= {name for cell in cells for name in member_names(cell)}
+    known |= {name for cell in cells for name in cell.member_names}
     known |= {value for request in spec.methods for name, value in request.options if name == "match"}
     for override in spec.overrides:
         if override.method not in known:
@@ -217,20 +218,18 @@ def _backbone(spec: RunSpec, profile: profiles.Profile, cards: list[MethodCard])
 
 def _job(cell: Cell, suite: str, tasks: list[PairTask], spec: RunSpec, training: TrainingData | None) -> Job:
     facts = tuple((task.id, task.pairs, task.sha256, is_reference(task)) for task in tasks)
-    identity = {
+    setting: dict[str, object] = {
         "evaluation": EVALUATION,
-        **cell.identity(),
         "suite": suite,
         "tasks": [[task_id, sha256] for task_id, _, sha256, _ in facts],
         "device": spec.device,
         "threads": spec.threads,
     }
-    family = {name: value for name, value in identity.items() if name not in ("seed", "stages")}
-    family |= cell.family()
+    family = setting | cell.family()
     if cell.trains and training:
         family |= {"corpus": training.corpus.sha256, "dev": training.dev.sha256}
     notes = (*cell.notes, *filter(None, (SUITES.get(suite).note,)))
-    return Job(cell, suite, facts, _digest(identity), _digest(family), notes)
+    return Job(cell, suite, facts, _digest(setting | cell.identity()), _digest(family), notes)
 
 
 def _with_world(job: Job, training: TrainingData | None, seed: int) -> Job:

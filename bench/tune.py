@@ -26,7 +26,7 @@ class Tuning:
         method: Method.
         option: The option, a stage's as STAGE.OPTION.
         seed: The one seed, none of those that are reported.
-        scores: Value to dev score (Spearman, -1 to 1), None where the training failed.
+        scores: Value to dev score (Spearman, -1 to 1), of those whose training did not fail.
         chosen: The value with the largest score, the earliest of equals.
     """
 
@@ -34,12 +34,12 @@ class Tuning:
     method: str
     option: str
     seed: int
-    scores: dict[float, float | None]
+    scores: dict[float, float]
     chosen: float
 
 
 def tune_option(
-    spec: RunSpec, option: str, values: Sequence[str], report: Callable[[float, float], None]
+    spec: RunSpec, option: str, values: Sequence[str], report: Callable[[float, float | str], None]
 ) -> Tuning:
     """Train once for every value and choose by the dev score of the selected checkpoint.
 
@@ -47,7 +47,7 @@ def tune_option(
         spec: One method, one seed, the profile.
         option: The option to vary.
         values: At most MAX_VALUES numbers.
-        report: Called with each value and its dev score.
+        report: Called with each value and its dev score, or why its training failed.
 
     Raises:
         InputError: too many values or none, a value twice, a reported seed, a method that doesn't train.
@@ -67,18 +67,16 @@ def tune_option(
     for value in values:
         changed = replace(request, options=(*request.options, (option, value)))
         plans.append(make_plan(replace(spec, methods=(changed,))))
-    cells = plans[0].jobs[0].cell
-    if not cells.stages:
+    if not plans[0].jobs[0].cell.stages:
         raise InputError(f"'{request.name}' doesn't train", where="bench tune")
-    scores: dict[float, float | None] = dict.fromkeys(numbers)
-    for index, score in local_executor(spec.workers).run(_dev_score, list(enumerate(plans))):
-        scores[numbers[index]] = score
-        if score is not None:
-            report(numbers[index], score)
-    finished = {value: score for value, score in scores.items() if score is not None}
-    if not finished:
-        raise CellFailedError("every value failed; bench run with one of them says why", where=request.name)
-    chosen = max(finished, key=finished.__getitem__)
+    outcomes: dict[float, float | str] = {}
+    for index, outcome in local_executor(spec.workers).run(_dev_score, list(enumerate(plans))):
+        outcomes[numbers[index]] = outcome
+        report(numbers[index], outcome)
+    scores = {value: score for value in numbers if isinstance(score := outcomes[value], float)}
+    if not scores:
+        raise CellFailedError("every value failed", where=request.name)
+    chosen = max(scores, key=scores.__getitem__)
     return Tuning(spec.profile, request.name, option, spec.seeds[0], scores, chosen)
 
 
@@ -86,9 +84,7 @@ def as_toml(tuning: Tuning) -> str:
     """The lines for the profile: the choice, and the grid it was made from."""
     stage, dot, option = tuning.option.rpartition(".")
     table = f"methods.{tuning.method}" + (f".{stage}" if dot else "")
-    rows = [
-        f"[{value!r}, {'nan' if score is None else f'{score:.4f}'}]" for value, score in tuning.scores.items()
-    ]
+    rows = [f"[{value!r}, {score:.4f}]" for value, score in tuning.scores.items()]
     return (
         f"[{table}]\n{option} = {tuning.chosen!r}\n\n"
         f"[[tuning]] # bench tune {tuning.method} --profile {tuning.profile} --option {tuning.option} "
@@ -98,8 +94,8 @@ def as_toml(tuning: Tuning) -> str:
     )
 
 
-def _dev_score(task: tuple[int, Plan]) -> tuple[int, float | None]:
-    """Train one value's stages; return its dev score, None if the training failed."""
+def _dev_score(task: tuple[int, Plan]) -> tuple[int, float | str]:
+    """Train one value's stages; return its dev score, or why the training failed."""
     index, plan = task
     spec, cell = plan.spec, plan.jobs[0].cell
     cache = StageCache(spec.results / ".stages")
@@ -107,9 +103,10 @@ def _dev_score(task: tuple[int, Plan]) -> tuple[int, float | None]:
         builder = Builder(cell, spec.device, plan.training, cache)
         try:
             builder.folders()
-        except BenchError:
-            return index, None
-    return index, float(cache.facts(cell.stages[-1])["selected_dev"])
+        except BenchError as error:
+            return index, str(error)
+    score = cache.facts(cell.stages[-1])["selected_dev"]
+    return index, "no dev evaluation: eval_every is more than the steps" if score is None else float(score)
 
 
 def _number(text: str) -> float:

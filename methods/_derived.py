@@ -119,8 +119,8 @@ def add_derived(twin: str, title: str, paper: str, origin: str) -> None:
 
 
 def _distill_options(lr: float) -> tuple[Option, ...]:
-    """TNCSE's supplement where it says, else SimCSE's."""
-    return training_options(lr=lr, max_length=64, eval_every=100, weight_decay=0.01)
+    """The supplement's rate, length and interval; SimCSE's where it doesn't say."""
+    return training_options(lr=lr, max_length=64, eval_every=100)
 
 
 def _train_student(context: StageContext) -> dict[str, Any]:

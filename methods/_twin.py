@@ -128,7 +128,7 @@ def stage_config(options: Mapping[str, OptionValue], stage: str) -> tuple[tuple[
 
 
 def train_sub_encoder(context: StageContext) -> dict[str, Any]:
-    """Unsupervised SimCSE on [CLS] itself: stage 1 has no training-only head (TNCSE section 3.1)."""
+    """Unsupervised SimCSE on [CLS] itself: stage 1 takes the last hidden state alone, without a head."""
     from bench.train.sentence_encoder import train_sentence_encoder
 
     tau = float(context.config["tau"])
@@ -167,7 +167,7 @@ def make_joint_objective(
     """Return the module: token rows to the joint loss of TNCSE (no CAELs) or JTCSE.
 
     L = NCE(H_I, H_I) + NCE(H_II, H_II) + ICNCE + LTN(I -> II) + LTN(II -> I) on [CLS] states H and pooler
-    outputs P of two dropout views a sentence (TNCSE eq. 7, JTCSE eq. 14). ICNCE is NCE(H_I, H_II); with CAELs
+    outputs P of two dropout views a sentence (TNCSE eq. 8, JTCSE eq. 15). ICNCE is NCE(H_I, H_II); with CAELs
     NCE(H_I, H_II) + NCE(c_I, c_II) or, with probability 1/2 a step, the same with the towers exchanged.
 
     Args:
@@ -193,8 +193,8 @@ def make_joint_objective(
             self.towers = nn.ModuleList((first, second))
             # a backbone without a pooler gets one here; the pretrained one is trained where there is one
             self.poolers = nn.ModuleList(
-                fresh_linear(tower.config.hidden_size) if tower.pooler is None else tower.pooler.dense
-                for tower in (first, second)
+                fresh_linear(tower.config.hidden_size) if pooler is None else pooler.dense
+                for tower, pooler in ((t, getattr(t, "pooler", None)) for t in (first, second))
             )
 
         def forward(self, rows: list[list[int]]) -> Tensor:

@@ -33,7 +33,7 @@ class JTCSE:
         kind="method",
         summary="TNCSE with cross-attention layers: each tower's attention also weights the other's values",
         version=1,
-        paper=f"{PAPER}, eqs. 8-14",
+        paper=f"{PAPER}, eqs. 8-15",
         code="tianyuzong/JTCSE",
         equations=(
             "L = NCE(H_I, H_I) + NCE(H_II, H_II) + ICNCE + LTN(I -> II) + LTN(II -> I)",

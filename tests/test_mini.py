@@ -127,8 +127,6 @@ def test_events_keep_their_split(world: World) -> None:
     draw = Draw("split")
     for split in ("train", "dev", "test"):
         assert all(split_of(world, sample_event(world, draw, split)) == split for _ in range(50))
-    anything = [split_of(world, sample_event(world, Draw(i), s)) for i in range(5) for s in ("train", "dev")]
-    assert set(anything) == {"train", "dev"}
 
 
 MECHANIC = Event(
@@ -139,23 +137,28 @@ MECHANIC = Event(
 
 def wordings(event: Event, **options: object) -> set[str]:
     lexicon = load_lexicon()
-    return {realise(event, lexicon, Draw(i), **options) for i in range(600)}  # type: ignore[arg-type]
+    return {realise(event, lexicon, Draw(i), **options) for i in range(3000)}  # type: ignore[arg-type]
 
 
 def test_an_event_is_said_in_every_order() -> None:
-    found = wordings(MECHANIC)
-    for sentence in (
-        "The mechanic repaired two bicycles in the garage on Monday.",
-        "On Monday the mechanic mended two cycles in the garage.",
-        "2 bikes were fixed by the repairman in the garage on Monday.",
-        "It was the mechanic who repaired a couple of bikes on the first day of the week at the workshop.",
-    ):
-        shape = re.sub(r"\b(mechanic|repairman)\b", "A", sentence)
-        assert any(
-            re.sub(r"\b(mechanic|repairman)\b", "A", text).split()[:3] == shape.split()[:3] for text in found
-        )
-    assert len(found) > 400
-    assert {order for order in ORDERS if wordings(MECHANIC, form=Form(order, ""))} == set(ORDERS)
+    expected = {
+        "active": "The mechanic repaired two bicycles in the garage on Monday.",
+        "time first": "On Monday the mechanic mended two cycles in the garage.",
+        "place first": "In the garage the repairman fixed 2 bikes on Monday.",
+        "passive": "2 bikes were fixed by the repairman in the garage on Monday.",
+        "progressive": "The mechanic was fixing two bikes at the workshop on Monday.",
+        "cleft agent": "It was the mechanic who repaired a couple of bikes on Monday in the garage.",
+        "cleft object": "It was two bikes that the mechanic mended in the garage on Monday.",
+        "nominal": "The mending of 2 cycles by the repairman took place in the garage on Monday.",
+    }
+    assert tuple(expected) == ORDERS
+    found = {order: wordings(MECHANIC, form=Form(order, "")) for order in ORDERS}
+    for order, sentence in expected.items():
+        assert sentence in found[order], order
+    for one, other in combinations(ORDERS, 2):
+        assert not found[one] & found[other]
+    opened = wordings(MECHANIC, form=Form("active", "to be short,"))
+    assert "To be short, the mechanic repaired two bicycles in the garage on Monday." in opened
 
 
 @pytest.mark.parametrize(

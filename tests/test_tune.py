@@ -56,7 +56,10 @@ def test_a_value_that_diverges_is_left_out(cli: Cli, tiny_bert: Path) -> None:
     assert tomllib.loads(out)["methods"]["simcse"]["lr"] == 1e-4
     code, out, err = cli(*tune(tiny_bert, "--values", "1e30", "--set", "simcse.clip=0"))
     assert (code, out) == (1, "")
+    assert "lr=1e+30: FAILED, the loss is nan at step" in err
     assert "simcse: every value failed" in err
+    code, _, err = cli(*tune(tiny_bert, "--values", "1e-4", "--set", "simcse.eval_every=9"))
+    assert (code, "lr=0.0001: FAILED, no dev evaluation" in err) == (1, True)
 
 
 @pytest.mark.parametrize(

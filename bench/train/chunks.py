@@ -38,15 +38,12 @@ def cls_states(model: Any, rows: Sequence[list[int]], pad_id: int, *, budget: in
         (B, H), row i for ``rows[i]``.
     """
     device = str(model.device)
-    if budget is None:
-        budget = default_batch_tokens(device)
-    if budget == 0:
-        return _states(model, rows, pad_id, device)
-    chunks = list(length_sorted_batches([len(row) for row in rows], budget))
-    states = torch.cat([_states(model, [rows[i] for i in chunk], pad_id, device) for chunk in chunks])
-    place = torch.empty(len(rows), dtype=torch.long)
-    place[torch.tensor([i for chunk in chunks for i in chunk])] = torch.arange(len(rows))
-    return states[place.to(states.device)]
+    chunks = _chunks(rows, device, budget)
+    states = []
+    for chunk in chunks:
+        ids, mask = padded([rows[i] for i in chunk], pad_id, device)
+        states.append(model(input_ids=ids, attention_mask=mask).last_hidden_state[:, 0])
+    return _in_order(states, chunks)
 
 
 def twin_cls_states(
@@ -71,25 +68,29 @@ def twin_cls_states(
         budget: As for :func:`cls_states`.
     """
     device = str(first.device)
-    budget = default_batch_tokens(device) if budget is None else budget
-    lengths = [len(row) for row in rows]
-    chunks = list(length_sorted_batches(lengths, budget)) if budget else [list(range(len(rows)))]
+    chunks = _chunks(rows, device, budget)
     parts = []
     for chunk in chunks:
         ids, mask = padded([rows[i] for i in chunk], pad_id, device)
         twin = twin_states(first, second, ids, mask, tuple(caels), cross_stream)
         parts.append((twin.first[:, 0], twin.second[:, 0], twin.cross_first, twin.cross_second))
-    place = torch.empty(len(rows), dtype=torch.long)
-    place[torch.tensor([i for chunk in chunks for i in chunk])] = torch.arange(len(rows))
-    return TwinClsStates(*(_joined(column, place) for column in zip(*parts, strict=True)))
+    columns: list[Any] = [
+        _in_order(column, chunks) if column[0] is not None else None for column in zip(*parts, strict=True)
+    ]
+    return TwinClsStates(*columns)
 
 
-def _joined(parts: Sequence[Tensor | None], place: Tensor) -> Any:
-    there = [part for part in parts if part is not None]
-    return torch.cat(there)[place.to(there[0].device)] if there else None
+def _chunks(rows: Sequence[list[int]], device: str, budget: int | None) -> list[list[int]]:
+    """Row numbers of each chunk."""
+    budget = default_batch_tokens(device) if budget is None else budget
+    if not budget:
+        return [list(range(len(rows)))]
+    return list(length_sorted_batches([len(row) for row in rows], budget))
 
 
-def _states(model: Any, rows: Sequence[list[int]], pad_id: int, device: str) -> Tensor:
-    ids, mask = padded(rows, pad_id, device)
-    states: Tensor = model(input_ids=ids, attention_mask=mask).last_hidden_state[:, 0]
-    return states
+def _in_order(parts: Sequence[Any], chunks: Sequence[list[int]]) -> Tensor:
+    """Join the chunks' states, row i again for row i of the batch."""
+    states = torch.cat(list(parts))
+    place = torch.empty(len(states), dtype=torch.long)
+    place[torch.tensor([i for chunk in chunks for i in chunk])] = torch.arange(len(states))
+    return states[place.to(states.device)]

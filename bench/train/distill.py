@@ -29,7 +29,7 @@ def train_student(context: StageContext) -> dict[str, Any]:
 class Distillation(nn.Module):
     """Mean squared error, over all elements, between the student's [CLS] and the teacher's vector.
 
-    L = mean_{i,k} (s_ik - t_ik)^2 (TNCSE's TNCSE-D; the script isn't released). Gradient reaches the student
+    L = mean_{i,k} (s_ik - t_ik)^2 (TNCSE-D; the script isn't released). Gradient reaches the student
     alone; 0 where it equals the teacher.
 
     Args:

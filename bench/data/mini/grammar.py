@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
@@ -57,8 +58,6 @@ class Draw:
     """Draws from the one stream of floats that Python promises to keep."""
 
     def __init__(self, seed: int | str) -> None:
-        import hashlib
-
         digest = hashlib.sha256(str(seed).encode()).digest()
         self._random = Random(int.from_bytes(digest[:8], "big"))  # noqa: S311 - no secret
 

@@ -191,7 +191,7 @@ def pairs(world: World, split: str) -> PairTask:
 
 
 def overlap(first: str, second: str) -> float:
-    """Cosine of the two sentences' word sets, the measure of the method word_overlap."""
+    """Cosine of the two sentences' sets of blank-separated words, within [0, 1]."""
     a, b = (set(text.lower().rstrip(".").split()) for text in (first, second))
     return float(len(a & b) / (len(a) * len(b)) ** 0.5)
 
