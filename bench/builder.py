@@ -73,23 +73,35 @@ class Builder:
         if self._error is not None:
             raise self._error
         if self._folders is None:
-            folders: dict[str, Path] = {}
             try:
-                for stage in self.cell.stages:
-                    train = partial(self._train, stage, dict(folders))
-                    folders[stage.spec.role] = self.cache.ensure(stage, train)
+                self._folders = self._run_stages()
             except Exception as error:
                 self._error = error
                 raise
-            self._folders = folders
         return self._folders
 
+    def _run_stages(self) -> dict[str, Path]:
+        """Run the stages in order, but while another process trains one, first those that don't need it."""
+        folders: dict[str, Path] = {}
+        roles = {stage.spec.role for stage in self.cell.stages}
+        waiting, wait = list(self.cell.stages), False
+        while waiting:
+            for stage in [s for s in waiting if roles & set(s.spec.inputs) <= folders.keys()]:
+                folder = self.cache.ensure(stage, partial(self._train, stage, dict(folders)), wait=wait)
+                if folder is not None:
+                    folders[stage.spec.role] = folder
+                    waiting.remove(stage)
+                    wait = False
+                    break
+            else:
+                wait = True  # all that could be trained now is being trained elsewhere
+        return folders
+
     def last_differs(self) -> bool:
-        """True if the last checkpoint of the last stage isn't the selected one."""
-        if not self.cell.stages:
-            return False
-        facts = self.cache.facts(self.cell.stages[-1])
-        return bool(facts["selected_step"] != facts["steps"])
+        """True if the last checkpoint of a stage that no other builds on isn't the selected one."""
+        used = {role for stage in self.cell.stages for role in stage.spec.inputs}
+        final = [self.cache.facts(s) for s in self.cell.stages if s.spec.role not in used]
+        return any(facts["selected_step"] != facts["steps"] for facts in final)
 
     def facts(self) -> dict[str, Any]:
         """What the record says of the training; empty for a method that doesn't train."""

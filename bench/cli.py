@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 import bench
+from bench.cli_compare import compare
 from bench.cli_data import data
 from bench.cli_export import export
 from bench.cli_train import pretrain, tune
@@ -354,6 +355,7 @@ def show(method: str) -> None:
         click.echo(f"option        {option.name}={option.default}{choices}  {option.help}")
 
 
+cli.add_command(compare)
 cli.add_command(data)
 cli.add_command(export)
 cli.add_command(pretrain)

@@ -71,7 +71,7 @@ def run_plan(
     outcomes: list[Outcome] = []
     while tasks:
         busy: list[CellTask] = []
-        for task, results in executor.run(function, tasks):
+        for task, results in executor.run(function, tasks, _stage_keys):
             if any(outcome.state == "busy" for outcome in results):
                 busy.append(replace(task, wait=True))
                 continue
@@ -80,6 +80,10 @@ def run_plan(
                 on_outcome(outcome)
         tasks = busy
     return outcomes
+
+
+def _stage_keys(task: CellTask) -> frozenset[str]:
+    return frozenset(stage.key for stage in task.jobs[0].cell.all_stages)
 
 
 def _cell_tasks(plan: Plan) -> list[CellTask]:

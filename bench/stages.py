@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from bench.card import OptionValue
 from bench.encoder import Encoder, Progress
@@ -137,7 +137,8 @@ def keyed_stages(
             raise InputError(
                 f"stage '{spec.role}' trains on a round-trip translation of the training text, "
                 "and none is at hand",
-                hint="train it on the text itself with the method's option rtt=none",
+                hint=f"name it with --copy {spec.text}=FILE (bench data rtt makes it), or train on the text "
+                "itself with the method's option rtt=none",
             )
         identity = {
             "role": spec.role,
@@ -175,26 +176,30 @@ class StageCache:
         facts: dict[str, Any] = json.loads((self.root / stage.key / _FACTS).read_text(encoding="utf-8"))
         return facts
 
-    def ensure(self, stage: Stage, train: Callable[[Path], dict[str, Any]]) -> Path:
+    def ensure(
+        self, stage: Stage, train: Callable[[Path], dict[str, Any]], *, wait: bool = True
+    ) -> Path | None:
         """Return the stage's folder, training it first if it isn't there whole.
 
-        Another process that trains the same stage is waited for. A killed training leaves only a temporary
-        folder, which the next training of the stage removes.
+        A killed training leaves only a temporary folder, which the next training of the stage removes.
 
         Args:
             stage: The stage.
             train: Gets an empty folder, fills it, returns facts.
+            wait: Wait for another process that trains the stage; else return None while one does.
 
         Raises:
             BenchError: the cache can't be written.
         """
         try:
             self.root.mkdir(parents=True, exist_ok=True)
-            with FileLock(self.root / f".{stage.key}.lock"):
+            with FileLock(self.root / f".{stage.key}.lock", blocking=wait):
                 found = self.find(stage)
                 if found is not None:
                     return found
                 return self._train(stage, train)
+        except Timeout:
+            return None
         except OSError as error:
             raise BenchError(
                 f"a finished stage can't be kept: {error.strerror or error}", where=str(self.root)

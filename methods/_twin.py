@@ -15,6 +15,9 @@ SUB_VERSION = 1
 TOWERS = (("sub1", "a"), ("sub2", "b"))
 """The two sub-encoders and the round-trip translated copy that each of them learns from."""
 
+TERMS = ("nce", "icnce", "ictn")
+"""Options that switch the joint loss's terms; without any, a twin is its sub-encoders' plain ensemble."""
+
 TWIN_DEVIATIONS = (
     "each sub-encoder replaces the sentences by their translation; pairing isn't documented (our reading)",
     "unlabelled SICK sentences are not added to the training text",
@@ -94,7 +97,7 @@ def twin_stages(
     version: int,
     train: Callable[[StageContext], dict[str, Any]],
 ) -> tuple[StageSpec, ...]:
-    """Both sub-encoders, then the joint stage, whose role is ``joint``.
+    """Both sub-encoders, then the joint stage, whose role is ``joint``; it falls away with all its terms.
 
     Args:
         options: The method's options; a dot marks those of a stage.
@@ -113,6 +116,8 @@ def twin_stages(
         )
         for role, copy in TOWERS
     )
+    if not any(options[term] for term in TERMS):
+        return subs
     config = tuple(
         sorted((name, value) for name, value in options.items() if "." not in name and name not in _INFERENCE)
     )
@@ -233,9 +238,10 @@ def twin_encoder(context: BuildContext) -> Encoder:
     from bench.nn.sum_encoder import SumEncoder
     from bench.train.sentence_encoder import tower_folders
 
-    if "joint" not in context.stages:
-        raise BenchError("the stage 'joint' has not run")
-    folders = tower_folders(context.stages["joint"], context.checkpoint)
+    final = ["joint"] if any(context.options[term] for term in TERMS) else [role for role, _ in TOWERS]
+    if missing := [role for role in final if role not in context.stages]:
+        raise BenchError(f"the stage '{missing[0]}' has not run")
+    folders = [path for role in final for path in tower_folders(context.stages[role], context.checkpoint)]
     pooling = str(context.options["pooling"])
     return SumEncoder(
         [TransformerEncoder(f, pooling, first_layer="layer1", device=context.device) for f in folders]

@@ -22,8 +22,8 @@ LAYERS = (
     ("nn",),
     ("train", "eval", "probes", "stats"),
     ("training_data", "cells", "plan", "builder", "runner", "estimate", "rerun", "tune", "executors"),
-    ("check",),
-    ("cli", "cli_data", "cli_export", "cli_train", "__main__"),
+    ("check", "compare"),
+    ("cli", "cli_compare", "cli_data", "cli_export", "cli_train", "__main__"),
 )
 MAY_IMPORT = {
     "baselines": {

@@ -12,14 +12,17 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 from bench.card import OptionValue
+from bench.data.suites import load_suite
 from bench.encoder import Encoder
+from bench.eval.sts import predict, score_suite
 from bench.methods._losses import cross_nce, ltn, tower_nce
 from bench.methods._twin import make_joint_objective
-from bench.nn.backbone import load_backbone, token_rows
+from bench.nn.backbone import TransformerEncoder, load_backbone, token_rows
+from bench.nn.sum_encoder import SumEncoder
 from bench.nn.twin import cael_layers, twin_states
 from bench.registry import METHODS, discover
 from bench.stages import TrainedMethod
-from bench.train.sentence_encoder import set_dropout
+from bench.train.sentence_encoder import checkpoint_folder, set_dropout
 from bench.train.streams import generator
 from tests.test_cli import Cli, records
 from tests.test_simcse import SENTENCES, corpus, stage_folders
@@ -221,6 +224,41 @@ def test_jtcse_after_tncse_trains_only_its_joint_stage(
     assert len(again) == 8
     assert first.items() <= again.items()  # seed 1's were not touched
     assert "tncse" in out
+
+
+NONE = "nce=false,icnce=false,ictn=false"
+
+
+def test_without_any_term_a_twin_is_the_plain_ensemble_of_its_sub_encoders(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
+) -> None:
+    """Neither twin trains anything more, and both stand for the same vectors, of either checkpoint."""
+    # the first sub-encoder's last step is not evaluated, so that another one is selected
+    odd = ("tncse.sub1.steps=5", "tncse.sub1.eval_every=2", "jtcse.sub1.steps=5", "jtcse.sub1.eval_every=2")
+    given = arguments(tiny_bert, corpus, f"joint=tncse,none=tncse[{NONE}],other=jtcse[{NONE}]", *SHORT)
+    code, _, err = cli(*given, *(part for text in odd for part in ("--set", text)))
+    assert code == 0, err
+    assert len(stage_folders(tmp_path)) == 3
+    found = {record.method: record for record in records(tmp_path).values()}
+    one = found["none"]
+    assert one.scores == found["other"].scores
+    stages = one.training["stages"]
+    assert {"joint": found["joint"].training["stages"]["joint"], **stages} == found["joint"].training[
+        "stages"
+    ]
+    assert stages["sub1"]["selected_step"] < 5
+    assert stages["sub2"]["selected_step"] == 3
+
+    tasks = load_suite("toy", None)[1]
+    for checkpoint, metric in (("selected", "spearman"), ("last", "spearman_last")):
+        folders = [
+            checkpoint_folder(tmp_path / "results" / ".stages" / stages[role]["key"], checkpoint)
+            for role in ("sub1", "sub2")
+        ]
+        ensemble = SumEncoder([TransformerEncoder(folder, "cls") for folder in folders])
+        (score,) = {s.value for s in score_suite(tasks, predict(ensemble, tasks)) if s.task == "avg"}
+        assert one.score("avg", metric=metric) == pytest.approx(score, abs=1e-6)
+    assert one.score("avg") != one.score("avg", metric="spearman_last")
 
 
 def test_without_translations_the_run_says_what_to_do(cli: Cli, tiny_bert: Path, corpus: Path) -> None:

@@ -217,6 +217,7 @@ def test_stages_are_trained_once_and_checked_before_use(tmp_path: Path) -> None:
 
     assert cache.find(stage) is None
     folder = cache.ensure(stage, work)
+    assert folder is not None
     assert cache.ensure(stage, work) == folder == cache.find(stage)
     assert cache.facts(stage) == {"steps": 3}
     assert len(runs) == 1

@@ -8,20 +8,29 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from bench.errors import CellFailedError
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+Needs = Callable[[Any], frozenset[str]]
+"""From a task to what only one task should make at a time: whoever needs it too would only wait."""
+
+
+def needs_nothing(task: object) -> frozenset[str]:
+    """No task hinders another."""
+    return frozenset()
 
 
 class Executor(Protocol):
     """Runs a function over tasks and yields each result as soon as it is there."""
 
-    def run(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
+    def run(
+        self, function: Callable[[Task], Result], tasks: Sequence[Task], needs: Needs = needs_nothing
+    ) -> Iterator[Result]:
         """Yield results in the order of completion."""
         ...
 
@@ -29,7 +38,9 @@ class Executor(Protocol):
 class InProcess:
     """One after the other, here."""
 
-    def run(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
+    def run(
+        self, function: Callable[[Task], Result], tasks: Sequence[Task], needs: Needs = needs_nothing
+    ) -> Iterator[Result]:
         """Yield results in the order of the tasks."""
         return map(function, tasks)
 
@@ -40,8 +51,12 @@ class WorkerProcesses:
     def __init__(self, workers: int) -> None:
         self.workers = workers
 
-    def run(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
+    def run(
+        self, function: Callable[[Task], Result], tasks: Sequence[Task], needs: Needs = needs_nothing
+    ) -> Iterator[Result]:
         """Yield results in the order of completion.
+
+        A free worker takes the first task that needs nothing of what runs, or just the first.
 
         Raises:
             CellFailedError: a worker died (killed, out of memory); what was finished is kept.
@@ -49,10 +64,17 @@ class WorkerProcesses:
         context = multiprocessing.get_context("spawn")
         count = min(self.workers, len(tasks))
         with ProcessPoolExecutor(count, mp_context=context, initializer=_leave_on_interrupt) as pool:
-            futures = [pool.submit(function, task) for task in tasks]
+            waiting, running = list(tasks), dict[Future[Result], frozenset[str]]()
             try:
-                for future in as_completed(futures):
-                    yield future.result()
+                while waiting or running:
+                    while waiting and len(running) < count:
+                        taken = frozenset().union(*running.values())
+                        free = (i for i, task in enumerate(waiting) if not taken & needs(task))
+                        task = waiting.pop(next(free, 0))
+                        running[pool.submit(function, task)] = needs(task)
+                    for future in wait(running, return_when=FIRST_COMPLETED).done:
+                        del running[future]
+                        yield future.result()
             except BrokenProcessPool as error:
                 raise CellFailedError(
                     "a worker process died (killed, or out of memory?)",

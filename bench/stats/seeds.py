@@ -1,0 +1,233 @@
+"""Statistics over seeds: they speak for a method, as its seeds vary. Scores are (runs,), one a seed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+
+from bench.stats.checks import FloatArray, check_level, run_scores
+
+MAX_SEEDS = 40  # of both sides together in an exact test: a million half sums
+LEAST_PAIRS = 6  # fewer sign flips can't reach p = .05
+_TIE = 1e-10  # of the largest score: sums that differ by less are one sum, rounded differently
+
+
+@dataclass(frozen=True)
+class SeedDifference:
+    """The difference of two methods' mean scores, from their seeds.
+
+    Args:
+        difference: mean(a) - mean(b), in the scores' unit.
+        low: Lower end of its confidence interval.
+        high: Upper end.
+        t: The t statistic; None where no score varies.
+        df: Its degrees of freedom; None where no score varies.
+        p: Two-sided p; where no score varies 1 for equal means, else 0.
+        n_a: Seeds of a.
+        n_b: Seeds of b; 1 for a fixed score.
+        minimum_p: The smallest p that the test can give: 0, as t has no bound.
+    """
+
+    difference: float
+    low: float
+    high: float
+    t: float | None
+    df: float | None
+    p: float
+    n_a: int
+    n_b: int
+    minimum_p: float = 0.0
+
+
+@dataclass(frozen=True)
+class ExactTest:
+    """An exact test of two methods' seeds.
+
+    Args:
+        difference: mean(a) - mean(b), in the scores' unit.
+        p: Two-sided p, twice the smaller one-sided, at most 1.
+        minimum_p: The smallest p that these numbers of seeds can give.
+        n_a: Seeds of a.
+        n_b: Seeds of b.
+    """
+
+    difference: float
+    p: float
+    minimum_p: float
+    n_a: int
+    n_b: int
+
+
+def welch(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> SeedDifference:
+    """Welch's t test and interval for independent seeds with unequal variances (Welch 1947, Biometrika 34).
+
+    t = (mean a - mean b) / sqrt(s_a^2 / n_a + s_b^2 / n_b) with Satterthwaite's degrees of freedom. Where
+    neither side varies the seeds say nothing against the observed difference: the interval is that point.
+
+    Args:
+        a: (runs,) scores of one method, at least two seeds.
+        b: (runs,) scores of the other, at least two seeds.
+        level: Confidence level of the interval, in (0, 1).
+
+    Raises:
+        ValueError: fewer than two seeds on a side, another shape, a score that is not finite, a bad level.
+    """
+    x, y = run_scores(a, "a", least=2), run_scores(b, "b", least=2)
+    check_level(level)
+    if np.ptp(x) == 0 and np.ptp(y) == 0:
+        return _without_spread(float(x[0] - y[0]), len(x), len(y))
+    test = stats.ttest_ind(x, y, equal_var=False)
+    low, high = test.confidence_interval(level)
+    difference = float(x.mean() - y.mean())
+    t, df, p = float(test.statistic), float(test.df), float(test.pvalue)
+    return SeedDifference(difference, float(low), float(high), t, df, p, len(x), len(y))
+
+
+def one_sample(a: ArrayLike, fixed: float, level: float = 0.95) -> SeedDifference:
+    """Student's t test and interval of a method's seeds against a score without seeds.
+
+    For a deterministic method, which has one score and no seed variance. A single seed of a method that has
+    seeds is no such score.
+
+    Args:
+        a: (runs,) scores, at least two seeds.
+        fixed: The deterministic score.
+        level: Confidence level of the interval, in (0, 1).
+
+    Raises:
+        ValueError: fewer than two seeds, another shape, a score that is not finite, a bad level.
+    """
+    x = run_scores(a, "a", least=2)
+    value = float(run_scores([fixed], "fixed", least=1)[0])
+    check_level(level)
+    if np.ptp(x) == 0:
+        return _without_spread(float(x[0]) - value, len(x), 1)
+    test = stats.ttest_1samp(x, value)
+    low, high = test.confidence_interval(level)
+    t, df, p = float(test.statistic), float(test.df), float(test.pvalue)
+    return SeedDifference(
+        float(x.mean()) - value, float(low) - value, float(high) - value, t, df, p, len(x), 1
+    )
+
+
+def exact_permutation(a: ArrayLike, b: ArrayLike) -> ExactTest:
+    """Exact unpaired permutation test of the difference in means, over all splits of the pooled seeds.
+
+    Its smallest p is 2 / C(n_a + n_b, n_a): 0.10 for 3 seeds against 3, 0.0079 for 5 against 5. All splits
+    are counted, by pairing the sums of subsets of one half of the pool with those of the other.
+
+    Args:
+        a: (runs,) scores of one method.
+        b: (runs,) scores of the other; the seeds need not correspond.
+
+    Raises:
+        ValueError: another shape, no seed on a side, more than 40 in all, or a score that is not finite.
+    """
+    x, y = run_scores(a, "a", least=1), run_scores(b, "b", least=1)
+    pool, tie = _centred(np.concatenate([x, y]))
+    splits = math.comb(len(pool), len(x))
+    half = len(pool) // 2
+    (first, first_sizes), (second, second_sizes) = _subset_sums(pool[:half]), _subset_sums(pool[half:])
+    observed, above, below = pool[: len(x)].sum(), 0, 0
+    for size in range(max(0, len(x) - half), min(len(x), len(pool) - half) + 1):
+        one, other = first[first_sizes == len(x) - size], np.sort(second[second_sizes == size])
+        above += _count_at_least(one, other, observed - tie)
+        below += _count_at_least(-one, -other[::-1], -observed - tie)
+    return _exact(float(x.mean() - y.mean()), above, below, splits, len(x), len(y))
+
+
+def sign_flip(a: ArrayLike, b: ArrayLike, *, same_order: bool) -> ExactTest:
+    """Exact sign-flip test of the mean paired difference, over all 2^n signs (Fisher's randomisation test).
+
+    Pairing is only right where seed i of both methods saw the same data in the same order. Its smallest p is
+    2 / 2^n: 0.0625 for five seeds, 0.031 for six.
+
+    Args:
+        a: (runs,) scores of one method, at least six.
+        b: (runs,) scores of the other, its seeds in the same order.
+        same_order: Whether the runs of each pair share their data order: the caller vouches for it.
+
+    Raises:
+        ValueError: the runs share no data order, their numbers differ, fewer than six or more than 40 pairs,
+            another shape, or a score that is not finite.
+    """
+    x, y = run_scores(a, "a", least=1), run_scores(b, "b", least=1)
+    if not same_order:
+        raise ValueError(
+            "the seeds share no data order, so they are no pairs; use exact_permutation or welch"
+        )
+    if len(x) != len(y):
+        raise ValueError(f"{len(x)} against {len(y)} seeds; expected pairs")
+    if len(x) < LEAST_PAIRS:
+        raise ValueError(f"{len(x)} pairs of seeds can't reach p = .05; expected at least {LEAST_PAIRS}")
+    _check_exact(len(x))
+    differences = x - y
+    tie = _TIE * float(np.abs(np.concatenate([x, y])).max())
+    half = len(x) // 2
+    first, second = _signed_sums(differences[:half]), np.sort(_signed_sums(differences[half:]))
+    observed = differences.sum()
+    above = _count_at_least(first, second, observed - tie)
+    below = _count_at_least(-first, -second[::-1], -observed - tie)
+    return _exact(float(differences.mean()), above, below, 2 ** len(x), len(x), len(y))
+
+
+def verdict(
+    p: float, minimum_p: float, alpha: float = 0.05
+) -> Literal["differs", "not shown", "cannot show"]:
+    """Return what a p says at an error rate: "cannot show" where the test could not have reached it.
+
+    Raises:
+        ValueError: a p outside [0, 1] or below its minimum, or an error rate outside (0, 1).
+    """
+    check_level(alpha)
+    if not 0 <= minimum_p <= p <= 1:
+        raise ValueError(f"p={p}, minimum_p={minimum_p}; expected 0 <= minimum_p <= p <= 1")
+    if minimum_p > alpha:
+        return "cannot show"
+    return "differs" if p <= alpha else "not shown"
+
+
+def _without_spread(difference: float, n_a: int, n_b: int) -> SeedDifference:
+    p = 1.0 if difference == 0 else 0.0
+    return SeedDifference(difference, difference, difference, None, None, p, n_a, n_b)
+
+
+def _check_exact(n: int) -> None:
+    if n > MAX_SEEDS:
+        raise ValueError(f"{n} seeds in an exact test; expected at most {MAX_SEEDS}; use welch")
+
+
+def _centred(pool: FloatArray) -> tuple[FloatArray, float]:
+    """Return the pool about its mean, and how far two sums of it may lie apart from rounding alone."""
+    _check_exact(len(pool))
+    return pool - pool.mean(), _TIE * float(np.abs(pool).max())
+
+
+def _subset_sums(values: FloatArray) -> tuple[FloatArray, np.ndarray[tuple[int], np.dtype[np.int64]]]:
+    """Sums and sizes of all 2^n subsets."""
+    sums, sizes = np.zeros(1), np.zeros(1, dtype=np.int64)
+    for value in values:
+        sums, sizes = np.concatenate([sums, sums + value]), np.concatenate([sizes, sizes + 1])
+    return sums, sizes
+
+
+def _signed_sums(values: FloatArray) -> FloatArray:
+    """Sums under all 2^n choices of signs."""
+    sums = np.zeros(1)
+    for value in values:
+        sums = np.concatenate([sums - value, sums + value])
+    return sums
+
+
+def _count_at_least(first: FloatArray, second: FloatArray, threshold: float) -> int:
+    """Number of pairs of a sum and a sorted sum that together reach the threshold."""
+    return int((len(second) - np.searchsorted(second, threshold - first)).sum())
+
+
+def _exact(difference: float, above: int, below: int, total: int, n_a: int, n_b: int) -> ExactTest:
+    return ExactTest(difference, min(1.0, 2 * min(above, below) / total), min(1.0, 2 / total), n_a, n_b)
