@@ -41,7 +41,8 @@ bench: install
 	$(BIN)/python benchmarks/train_step.py $(if $(DATA),--data $(DATA))
 
 demo: install
-	$(BIN)/bench run --methods word_overlap,untrained,untrained:avg,simcse --seeds 1-2 --workers 2
+	$(BIN)/bench run --methods jtcse,tncse --seeds 1-5 --workers 2
+	$(BIN)/bench report
 
 clean:
 	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache

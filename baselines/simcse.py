@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from bench.card import BuildContext, MethodCard, Option, OptionValue
@@ -26,6 +26,43 @@ TRAINING_OPTIONS = (
     Option("clip", 1.0, "largest gradient norm, 0 for none", minimum=0),
     Option("schedule", "linear", "learning rate: linear decay to 0, or constant", ("linear", "constant")),
 )
+
+TEXT_OPTION = Option(
+    "text",
+    "train",
+    "training text: the profile's, its round-trip translated copy a or b, each also with SICK's sentences",
+    ("train", "a", "b", "train+sick", "a+sick", "b+sick"),
+    added=True,
+)
+POOLING_OPTION = Option(
+    "pooling",
+    "cls",
+    "what the trained encoder's vectors are; avg_first_last takes layer 1",
+    ("cls", "avg", "avg_first_last", "pooler"),
+    added=True,
+)
+
+
+def one_stage(
+    card: MethodCard, options: Mapping[str, OptionValue], train: Callable[[StageContext], dict[str, Any]]
+) -> tuple[StageSpec, ...]:
+    """The stage of a method that trains once; role and kind are the method's name."""
+    settings = {n: v for n, v in card.keyed(options).items() if n not in ("text", "pooling")}
+    text = str(options["text"])
+    return (StageSpec(card.name, card.name, card.version, tuple(sorted(settings.items())), train, text=text),)
+
+
+def trained_encoder(context: BuildContext, role: str) -> Encoder:
+    """Return the transformer that stage ``role`` trained, of the asked checkpoint, with its pooling."""
+    from bench.nn.backbone import TransformerEncoder
+    from bench.train.sentence_encoder import checkpoint_folder
+
+    if role not in context.stages:
+        raise BenchError(f"the stage '{role}' has not run")
+    folder = checkpoint_folder(context.stages[role], context.checkpoint)
+    return TransformerEncoder(
+        folder, str(context.options["pooling"]), first_layer="layer1", device=context.device
+    )
 
 
 def info_nce(anchors: Tensor, positives: Tensor, tau: float) -> Tensor:
@@ -127,6 +164,8 @@ class SimCSE:
             Option("tau", 0.05, "temperature", minimum=1e-4),
             *TRAINING_OPTIONS,
             Option("match", "", "a method whose stages' sentences it sees in all, in place of steps"),
+            TEXT_OPTION,
+            POOLING_OPTION,
         ),
         deviations=(
             "float32 throughout; the released run used fp16 autocast",
@@ -137,16 +176,8 @@ class SimCSE:
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
         """One stage."""
-        return (
-            StageSpec("simcse", "simcse", self.card.version, tuple(sorted(options.items())), train_simcse),
-        )
+        return one_stage(self.card, options, train_simcse)
 
     def build(self, context: BuildContext) -> Encoder:
         """Return the encoder of the asked checkpoint."""
-        from bench.nn.backbone import TransformerEncoder
-        from bench.train.sentence_encoder import checkpoint_folder
-
-        if "simcse" not in context.stages:
-            raise BenchError("the stage 'simcse' has not run")
-        folder = checkpoint_folder(context.stages["simcse"], context.checkpoint)
-        return TransformerEncoder(folder, "cls", device=context.device)
+        return trained_encoder(context, "simcse")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.card import BuildContext
-from bench.cells import Cell
+from bench.cells import Cell, auxiliary_facts
 from bench.encoder import Encoder, PairScorer, Progress
 from bench.errors import BenchError
 from bench.nn.folder import content_hash
@@ -119,6 +119,7 @@ class Builder:
             }
             inner = builder.facts().get("stages", {})
             stages |= {f"{role}/{name}": facts for name, facts in inner.items()}
+        auxiliaries = auxiliary_facts(self.cell)
         for stage in self.cell.stages:
             facts = self.cache.facts(stage)
             del facts["cpu_seconds"]  # stands in the timing block
@@ -130,6 +131,7 @@ class Builder:
             "dev": {"task": dev.id, "sha256": dev.sha256},
             "stages": stages,
             **({"members": members} if members else {}),
+            **({"auxiliaries": auxiliaries} if auxiliaries else {}),
         }
 
     def training_seconds(self) -> dict[str, float]:
@@ -156,7 +158,7 @@ class Builder:
             StageContext(
                 config=dict(stage.spec.config),
                 seed=stage.seed,
-                role=stage.spec.role,
+                role=stage.stream,
                 model=self.cell.model.path,
                 device=self.device,
                 sentences=text.sentences,
@@ -166,13 +168,14 @@ class Builder:
                 out=out,
                 progress=self.progress,
                 members={role: self.member(role) for role in self._members if role in stage.spec.inputs},
+                auxiliaries={option: folder.path for option, folder in self.cell.auxiliaries},
             )
         )
         self._check_model()
         return facts
 
     def _check_model(self) -> None:
-        """Raise BenchError if the model's files aren't those that were planned with."""
-        model = self.cell.model
-        if model is not None and content_hash(model.path) != model.sha256:
-            raise BenchError(f"the files of model '{model.name}' changed since the run was planned")
+        """Raise BenchError if a model's files aren't those that were planned with."""
+        for model in dict.fromkeys((self.cell.model, *(folder for _, folder in self.cell.auxiliaries))):
+            if model is not None and content_hash(model.path) != model.sha256:
+                raise BenchError(f"the files of model '{model.name}' changed since the run was planned")

@@ -24,6 +24,7 @@ class Option:
         help: One line.
         choices: The allowed values, or empty for any value of the type.
         minimum: Smallest allowed number, None for no bound.
+        added: True for an option that came after records did: at its default it stays out of all keys.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Option:
     help: str
     choices: tuple[str, ...] = ()
     minimum: float | None = None
+    added: bool = False
 
     def parse(self, text: OptionValue, where: str) -> OptionValue:
         """Convert a value from the command line or a profile; raises InputError naming ``where``."""
@@ -75,7 +77,11 @@ class MethodCard:
         needs_backbone: True if it starts from the profile's backbone.
         takes_path: True for ``NAME:PATH`` methods, which bring their own model folder.
         short_option: Option that may follow the name after a colon (``untrained:avg``).
+        takes_methods: True for ``NAME:METHODS``: the short option is an expression of other methods.
         published_names: Names of this method in published tables, with the options that give them.
+        padding_matters: True if its loss sees padding: the same batch padded further gives another loss.
+        auxiliaries: Options that name a model it needs in training beside the backbone: a folder, a hub name
+            in the local cache, or "backbone" for the backbone itself. The model's hash enters all keys.
     """
 
     name: str
@@ -91,7 +97,15 @@ class MethodCard:
     needs_backbone: bool = True
     takes_path: bool = False
     short_option: str | None = None
+    takes_methods: bool = False
     published_names: tuple[tuple[str, str], ...] = ()
+    padding_matters: bool = False
+    auxiliaries: tuple[str, ...] = ()
+
+    def keyed(self, options: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
+        """The options that enter keys: all but those that were added later and stand at their default."""
+        silent = {option.name: option.default for option in self.options if option.added}
+        return {name: value for name, value in options.items() if silent.get(name) != value}
 
     def option(self, name: str, where: str) -> Option:
         """Return the option called ``name``; raises InputError with the options there are."""

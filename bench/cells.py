@@ -4,21 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from bench.card import MethodCard, OptionValue
 from bench.errors import InputError
 from bench.nn.folder import ModelFolder, resolve
 from bench.profiles import Profile
+from bench.profiles import names as profile_names
 from bench.registry import METHODS
 from bench.spec import MethodRequest, Override, RunSpec, parse_methods
 from bench.stages import ComposedMethod, Stage, TrainedMethod, planned_steps
 from bench.store import Place
 
+BACKBONE = "backbone"
+"""Name of the profile's backbone where an option names a model."""
+
 
 @dataclass(frozen=True)
 class Cell:
-    """One method with its options, model and seed: what is built once and evaluated on the suites."""
+    """One method with its options, model and seed: what is built once and evaluated on the suites.
+
+    Args:
+        profile: Profile's name in results.
+        method: Method id.
+        card: The method's card.
+        options: Value of every option.
+        model: Backbone, or the model that it brings.
+        seed: None for a deterministic method.
+        stages: Its own training stages.
+        notes: What every table has to say of it.
+        members: The cell of each other method it builds on, by role.
+        copy: Number of this copy among equal members of an ensemble ("2", inside another copy "2.2"), "" for
+            the first: it has its own random streams.
+        auxiliaries: Each model it needs in training beside the backbone, by the option that names it.
+    """
 
     profile: str
     method: str
@@ -29,6 +49,8 @@ class Cell:
     stages: tuple[Stage, ...] = ()
     notes: tuple[str, ...] = ()
     members: tuple[tuple[str, Cell], ...] = ()
+    copy: str = ""
+    auxiliaries: tuple[tuple[str, ModelFolder], ...] = ()
 
     @property
     def trains(self) -> bool:
@@ -51,11 +73,13 @@ class Cell:
         facts: dict[str, object] = {
             "method": self.card.name,
             "version": self.card.version,
-            "options": dict(self.options),
+            "options": self.card.keyed(dict(self.options)),
             "model": self.model.sha256 if self.model else None,
             "seed": self.seed,
             "stages": [stage.key for stage in self.stages],
         }
+        if self.auxiliaries:
+            facts["auxiliaries"] = {option: folder.sha256 for option, folder in self.auxiliaries}
         if self.members:
             facts["members"] = {role: member.identity() for role, member in self.members}
         return facts
@@ -118,10 +142,17 @@ def make_cells(
     model = resolve(path, where=f"--methods {request.text}") if path is not None else None
     if card.needs_backbone:
         model = backbone
+    auxiliaries = _auxiliaries(card, options, backbone)
+    options |= {name: folder.name for name, folder in auxiliaries if options[name] != BACKBONE}
     changed = [f"{name}={value}" for name, value in sorted(options.items()) if value != base[name]]
     if match := options.pop("match", ""):  # said by the steps that it gives, so no part of the identity
         options |= _matched_length(str(match), options, spec, profile, corpus_size)
     stem = f"{model.name.split('/')[-1]}-{model.sha256[:8]}" if card.takes_path and model else card.name
+    if short and card.takes_methods:
+        stem, changed = (
+            f"{stem}:{short[1]}",
+            [text for text in changed if not text.startswith(f"{short[0]}=")],
+        )
     identity = request.alias or (f"{stem}[{','.join(changed)}]" if changed else stem)
     if request.alias and request.alias in METHODS.names():
         raise InputError(
@@ -132,7 +163,40 @@ def make_cells(
     seeds: tuple[int | None, ...] = (None,) if card.deterministic else spec.seeds
     frozen = tuple(sorted(options.items()))
     notes = (profile.note,) if profile.note and card.needs_backbone and spec.backbone is None else ()
-    return [Cell(label, identity, card, frozen, model, seed, notes=notes) for seed in seeds]
+    return [
+        Cell(label, identity, card, frozen, model, seed, notes=notes, auxiliaries=auxiliaries)
+        for seed in seeds
+    ]
+
+
+def auxiliary_facts(cell: Cell) -> dict[str, dict[str, str]]:
+    """Name and hash of each auxiliary model, for records."""
+    return {option: {"name": folder.name, "sha256": folder.sha256} for option, folder in cell.auxiliaries}
+
+
+def _auxiliaries(
+    card: MethodCard, options: Mapping[str, OptionValue], backbone: ModelFolder | None
+) -> tuple[tuple[str, ModelFolder], ...]:
+    """Find the models that options name.
+
+    Raises:
+        InputError: no such model.
+    """
+    found = []
+    for name in card.auxiliaries:
+        reference = str(options[name])
+        if reference != BACKBONE:
+            hint = f"make it with: bench pretrain --profile {reference} --out {reference}"
+            made_here = reference in profile_names() and not Path(reference).is_dir()
+            try:
+                found.append((name, resolve(reference, where=f"{card.name}.{name}")))
+            except InputError as error:
+                raise InputError(
+                    error.what, where=error.where, hint=hint if made_here else error.hint
+                ) from error
+        elif backbone is not None:
+            found.append((name, backbone))
+    return tuple(found)
 
 
 def profile_options(card: MethodCard, profile: Profile) -> dict[str, OptionValue]:
@@ -231,14 +295,27 @@ def with_members(
     method = METHODS.get(cell.card.name)
     if not isinstance(method, ComposedMethod):
         return cell
-    members = []
+    members: list[tuple[str, Cell]] = []
     for role, text in method.members(dict(cell.options)).items():
         (request,) = parse_methods(text)
         if request.name in (*above, cell.card.name):
             raise InputError(f"{cell.card.name} builds on itself", where=f"{role}={text}")
         found = [member for member in make(request) if member.seed in (cell.seed, None)]
-        members.append((role, with_members(found[0], make, (*above, cell.card.name))))
+        number = 1 + sum(member.card.name == request.name for _, member in members)
+        copy = ".".join(filter(None, (cell.copy, str(number) if number > 1 else "")))
+        members.append((role, with_members(replace(found[0], copy=copy), make, (*above, cell.card.name))))
     return replace(cell, members=tuple(members))
+
+
+def without_idle_seeds(cells: list[Cell]) -> list[Cell]:
+    """Return one cell without seed in place of cells that no seed enters: sums of deterministic methods."""
+    kept: dict[tuple[str, int | None], Cell] = {}
+    for cell in cells:
+        trains = isinstance(METHODS.get(cell.card.name), TrainedMethod)
+        idle = cell.members and not trains and all(member.seed is None for _, member in cell.members)
+        cell = replace(cell, seed=None) if idle else cell
+        kept[cell.method, cell.seed] = cell
+    return list(kept.values())
 
 
 def refuse_twins(cells: list[Cell]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,6 +16,7 @@ import bench
 from bench.cli_compare import compare
 from bench.cli_data import data
 from bench.cli_export import export
+from bench.cli_sweep import sweep
 from bench.cli_train import pretrain, tune
 from bench.errors import BenchError, InputError
 
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
     from bench.record import RunRecord
     from bench.runner import Outcome
     from bench.spec import RunSpec
+    from bench.sweeps import Manifest
 
 F = TypeVar("F", bound=Callable[..., Any])
+COPY_HELP = "Round-trip translation of the training text, for stages that learn from copy NAME. Repeatable."
 FORMATS = ("text", "markdown", "csv", "json", "latex")
 
 
@@ -124,6 +127,7 @@ def progress_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
 @click.option("--backbone", help="Model folder (or cached hub name) instead of the profile's.")
 @click.option("--set", "overrides", multiple=True, metavar="METHOD[.STAGE].OPTION=VALUE", help="Repeatable.")
 @click.option("--corpus", type=click.Path(path_type=Path), help="Training text instead of the profile's.")
+@click.option("--copy", "copies", multiple=True, metavar="NAME=FILE", help=COPY_HELP)
 @click.option("--dev", help="Suite of one task to select checkpoints on, instead of the profile's.")
 @click.option("--world-seed", type=click.IntRange(0), help="World of the mini suites and text; default 1.")
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
@@ -143,12 +147,12 @@ def run(dry_run: bool, **options: Any) -> None:
     """
     from bench.plan import make_plan
 
-    plan = make_plan(_spec(options))
+    plan = make_plan(make_spec(options))
     check_device(plan.spec.device)
     if dry_run:
-        _show_plan(plan)
+        show_plan(plan)
         return
-    failed = _execute(plan)
+    failed = execute(plan)
     records = [record for job in plan.jobs if (record := plan.store.read(job.place)) is not None]
     _print_report(records, plan.store.campaign, "text")
     if failed:
@@ -156,9 +160,10 @@ def run(dry_run: bool, **options: Any) -> None:
         sys.exit(1)
 
 
-def _spec(options: dict[str, Any]) -> RunSpec:
+def make_spec(options: dict[str, Any]) -> RunSpec:
+    """Return the specification that the options of `bench run` give."""
     from bench.profiles import DEFAULT
-    from bench.spec import RunSpec, parse_methods, parse_override, parse_seeds
+    from bench.spec import RunSpec, parse_copies, parse_methods, parse_override, parse_seeds
 
     suites = options["suites"]
     names = tuple(name.strip() for name in suites.split(",")) if suites is not None else ()
@@ -174,6 +179,7 @@ def _spec(options: dict[str, Any]) -> RunSpec:
         device=options["device"],
         threads=options["threads"],
         corpus=options["corpus"],
+        copies=parse_copies(options["copies"]),
         dev=options["dev"],
         world_seed=options["world_seed"],
         data=options["data_dir"],
@@ -195,7 +201,8 @@ def check_device(device: str) -> None:
         raise InputError("torch sees no CUDA device", where="--device cuda", hint="use --device cpu")
 
 
-def _show_plan(plan: Plan) -> None:
+def show_plan(plan: Plan) -> None:
+    """Print the cells, what is done and an estimate."""
     from bench.estimate import estimate_seconds
     from bench.stages import StageCache
 
@@ -217,7 +224,7 @@ def _show_plan(plan: Plan) -> None:
         click.echo(f"about {seconds / workers:.0f} s with {workers} worker(s), start-up not counted")
 
 
-def _execute(plan: Plan) -> int:
+def execute(plan: Plan) -> int:
     """Run the plan with progress on stderr; return the number of failed cells."""
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -259,9 +266,12 @@ def _describe(outcome: Outcome) -> str:
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
 @click.option("--profile", help="Only this profile.")
 @click.option("--suite", help="Only this suite.")
+@click.option("--figures", type=click.Path(path_type=Path), help="Draw the sweeps' figures (SVG) into DIR.")
 @results_options
-def report(form: str, profile: str | None, suite: str | None, results: Path, campaign: str) -> None:
-    """Print the leaderboards of a campaign, from its records alone."""
+def report(
+    form: str, profile: str | None, suite: str | None, figures: Path | None, results: Path, campaign: str
+) -> None:
+    """Print the leaderboards of a campaign and the tables of its sweeps, from its records alone."""
     from bench.store import ResultStore
 
     records = [
@@ -271,13 +281,27 @@ def report(form: str, profile: str | None, suite: str | None, results: Path, cam
     ]
     if not records:
         raise InputError("no record matches", where=f"campaign {campaign}", hint="bench run makes records")
-    _print_report(records, campaign, form)
+    from bench.sweeps import load_all
+
+    sweeps = [
+        manifest
+        for manifest in load_all(results / campaign)
+        if (profile is None or manifest.profile == profile)
+    ]
+    _print_report(records, campaign, form, sweeps)
+    if figures is not None:
+        from bench.reports.figures import draw
+
+        for path in draw(sweeps, records, figures):
+            click.echo(f"figure: {path}", err=True)
 
 
-def _print_report(records: list[RunRecord], campaign: str, form: str) -> None:
+def _print_report(
+    records: list[RunRecord], campaign: str, form: str, sweeps: Sequence[Manifest] = ()
+) -> None:
     from bench.reports.render import render
 
-    click.echo(render(records, campaign, form), nl=False)
+    click.echo(render(records, campaign, form, sweeps), nl=False)
 
 
 @cli.command()
@@ -289,16 +313,22 @@ def _print_report(records: list[RunRecord], campaign: str, form: str) -> None:
 @click.option(
     "--corpus", type=click.Path(path_type=Path), help="Training text, where it isn't the profile's."
 )
-def rerun(record: Path, data_dir: Path | None, model: str | None, corpus: Path | None) -> None:
+@click.option("--copy", "copies", multiple=True, metavar="NAME=FILE", help="As given to bench run.")
+def rerun(
+    record: Path, data_dir: Path | None, model: str | None, corpus: Path | None, copies: tuple[str, ...]
+) -> None:
     """Repeat a RECORD.json, training included, and say equal, or which digits differ (exit code 1)."""
     from bench.record import from_json
     from bench.rerun import rerun as repeat
+    from bench.spec import parse_copies
 
     try:
         text = record.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"the record can't be read: {error}", where="bench rerun") from error
-    found = repeat(from_json(text, str(record)), data=data_dir, model=model, corpus=corpus)
+    found = repeat(
+        from_json(text, str(record)), data=data_dir, model=model, corpus=corpus, copies=parse_copies(copies)
+    )
     if not found:
         click.echo("equal: every score is the same to the last digit")
         return
@@ -309,9 +339,9 @@ def rerun(record: Path, data_dir: Path | None, model: str | None, corpus: Path |
 
 
 @cli.command("list")
-@click.argument("what", type=click.Choice(["methods", "suites", "profiles", "probes"]))
+@click.argument("what", type=click.Choice(["methods", "suites", "profiles", "sweeps", "probes"]))
 def list_(what: str) -> None:
-    """List methods, suites, profiles or probes."""
+    """List methods, suites, profiles, sweeps or probes."""
     rows: list[tuple[str, str]]
     if what == "methods":
         from bench.registry import discover
@@ -325,6 +355,10 @@ def list_(what: str) -> None:
         from bench import profiles
 
         rows = [(name, profiles.load(name).summary) for name in profiles.names()]
+    elif what == "sweeps":
+        from bench.sweeps import SWEEPS
+
+        rows = [(sweep.name, f"{sweep.question} ({sweep.source})") for sweep in SWEEPS.values()]
     else:
         rows = [("overlap", "training text against test sets: bench data overlap TEXT")]
     width = max(len(name) for name, _ in rows)
@@ -359,4 +393,5 @@ cli.add_command(compare)
 cli.add_command(data)
 cli.add_command(export)
 cli.add_command(pretrain)
+cli.add_command(sweep)
 cli.add_command(tune)

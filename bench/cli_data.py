@@ -1,4 +1,4 @@
-"""``bench data``: fetch, verify, overlap."""
+"""``bench data``: fetch, verify, overlap, rtt."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from bench.cli_rtt import rtt
 from bench.errors import DataError, InputError
 
 data_option = click.option(
@@ -191,3 +192,6 @@ def _echo_frame(frame: Any, form: str) -> None:
         click.echo(frame.to_csv(index=False, lineterminator="\n"), nl=False)
     else:
         click.echo(frame.to_string(index=False, na_rep="-", float_format=lambda value: f"{value:.4f}"))
+
+
+data.add_command(rtt)

@@ -40,6 +40,7 @@ _WHERE = "bench export"
 @click.option("--backbone", help="Model folder (or cached hub name) instead of the profile's.")
 @click.option("--set", "overrides", multiple=True, metavar="METHOD[.STAGE].OPTION=VALUE", help="Repeatable.")
 @click.option("--corpus", type=click.Path(path_type=Path), help="Training text instead of the profile's.")
+@click.option("--copy", "copies", multiple=True, metavar="NAME=FILE", help="As given to bench run.")
 @click.option("--dev", help="Suite to select checkpoints on, instead of the profile's.")
 @click.option("--world-seed", type=click.IntRange(0), help="World of the mini suites and text; default 1.")
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
@@ -99,7 +100,7 @@ def _spec(text: str, seed: int | None, options: dict[str, Any]) -> RunSpec:
     """
     from bench.profiles import DEFAULT
     from bench.registry import discover
-    from bench.spec import RunSpec, parse_methods, parse_override
+    from bench.spec import RunSpec, parse_copies, parse_methods, parse_override
 
     methods = parse_methods(text)
     if len(methods) != 1:
@@ -120,6 +121,7 @@ def _spec(text: str, seed: int | None, options: dict[str, Any]) -> RunSpec:
         device=options["device"],
         threads=options["threads"],
         corpus=options["corpus"],
+        copies=parse_copies(options["copies"]),
         dev=options["dev"],
         world_seed=options["world_seed"],
         data=options["data_dir"],

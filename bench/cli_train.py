@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from bench.errors import InputError
+
+if TYPE_CHECKING:
+    from bench.profiles import Profile
 
 
 @click.command()
@@ -15,16 +21,21 @@ from bench.errors import InputError
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
 @click.option("--threads", type=click.IntRange(1, 256), default=1, show_default=True, help="Torch threads.")
+@click.option(
+    "--data", "data_dir", type=click.Path(path_type=Path), help="For minilm-mlm's text; default BENCH_DATA."
+)
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder to write.")
-def pretrain(profile: str, world_seed: int | None, seed: int, device: str, threads: int, out: Path) -> None:
-    """Pretrain a profile's own backbone: a BERT with its masked-language-model head."""
+def pretrain(profile: str, seed: int, device: str, threads: int, out: Path, **given: Any) -> None:
+    """Pretrain a profile's own BERT with its masked-LM head, or give a finished one a head.
+
+    Profile mini's backbone was made by it; minilm-mlm is what diffcse and infocse need in profile minilm.
+    """
     from bench import profiles
     from bench.cli import check_device, progress_bar
-    from bench.data.mini.world import DEFAULT_SEED, make_world, pretraining_text
     from bench.runner import torch_threads
 
-    settings = profiles.load(profile).pretrain
-    if not settings:
+    chosen = profiles.load(profile)
+    if not chosen.pretrain:
         raise InputError(
             f"the backbone of profile '{profile}' comes from elsewhere",
             where="bench pretrain --profile",
@@ -33,29 +44,56 @@ def pretrain(profile: str, world_seed: int | None, seed: int, device: str, threa
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError("the folder is not empty", where=f"--out {out}", expected="a new folder")
     check_device(device)
-    world = DEFAULT_SEED if world_seed is None else world_seed
-    from bench.train.pretrain import PretrainSettings
-    from bench.train.pretrain import pretrain as train_backbone
-
-    made = PretrainSettings(**settings)
-    with (
-        torch_threads(threads, needs_torch=True),
-        progress_bar("pretrain", made.steps * made.batch_size) as advance,
-    ):
-        facts = train_backbone(
-            pretraining_text(make_world(world)),
-            made,
+    train, command = _from_nothing(chosen, **given) if "layers" in chosen.pretrain else _head(chosen, **given)
+    total = chosen.pretrain["steps"] * chosen.pretrain["batch_size"]
+    with torch_threads(threads, needs_torch=True), progress_bar("pretrain", total) as advance:
+        facts = train(
             seed=seed,
             out=out,
-            command=f"bench pretrain --profile {profile} --world-seed {world} --seed {seed} --out DIR",
+            command=f"bench pretrain --profile {profile}{command} --seed {seed} --out DIR",
             device=device,
             progress=advance,
         )
     size = (out / "model.safetensors").stat().st_size / 1e6
+    accuracy = f"masked accuracy {facts['masked_accuracy']:.3f}, " if "masked_accuracy" in facts else ""
     click.echo(
         f"{out}: {facts['parameters']:,} parameters, {size:.1f} MB, loss {facts['loss_curve'][-1][1]:.3f}, "
-        f"{facts['cpu_seconds']:.0f} CPU s"
+        f"{accuracy}{facts['cpu_seconds']:.0f} CPU s"
     )
+
+
+Train = Callable[..., dict[str, Any]]
+
+
+def _from_nothing(profile: Profile, world_seed: int | None, data_dir: Path | None) -> tuple[Train, str]:
+    """What trains a new BERT on the mini world's text, and what of its command the world adds."""
+    from bench.data.mini.world import DEFAULT_SEED, make_world, pretraining_text
+    from bench.train.pretrain import PretrainSettings
+    from bench.train.pretrain import pretrain as train_backbone
+
+    if data_dir is not None:
+        raise InputError("this profile's text is not read from data", where=f"--data {data_dir}")
+    world = DEFAULT_SEED if world_seed is None else world_seed
+    settings = PretrainSettings(**profile.pretrain)
+    return partial(train_backbone, pretraining_text(make_world(world)), settings), f" --world-seed {world}"
+
+
+def _head(profile: Profile, world_seed: int | None, data_dir: Path | None) -> tuple[Train, str]:
+    """What gives the profile's backbone a head, trained on its text below the data folder."""
+    from bench.data.suites import data_folder
+    from bench.nn.folder import resolve
+    from bench.profiles import backbone_reference
+    from bench.train.pretrain import MlmSettings, add_head, read_documents
+
+    if world_seed is not None:
+        raise InputError("this text is of no made-up world", where=f"--world-seed {world_seed}")
+    where, name = f"profile {profile.name}", profile.backbone["name"]
+    backbone = resolve(backbone_reference(profile), where=where, name=name)
+    data = data_folder(data_dir)
+    if data is None:
+        raise InputError(f"the text {profile.corpus['file']} is needed", expected="--data DIR or BENCH_DATA")
+    corpus = read_documents(data / profile.corpus["file"])
+    return partial(add_head, backbone, corpus, MlmSettings(**profile.pretrain)), ""
 
 
 @click.command()

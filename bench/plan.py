@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
 
 from bench import profiles
 from bench.card import MethodCard
-from bench.cells import Cell, make_cells, refuse_twins, with_members
+from bench.cells import Cell, auxiliary_facts, make_cells, refuse_twins, with_members, without_idle_seeds
+from bench.data.hub import CORPUS
 from bench.data.mini.world import DEFAULT_SEED, make_world
 from bench.data.suites import MINI_SUITES, SUITES, data_folder, is_reference, load_suite
 from bench.data.tasks import PairTask
@@ -18,9 +22,11 @@ from bench.nn.folder import ModelFolder, resolve
 from bench.record import RunRecord
 from bench.registry import METHODS, discover
 from bench.spec import MethodRequest, RunSpec
-from bench.stages import ComposedMethod, TrainedMethod, keyed_stages
+from bench.stages import SICK, TRAIN, ComposedMethod, TrainedMethod, keyed_stages
 from bench.store import Place, ResultStore
-from bench.training_data import TrainingData, load_training_data, uses_world
+from bench.training_data import TrainingData, load_training_data, uses_world, with_sick
+
+T = TypeVar("T")
 
 EVALUATION = 1  # raised when the numbers of an evaluation change; part of every key
 
@@ -53,6 +59,7 @@ class Plan:
     store: ResultStore
     training: TrainingData | None
     world_seed: int = DEFAULT_SEED
+    ids: Mapping[str, str] = field(default_factory=dict)
 
     def status(self, job: Job) -> str:
         """Return "done", "failed" (runs again) or "to do".
@@ -107,30 +114,35 @@ def make_plan(spec: RunSpec) -> Plan:
     discover()
     profile = profiles.load(spec.profile)
     methods = [METHODS.get(request.name, where="--methods").card for request in spec.methods]
-    backbone = _backbone(spec, profile, methods)
     suite_names = spec.suites or profile.suites
+    if not suite_names:
+        raise InputError(f"profile '{profile.name}' has no suite", hint="it is there for bench pretrain")
+    problems = _Problems()
+    backbone = problems.get(lambda: _backbone(spec, profile, methods))
     label = (
         profile.name if spec.backbone is None or backbone is None else f"{profile.name}@{backbone.sha256[:8]}"
     )
-    training = _training_data(spec, profile, methods)
+    training = problems.get(lambda: _training_data(spec, profile, methods))
     corpus_size = len(training.corpus.sentences) if training else 0
-    cells: list[Cell] = []
-    for request, card in zip(spec.methods, methods, strict=True):
-        cells += make_cells(request, card, spec, profile, label, backbone, corpus_size)
 
-    def member_cells(request: MethodRequest) -> list[Cell]:
+    def new_cells(request: MethodRequest) -> list[Cell]:
         card = METHODS.get(request.name, where=request.text).card
         return make_cells(request, card, spec, profile, label, backbone, corpus_size)
 
-    cells = [with_members(cell, member_cells) for cell in cells]
-    _check_overrides(spec, cells)
-    cells = [_with_stages(cell, spec, training) for cell in cells]
-    refuse_twins(cells)
+    def whole_cells(request: MethodRequest) -> list[Cell]:
+        return without_idle_seeds([with_members(cell, new_cells) for cell in new_cells(request)])
+
+    groups = [problems.get(partial(whole_cells, request)) or [] for request in spec.methods]
+    cells = [cell for group in groups for cell in group]
     seed = _world_seed(spec, profile, suite_names)
-    data = data_folder(spec.data)
-    suites = {
-        name: load_suite(name, data, accept_data=spec.accept_data, world_seed=seed)[1] for name in suite_names
-    }
+    suites = {name: problems.get(partial(_suite, name, spec, seed)) or [] for name in suite_names}
+    problems.check()
+    _check_overrides(spec, cells)
+    if training and any(text.endswith(SICK) for cell in cells for text in _texts(cell)):
+        training = with_sick(training, spec, profile)
+    cells = [_with_stages(cell, spec, training) for cell in cells]
+    _check_copies(spec, cells)
+    refuse_twins(cells)
     # seed by seed, so that a run which is stopped early still compares fairly
     cells.sort(key=lambda cell: -1 if cell.seed is None else cell.seed)
     jobs = tuple(
@@ -139,7 +151,36 @@ def make_plan(spec: RunSpec) -> Plan:
         for name in suite_names
     )
     store = ResultStore(spec.results, spec.campaign)
-    return Plan(spec, jobs, suites, store, training, seed)
+    ids = {r.text: group[0].method for r, group in zip(spec.methods, groups, strict=True)}
+    return Plan(spec, jobs, suites, store, training, seed, ids)
+
+
+class _Problems:
+    """Collects what is missing, so that one line names all of it: every checkpoint, every data set."""
+
+    def __init__(self) -> None:
+        self.found: list[InputError] = []
+
+    def get(self, load: Callable[[], T]) -> T | None:
+        """Return what ``load`` returns, or None and keep its error."""
+        try:
+            return load()
+        except InputError as error:
+            self.found.append(error)
+            return None
+
+    def check(self) -> None:
+        """Raise InputError if there was any error."""
+        if len(self.found) == 1:
+            raise self.found[0]
+        if self.found:
+            lines = list(dict.fromkeys(map(str, self.found)))
+            raise InputError(f"{len(lines)} inputs are missing or wrong: {' | '.join(lines)}")
+
+
+def _suite(name: str, spec: RunSpec, world_seed: int) -> list[PairTask]:
+    data = data_folder(spec.data)
+    return load_suite(name, data, accept_data=spec.accept_data, world_seed=world_seed)[1]
 
 
 def _training_data(spec: RunSpec, profile: profiles.Profile, cards: list[MethodCard]) -> TrainingData | None:
@@ -147,6 +188,14 @@ def _training_data(spec: RunSpec, profile: profiles.Profile, cards: list[MethodC
     training = [
         card.name for card in cards if isinstance(METHODS.get(card.name), TrainedMethod | ComposedMethod)
     ]
+    if training and spec.corpus is None and not uses_world(profile) and data_folder(spec.data) is None:
+        file = Path(profile.corpus["file"])
+        raise InputError(
+            f"{training[0]} needs a training text",
+            expected=f"--corpus FILE, or {file} below --data DIR or BENCH_DATA (its dev set is suite "
+            f"{spec.dev or profile.dev})",
+            hint="get it with: bench data fetch wiki1m --data data" if file.name == CORPUS else None,
+        )
     if training:
         return load_training_data(spec, profile, training[0])
     for option, given in (("--corpus", spec.corpus), ("--dev", spec.dev)):
@@ -170,6 +219,13 @@ def _world_seed(spec: RunSpec, profile: profiles.Profile, suites: Sequence[str])
     return spec.world_seed
 
 
+def _texts(cell: Cell) -> set[str]:
+    """Names of the training texts that a cell's stages and its members' see."""
+    method = METHODS.get(cell.card.name)
+    own = method.stages(dict(cell.options)) if isinstance(method, TrainedMethod) else ()
+    return {stage.text for stage in own}.union(*(_texts(member) for _, member in cell.members))
+
+
 def _with_stages(cell: Cell, spec: RunSpec, training: TrainingData | None) -> Cell:
     """Return the cell with its training stages keyed, its members' before its own."""
     members = tuple((role, _with_stages(member, spec, training)) for role, member in cell.members)
@@ -182,10 +238,12 @@ def _with_stages(cell: Cell, spec: RunSpec, training: TrainingData | None) -> Ce
         "dev": training.dev.sha256,
         "device": spec.device,
         "threads": spec.threads,
+        **{f"auxiliary/{option}": folder.sha256 for option, folder in cell.auxiliaries},
     }
     texts = {name: corpus.sha256 for name, corpus in training.texts.items()}
     keys = {role: _digest(member.identity()) for role, member in members}
-    stages = keyed_stages(method.stages(dict(cell.options)), cell.seed, fingerprints, texts, keys)
+    specs = method.stages(dict(cell.options))
+    stages = keyed_stages(specs, cell.seed, fingerprints, texts, keys, cell.copy)
     return replace(cell, stages=stages)
 
 
@@ -201,6 +259,19 @@ def _check_overrides(spec: RunSpec, cells: Sequence[Cell]) -> None:
                 where=f"--set {override.text}",
                 expected=f"one of {', '.join(sorted(known))}",
                 hint=did_you_mean(override.method, known),
+            )
+
+
+def _check_copies(spec: RunSpec, cells: Sequence[Cell]) -> None:
+    """Raise InputError for a ``--copy`` that no stage trains on."""
+    used = {stage.spec.text for cell in cells for stage in cell.all_stages}
+    for name, path in spec.copies:
+        if name not in used:
+            names = ", ".join(sorted(used - {TRAIN}))
+            raise InputError(
+                f"no stage here trains on a translated copy '{name}'",
+                where=f"--copy {name}={path}",
+                expected=f"one of {names}" if names else None,
             )
 
 
@@ -228,8 +299,21 @@ def _job(cell: Cell, suite: str, tasks: list[PairTask], spec: RunSpec, training:
     family = setting | cell.family()
     if cell.trains and training:
         family |= {"corpus": training.corpus.sha256, "dev": training.dev.sha256}
+        if spec.copies and (copies := _copies(cell, training)):
+            family["copies"] = copies
     notes = (*cell.notes, *filter(None, (SUITES.get(suite).note,)))
     return Job(cell, suite, facts, _digest(setting | cell.identity()), _digest(family), notes)
+
+
+def _copies(cell: Cell, training: TrainingData) -> dict[str, str]:
+    """Fingerprint of the translated copy that each stage trains on, by the stage's name in the record."""
+    copies = {
+        f"{role}/{name}": sha256
+        for role, member in cell.members
+        for name, sha256 in _copies(member, training).items()
+    }
+    own = {stage.spec.role: stage.spec.text for stage in cell.stages if stage.spec.text != TRAIN}
+    return copies | {role: training.texts[text].sha256 for role, text in own.items()}
 
 
 def _with_world(job: Job, training: TrainingData | None, seed: int) -> Job:
@@ -251,13 +335,17 @@ def explain_difference(record: RunRecord, job: Job, plan: Plan) -> str:
     corpus, dev = (training.corpus.sha256, training.dev.sha256) if training else (None, None)
     model = job.cell.model.sha256 if job.cell.model else None
     tasks = {task_id: sha256 for task_id, _, sha256, _ in job.tasks}
+    stages = record.training.get("stages", {}).items()
+    copies = {role: facts["text"]["sha256"] for role, facts in stages if "text" in facts}
     pairs = (
         ("method", record.name, job.cell.card.name),
         ("method version", record.version, job.cell.card.version),
         ("options", record.options, dict(job.cell.options)),
         ("model weights", (record.backbone or {}).get("sha256"), model),
+        ("auxiliary models", record.training.get("auxiliaries", {}), auxiliary_facts(job.cell)),
         ("data", {name: facts.get("sha256") for name, facts in record.tasks.items()}, tasks),
         ("training text", (record.training.get("corpus") or {}).get("sha256"), corpus),
+        ("translated copies", copies, _copies(job.cell, training) if training else {}),
         ("dev set", (record.training.get("dev") or {}).get("sha256"), dev),
         ("threads", record.provenance.get("threads"), spec.threads),
         ("device", str(record.provenance.get("device")).split(" ")[0], spec.device),

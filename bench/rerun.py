@@ -6,12 +6,14 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench import profiles
 from bench.data.suites import SUITES
 from bench.errors import CellFailedError, InputError, NotComparableError
 from bench.plan import explain_difference, make_plan
 from bench.record import RunRecord
 from bench.runner import run_plan
 from bench.spec import MethodRequest, RunSpec
+from bench.training_data import uses_world
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,12 @@ class Difference:
 
 
 def rerun(
-    record: RunRecord, *, data: Path | None, model: str | None = None, corpus: Path | None = None
+    record: RunRecord,
+    *,
+    data: Path | None,
+    model: str | None = None,
+    corpus: Path | None = None,
+    copies: tuple[tuple[str, Path], ...] = (),
 ) -> list[Difference]:
     """Repeat a record's cell in a temporary folder, its training stages included.
 
@@ -35,19 +42,20 @@ def rerun(
         data: Data folder.
         model: Folder of the model where the profile doesn't name it (another backbone, hf: and st:).
         corpus: Training text where it isn't the profile's.
+        copies: Translated copies of it by name, where the record was trained on some that its profile lacks.
 
     Returns:
         The scores that differ, none if every digit is the same.
 
     Raises:
-        InputError: a failed record, or a model that has to be named.
+        InputError: a failed record, or a model or translated copies that have to be named.
         NotComparableError: data, weights, options or code version aren't the record's; says which.
         CellFailedError: the repetition failed.
     """
     if record.status != "ok":
         raise InputError(f"the record failed ({record.reason}), so there is nothing to compare")
     with tempfile.TemporaryDirectory() as folder:
-        plan = make_plan(_spec(record, data, model, corpus, Path(folder)))
+        plan = make_plan(_spec(record, data, model, corpus, copies, Path(folder)))
         (job,) = (job for job in plan.jobs if job.cell.seed == record.seed)
         if job.key != record.key:
             raise NotComparableError(
@@ -73,7 +81,12 @@ def differences(then: RunRecord, now: RunRecord) -> list[Difference]:
 
 
 def _spec(
-    record: RunRecord, data: Path | None, model: str | None, corpus: Path | None, results: Path
+    record: RunRecord,
+    data: Path | None,
+    model: str | None,
+    corpus: Path | None,
+    copies: tuple[tuple[str, Path], ...],
+    results: Path,
 ) -> RunSpec:
     profile, _, other_backbone = record.profile.partition("@")
     external = record.name in ("hf", "st")
@@ -83,6 +96,15 @@ def _spec(
             f"the record was made with the model '{name}', which its profile doesn't name",
             where=record.method,
             expected="--model FOLDER",
+        )
+    stages = record.training.get("stages", {})
+    given = {role: facts["text"]["name"] for role, facts in stages.items() if "text" in facts}
+    if given and not copies and (corpus is not None or not uses_world(profiles.load(profile))):
+        raise InputError(
+            f"the record's stages learned from copies of the training text "
+            f"({', '.join(f'{role}: {name}' for role, name in given.items())})",
+            where=record.method,
+            expected="--copy NAME=FILE, as given to its bench run",
         )
     options = tuple((name, str(value)) for name, value in record.options.items())
     request = MethodRequest(record.method, record.name, model if external else None, options)
@@ -97,6 +119,7 @@ def _spec(
         device=str(record.provenance["device"]).split(" ")[0],
         threads=int(record.provenance["threads"]),
         corpus=corpus,
+        copies=copies,
         dev=dev_suite,
         world_seed=record.world["seed"] if record.world else None,
         data=data,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -11,6 +12,11 @@ from bench.errors import InputError
 
 MAX_SEEDS = 10_000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
+OF_METHODS = ("ensemble", "distill")
+"""Methods of methods, NAME:METHODS: all after the colon, brackets too, belongs to the methods named there."""
+_OF_METHODS = re.compile(
+    rf"(?:(?P<alias>{_NAME.pattern})=)?(?P<name>{'|'.join(OF_METHODS)}):(?P<methods>.*\S.*)"
+)
 _SEED_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 
 
@@ -53,6 +59,7 @@ class RunSpec:
     device: str = "cpu"
     threads: int = 1
     corpus: Path | None = None
+    copies: tuple[tuple[str, Path], ...] = ()
     dev: str | None = None
     world_seed: int | None = None
     data: Path | None = None
@@ -95,15 +102,15 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     return tuple(seeds)
 
 
-def split_outside_brackets(text: str) -> list[str]:
-    """Split at the commas that stand outside square brackets."""
+def split_outside_brackets(text: str, at: str = ",") -> list[str]:
+    """Split at the commas (or another character) that stand outside square brackets."""
     parts, depth, start = [], 0, 0
     for position, char in enumerate(text):
         if char == "[":
             depth += 1
         elif char == "]":
             depth -= 1
-        elif char == "," and depth == 0:
+        elif char == at and depth == 0:
             parts.append(text[start:position])
             start = position + 1
     parts.append(text[start:])
@@ -123,6 +130,8 @@ def _parse_method(text: str) -> MethodRequest:
     where = "--methods"
     form = "[ALIAS=]NAME[:ARGUMENT][[OPTION=VALUE,...]] with commas between methods"
     _refuse_unprintable(text, where)
+    if (of := _OF_METHODS.fullmatch(text)) and text.count("[") == text.count("]"):
+        return MethodRequest(text, of["name"], of["methods"].strip(), (), of["alias"])
     if not text or text.count("[") != text.count("]") or ("[" in text and not text.endswith("]")):
         raise InputError(f"'{text}' is no method", where=where, expected=form)
     head, _, inner = text.removesuffix("]").partition("[") if text.endswith("]") else (text, "", "")
@@ -162,6 +171,25 @@ def parse_override(text: str) -> Override:
             expected="METHOD[.STAGE].OPTION=VALUE, e.g. untrained.pooling=avg",
         )
     return Override(text, parts[0], parts[1] if len(parts) == 3 else None, parts[-1], value.strip())
+
+
+def parse_copies(texts: Sequence[str]) -> tuple[tuple[str, Path], ...]:
+    """Parse the ``--copy`` values, NAME=FILE.
+
+    Raises:
+        InputError: not of that form, or a name given twice.
+    """
+    copies: dict[str, Path] = {}
+    for text in texts:
+        name, equals, file = text.partition("=")
+        if not equals or not file or not _NAME.fullmatch(name):
+            raise InputError(
+                f"'{text}' is no copy", where="--copy", expected="NAME=FILE, e.g. a=wiki.en-fr-en.txt"
+            )
+        if name in copies:
+            raise InputError(f"copy '{name}' is given twice", where="--copy")
+        copies[name] = Path(file)
+    return tuple(copies.items())
 
 
 def _refuse_unprintable(text: str, where: str) -> None:

@@ -20,6 +20,8 @@ from bench.errors import BenchError, InputError
 _MANIFEST = "MANIFEST.json"
 _FACTS = "facts.json"
 TRAIN = "train"
+SICK = "+sick"
+"""Ending of a training text's name: SICK's unlabelled sentences stand at its end."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class StageContext:
         out: Empty folder for its files.
         progress: Called with finished sentences.
         members: Encoder of each other method it builds on, by role.
+        auxiliaries: Folder of each auxiliary model, by the option that names it.
     """
 
     config: Mapping[str, OptionValue]
@@ -53,6 +56,7 @@ class StageContext:
     out: Path
     progress: Progress | None = None
     members: Mapping[str, Encoder] = field(default_factory=dict)
+    auxiliaries: Mapping[str, Path] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -104,11 +108,24 @@ class ComposedMethod(Protocol):
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage with its key: sha256 of everything that determines its result."""
+    """A stage with its key: sha256 of everything that determines its result.
+
+    Args:
+        spec: The stage.
+        seed: The run's seed.
+        key: Its key.
+        copy: Which of several equal members of an ensemble trains it, "" for the first.
+    """
 
     spec: StageSpec
     seed: int
     key: str
+    copy: str = ""
+
+    @property
+    def stream(self) -> str:
+        """Name of its random streams: its role, and of a further copy the copy's number."""
+        return f"{self.spec.role}/{self.copy}" if self.copy else self.spec.role
 
 
 def keyed_stages(
@@ -117,6 +134,7 @@ def keyed_stages(
     fingerprints: Mapping[str, str | int],
     texts: Mapping[str, str],
     members: Mapping[str, str] | None = None,
+    copy: str = "",
 ) -> tuple[Stage, ...]:
     """Give each stage its key, in order; a stage's inputs stand before it.
 
@@ -126,6 +144,7 @@ def keyed_stages(
         fingerprints: Hashes of backbone and dev set, device and threads.
         texts: Fingerprint of every training text there is.
         members: Key of each other method they build on, by role.
+        copy: See :class:`Stage`.
 
     Raises:
         InputError: a stage needs a round-trip translated copy, and there is none.
@@ -149,9 +168,10 @@ def keyed_stages(
             "inputs": {role: keys[role] for role in spec.inputs},
             **fingerprints,
             "corpus": texts[spec.text],
+            **({"copy": copy} if copy else {}),
         }
         keys[spec.role] = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
-        stages.append(Stage(spec, seed, keys[spec.role]))
+        stages.append(Stage(spec, seed, keys[spec.role], copy))
     return tuple(stages)
 
 

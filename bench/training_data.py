@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
-from bench.data.corpus import Corpus, read_corpus
-from bench.data.mini.world import COPIES, DEFAULT_SEED, make_world, training_copy, training_text
+from bench.data.corpus import Corpus, make_corpus, read_corpus
+from bench.data.mini.world import COPIES, DEFAULT_SEED, make_world, pairs, training_copy, training_text
+from bench.data.rtt import read_provenance
 from bench.data.suites import data_folder, load_suite
-from bench.data.tasks import PairTask
-from bench.errors import InputError
+from bench.data.tasks import PairTask, normalise
+from bench.errors import DataError, InputError
 from bench.profiles import Profile
 from bench.spec import RunSpec
-from bench.stages import TRAIN
+from bench.stages import SICK, TRAIN
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,8 @@ class TrainingData:
     """The texts, and the dev set for selecting checkpoints.
 
     Args:
-        texts: "train", and where there are any the round-trip translated copies of it.
+        texts: "train", where there are any the round-trip translated copies of it ("a", "b"), and where they
+            are asked for each of these with SICK's unlabelled sentences ("train+sick").
         dev: The dev set.
     """
 
@@ -51,19 +54,114 @@ def load_training_data(spec: RunSpec, profile: Profile, method: str) -> Training
     tasks = load_suite(name, data, accept_data=spec.accept_data, world_seed=seed)[1]
     if len(tasks) != 1:
         raise InputError(f"'{name}' has {len(tasks)} tasks", where="--dev", expected="a suite of one task")
+    copies: dict[str, Corpus] = {}
     if spec.corpus is not None:
-        return TrainingData({TRAIN: read_corpus(spec.corpus)}, tasks[0])
-    if uses_world(profile):
+        corpus = read_corpus(spec.corpus)
+    elif uses_world(profile):
         world = make_world(seed)
-        copies = {copy: training_copy(world, copy) for copy in COPIES}
-        return TrainingData({TRAIN: training_text(world), **copies}, tasks[0])
+        corpus, copies = training_text(world), {copy: training_copy(world, copy) for copy in COPIES}
+    else:
+        corpus = profile_corpus(profile, data, method)
+    copies |= {name: read_copy(path, corpus, where=f"--copy {name}={path}") for name, path in spec.copies}
+    return TrainingData({TRAIN: corpus, **copies}, tasks[0])
+
+
+def profile_corpus(profile: Profile, data: Path | None, who: str) -> Corpus:
+    """Read the training text of a profile that has a file, without the lines that it leaves out.
+
+    Args:
+        profile: The profile.
+        data: Data folder.
+        who: Method or command that needs the text, for messages.
+
+    Raises:
+        InputError: no data folder.
+        DataError: no such file, or a damaged one.
+    """
     if data is None:
         raise InputError(
-            f"{method} needs a training text", expected="--corpus FILE, or --data DIR or BENCH_DATA"
+            f"{who} needs a training text", expected="--corpus FILE, or --data DIR or BENCH_DATA"
         )
     exclude = profile.corpus.get("exclude_lines")
-    corpus = read_corpus(data / profile.corpus["file"], (exclude[0], exclude[1]) if exclude else None)
-    return TrainingData({TRAIN: corpus}, tasks[0])
+    return read_corpus(data / profile.corpus["file"], (exclude[0], exclude[1]) if exclude else None)
+
+
+def read_copy(path: Path, corpus: Corpus, *, where: str) -> Corpus:
+    """Read a translated copy of a training text: line i belongs to sentence i.
+
+    Args:
+        path: The copy. Where bench data rtt left its provenance beside it, that must fit both.
+        corpus: The training text.
+        where: For messages.
+
+    Raises:
+        DataError: missing, another number of lines, an empty line, not UTF-8, or made from another text.
+    """
+    try:
+        lines = path.read_bytes().removesuffix(b"\n").split(b"\n")
+    except OSError as error:
+        raise DataError(f"the copy can't be read: {error.strerror}", where=where) from error
+    expected = len(corpus.sentences)
+    if len(lines) != expected:
+        raise DataError(
+            f"{len(lines):,} lines, but the training text {corpus.name} has {expected:,} sentences",
+            where=where,
+            expected="line i to be a translation of sentence i",
+            hint="lines that the profile leaves out, and empty ones, are no sentences",
+        )
+    sentences = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            sentences.append(normalise(line.decode("utf-8")))
+        except UnicodeDecodeError as error:
+            raise DataError("these bytes are not utf-8", where=f"{path}:{number}") from error
+        if not sentences[-1]:
+            raise DataError("this line of the copy is empty", where=f"{path}:{number}")
+    copy = make_corpus(path.name, sentences)
+    facts = read_provenance(path)
+    if facts is not None and facts["corpus"]["sha256"] != corpus.sha256:
+        raise DataError(
+            f"the copy was made from another text (sha256 {facts['corpus']['sha256'][:12]})",
+            where=where,
+            expected=f"{corpus.name}, sha256 {corpus.sha256[:12]}",
+        )
+    if facts is not None and facts["copy"]["sha256"] != copy.sha256:
+        raise DataError(
+            "the copy was changed since it was made",
+            where=where,
+            expected=f"sha256 {facts['copy']['sha256'][:12]}, as its provenance says",
+        )
+    return copy
+
+
+def with_sick(training: TrainingData, spec: RunSpec, profile: Profile) -> TrainingData:
+    """Add to every text its form with SICK's unlabelled sentences at the end, as TNCSE and JTCSE train.
+
+    In the mini world their counterpart are the sentences of its test pairs: as SICK's, they are those of the
+    test set, without the scores. They are not translated in the copies.
+
+    Raises:
+        InputError: the profile has none, or no data folder.
+        DataError: no such file.
+    """
+    if uses_world(profile):
+        seed = DEFAULT_SEED if spec.world_seed is None else spec.world_seed
+        sentences = [s for pair in pairs(make_world(seed), "test").all_pairs() for s in pair]
+        more = make_corpus("test sentences of the mini world", list(dict.fromkeys(sentences)))
+    else:
+        data, file = data_folder(spec.data), profile.corpus.get("sick")
+        if data is None or file is None:
+            raise InputError(
+                "SICK's unlabelled sentences are asked for",
+                where=f"profile {profile.name}",
+                expected="--data DIR or BENCH_DATA" if file else "a profile that names them",
+            )
+        more = read_corpus(data / file)
+    texts = {
+        name + SICK: make_corpus(f"{text.name} + {more.name}", (*text.sentences, *more.sentences), text.world)
+        for name, text in training.texts.items()
+    }
+    return TrainingData({**training.texts, **texts}, training.dev)
 
 
 def uses_world(profile: Profile) -> bool:

@@ -20,6 +20,26 @@ _UNION = (
 )
 
 
+DISTILL_OPTIONS = training_options(lr=1e-5, max_length=64, eval_every=100)
+"""The supplement's rate, length and interval; SimCSE's where it doesn't say."""
+
+
+def student_stage(options: Mapping[str, OptionValue]) -> StageSpec:
+    """The stage that distils the member ``teacher``, from a method's training options."""
+    names = {option.name for option in DISTILL_OPTIONS}
+    config = tuple(sorted((name, value) for name, value in options.items() if name in names))
+    return StageSpec("distill", "distill", DISTILL_VERSION, config, _train_student, inputs=("teacher",))
+
+
+def build_student(context: BuildContext) -> Encoder:
+    """Return the distilled encoder."""
+    from bench.nn.backbone import TransformerEncoder
+    from bench.train.sentence_encoder import checkpoint_folder
+
+    folder = checkpoint_folder(context.stages["distill"], context.checkpoint)
+    return TransformerEncoder(folder, "cls", device=context.device)
+
+
 class Distilled:
     """A twin distilled into one plain encoder."""
 
@@ -32,7 +52,7 @@ class Distilled:
             version=1,
             paper=paper,
             equations=("L = mean (h_cls - (CLS_I + CLS_II))^2, the teacher frozen and in evaluation mode",),
-            options=_distill_options(1e-5),
+            options=DISTILL_OPTIONS,
             deviations=(_NO_SCRIPT, _CUMULATIVE),
             published_names=((f"{twin}_d", "as published: profile bert-base or roberta-base"),),
         )
@@ -43,18 +63,11 @@ class Distilled:
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
         """The student's stage."""
-        config = tuple(sorted((name, value) for name, value in options.items() if name not in ("uc", "w")))
-        return (
-            StageSpec("distill", "distill", DISTILL_VERSION, config, _train_student, inputs=("teacher",)),
-        )
+        return (student_stage(options),)
 
     def build(self, context: BuildContext) -> Encoder:
         """Return the student."""
-        from bench.nn.backbone import TransformerEncoder
-        from bench.train.sentence_encoder import checkpoint_folder
-
-        folder = checkpoint_folder(context.stages["distill"], context.checkpoint)
-        return TransformerEncoder(folder, "cls", device=context.device)
+        return build_student(context)
 
 
 class Union:
@@ -98,7 +111,7 @@ class DistilledUnion(Distilled):
             version=1,
             paper=paper,
             equations=("L = mean (h_cls - ((1 - w)(CLS_I + CLS_II) + w CLS_UC))^2, the teacher frozen",),
-            options=(*_UNION, *_distill_options(1.5e-5)),
+            options=(*_UNION, *training_options(lr=1.5e-5, max_length=64, eval_every=100)),
             deviations=(_NO_SCRIPT, _CUMULATIVE),
             published_names=((f"{twin}_uc_d", "as published: profile bert-base or roberta-base"),),
         )
@@ -116,11 +129,6 @@ def add_derived(twin: str, title: str, paper: str, origin: str) -> None:
         DistilledUnion(twin, title, paper),
     ):
         METHODS.register(method.card.name, method, origin)
-
-
-def _distill_options(lr: float) -> tuple[Option, ...]:
-    """The supplement's rate, length and interval; SimCSE's where it doesn't say."""
-    return training_options(lr=lr, max_length=64, eval_every=100)
 
 
 def _train_student(context: StageContext) -> dict[str, Any]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bench.baselines.simcse import TRAINING_OPTIONS, fresh_linear, make_objective
+from bench.baselines.simcse import POOLING_OPTION, TRAINING_OPTIONS, fresh_linear, make_objective
 from bench.card import BuildContext, Option, OptionValue
 from bench.encoder import Encoder
 from bench.errors import BenchError
-from bench.stages import StageContext, StageSpec
+from bench.stages import SICK, TRAIN, StageContext, StageSpec
 
 SUB_VERSION = 1
 TOWERS = (("sub1", "a"), ("sub2", "b"))
@@ -20,15 +20,9 @@ TERMS = ("nce", "icnce", "ictn")
 
 TWIN_DEVIATIONS = (
     "each sub-encoder replaces the sentences by their translation; pairing isn't documented (our reading)",
-    "unlabelled SICK sentences are not added to the training text",
+    "SICK's unlabelled sentences, among them those of its test pairs, are added with sick=true only",
+    "sick=true adds them to the round-trip translated copies as they are, not translated",
     "LTN is finite for zero vectors and for a cosine of exactly 0 or above 1, where the released code isn't",
-)
-
-POOLING_OPTION = Option(
-    "pooling",
-    "cls",
-    "what the trained towers' vectors are; avg_first_last takes layer 1",
-    ("cls", "avg", "avg_first_last", "pooler"),
 )
 
 
@@ -86,9 +80,17 @@ JOINT_OPTIONS = (
         "sub-encoders learn from round-trip translations, or (none) the text",
         ("copies", "none"),
     ),
-    POOLING_OPTION,
+    Option("pooling", POOLING_OPTION.default, POOLING_OPTION.help, POOLING_OPTION.choices),
+    Option("sick", False, "add SICK's unlabelled sentences to all training text", added=True),
+    Option(
+        "drop_norms",
+        0,
+        "layers, from the last, whose LayerNorms are taken out in the joint stage; LTN is then on [CLS]",
+        minimum=0,
+        added=True,
+    ),
 )
-_INFERENCE = ("rtt", "pooling")
+_ELSEWHERE = ("rtt", "sick", "pooling")  # the text that a stage sees, and what the encoder is asked for
 
 
 def twin_stages(
@@ -105,6 +107,7 @@ def twin_stages(
         version: Its version.
         train: What trains it.
     """
+    more = SICK if options["sick"] else ""
     subs = tuple(
         StageSpec(
             role,
@@ -112,16 +115,20 @@ def twin_stages(
             SUB_VERSION,
             stage_config(options, role),
             train_sub_encoder,
-            text=copy if options["rtt"] == "copies" else "train",
+            text=(copy if options["rtt"] == "copies" else TRAIN) + more,
         )
         for role, copy in TOWERS
     )
     if not any(options[term] for term in TERMS):
         return subs
-    config = tuple(
-        sorted((name, value) for name, value in options.items() if "." not in name and name not in _INFERENCE)
+    config = {name: value for name, value in options.items() if "." not in name and name not in _ELSEWHERE}
+    if not config["drop_norms"]:
+        del config["drop_norms"]  # an option that came after the first keys
+    roles = tuple(role for role, _ in TOWERS)
+    joint = StageSpec(
+        "joint", kind, version, tuple(sorted(config.items())), train, inputs=roles, text=TRAIN + more
     )
-    return (*subs, StageSpec("joint", kind, version, config, train, inputs=tuple(role for role, _ in TOWERS)))
+    return (*subs, joint)
 
 
 def stage_config(options: Mapping[str, OptionValue], stage: str) -> tuple[tuple[str, OptionValue], ...]:
@@ -147,18 +154,33 @@ def train_joint(context: StageContext, caels: Callable[[int], tuple[int, ...]]) 
         context: The joint stage.
         caels: From the number of layers to the layers with cross-attention.
     """
-    from bench.nn.backbone import load_backbone
+    from bench.nn.backbone import load_backbone, remove_layer_norms
     from bench.train.sentence_encoder import tower_folders, train_towers
     from bench.train.streams import generator
 
     towers = [load_backbone(tower_folders(context.inputs[role], "selected")[0]) for role, _ in TOWERS]
+    for model, _ in towers:
+        remove_layer_norms(model, int(context.config.get("drop_norms", 0)))
     coin = generator(context.seed, f"icnce/{context.role}")
     layers = caels(towers[0][0].config.num_hidden_layers)
-    return train_towers(
+    facts = train_towers(
         context,
         towers,
         lambda first, second, pad: make_joint_objective(first, second, pad, context.config, layers, coin),
     )
+    # of the last step's weights
+    facts["mean_cls_norm"] = [mean_cls_norm(tower, context) for tower in towers]
+    return facts
+
+
+def mean_cls_norm(tower: tuple[Any, Any], context: StageContext) -> float:
+    """Mean Euclidean norm of [CLS] over the first 100 training sentences (TNCSE, Figure 5)."""
+    import numpy as np
+
+    from bench.nn.backbone import TransformerEncoder
+
+    vectors = TransformerEncoder(tower, "cls", device=context.device).encode(context.sentences[:100])
+    return float(np.linalg.norm(vectors.astype(np.float64), axis=1).mean())
 
 
 def make_joint_objective(
@@ -224,7 +246,9 @@ def make_joint_objective(
                 for a, b in pairs:
                     loss = loss + (cross_nce(b, a, tau, form) if exchanged else cross_nce(a, b, tau, form))
             if config["ictn"]:
-                pooled = [torch.tanh(pooler(h)) for pooler, h in zip(self.poolers, (one, two), strict=True)]
+                pooled = [one, two]
+                if not config.get("drop_norms"):
+                    pooled = [torch.tanh(pooler(h)) for pooler, h in zip(self.poolers, pooled, strict=True)]
                 loss = loss + ltn(one, pooled[0], two, pooled[1], scale=scale, angle=angle)
                 loss = loss + ltn(two, pooled[1], one, pooled[0], scale=scale, angle=angle)
             return loss
@@ -234,7 +258,7 @@ def make_joint_objective(
 
 def twin_encoder(context: BuildContext) -> Encoder:
     """The sum of both towers' vectors: two plain encoders, without pooler or normalisation."""
-    from bench.nn.backbone import TransformerEncoder
+    from bench.nn.backbone import TransformerEncoder, remove_layer_norms
     from bench.nn.sum_encoder import SumEncoder
     from bench.train.sentence_encoder import tower_folders
 
@@ -243,6 +267,8 @@ def twin_encoder(context: BuildContext) -> Encoder:
         raise BenchError(f"the stage '{missing[0]}' has not run")
     folders = [path for role in final for path in tower_folders(context.stages[role], context.checkpoint)]
     pooling = str(context.options["pooling"])
-    return SumEncoder(
-        [TransformerEncoder(f, pooling, first_layer="layer1", device=context.device) for f in folders]
-    )
+    towers = [TransformerEncoder(f, pooling, first_layer="layer1", device=context.device) for f in folders]
+    if final == ["joint"]:
+        for tower in towers:
+            remove_layer_norms(tower.model, int(context.options["drop_norms"]))
+    return SumEncoder(towers)

@@ -13,7 +13,9 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from bench.record import RunRecord
-from bench.reports.table import SCALE, Cell, Row, Table, leaderboards, long_frame
+from bench.reports.sweeps import sweep_grids
+from bench.reports.table import SCALE, Cell, Grid, Row, Table, leaderboards, long_frame
+from bench.sweeps import Manifest
 
 DASH = "-"
 _LATEX = {
@@ -57,64 +59,62 @@ def markdown_escape(text: str) -> str:
     return re.sub(r"([\\`*_\[\]|#!])", r"\\\1", flat)
 
 
-def text(tables: Sequence[Table]) -> str:
+def text(grids: Sequence[Grid]) -> str:
     """Plain tables for a terminal or a log."""
     output = StringIO()
     console = Console(
         file=output, width=10_000, color_system=None, highlight=False, markup=False, emoji=False
     )
-    for table in tables:
-        console.print(title(table))
-        rich_table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
-        for position, name in enumerate(_header(table)):
-            rich_table.add_column(name, justify="right" if position else "left", no_wrap=True)
-        for row in table.rows:
-            rich_table.add_row(*_cells(row, table, plus_minus))
-        console.print(rich_table)
-        for note in table.notes:
+    for grid in grids:
+        console.print(grid.title)
+        table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
+        for position, name in enumerate(grid.header):
+            table.add_column(name, justify="right" if position else "left", no_wrap=True)
+        for row in grid.rows:
+            table.add_row(*(_plain(cell) for cell in row))
+        console.print(table)
+        for note in grid.notes:
             console.print(note, soft_wrap=True)
         console.print()
     return "\n".join(line.rstrip() for line in output.getvalue().rstrip().split("\n")) + "\n"
 
 
-def markdown(tables: Sequence[Table]) -> str:
+def markdown(grids: Sequence[Grid]) -> str:
     """GitHub tables."""
     parts = []
-    for table in tables:
-        header = _header(table)
+    for grid in grids:
         lines = [
-            f"### {markdown_escape(title(table))}",
+            f"### {markdown_escape(grid.title)}",
             "",
-            "| " + " | ".join(map(markdown_escape, header)) + " |",
-            "|" + "|".join(["---"] + ["---:"] * (len(header) - 1)) + "|",
+            "| " + " | ".join(map(markdown_escape, grid.header)) + " |",
+            "|" + "|".join(["---"] + ["---:"] * (len(grid.header) - 1)) + "|",
         ]
         lines += [
-            "| " + " | ".join(map(markdown_escape, _cells(row, table, plus_minus))) + " |"
-            for row in table.rows
+            "| " + " | ".join(markdown_escape(_plain(cell)) for cell in row) + " |" for row in grid.rows
         ]
-        lines += ["", *(f"- {markdown_escape(note)}" for note in table.notes), ""]
+        lines += ["", *(f"- {markdown_escape(note)}" for note in grid.notes), ""]
         parts.append("\n".join(lines))
     return "\n".join(parts)
 
 
-def latex(tables: Sequence[Table]) -> str:
+def latex(grids: Sequence[Grid]) -> str:
     """Tables with booktabs; standard deviations stand as subscripts."""
     parts = []
-    for table in tables:
-        header = _header(table)
+    for grid in grids:
         lines = [
             r"\begin{table}",
             r"\centering",
-            rf"\caption{{{latex_escape(title(table))}. {latex_escape(' '.join(table.notes))}}}",
-            rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}",
+            rf"\caption{{{latex_escape(grid.title)}. {latex_escape(' '.join(grid.notes))}}}",
+            rf"\begin{{tabular}}{{l{'r' * (len(grid.header) - 1)}}}",
             r"\toprule",
-            " & ".join(map(latex_escape, header)) + r" \\",
+            " & ".join(map(latex_escape, grid.header)) + r" \\",
             r"\midrule",
+            *(" & ".join(map(_latex, row)) + r" \\" for row in grid.rows),
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+            "",
         ]
-        for row in table.rows:
-            method, *cells = _cells(row, table, _latex_cell)
-            lines.append(" & ".join([latex_escape(method), *cells]) + r" \\")
-        lines += [r"\bottomrule", r"\end{tabular}", r"\end{table}", ""]
         parts.append("\n".join(lines))
     return "\n".join(parts)
 
@@ -131,43 +131,46 @@ def csv(records: Sequence[RunRecord], campaign: str) -> str:
     return long_frame(records, campaign).to_csv(index=False, lineterminator="\n")
 
 
-_TABLE_FORMATS: dict[str, Callable[[Sequence[Table]], str]] = {
+_GRID_FORMATS: dict[str, Callable[[Sequence[Grid]], str]] = {
     "text": text,
     "markdown": markdown,
-    "json": as_json,
     "latex": latex,
 }
-FORMATS = (*_TABLE_FORMATS, "csv")
+FORMATS = (*_GRID_FORMATS, "json", "csv")
 
 
-def render(records: Sequence[RunRecord], campaign: str, form: str) -> str:
-    """Render the leaderboards of these records in one of FORMATS."""
+def render(records: Sequence[RunRecord], campaign: str, form: str, sweeps: Sequence[Manifest] = ()) -> str:
+    """Render the leaderboards of these records, and the tables of sweeps over them, in one of FORMATS.
+
+    csv is the records' values alone, which the sweeps' tables regenerate from.
+    """
     if form == "csv":
         return csv(records, campaign)
-    return _TABLE_FORMATS[form](leaderboards(records, campaign))
+    tables = leaderboards(records, campaign)
+    if form == "json":
+        return as_json(tables)
+    grids = [leaderboard_grid(table) for table in tables] + sweep_grids(sweeps, records, campaign)
+    return _GRID_FORMATS[form](grids)
 
 
-def title(table: Table) -> str:
-    """What a table shows, for its head."""
-    return f"{table.suite}, profile {table.profile}, campaign {table.campaign}"
-
-
-def _header(table: Table) -> list[str]:
-    return ["method", "seeds", *table.tasks, "sd", *(("sentences", "cpu s") if _trains(table) else ())]
-
-
-def _trains(table: Table) -> bool:
-    return any(row.sentences is not None for row in table.rows)
-
-
-def _cells(row: Row, table: Table, form: Callable[[Cell], str]) -> list[str]:
-    tasks = [form(row.cells[task]) for task in table.tasks if task != "avg"]
-    average = row.cells["avg"]
-    cells = [row.method, _seeds(row), *tasks, number(average.mean), number(average.sd)]
-    if _trains(table):
-        cells.append(DASH if row.sentences is None else f"{row.sentences:,}")
-        cells.append(DASH if row.cpu_seconds is None else f"{row.cpu_seconds:.0f}")
-    return cells
+def leaderboard_grid(table: Table) -> Grid:
+    """What a leaderboard prints."""
+    header = ["method", "seeds", *table.tasks, "sd"]
+    trains = any(row.sentences is not None for row in table.rows)
+    if trains:
+        header += ["sentences", "cpu s"]
+    rows = []
+    for row in table.rows:
+        average = row.cells["avg"]
+        cells: list[Cell | str] = [row.method, _seeds(row)]
+        cells += [row.cells[task] for task in table.tasks if task != "avg"]
+        cells += [number(average.mean), number(average.sd)]
+        if trains:
+            cells.append(DASH if row.sentences is None else f"{row.sentences:,}")
+            cells.append(DASH if row.cpu_seconds is None else f"{row.cpu_seconds:.0f}")
+        rows.append(tuple(cells))
+    title = f"{table.suite}, profile {table.profile}, campaign {table.campaign}"
+    return Grid(title, tuple(header), tuple(rows), table.notes)
 
 
 def _seeds(row: Row) -> str:
@@ -175,7 +178,13 @@ def _seeds(row: Row) -> str:
     return f"{finished} of {finished + row.failed}" if row.failed else str(finished)
 
 
-def _latex_cell(cell: Cell) -> str:
+def _plain(cell: Cell | str) -> str:
+    return cell if isinstance(cell, str) else plus_minus(cell)
+
+
+def _latex(cell: Cell | str) -> str:
+    if isinstance(cell, str):
+        return latex_escape(cell)
     if cell.sd is None:
         return number(cell.mean)
     return rf"{number(cell.mean)}$_{{\pm {SCALE * cell.sd:.2f}}}$"

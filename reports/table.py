@@ -85,6 +85,29 @@ class Table:
     notes: tuple[str, ...] = field(default=())
 
 
+@dataclass(frozen=True)
+class Grid:
+    """What any table prints: cells, and texts beside them.
+
+    Args:
+        title: What it shows.
+        header: Names of the columns, the first that of the rows.
+        rows: A label and a cell or text for every other column.
+        notes: Lines below it.
+    """
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[Cell | str, ...], ...]
+    notes: tuple[str, ...]
+
+
+def summarise(values: Sequence[float | None]) -> Cell:
+    """Mean and standard deviation of the values that are there."""
+    there = [value for value in values if value is not None]
+    return Cell(fmean(there) if there else None, stdev(there) if len(there) > 1 else None, len(there))
+
+
 def long_frame(records: Sequence[RunRecord], campaign: str) -> pd.DataFrame:
     """Return one row a value, in the metric's own unit; a failed cell is one row with an empty value."""
     rows: list[dict[str, Any]] = []
@@ -130,7 +153,7 @@ def leaderboards(records: Sequence[RunRecord], campaign: str) -> list[Table]:
 
 def _leaderboard(records: Sequence[RunRecord], campaign: str) -> Table:
     profile, suite = records[0].profile, records[0].suite
-    _check_same_data(records, campaign)
+    check_comparable(records, campaign)
     done = [record for record in records if record.status == "ok"]
     tasks = (
         tuple(s.task for s in done[0].scores if (s.subset, s.metric) == (ALL, "spearman"))
@@ -140,7 +163,6 @@ def _leaderboard(records: Sequence[RunRecord], campaign: str) -> Table:
     by_method: dict[str, list[RunRecord]] = {}
     for record in records:
         by_method.setdefault(record.method, []).append(record)
-    _check_one_family(by_method, campaign)
     rows = [_row(method, group, tasks) for method, group in by_method.items()]
     rows.sort(key=lambda row: (-row.average, row.method))
     return Table(campaign, profile, suite, tasks, tuple(rows), _notes(records, rows))
@@ -148,12 +170,7 @@ def _leaderboard(records: Sequence[RunRecord], campaign: str) -> Table:
 
 def _row(method: str, records: Sequence[RunRecord], tasks: Sequence[str]) -> Row:
     failed = [record for record in records if record.status == "failed"]
-    cells = {}
-    for task in tasks:
-        values = [value for value in (record.score(task) for record in records) if value is not None]
-        cells[task] = Cell(
-            fmean(values) if values else None, stdev(values) if len(values) > 1 else None, len(values)
-        )
+    cells = {task: summarise([record.score(task) for record in records]) for task in tasks}
     reasons = tuple(
         f"{method}{'' if record.seed is None else f' seed {record.seed}'}: {record.reason}"
         for record in failed
@@ -171,7 +188,12 @@ def _row(method: str, records: Sequence[RunRecord], tasks: Sequence[str]) -> Row
     )
 
 
-def _check_same_data(records: Sequence[RunRecord], campaign: str) -> None:
+def check_comparable(records: Sequence[RunRecord], campaign: str) -> None:
+    """Check that records of one suite may stand in one table.
+
+    Raises:
+        NotComparableError: measured on different data, or a method's seeds under different specifications.
+    """
     data = {
         tuple(sorted((task, facts["sha256"]) for task, facts in record.tasks.items())) for record in records
     }
@@ -182,11 +204,12 @@ def _check_same_data(records: Sequence[RunRecord], campaign: str) -> None:
             where=f"campaign {campaign}, {', '.join(names)}",
             hint="run one version in a campaign of its own",
         )
-
-
-def _check_one_family(by_method: dict[str, list[RunRecord]], campaign: str) -> None:
-    for method, records in by_method.items():
-        if len({record.family for record in records if record.status == "ok"}) > 1:
+    families: dict[str, set[str]] = {}
+    for record in records:
+        if record.status == "ok":
+            families.setdefault(record.method, set()).add(record.family)
+    for method, found in families.items():
+        if len(found) > 1:
             raise NotComparableError(
                 f"the seeds of {method} were measured under different specifications",
                 where=f"campaign {campaign}, suite {records[0].suite}",

@@ -21,9 +21,20 @@ LAYERS = (
     ("registry", "store", "stages", "data"),
     ("nn",),
     ("train", "eval", "probes", "stats"),
-    ("training_data", "cells", "plan", "builder", "runner", "estimate", "rerun", "tune", "executors"),
+    (
+        "training_data",
+        "cells",
+        "plan",
+        "builder",
+        "runner",
+        "estimate",
+        "rerun",
+        "tune",
+        "sweeps",
+        "executors",
+    ),
     ("check", "compare"),
-    ("cli", "cli_compare", "cli_data", "cli_export", "cli_train", "__main__"),
+    ("cli", "cli_compare", "cli_data", "cli_export", "cli_rtt", "cli_sweep", "cli_train", "__main__"),
 )
 MAY_IMPORT = {
     "baselines": {
@@ -51,7 +62,7 @@ MAY_IMPORT = {
         "baselines",
         "methods",
     },
-    "reports": {"errors", "record", "store", "stats", "data", "reports"},
+    "reports": {"errors", "record", "store", "stats", "data", "sweeps", "reports"},
 }
 
 

@@ -23,10 +23,10 @@ from bench.data.toy import toy_task
 from bench.errors import BenchError
 from bench.nn.backbone import TransformerEncoder, load_backbone
 from bench.nn.wordpiece import train_wordpiece
+from bench.train.masking import mask_tokens
 from bench.train.pretrain import (
     PretrainSettings,
     length_pooled_batches,
-    mask_tokens,
     pretrain,
     warmed_rate,
 )
@@ -99,22 +99,6 @@ def test_divergence_is_an_error(text: Corpus, tmp_path: Path) -> None:
     with pytest.raises(BenchError, match="the loss is nan at step"):
         pretrain(text, replace(SETTINGS, lr=1e30, warmup=0.0), seed=1, out=tmp_path / "m", command="c")
     assert not (tmp_path / "m").exists()
-
-
-def test_masking_follows_berts_shares(text: Corpus) -> None:
-    tokenizer = train_wordpiece(text.sentences, 150, max_length=24)
-    ids = torch.tensor([[2, *range(10, 90), 3, 0, 0]]).repeat(200, 1)
-    inputs, chosen = mask_tokens(ids, tokenizer, 0.2, torch.Generator().manual_seed(1))
-    assert not chosen[:, [0, 81, 82, 83]].any()
-    assert torch.equal(inputs[~chosen], ids[~chosen])
-    share = chosen[:, 1:81].float().mean()
-    masked = (inputs[chosen] == tokenizer.mask_token_id).float().mean()
-    kept = (inputs[chosen] == ids[chosen]).float().mean()
-    assert (float(share), float(masked), float(kept)) == pytest.approx((0.2, 0.8, 0.1), abs=0.02)
-    assert int(inputs[chosen].min()) >= 4  # no [PAD], [UNK], [CLS], [SEP] comes in
-    _, one = mask_tokens(ids[:1, :4], tokenizer, 0.0, torch.Generator().manual_seed(1))
-    assert int(one.sum()) == 1
-    assert not bool(one[0, 0])
 
 
 def test_rate_and_batches() -> None:

@@ -14,16 +14,19 @@ from transformers import AutoModel, AutoTokenizer
 from bench.card import OptionValue
 from bench.data.suites import load_suite
 from bench.encoder import Encoder
+from bench.errors import InputError
 from bench.eval.sts import predict, score_suite
 from bench.methods._losses import cross_nce, ltn, tower_nce
 from bench.methods._twin import make_joint_objective
-from bench.nn.backbone import TransformerEncoder, load_backbone, token_rows
+from bench.methods.tncse_single import make_single_objective
+from bench.nn.backbone import TransformerEncoder, load_backbone, remove_layer_norms, token_rows
 from bench.nn.sum_encoder import SumEncoder
 from bench.nn.twin import cael_layers, twin_states
 from bench.registry import METHODS, discover
 from bench.stages import TrainedMethod
+from bench.train.chunks import cls_states
 from bench.train.sentence_encoder import checkpoint_folder, set_dropout
-from bench.train.streams import generator
+from bench.train.streams import generator, own_random_state
 from tests.test_cli import Cli, records
 from tests.test_simcse import SENTENCES, corpus, stage_folders
 
@@ -382,7 +385,6 @@ def test_distillation_has_no_loss_where_the_student_equals_the_teacher(tiny_bert
     [
         ("tncse_uc[uc=tncse_uc]", "tncse_uc builds on itself"),
         ("tncse_uc[uc=simsce]", "unknown method 'simsce'"),
-        ("tncse_uc", "unknown method 'infocse'"),
     ],
 )
 def test_bad_partners(cli: Cli, tiny_bert: Path, corpus: Path, method: str, message: str) -> None:
@@ -396,3 +398,52 @@ def test_a_partner_without_vectors_is_a_failed_cell(
     code, _, err = cli(*arguments(tiny_bert, corpus, "tncse_uc[uc=word_overlap]", *sets("tncse")))
     assert code == 1
     assert "word_overlap has no vectors to build on" in err
+
+
+def test_one_encoder_with_the_tensor_norm_is_tncse_of_a_tower_with_itself(tiny_bert: Path) -> None:
+    """NCE(H, H) + LTN(H -> H), the latter as a loop, over the same two dropout views."""
+    first, _, tokenizer = towers(tiny_bert)
+    settings = {option.name: option.default for option in discover().get("tncse_single").card.options}
+    rows = token_rows(tokenizer, SENTENCES, 12)
+    set_dropout(first, 0.3)
+    with own_random_state(1, "views", "cpu"):
+        loss = make_single_objective(first, tokenizer.pad_token_id, settings)(rows)
+    with own_random_state(1, "views", "cpu"):
+        states = cls_states(first, [row for row in rows for _ in range(2)], tokenizer.pad_token_id)
+    pooled = torch.tanh(first.pooler.dense(states))
+    nce = tower_nce(states, 0.05, "released")
+    norm = torch.zeros((), dtype=torch.float64)
+    for i in range(0, len(states), 2):
+        angle = torch.cosine_similarity(states[i], states[i + 1], dim=0)
+        difference = (pooled[i] - pooled[i + 1]).norm() / (pooled[i].norm() + pooled[i + 1].norm())
+        norm = norm - angle.log() * difference / 2 / len(rows)
+    assert float(norm.detach()) > 0
+    assert float(loss) == pytest.approx(float(nce + norm), abs=1e-10)
+    without = make_single_objective(first, tokenizer.pad_token_id, {**settings, "ictn": False})
+    with own_random_state(1, "views", "cpu"):
+        assert float(without(rows)) == pytest.approx(float(nce), abs=1e-10)
+
+
+def test_layer_norms_are_taken_out_from_the_end_and_their_weights_stay(tiny_bert: Path) -> None:
+    model, tokenizer = load_backbone(tiny_bert)
+    layers = model.config.num_hidden_layers
+    batch = tokenizer(SENTENCES[:1], return_tensors="pt")  # one sentence: no padding, no mask
+    model.eval()
+    with torch.no_grad():
+        before = model(**batch, output_hidden_states=True).hidden_states
+        remove_layer_norms(model, 1)
+        after = model(**batch, output_hidden_states=True).hidden_states
+        for one, other in zip(before[:-1], after[:-1], strict=True):
+            assert torch.equal(one, other)
+        last = model.encoder.layer[-1]
+        attended = last.attention.self(after[-2])[0]
+        residual = after[-2] + last.attention.output.dense(attended)
+        expected = residual + last.output.dense(last.intermediate(residual))
+    torch.testing.assert_close(after[-1], expected, atol=1e-5, rtol=1e-5)
+    assert not torch.allclose(before[-1], after[-1])
+    names = set(model.state_dict())
+    assert names == set(load_backbone(tiny_bert)[0].state_dict())
+    with pytest.raises(
+        InputError, match=f"{layers + 1} layers can't be removed; expected at most the {layers} "
+    ):
+        remove_layer_norms(model, layers + 1)

@@ -56,6 +56,26 @@ def load_backbone(folder: Path, *, needs_pooler: bool = False) -> tuple[Any, Any
         return _load(folder, needs_pooler=needs_pooler)
 
 
+def remove_layer_norms(model: Any, count: int) -> None:
+    """Take both LayerNorms out of the last ``count`` layers; their weights stay, so that it can be saved.
+
+    Raises:
+        InputError: more layers than there are.
+    """
+    layers = list(model.encoder.layer)
+    if count > len(layers):
+        raise InputError(
+            f"LayerNorms of {count} layers can't be removed", expected=f"at most the {len(layers)} there are"
+        )
+    for layer in layers[len(layers) - count :]:
+        for norm in (layer.attention.output.LayerNorm, layer.output.LayerNorm):
+            norm.forward = _unchanged
+
+
+def _unchanged(states: Tensor) -> Tensor:
+    return states
+
+
 def token_rows(tokenizer: Any, sentences: Sequence[str], max_length: int) -> list[list[int]]:
     """Token ids of each sentence, specials included, cut to ``max_length``."""
     if not sentences:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,6 +75,27 @@ def content_hash(path: Path) -> str:
         with files[name].open("rb") as stream:
             digest.update(f"{name}\0{hashlib.file_digest(stream, 'sha256').hexdigest()}\n".encode())
     return digest.hexdigest()
+
+
+def shape(path: Path) -> tuple[int, bool]:
+    """Return the number of transformer layers, and whether a pretrained pooler is among the weights.
+
+    Raises:
+        InputError: the configuration doesn't say, or can't be read.
+    """
+    try:
+        layers = int(json.loads((path / "config.json").read_text(encoding="utf-8"))["num_hidden_layers"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            "the model's configuration names no number of layers", where=str(path / "config.json")
+        ) from error
+    from safetensors import safe_open
+
+    names: list[str] = []
+    for file in sorted(path.glob("*.safetensors")):
+        with safe_open(file, framework="np") as weights:
+            names += weights.keys()
+    return layers, not names or any("pooler" in name.split(".") for name in names)
 
 
 def _from_cache(reference: str, where: str) -> Path:

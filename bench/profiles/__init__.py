@@ -24,7 +24,7 @@ class Profile:
         suites: Suites that ``bench run`` evaluates when ``--suite`` is not given.
         backbone: {"name"} and either {"package", "folder", "extra"} or {"hub"}.
         corpus: {"world"} for the mini world's text, else {"file"} below the data folder, and perhaps
-            "exclude_lines" (first and last, from 1).
+            "exclude_lines" (first and last, from 1) and "sick" (SICK's unlabelled sentences, below it too).
         dev: Suite of one task on which checkpoints are selected.
         note: What every table of this profile must say, or "".
         methods: Options of every method that differ from its card's defaults; a stage's in a table of

@@ -1,10 +1,18 @@
-"""Statistics over the items of one evaluation: they speak for one checkpoint, not for its method."""
+"""Statistics over the items of an evaluation: they speak for the checkpoints at hand, not for a method."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import ArrayLike
 from scipy.stats import norm
+
+from bench.stats.checks import check_level
+from bench.stats.suite import SuiteDraws
+
+AVERAGE = "avg"
 
 
 def spearman_interval(rho: float, n: int, level: float = 0.95) -> tuple[float, float]:
@@ -29,3 +37,84 @@ def spearman_interval(rho: float, n: int, level: float = 0.95) -> tuple[float, f
         return rho, rho
     half = float(norm.ppf((1 + level) / 2)) * math.sqrt((1 + rho**2 / 2) / (n - 3))
     return math.tanh(math.atanh(rho) - half), math.tanh(math.atanh(rho) + half)
+
+
+@dataclass(frozen=True)
+class ItemDifference:
+    """The difference of two systems' Spearman correlations on the same pairs, from a paired bootstrap.
+
+    Args:
+        difference: rho(a) - rho(b), each the mean over its runs; for "avg" the mean over tasks too.
+        low: Lower end of the percentile interval.
+        high: Upper end.
+        p: Two-sided p: twice the smaller share of draws on either side of 0, at most 1.
+        minimum_p: The smallest p that so many draws can give, 2 / (draws + 1).
+        draws: Number of draws.
+        n: Pairs; for "avg" of all tasks together.
+    """
+
+    difference: float
+    low: float
+    high: float
+    p: float
+    minimum_p: float
+    draws: int
+    n: int
+
+
+def paired_bootstrap(sample: SuiteDraws, a: str, b: str, level: float = 0.95) -> dict[str, ItemDifference]:
+    """Paired bootstrap of the difference in Spearman, recomputed in every draw, a task and on average.
+
+    Both systems see the same pairs in a draw. Where a side has several runs its correlations are averaged in
+    each draw: the result speaks for those checkpoints together, not for further seeds. Measured level of
+    p <= .05: 5.2% at 100 and at 300 pairs, 6.2% at 1,379 (2,000 simulations each, 99% intervals of +-1.3
+    points; benchmarks/stats.py).
+
+    Args:
+        sample: Draws of both systems, from ``suite_draws``.
+        a: Name of one system in it.
+        b: Name of the other.
+        level: Confidence level, in (0, 1).
+
+    Returns:
+        A difference for each task, and for "avg", the mean over tasks.
+
+    Raises:
+        ValueError: a name that is not in the sample, or a level outside (0, 1).
+    """
+    (seen_a, draws_a), (seen_b, draws_b) = sample.of(a), sample.of(b)
+    observed = seen_a.mean(0) - seen_b.mean(0)
+    differences = draws_a.mean(1) - draws_b.mean(1)
+    result = {
+        task: item_difference(differences[:, i], observed[i], sample.pairs[i], level)
+        for i, task in enumerate(sample.tasks)
+    }
+    result[AVERAGE] = item_difference(differences.mean(1), observed.mean(), sum(sample.pairs), level)
+    return result
+
+
+def item_difference(differences: ArrayLike, observed: float, n: int, level: float = 0.95) -> ItemDifference:
+    """Percentile interval and p of a difference, from its (draws,) bootstrap values.
+
+    The interval is the percentile interval of Efron and Tibshirani (1993, ch. 13). p is twice the smaller
+    share of values on either side of 0, with the data counted as one more value on each: about the error rate
+    at which the interval reaches 0.
+
+    Args:
+        differences: (draws,).
+        observed: The difference in the data.
+        n: Items behind it.
+        level: Confidence level, in (0, 1).
+
+    Raises:
+        ValueError: another shape, or a level outside (0, 1).
+    """
+    values = np.asarray(differences, dtype=np.float64)
+    check_level(level)
+    if values.ndim != 1 or not len(values):
+        raise ValueError(f"differences have shape {values.shape}; expected (draws,)")
+    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
+    minimum = 2 / (len(values) + 1)
+    beyond = min(np.count_nonzero(values <= 0), np.count_nonzero(values >= 0)) + 1
+    p = min(1.0, beyond * minimum)
+    return ItemDifference(float(observed), float(low), float(high), p, minimum, len(values), n)

@@ -68,6 +68,8 @@ def welch(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> SeedDifference:
 
     t = (mean a - mean b) / sqrt(s_a^2 / n_a + s_b^2 / n_b) with Satterthwaite's degrees of freedom. Where
     neither side varies the seeds say nothing against the observed difference: the interval is that point.
+    Measured level of p <= .05: 3.6% with 3 seeds a side, 4.5% with 5, 5.4% with 5 whose deviations are as 1
+    to 3 (20,000 simulations each, benchmarks/stats.py).
 
     Args:
         a: (runs,) scores of one method, at least two seeds.

@@ -1,8 +1,9 @@
-"""Masked language modelling from nothing: how the backbone of a profile with own pretraining is made."""
+"""Masked language modelling: a backbone from nothing, or a head for a backbone that has lost its own."""
 
 from __future__ import annotations
 
 import json
+import lzma
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,30 +12,32 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
+from transformers import BertConfig, BertForMaskedLM
 
-from bench.data.corpus import Corpus
-from bench.errors import BenchError
+from bench.data.corpus import Corpus, make_corpus
+from bench.data.tasks import normalise
+from bench.errors import BenchError, DataError, InputError
 from bench.nn.backbone import padded, quiet, token_rows
+from bench.nn.folder import ModelFolder
+from bench.nn.masked_lm import load_masked_lm
 from bench.nn.wordpiece import train_wordpiece
+from bench.train.masking import mask_tokens
 from bench.train.spectral import spectral_embeddings
 from bench.train.streams import generator, own_random_state
 
 FACTS_FILE = "pretraining.json"
 _CURVE_EVERY = 100
+_UNSEEN = 512  # lines for the masked accuracy
 _POOL = 16  # batches whose sentences are sorted by length together: less padding, still random
 
 
 @dataclass(frozen=True)
-class PretrainSettings:
-    """Size of the BERT and how it is trained.
+class MlmSettings:
+    """How a masked language model is trained.
 
     Args:
-        layers: Transformer layers.
-        hidden: Width; the feed-forward layers are four times as wide.
-        heads: Attention heads.
-        vocabulary: Largest number of WordPiece tokens.
-        max_length: Positions, specials included.
+        max_length: Tokens a line keeps, specials included.
         steps: Optimiser steps.
         batch_size: Sentences a step.
         lr: Peak learning rate; linear warm-up, then linear decay to 0.
@@ -43,10 +46,6 @@ class PretrainSettings:
         weight_decay: AdamW's, on all parameters.
     """
 
-    layers: int
-    hidden: int
-    heads: int
-    vocabulary: int
     max_length: int
     steps: int
     batch_size: int
@@ -54,6 +53,23 @@ class PretrainSettings:
     warmup: float
     mask: float
     weight_decay: float
+
+
+@dataclass(frozen=True)
+class PretrainSettings(MlmSettings):
+    """The same for a new BERT, which has as many positions as a line keeps tokens, and its size.
+
+    Args:
+        layers: Transformer layers.
+        hidden: Width; the feed-forward layers are four times as wide.
+        heads: Attention heads.
+        vocabulary: Largest number of WordPiece tokens.
+    """
+
+    layers: int
+    hidden: int
+    heads: int
+    vocabulary: int
 
 
 def pretrain(
@@ -87,8 +103,6 @@ def pretrain(
     Raises:
         BenchError: a loss that is not finite.
     """
-    from transformers import BertConfig, BertForMaskedLM
-
     cpu = time.process_time()
     tokenizer = train_wordpiece(corpus.sentences, settings.vocabulary, max_length=settings.max_length)
     rows = token_rows(tokenizer, corpus.sentences, settings.max_length)
@@ -118,6 +132,102 @@ def pretrain(
         "command": command,
         "settings": asdict(settings),
         "embeddings": "spectral",
+        **_facts(corpus, seed, model, curve, cpu),
+    }
+    _save(model, tokenizer, facts, out)
+    return facts
+
+
+def add_head(
+    backbone: ModelFolder,
+    corpus: Corpus,
+    settings: MlmSettings,
+    *,
+    seed: int,
+    out: Path,
+    command: str,
+    device: str = "cpu",
+    progress: Callable[[int], None] | None = None,
+) -> dict[str, Any]:
+    """Train a BERT whose checkpoint has no masked-LM head into a masked language model, and write it.
+
+    The head is fresh, its decoder tied to the word embeddings. Encoder and head are trained together, without
+    dropout, on as many lines as the steps need; lines that were not trained on give the masked accuracy.
+
+    Args:
+        backbone: The BERT.
+        corpus: The text, a document a line.
+        settings: Length and rates.
+        seed: For the head, the choice of lines, their order and the masks.
+        out: Folder to write; the facts stand there in ``pretraining.json`` too.
+        command: What the facts name as the way to repeat it.
+        device: "cpu" or "cuda".
+        progress: Called with the sentences of each finished step.
+
+    Returns:
+        Facts: command, settings, backbone and text with fingerprints, loss curve, masked accuracy on unseen
+        lines, CPU seconds.
+
+    Raises:
+        InputError: a backbone that isn't BERT.
+        BenchError: fewer than two lines, or a loss that is not finite.
+    """
+    cpu = time.process_time()
+    with own_random_state(seed, "pretrain/weights", device):
+        model, tokenizer = load_masked_lm(backbone.path, new_head=True)
+    if model.config.model_type != "bert":
+        raise InputError(f"a head for a {type(model).__name__}", expected="a BERT", where=backbone.name)
+    lines = torch.randperm(len(corpus.sentences), generator=generator(seed, "pretrain/lines")).tolist()
+    unseen = min(_UNSEEN, len(lines) // 2)
+    if not unseen:
+        raise BenchError("the text has fewer than two lines", where=corpus.name)
+    chosen = [corpus.sentences[line] for line in lines[: unseen + settings.steps * settings.batch_size]]
+    rows = token_rows(tokenizer, chosen, settings.max_length)
+    model.to(device).eval()  # no dropout
+    curve = _train(model, tokenizer, rows[unseen:], settings, seed, progress)
+    facts = {
+        "command": command,
+        "settings": asdict(settings),
+        "backbone": {"name": backbone.name, "sha256": backbone.sha256},
+        **_facts(corpus, seed, model, curve, cpu),
+        "masked_accuracy": masked_accuracy(model, tokenizer, rows[:unseen], settings.mask, seed),
+    }
+    _save(model, tokenizer, facts, out)
+    return facts
+
+
+@torch.inference_mode()
+def masked_accuracy(model: Any, tokenizer: Any, rows: Sequence[list[int]], share: float, seed: int) -> float:
+    """Share of masked tokens that a masked language model restores, 0 to 1."""
+    draws = generator(seed, "pretrain/unseen")
+    right = total = 0
+    for start in range(0, len(rows), 32):
+        ids, attention = padded(rows[start : start + 32], tokenizer.pad_token_id, str(model.device))
+        inputs, chosen = mask_tokens(ids, tokenizer, share, draws, at_least_one=True)
+        logits = model(input_ids=inputs, attention_mask=attention).logits[chosen]
+        right += int((logits.argmax(-1) == ids[chosen]).sum())
+        total += len(logits)
+    return right / total
+
+
+def read_documents(path: Path) -> Corpus:
+    """Read an xz-compressed UTF-8 text, a document a line, empty lines left out.
+
+    Raises:
+        DataError: missing, damaged, not UTF-8, or empty.
+    """
+    try:
+        with lzma.open(path, "rt", encoding="utf-8") as stream:
+            lines = [text for line in stream if (text := normalise(line))]
+    except (OSError, EOFError, lzma.LZMAError, UnicodeDecodeError) as error:
+        raise DataError(f"the text can't be read: {error}", where=path.name) from error
+    if not lines:
+        raise DataError("the text is empty", where=path.name)
+    return make_corpus(path.name, lines)
+
+
+def _facts(corpus: Corpus, seed: int, model: Any, curve: list[list[float]], cpu: float) -> dict[str, Any]:
+    return {
         "seed": seed,
         "text": {
             "name": corpus.name,
@@ -129,19 +239,21 @@ def pretrain(
         "loss_curve": curve,
         "cpu_seconds": round(time.process_time() - cpu, 1),
     }
+
+
+def _save(model: Any, tokenizer: Any, facts: dict[str, Any], out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     with quiet():
         model.half().save_pretrained(out)
         tokenizer.save_pretrained(out)
     (out / FACTS_FILE).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-    return facts
 
 
 def _train(
     model: Any,
     tokenizer: Any,
     rows: Sequence[list[int]],
-    settings: PretrainSettings,
+    settings: MlmSettings,
     seed: int,
     progress: Callable[[int], None] | None,
 ) -> list[list[float]]:
@@ -156,7 +268,7 @@ def _train(
     for step in range(1, settings.steps + 1):
         batch = [rows[index] for index in next(order)]
         ids, attention = padded(batch, tokenizer.pad_token_id, str(model.device))
-        inputs, chosen = mask_tokens(ids, tokenizer, settings.mask, masks)
+        inputs, chosen = mask_tokens(ids, tokenizer, settings.mask, masks, at_least_one=True)
         states = model.bert(input_ids=inputs, attention_mask=attention).last_hidden_state
         loss = nn.functional.cross_entropy(model.cls(states[chosen]), ids[chosen])
         losses.append(float(loss.detach()))
@@ -176,30 +288,7 @@ def _train(
     return curve
 
 
-def mask_tokens(ids: Tensor, tokenizer: Any, share: float, draws: torch.Generator) -> tuple[Tensor, Tensor]:
-    """BERT's masking: of the chosen tokens 80% become [MASK], 10% a random token, 10% stay.
-
-    Args:
-        ids: (B, L) token ids.
-        tokenizer: Names the special tokens, which are never chosen.
-        share: Probability of choosing a token.
-        draws: Where the choices come from.
-
-    Returns:
-        The inputs (B, L) and the chosen positions (B, L), at least one of them.
-    """
-    special = torch.isin(ids, torch.tensor(tokenizer.all_special_ids, device=ids.device))
-    chance = torch.rand(ids.shape, generator=draws).to(ids.device).masked_fill(special, 2.0)
-    chosen = chance < share
-    if not chosen.any():  # a loss over nothing is no number
-        chosen.view(-1)[chance.view(-1).argmin()] = True
-    kind = torch.rand(ids.shape, generator=draws).to(ids.device)
-    words = torch.randint(len(tokenizer.all_special_ids), len(tokenizer), ids.shape, generator=draws)
-    inputs = torch.where(chosen & (kind < 0.8), tokenizer.mask_token_id, ids)
-    return torch.where(chosen & (kind >= 0.9), words.to(ids.device), inputs), chosen
-
-
-def warmed_rate(settings: PretrainSettings, step: int) -> float:
+def warmed_rate(settings: MlmSettings, step: int) -> float:
     """Learning rate of a step, counted from 1: linear warm-up, then linear decay to 0 after the last."""
     warm = max(1, round(settings.warmup * settings.steps))
     if step <= warm:

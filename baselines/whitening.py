@@ -1,0 +1,260 @@
+"""BERT-whitening: the backbone's mean vectors, linearly mapped to mean 0 and covariance 1."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.baselines.simcse import TEXT_OPTION
+from bench.card import BuildContext, MethodCard, Option, OptionValue
+from bench.encoder import Encoder, FloatArray, PairScorer, Progress
+from bench.errors import BenchError, InputError
+from bench.registry import add_method
+from bench.stages import StageContext, StageSpec
+
+if TYPE_CHECKING:
+    from bench.nn.backbone import TransformerEncoder
+
+Matrix = NDArray[np.float64]
+FLOOR = 1e-12
+"""Smallest eigenvalue that divides, as a share of the largest."""
+_FILE = "whitening.safetensors"
+_CHUNK = 4096
+_BASE = ("pooling", "first_layer", "max_length")
+
+
+class Moments:
+    """Mean and covariance of vectors that come in parts, float64 (the parts are joined as Chan et al. 1979).
+
+    Args:
+        dim: H.
+    """
+
+    def __init__(self, dim: int) -> None:
+        self.count = 0
+        self.mean: Matrix = np.zeros(dim)
+        self._scatter: Matrix = np.zeros((dim, dim))
+
+    def add(self, vectors: NDArray[np.floating]) -> None:
+        """Take in (n, H) vectors, n at least 1."""
+        part = vectors.astype(np.float64)
+        mean = part.mean(0)
+        part -= mean
+        total, shift = self.count + len(part), mean - self.mean
+        self._scatter += part.T @ part + np.outer(shift, shift) * (self.count * len(part) / total)
+        self.mean = self.mean + shift * (len(part) / total)
+        self.count = total
+
+    def kernel(self) -> Matrix:
+        """Return W = U S^(-1/2) of the sample covariance U S U^T (divisor n - 1), (H, H) (Su et al. 2021).
+
+        Columns in order of falling eigenvalues, so that the first k of them are the truncated kernel.
+        Eigenvalues have the floor 1e-12 of the largest: fewer vectors than dimensions, or repeated ones,
+        leave directions without variance.
+
+        Raises:
+            BenchError: fewer than two vectors, or all of them equal.
+        """
+        if self.count < 2:
+            raise BenchError(f"whitening needs at least two sentences, here are {self.count}")
+        values, columns = np.linalg.eigh(self._scatter / (self.count - 1))
+        values, columns = values[::-1], columns[:, ::-1]
+        if values[0] <= 1e-18 * float(self.mean @ self.mean):  # below what float32 vectors resolve
+            raise BenchError("all vectors are equal, so there is nothing to whiten")
+        scaled: Matrix = columns / np.sqrt(np.maximum(values, FLOOR * values[0]))
+        return scaled
+
+
+def whiten(vectors: NDArray[np.floating], mean: Matrix, kernel: Matrix) -> Matrix:
+    """Return (x - mu) W of each row, (n, k) from (n, H), float64."""
+    whitened: Matrix = (vectors.astype(np.float64) - mean) @ kernel
+    return whitened
+
+
+def unit(vectors: Matrix) -> Matrix:
+    """Rows of length 1; norms have the floor 1e-8, so a zero row stays zero."""
+    normed: Matrix = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-8)
+    return normed
+
+
+class TargetWhitening:
+    """Compares the pairs of a task after whitening with that task's own sentences.
+
+    A vector depends on the task it is compared in, so this is a scorer of pairs and no encoder.
+
+    Args:
+        base: The encoder whose vectors are whitened.
+        k: Dimensions kept, 1 to its dimension.
+    """
+
+    def __init__(self, base: Encoder, k: int) -> None:
+        self.base, self.k = base, k
+        self.facts: dict[str, str | int] = {**base.facts, "fit": "target", "k": k}
+
+    def score_pairs(self, first: Sequence[str], second: Sequence[str]) -> FloatArray:
+        """Cosines of the whitened pairs, float32 (n,); both sides of all pairs make the fit, without labels.
+
+        Raises:
+            BenchError: fewer than two sentences, or all vectors equal.
+        """
+        row = {sentence: i for i, sentence in enumerate(dict.fromkeys((*first, *second)))}
+        vectors = self.base.encode(list(row))
+        a, b = ([row[sentence] for sentence in side] for side in (first, second))
+        moments = Moments(self.base.dim)
+        moments.add(vectors[[*a, *b]])
+        whitened = unit(whiten(vectors, moments.mean, moments.kernel()[:, : self.k]))
+        cosines: FloatArray = np.einsum("ij,ij->i", whitened[a], whitened[b]).astype(np.float32)
+        return cosines
+
+
+class WhitenedEncoder:
+    """An encoder followed by a fixed whitening.
+
+    Args:
+        base: The encoder.
+        mean: mu, (H,).
+        kernel: W, (H, k).
+    """
+
+    def __init__(self, base: Encoder, mean: Matrix, kernel: Matrix) -> None:
+        self.base, self.mean, self.kernel = base, mean, kernel
+        self.dim = kernel.shape[1]
+        self.facts: dict[str, str | int] = {**base.facts, "fit": "train", "dim": self.dim}
+
+    def encode(
+        self, sentences: Sequence[str], batch_tokens: int | None = None, progress: Progress | None = None
+    ) -> FloatArray:
+        """Vectors of length 1, float32 (n, k); see :class:`bench.encoder.Encoder`."""
+        vectors = self.base.encode(sentences, batch_tokens, progress)
+        whitened: FloatArray = unit(whiten(vectors, self.mean, self.kernel)).astype(np.float32)
+        return whitened
+
+
+def base_encoder(model: Path, options: Mapping[str, OptionValue], device: str) -> TransformerEncoder:
+    """The backbone with the card's pooling, cut to ``max_length`` tokens."""
+    from bench.nn.backbone import TransformerEncoder
+
+    encoder = TransformerEncoder(
+        model, str(options["pooling"]), first_layer=str(options["first_layer"]), device=device
+    )
+    encoder.max_length = min(encoder.max_length, int(options["max_length"]))
+    encoder.facts["max_length"] = encoder.max_length
+    return encoder
+
+
+def fit_on_text(context: StageContext) -> dict[str, Any]:
+    """The stage of ``fit=train``: mean and kernel of the training text's vectors; nothing is drawn."""
+    from safetensors.numpy import save_file
+
+    cpu = time.process_time()
+    base = base_encoder(context.model, context.config, context.device)
+    sentences = context.sentences[: int(context.config["steps"]) or None]
+    moments = Moments(base.dim)
+    for start in range(0, len(sentences), _CHUNK):
+        moments.add(base.encode(sentences[start : start + _CHUNK], progress=context.progress))
+    kernel = np.ascontiguousarray(moments.kernel())
+    save_file({"mean": moments.mean, "kernel": kernel}, context.out / _FILE)
+    return {
+        "steps": 0,
+        "sentences_seen": moments.count,
+        "dev_curve": [],
+        "selected_step": 0,
+        "selected_dev": None,
+        "cpu_seconds": round(time.process_time() - cpu, 1),
+    }
+
+
+@add_method
+class Whitening:
+    """BERT-whitening."""
+
+    card = MethodCard(
+        name="whitening",
+        kind="baseline",
+        summary="the backbone's mean vectors, whitened on the task's sentences or on the training text",
+        version=1,
+        paper="Su, Cao, Liu, Ou 2021, Whitening Sentence Representations for Better Semantics and Faster "
+        "Retrieval",
+        code="bojone/BERT-whitening 2bfea5a",
+        equations=(
+            "v = (mean_t h^1_t + mean_t h^L_t) / 2; mu = mean v; Sigma = sample covariance = U S U^T",
+            "x = (v - mu) U S^(-1/2), first k columns, divided by its norm",
+        ),
+        options=(
+            Option(
+                "fit",
+                "target",
+                "what mean and covariance are of: each task's own sentences, or the training text",
+                ("target", "train"),
+            ),
+            Option("k", -1, "dimensions kept, by falling variance; -1 all, 0 no whitening", minimum=-1),
+            Option(
+                "pooling",
+                "avg_first_last",
+                "the vectors that are whitened",
+                ("avg_first_last", "avg_last_two", "avg", "cls", "pooler"),
+            ),
+            Option(
+                "first_layer",
+                "layer1",
+                "what avg_first_last takes as first: layer 1 (released) or the embedding output",
+                ("layer1", "embedding"),
+            ),
+            Option("max_length", 64, "tokens a sentence keeps, specials included", minimum=3),
+            Option("sentences", 0, "for fit=train: sentences from the text's start, 0 for all", minimum=0),
+            TEXT_OPTION,
+        ),
+        deviations=(
+            "fit=target takes both sides of a task's pairs as the suite has them; released: of its train and "
+            "dev sets too, where there are any",
+            "fit=train takes the profile's text; released: the sentences of SNLI and MNLI",
+            "which of the two fits gave the published rows is not known",
+            "eigenvalues have the floor 1e-12 of the largest; released: none",
+            "whitened in float64",
+        ),
+        deterministic=True,
+        published_names=(
+            ("bert_whitening", "profile bert-base"),
+            ("roberta_whitening", "profile roberta-base"),
+        ),
+    )
+
+    def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
+        """For ``fit=train`` the fit, which is one for all k; it counts a sentence as a step."""
+        if options["fit"] != "train" or options["k"] == 0:
+            return ()
+        config = {name: options[name] for name in _BASE}
+        config |= {"steps": options["sentences"], "batch_size": 1, "epochs": 1}
+        name, text = self.card.name, str(options["text"])
+        return (
+            StageSpec(name, name, self.card.version, tuple(sorted(config.items())), fit_on_text, text=text),
+        )
+
+    def build(self, context: BuildContext) -> Encoder | PairScorer:
+        """Return a scorer of pairs (``fit=target``) or an encoder."""
+        if context.model is None:
+            raise BenchError("no model folder was given")
+        base = base_encoder(context.model, context.options, context.device)
+        k = int(context.options["k"])
+        if k > base.dim:
+            raise InputError(
+                f"k {k} is more than the backbone's dimensions",
+                where="whitening.k",
+                expected=f"-1 to {base.dim}",
+            )
+        if k == 0:
+            return base
+        kept = base.dim if k < 0 else k
+        if context.options["fit"] == "target":
+            return TargetWhitening(base, kept)
+        if "whitening" not in context.stages:
+            raise BenchError("the stage 'whitening' has not run")
+        from safetensors.numpy import load_file
+
+        arrays = load_file(context.stages["whitening"] / _FILE)
+        return WhitenedEncoder(base, arrays["mean"], arrays["kernel"][:, :kept])

@@ -1,0 +1,259 @@
+"""OPUS-MT: finding its models on this machine, and translating with them in batches of like length."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from bench.data.rtt import Translated
+from bench.data.tasks import normalise
+from bench.encoder import Progress
+from bench.errors import BenchError, InputError
+from bench.nn.batches import length_sorted_batches
+from bench.nn.folder import content_hash, resolve
+
+HUB = "Helsinki-NLP"
+BATCH_TOKENS = {"cpu": 4096, "cuda": 32_768}  # cpu: fastest of 240 to 8,160 at OPUS-MT's size, one thread
+_TOKENIZER = ("source.spm", "target.spm", "vocab.json")
+_STEP = 16
+
+
+@dataclass(frozen=True)
+class TranslationModel:
+    """A model folder. The path stays here; provenance holds the rest.
+
+    Args:
+        path: The folder.
+        name: Hub name or the folder's last name.
+        sha256: Over weights, configuration and both SentencePiece models.
+        revision: The hub's commit where the folder is in its cache, else None.
+    """
+
+    path: Path
+    name: str
+    sha256: str
+    revision: str | None
+
+    @property
+    def facts(self) -> dict[str, str | None]:
+        """Name, fingerprint and revision."""
+        return {name: value for name, value in asdict(self).items() if name != "path"}
+
+
+def check_installed() -> None:
+    """Raise InputError if the package that reads OPUS-MT's tokenizers isn't there."""
+    if find_spec("sentencepiece") is None:
+        raise InputError("translation needs the package sentencepiece", hint="pip install 'cse-bench[rtt]'")
+
+
+def find_model(source: str, target: str, models: Path | None) -> TranslationModel:
+    """Find ``opus-mt-SOURCE-TARGET``, below ``models`` or else in the hub's local cache (no network).
+
+    Raises:
+        InputError: it isn't there or isn't whole; says which folder, what was expected and how to get it.
+    """
+    name = f"opus-mt-{source}-{target}"
+    if models is None:
+        where = "bench data rtt"
+        try:
+            found = resolve(f"{HUB}/{name}", where=where)
+        except InputError as error:
+            hint = f"{error.hint or f'hf download {HUB}/{name}'}, or name a folder of models with --models"
+            raise InputError(error.what, where=where, expected=error.expected, hint=hint) from error
+    else:
+        folder, where = models / name, f"--models {models}"
+        if not folder.is_dir():
+            raise InputError(
+                f"there is no folder '{name}'",
+                where=where,
+                expected=f"config.json, {', '.join(_TOKENIZER)} and model.safetensors (or pytorch_model.bin)",
+                hint=f"get it with: hf download {HUB}/{name} --local-dir {folder}",
+            )
+        found = resolve(str(folder), where=where, name=name)
+    missing = [file for file in _TOKENIZER if not (found.path / file).is_file()]
+    if missing:
+        raise InputError(f"the model {name} has no {', '.join(missing)}", where=where)
+    snapshot = found.path.parent.name == "snapshots"
+    return TranslationModel(
+        found.path, found.name, _fingerprint(found.path), found.path.name if snapshot else None
+    )
+
+
+class MarianTranslator:
+    """One direction, float32, in evaluation mode, without sampling.
+
+    The settings of decoding are the ones here, whatever the model's own say. A sentence's limit depends on
+    its own length alone and batches never mix limits, so the batch that a sentence is in can change its
+    translation only where two candidates' scores are equal within float32 rounding.
+
+    Args:
+        model: The model.
+        beams: 1 for greedy decoding.
+        batch_tokens: Padded source tokens a batch may hold; None for the device's default.
+        device: "cpu" or "cuda".
+        code: Language to ask a model for that translates into several, such as "cmn_Hans".
+
+    Raises:
+        InputError: the folder can't be loaded, or the code isn't one of the model's, or it has some and none
+            is given.
+    """
+
+    def __init__(
+        self,
+        model: TranslationModel,
+        *,
+        beams: int = 1,
+        batch_tokens: int | None = None,
+        device: str = "cpu",
+        code: str | None = None,
+    ) -> None:
+        self.device, self.batch_tokens = device, batch_tokens or BATCH_TOKENS[device]
+        self.model, self.tokenizer = _load(model)
+        self._prefix = _prefix(model.name, self.tokenizer.supported_language_codes, code)
+        config = self.model.config
+        self.longest: int = config.max_position_embeddings
+        self.eos: int = config.eos_token_id
+        self.pad: int = config.pad_token_id
+        self.model.generation_config = type(self.model.generation_config)(
+            do_sample=False,
+            num_beams=beams,
+            early_stopping=beams > 1,
+            decoder_start_token_id=config.decoder_start_token_id,
+            eos_token_id=self.eos,
+            pad_token_id=self.pad,
+            suppress_tokens=[self.pad],
+        )
+        self.model.eval().to(device)
+
+    def __call__(self, sentences: Sequence[str], progress: Progress | None = None) -> Translated:
+        """Translate; see :class:`bench.data.rtt.Translator`.
+
+        Raises:
+            BenchError: the device's memory is full.
+        """
+        import torch
+
+        from bench.nn.backbone import quiet
+
+        try:
+            with quiet(), torch.inference_mode():
+                return self._translate(sentences, progress)
+        except torch.OutOfMemoryError as error:
+            raise BenchError(
+                f"the memory of {self.device} is full", hint="choose a smaller --batch-tokens"
+            ) from error
+
+    def _translate(self, sentences: Sequence[str], progress: Progress | None) -> Translated:
+        rows, truncated = self._rows(sentences)
+        texts = [""] * len(rows)
+        unfinished = 0
+        for limit, batch in limited_batches([len(row) for row in rows], self.batch_tokens):
+            translations = self._generate([rows[index] for index in batch], min(limit, self.longest - 1))
+            unfinished += sum(self.eos not in row for row in translations)
+            decoded = self.tokenizer.batch_decode(
+                translations, skip_special_tokens=True, clean_up_tokenization_spaces=False
+            )
+            for index, text in zip(batch, decoded, strict=True):
+                texts[index] = normalise(text)
+            if progress:
+                progress(len(batch))
+        return Translated(texts, truncated, unfinished)
+
+    def _rows(self, sentences: Sequence[str]) -> tuple[list[list[int]], int]:
+        """Token ids of each sentence, cut to what the model takes, and how many were cut."""
+        if not sentences:
+            return [], 0
+        rows: list[list[int]] = self.tokenizer([self._prefix + text for text in sentences])["input_ids"]
+        longer = [index for index, row in enumerate(rows) if len(row) > self.longest]
+        for index in longer:
+            rows[index] = [*rows[index][: self.longest - 1], self.eos]
+        return rows, len(longer)
+
+    def _generate(self, rows: list[list[int]], limit: int) -> list[list[int]]:
+        """Token ids of each translation, padded behind its end."""
+        from bench.nn.backbone import padded
+
+        ids, mask = padded(rows, self.pad, self.device)
+        output = self.model.generate(input_ids=ids, attention_mask=mask, max_new_tokens=limit)
+        translations: list[list[int]] = output[:, 1:].tolist()
+        return translations
+
+
+def limited_batches(lengths: Sequence[int], budget: int) -> Iterator[tuple[int, list[int]]]:
+    """Yield (longest translation, indices): rising length, and one limit for all sentences of a batch.
+
+    The limit is twice the sentence's tokens, rounded up to a multiple of 16, and 16 more.
+
+    Args:
+        lengths: Tokens of each sentence.
+        budget: As in :func:`bench.nn.batches.length_sorted_batches`.
+    """
+    steps = [-(-length // _STEP) for length in lengths]
+    for step in sorted(set(steps)):
+        group = [index for index, own in enumerate(steps) if own == step]
+        for batch in length_sorted_batches([lengths[index] for index in group], budget):
+            yield (2 * step + 1) * _STEP, [group[index] for index in batch]
+
+
+def _load(model: TranslationModel) -> tuple[Any, Any]:
+    """Load model and tokenizer in float32, quietly; safetensors, or .bin with weights_only."""
+    import torch
+    from transformers import AutoConfig, MarianMTModel, MarianTokenizer
+
+    from bench.nn.backbone import quiet
+
+    model_class: Any = MarianMTModel
+    safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    with quiet(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")  # not used
+        try:
+            config = AutoConfig.from_pretrained(model.path, **safe)
+            if config.model_type != "marian":
+                raise ValueError(f"its type is {config.model_type}")
+            loaded, info = model_class.from_pretrained(
+                model.path, dtype=torch.float32, weights_only=True, output_loading_info=True, **safe
+            )
+            tokenizer = MarianTokenizer.from_pretrained(model.path, **safe)
+        except Exception as error:  # transformers raises many kinds here; all mean that it can't be used
+            reason = str(error).strip().split("\n")[0]
+            raise InputError(
+                f"this model can't be loaded: {reason}",
+                where=model.name,
+                expected="a Marian model of OPUS-MT",
+            ) from error
+    missing = sorted(info["missing_keys"]) + sorted(str(key) for key in info["mismatched_keys"])
+    if missing:
+        raise InputError(
+            f"{len(missing)} weight(s) are missing from the checkpoint, the first is {missing[0]}",
+            where=model.name,
+        )
+    return loaded, tokenizer
+
+
+def _prefix(name: str, codes: Sequence[str], code: str | None) -> str:
+    """Return what every sentence starts with: the code of the target language, or nothing."""
+    known = sorted(text.strip("<>") for text in codes)
+    if code in known:
+        return f">>{code}<< "
+    if code is not None or known:
+        raise InputError(
+            f"'{code}' is no target language of {name}"
+            if code
+            else f"{name} translates into several languages",
+            where="--pivots",
+            expected=f"PIVOT:CODE, a code of {', '.join(known)}" if known else "a pivot without a code",
+        )
+    return ""
+
+
+def _fingerprint(folder: Path) -> str:
+    """content_hash, with the SentencePiece models that it leaves out."""
+    digest = hashlib.sha256(content_hash(folder).encode())
+    for name in ("source.spm", "target.spm"):
+        digest.update((folder / name).read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,119 @@
+"""Masked language models as parts of other objectives: whole, their head alone, layers on given states."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoModelForMaskedLM, AutoTokenizer, BertForMaskedLM, RobertaForMaskedLM
+from transformers.masking_utils import create_bidirectional_mask
+
+from bench.errors import InputError
+from bench.nn.backbone import quiet
+from bench.nn.twin import ARCHITECTURES
+
+
+def load_masked_lm(folder: Path, *, new_head: bool = False) -> tuple[Any, Any]:
+    """Load (model, tokenizer) from a folder in float32, quietly.
+
+    Args:
+        folder: Model folder with config, tokenizer and weights (safetensors, or .bin with weights_only).
+        new_head: Where the checkpoint has no head, keep the one that transformers draws from torch's state.
+
+    Raises:
+        InputError: no masked language model in the folder, weights missing, no mask token.
+    """
+    safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    where = folder.name
+    try:
+        with quiet():
+            model, info = AutoModelForMaskedLM.from_pretrained(
+                folder, dtype=torch.float32, weights_only=True, output_loading_info=True, **safe
+            )
+            tokenizer = AutoTokenizer.from_pretrained(folder, **safe)
+    except Exception as error:  # transformers raises many kinds here; all mean that the folder can't be used
+        reason = str(error).strip().split("\n")[0]
+        raise InputError(f"this masked language model can't be loaded: {reason}", where=where) from error
+    missing = sorted(info["missing_keys"]) + sorted(str(key) for key in info["mismatched_keys"])
+    if new_head:
+        missing = [key for key in missing if key.startswith(f"{model.base_model_prefix}.")]
+    if missing:
+        raise InputError(
+            f"{len(missing)} weight(s) are missing from the checkpoint, the first is {missing[0]}",
+            where=where,
+            expected="a masked language model with its head",
+            hint="bench pretrain --profile minilm-mlm makes one for all-MiniLM-L6-v2",
+        )
+    if tokenizer.mask_token_id is None:
+        raise InputError("the tokenizer has no mask token", where=where)
+    return model, tokenizer
+
+
+def check_same_vocabulary(tokenizer: Any, other: Any, *, where: str) -> None:
+    """Raise InputError if two tokenizers don't give every token the same id; ``where`` names the second."""
+    one, two = tokenizer.get_vocab(), other.get_vocab()
+    if one != two:
+        raise InputError(
+            f"its vocabulary ({len(two):,} tokens) isn't the backbone's ({len(one):,} tokens)",
+            where=where,
+            expected="a model with the backbone's tokenizer",
+        )
+
+
+def check_layers(model: Any) -> None:
+    """Raise InputError unless the transformer is one whose layers can be called here one by one."""
+    if not isinstance(model, ARCHITECTURES):
+        raise InputError(
+            f"an auxiliary network made from {type(model).__name__}",
+            expected=f"a backbone that is a {' or a '.join(kind.__name__ for kind in ARCHITECTURES)}",
+        )
+
+
+def mlm_head(model: Any) -> nn.Module:
+    """Return a copy of a masked language model's head: states to logits, its decoder no longer tied.
+
+    Raises:
+        InputError: a model other than BERT's and RoBERTa's.
+    """
+    if isinstance(model, BertForMaskedLM):
+        head: nn.Module = copy.deepcopy(model.cls)
+    elif isinstance(model, RobertaForMaskedLM):
+        head = copy.deepcopy(model.lm_head)
+    else:
+        raise InputError(
+            f"the head of a {type(model).__name__}", expected="a BertForMaskedLM or a RobertaForMaskedLM"
+        )
+    return head
+
+
+def new_layers(model: Any, count: int) -> nn.ModuleList:
+    """Return fresh transformer layers of a model's kind and sizes, initialised as BERT is."""
+    kind = type(model.encoder.layer[0])
+    layers = nn.ModuleList(kind(model.config) for _ in range(count))
+    for module in layers.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.normal_(module.weight, std=model.config.initializer_range)
+            nn.init.zeros_(module.bias)
+    return layers
+
+
+def run_layers(layers: Iterable[Any], states: Tensor, mask: Tensor, config: Any) -> Tensor:
+    """Run transformer layers on given states.
+
+    Args:
+        layers: Of a BertModel or RobertaModel.
+        states: (B, L, H), what the first layer gets.
+        mask: (B, L), 1 on tokens and 0 on padding.
+        config: The model's, for its attention implementation.
+
+    Returns:
+        (B, L, H), what the last layer gives.
+    """
+    attention = create_bidirectional_mask(config=config, inputs_embeds=states, attention_mask=mask)
+    for layer in layers:
+        states = layer(states, attention)
+    return states

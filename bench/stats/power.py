@@ -1,0 +1,83 @@
+"""Power of Welch's test over seeds: what a number of seeds can show, and how many would show a difference."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy import stats
+
+from bench.stats.checks import check_level
+
+MOST_SEEDS = 10_000
+GRID = 100
+
+
+def welch_power(
+    difference: float, sd_a: float, sd_b: float, n_a: int, n_b: int, alpha: float = 0.05
+) -> float:
+    """Chance that Welch's two-sided test shows a true difference in means, for normal scores.
+
+    The mean over both sample variances, each at the middles of ``GRID`` equal shares of its distribution, of
+    the chance given them: that of a normal difference in means beyond t(alpha / 2, df) standard errors, with
+    Satterthwaite's degrees of freedom of these variances. Within 0.003 of simulation (benchmarks/stats.py).
+
+    Args:
+        difference: True difference, in the scores' unit.
+        sd_a: True standard deviation over seeds of a.
+        sd_b: That of b.
+        n_a: Seeds of a, at least 2.
+        n_b: Seeds of b, at least 2.
+        alpha: Error rate of the test.
+
+    Returns:
+        The power, in [0, 1].
+
+    Raises:
+        ValueError: an argument out of its range.
+    """
+    check_level(alpha)
+    if not (math.isfinite(difference) and 0 < sd_a < math.inf and 0 < sd_b < math.inf):
+        raise ValueError(f"difference={difference}, sd_a={sd_a}, sd_b={sd_b}; expected positive deviations")
+    if min(n_a, n_b) < 2:
+        raise ValueError(f"{n_a} against {n_b} seeds; expected at least 2 a side")
+    shares = (np.arange(GRID) + 0.5) / GRID
+    true_a, true_b = sd_a**2 / n_a, sd_b**2 / n_b
+    var_a = true_a * stats.chi2.ppf(shares, n_a - 1)[:, None] / (n_a - 1)
+    var_b = true_b * stats.chi2.ppf(shares, n_b - 1) / (n_b - 1)
+    df = (var_a + var_b) ** 2 / (var_a**2 / (n_a - 1) + var_b**2 / (n_b - 1))
+    critical = stats.t.isf(alpha / 2, df) * np.sqrt((var_a + var_b) / (true_a + true_b))
+    shift = abs(difference) / math.sqrt(true_a + true_b)
+    return float((stats.norm.sf(critical - shift) + stats.norm.sf(critical + shift)).mean())
+
+
+def seeds_needed(
+    difference: float, sd_a: float, sd_b: float | None = None, *, power: float = 0.8, alpha: float = 0.05
+) -> int:
+    """Seeds a side with which Welch's test would show a true difference.
+
+    Args:
+        difference: True difference, not 0.
+        sd_a: True standard deviation over seeds of a.
+        sd_b: That of b; default as a.
+        power: The chance wanted.
+        alpha: Error rate of the test.
+
+    Returns:
+        The smallest number, at least 2.
+
+    Raises:
+        ValueError: an argument out of its range, or more than 10,000 seeds would be needed.
+    """
+    check_level(power)
+    other = sd_a if sd_b is None else sd_b
+    if welch_power(difference, sd_a, other, MOST_SEEDS, MOST_SEEDS, alpha) < power:
+        raise ValueError(f"a difference of {difference} would take more than {MOST_SEEDS} seeds a side")
+    low, high = 1, MOST_SEEDS
+    while high - low > 1:
+        middle = (low + high) // 2
+        if welch_power(difference, sd_a, other, middle, middle, alpha) >= power:
+            high = middle
+        else:
+            low = middle
+    return high

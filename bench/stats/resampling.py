@@ -1,0 +1,169 @@
+"""Spearman's correlation in every draw of a bootstrap over items, exact and without a sort a draw.
+
+A draw of n pairs with replacement is a count per pair. Counts summed in the order of a side's values give
+that side's average ranks in the draw: where L pairs drawn have a smaller value and H a value not greater, the
+average rank is (L + H + 1) / 2. Ranks are doubled, so all sums are exact integers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bench.stats.checks import FloatArray, check_draws, items
+
+MAX_PAIRS = 1_000_000  # twice its cube fits in an int64
+_CHUNK = 2**17  # counts held at a time: 1 MiB an array, so that a few stay in cache
+
+IntArray = NDArray[np.int64]
+Indices = NDArray[np.intp]
+
+
+def spearman_rows(predictions: ArrayLike, gold: ArrayLike) -> FloatArray:
+    """Spearman's correlation of every row with the gold scores, average ranks for ties.
+
+    Args:
+        predictions: (runs, pairs), or (pairs,) for one row.
+        gold: (pairs,).
+
+    Returns:
+        (runs,), each in [-1, 1].
+
+    Raises:
+        ValueError: as ``spearman_draws``.
+    """
+    rows, scores = items(predictions, gold)
+    counts = np.ones((1, len(scores)), dtype=np.int64)
+    return _Correlator(rows, scores, 1).correlate(counts).ravel()
+
+
+def spearman_draws(
+    predictions: ArrayLike, gold: ArrayLike, rng: np.random.Generator, draws: int = 10_000
+) -> FloatArray:
+    """Spearman's correlation of every row with the gold scores, in draws of pairs with replacement.
+
+    All rows and the gold scores see the same pairs in a draw, so two rows can be subtracted. Draw d takes the
+    pairs ``rng.integers(0, pairs, (draws, pairs))[d]``, as scipy.stats.bootstrap with ``paired`` does; ties
+    get average ranks in every draw anew.
+
+    Args:
+        predictions: (runs, pairs), or (pairs,) for one row.
+        gold: (pairs,).
+        rng: The generator of the draws.
+        draws: Number of draws.
+
+    Returns:
+        (draws, runs), each in [-1, 1].
+
+    Raises:
+        ValueError: shapes that don't fit, a value that is not finite, fewer than 4 pairs or 100 draws, or a
+            side whose values are all equal in a draw: the correlation is undefined there.
+    """
+    rows, scores = items(predictions, gold)
+    check_draws(draws)
+    pairs = len(scores)
+    if pairs > MAX_PAIRS:
+        raise ValueError(f"{pairs} pairs; expected at most {MAX_PAIRS}")
+    result = np.empty((draws, len(rows)))
+    size = max(1, min(draws, _CHUNK // pairs))
+    correlator, room = _Correlator(rows, scores, size), np.empty((size, pairs), dtype=np.int64)
+    for start in range(0, draws, size):
+        counts = room[: draws - start]
+        for row, chosen in zip(counts, rng.integers(0, pairs, counts.shape), strict=True):
+            row[:] = np.bincount(chosen, minlength=pairs)
+        result[start : start + size] = correlator.correlate(counts)
+    return result
+
+
+@dataclass(frozen=True)
+class _Side:
+    """The order of one side's values, and its ties: as groups where they are many, else place by place.
+
+    Args:
+        by_value: (pairs,) the pairs sorted by value.
+        edges: (values + 1,) where in that order each distinct value begins, and the end; None with few ties.
+        group: (pairs,) which distinct value is at each place.
+        tied: (ties,) the places whose value occurs more than once; empty with ``edges``.
+        first: (ties,) for each of them the first place with its value.
+        end: (ties,) and the place after the last one.
+    """
+
+    by_value: Indices
+    edges: Indices | None
+    group: Indices
+    tied: Indices
+    first: Indices
+    end: Indices
+
+
+def _side(values: FloatArray) -> _Side:
+    by_value = np.argsort(values, kind="stable")
+    ordered = values[by_value]
+    begins = np.r_[True, ordered[1:] != ordered[:-1]]
+    edges, group = np.r_[np.flatnonzero(begins), len(values)], np.cumsum(begins) - 1
+    tied = np.flatnonzero(np.diff(edges)[group] > 1)
+    if 8 * len(tied) > len(values):
+        return _Side(by_value, edges, group, *np.empty((3, 0), dtype=np.intp))
+    return _Side(by_value, None, group, tied, edges[group[tied]], edges[group[tied] + 1])
+
+
+class _Correlator:
+    """Correlations of draws that are given as counts; its arrays are used again in every call.
+
+    Args:
+        rows: (runs, pairs) predictions.
+        scores: (pairs,) gold scores.
+        size: Draws at a time, at most.
+    """
+
+    def __init__(self, rows: FloatArray, scores: FloatArray, size: int) -> None:
+        self._gold, self._sides = _side(scores), [_side(row) for row in rows]
+        self._gold_place = np.argsort(self._gold.by_value)
+        self._weighted, self._drawn, self._twice = np.empty((3, size, len(scores)), dtype=np.int64)
+        self._below = np.zeros((size, len(scores) + 1), dtype=np.int64)
+
+    def correlate(self, counts: IntArray) -> FloatArray:
+        """Return (draws, runs) correlations of (draws, pairs) counts."""
+        draws, pairs = counts.shape
+        weighted = self._weighted[:draws]
+        distinct = np.einsum("dp,dp->d", counts, counts * counts)  # sum of cubes, were there no ties
+        twice, gold_scale = self._ranks(counts, self._gold, distinct)
+        twice.take(self._gold_place, axis=1, out=weighted, mode="clip")
+        weighted -= pairs
+        weighted *= counts  # gold ranks less their mean: a product needs no mean on the other side
+        result = np.empty((draws, len(self._sides)))
+        for column, side in enumerate(self._sides):
+            twice, scale = self._ranks(counts, side, distinct)
+            if not (gold_scale.all() and scale.all()):
+                what = "predictions of a run" if gold_scale.all() else "gold scores"
+                raise ValueError(f"all {what} are equal, in the data or in a draw: no correlation there")
+            products = np.einsum("dp,dp->d", self._sorted(weighted, side), twice)
+            result[:, column] = products / np.sqrt(gold_scale) / np.sqrt(scale)
+        return np.clip(result, -1, 1)
+
+    def _sorted(self, values: IntArray, side: _Side) -> IntArray:
+        """(draws, pairs) in the side's order; valid until the next call."""
+        return values.take(side.by_value, axis=1, out=self._drawn[: len(values)], mode="clip")
+
+    def _ranks(self, counts: IntArray, side: _Side, distinct: IntArray) -> tuple[IntArray, FloatArray]:
+        """Return twice the average ranks less one, in the side's order, and 4 times their sum of squares.
+
+        The sum of squares about the mean is (n^3 - sum of t^3) / 12 for groups of t equal values.
+        """
+        draws, pairs = counts.shape
+        drawn, below, twice = self._sorted(counts, side), self._below[:draws], self._twice[:draws]
+        np.cumsum(drawn, axis=1, out=below[:, 1:])
+        if side.edges is not None:
+            below = below.take(side.edges, axis=1)
+            groups = below[:, 1:] - below[:, :-1]
+            cubes = np.einsum("dg,dg->d", groups, groups * groups)
+            (below[:, 1:] + below[:, :-1]).take(side.group, axis=1, out=twice, mode="clip")
+        else:
+            np.add(below[:, 1:], below[:, :-1], out=twice)
+            low, high = below[:, side.first], below[:, side.end]
+            twice[:, side.tied] = low + high
+            groups, alone = high - low, drawn[:, side.tied]
+            cubes = distinct + np.einsum("dt,dt->d", alone, groups * groups - alone * alone)
+        return twice, (pairs**3 - cubes) / 3

@@ -1,0 +1,257 @@
+"""Sweeps: a question, the grid of methods that answers it, and where its cells stand in a campaign."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from bench.errors import DataError, unknown
+from bench.registry import discover
+from bench.stages import TrainedMethod
+
+FOLDER = "sweeps"
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """What a grid depends on.
+
+    Args:
+        layers: Transformer layers.
+        pooler: True if it has a pretrained pooler.
+    """
+
+    layers: int
+    pooler: bool
+
+
+@dataclass(frozen=True)
+class Point:
+    """One place of a grid.
+
+    Args:
+        row: Its row's label.
+        column: Its column's label.
+        method: The method, as in ``--methods``.
+    """
+
+    row: str
+    column: str
+    method: str
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A named grid.
+
+    Args:
+        name: Its name.
+        question: What it answers.
+        source: Table or figure of a paper that asks the same.
+        axis: What the rows are.
+        points: From the backbone to the grid, row by row.
+        task: Task whose score is shown, where the suite has it; else the average.
+        numeric: True if the rows are numbers: the figure is a line, not bars.
+        norms: True if the mean norm of [CLS] stands beside the score.
+        surface: True for the surface of a formula: no cells.
+    """
+
+    name: str
+    question: str
+    source: str
+    axis: str
+    points: Callable[[Backbone], Iterable[Point]]
+    task: str = "avg"
+    numeric: bool = False
+    norms: bool = False
+    surface: bool = False
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A sweep that ran, for its table: which method id stands at which place.
+
+    Args:
+        sweep: Its name.
+        profile: The profile's name in results.
+        suites: Suites.
+        seeds: Seeds.
+        points: (row, column, method id), row by row.
+    """
+
+    sweep: str
+    profile: str
+    suites: tuple[str, ...]
+    seeds: tuple[int, ...]
+    points: tuple[tuple[str, str, str], ...]
+
+
+TWINS = ("tncse", "jtcse")
+
+
+def _loss_terms(backbone: Backbone) -> Iterable[Point]:
+    for terms in product((True, False), repeat=3):
+        names = [name for name, on in zip(("nce", "icnce", "ictn"), terms, strict=True) if on]
+        off = [f"{name}=false" for name in ("nce", "icnce", "ictn") if name not in names]
+        for twin in TWINS:
+            yield Point(" + ".join(names) or "none", twin, f"{twin}[{','.join(off)}]" if off else twin)
+
+
+def _caels(backbone: Backbone) -> Iterable[Point]:
+    counts = [0, *(n for n in range(1, backbone.layers + 1) if backbone.layers % n == 0)]
+    return (Point(str(count), "jtcse", f"jtcse[caels={count}]") for count in counts)
+
+
+def _pooling(backbone: Backbone) -> Iterable[Point]:
+    poolings = ("cls", "avg", "avg_first_last", *(("pooler",) if backbone.pooler else ()))
+    for method in ("untrained", *single_encoders(), *TWINS):
+        for pooling in poolings:
+            yield Point(method, pooling, f"{method}[pooling={pooling}]")
+
+
+def _sick(backbone: Backbone) -> Iterable[Point]:
+    for method in (*single_encoders(), *TWINS):
+        more = "sick=true" if method in TWINS else "text=train+sick"
+        yield Point(method, "without", method)
+        yield Point(method, "with SICK", f"{method}[{more}]")
+
+
+def _single(backbone: Backbone) -> Iterable[Point]:
+    yield Point("simcse", "score", "simcse[text=train+sick]")
+    yield Point("NCE", "score", "tncse_single[ictn=false]")
+    yield Point("NCE + LTN", "score", "tncse_single")
+
+
+def _layer_norms(backbone: Backbone) -> Iterable[Point]:
+    for count, twin in product(range(min(6, backbone.layers) + 1), TWINS):
+        yield Point(str(count), twin, f"{twin}[drop_norms={count}]" if count else twin)
+
+
+def _dual_ensembles(backbone: Backbone) -> Iterable[Point]:
+    for method in single_encoders():
+        pair = f"ensemble:{method}[text=a+sick]+{method}[text=b+sick]"
+        yield Point(f"{method} x 2", "score", pair)
+    for twin in TWINS:
+        yield Point(twin, "score", f"{twin}[sick=true]")
+
+
+def single_encoders() -> list[str]:
+    """Registered baselines that train one encoder on a text of their choice."""
+    return [
+        name
+        for name, method in discover()
+        if isinstance(method, TrainedMethod)
+        and method.card.kind == "baseline"
+        and {"text", "pooling"} <= {option.name for option in method.card.options}
+    ]
+
+
+SWEEPS = {
+    sweep.name: sweep
+    for sweep in (
+        Sweep(
+            "loss_terms",
+            "Which terms of the joint loss help, from all to none (the plain ensemble)?",
+            "TNCSE, Table 4; JTCSE, Table X",
+            "terms",
+            _loss_terms,
+        ),
+        Sweep(
+            "caels",
+            "How many cross-attention layers?",
+            "JTCSE, Table IX",
+            "cross-attention layers",
+            _caels,
+            numeric=True,
+        ),
+        Sweep(
+            "pooling",
+            "How does each trained method fare under another pooling at inference?",
+            "JTCSE, Table XI; TNCSE, supplement Table II-1",
+            "method",
+            _pooling,
+        ),
+        Sweep(
+            "sick",
+            "What do SICK's unlabelled sentences, the test pairs' among them, add?",
+            "TNCSE, Table 6; JTCSE, Table VIII",
+            "method",
+            _sick,
+        ),
+        Sweep(
+            "single",
+            "Does the tensor-norm loss help one encoder alone?",
+            "TNCSE, Table 5",
+            "loss",
+            _single,
+            task="STSB",
+        ),
+        Sweep(
+            "layer_norms",
+            "What if the last layers' LayerNorms are removed?",
+            "TNCSE, Figure 5; JTCSE, Figure 8",
+            "layers without",
+            _layer_norms,
+            numeric=True,
+            norms=True,
+        ),
+        Sweep(
+            "dual_ensembles",
+            "Are two copies of a baseline, one a translated text, as good as a twin?",
+            "TNCSE, Table 3; JTCSE, Table VII",
+            "ensemble",
+            _dual_ensembles,
+        ),
+        Sweep(
+            "norm_ratio",
+            "How does LTN's norm factor depend on the ratio k of two lengths and their cosine?",
+            "TNCSE, Figure 2; JTCSE, Figure 3",
+            "k",
+            lambda _: (),
+            surface=True,
+        ),
+    )
+}
+
+
+def get(name: str) -> Sweep:
+    """Return a sweep; raises InputError with a suggestion for an unknown name."""
+    if name not in SWEEPS:
+        raise unknown("sweep", name, SWEEPS, where="bench sweep")
+    return SWEEPS[name]
+
+
+def save(manifest: Manifest, campaign: Path) -> None:
+    """Keep a sweep's grid beside its records, atomically."""
+    path = campaign / FOLDER / f"{manifest.profile}-{manifest.sweep}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    temporary.write_text(json.dumps(asdict(manifest), indent=1) + "\n", encoding="utf-8")
+    temporary.replace(path)
+
+
+def load_all(campaign: Path) -> list[Manifest]:
+    """Return the grids of all sweeps that ran in a campaign; raises DataError for a damaged one."""
+    manifests = []
+    for path in sorted((campaign / FOLDER).glob("*.json")):
+        try:
+            manifests.append(_manifest(json.loads(path.read_text(encoding="utf-8"))))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DataError(
+                f"the sweep's grid is damaged: {error}", where=str(path), hint="run bench sweep again"
+            ) from error
+    return manifests
+
+
+def _manifest(data: dict[str, Any]) -> Manifest:
+    points = tuple((str(row), str(column), str(method)) for row, column, method in data["points"])
+    seeds = tuple(int(seed) for seed in data["seeds"])
+    name = str(data["sweep"])
+    if name not in SWEEPS:
+        raise ValueError(f"no sweep '{name}'")
+    return Manifest(name, str(data["profile"]), tuple(map(str, data["suites"])), seeds, points)

@@ -1,0 +1,52 @@
+"""Positives made from a sentence's own tokens: subword repetition (ESimCSE)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+RULES = ("released", "paper")
+_MOST = 10
+
+
+def repetition_bound(length: int, rate: float, rule: str = "released") -> int:
+    """Most subwords that may be repeated in a row of ``length`` ids; how many are is uniform from 0 to it.
+
+    ``released``: c - 1 with c = min(10, floor(rate * n)), n = ``length``. ``paper``: max(2, floor(rate * N)),
+    N = n - 2 subwords. Never more than the n - 2 subwords that there are.
+
+    Raises:
+        ValueError: an unknown rule.
+    """
+    subwords = max(0, length - 2)
+    if rule == "released":
+        return min(subwords, max(0, min(_MOST, int(rate * length)) - 1))
+    if rule == "paper":
+        return min(subwords, max(2, int(rate * subwords)))
+    raise ValueError(f"rule {rule!r}; expected one of {', '.join(RULES)}")
+
+
+def repeat_subwords(
+    row: Sequence[int], rate: float, draw: torch.Generator, rule: str = "released"
+) -> list[int]:
+    """Return the row with some of its subwords twice in a row (Wu et al. 2022, ESimCSE: word repetition).
+
+    r is uniform on 0 ... :func:`repetition_bound`, both ends in; r distinct positions are drawn without
+    replacement from 1 ... n - 2, so the two specials stay single. The result is not cut again.
+
+    Args:
+        row: n token ids, specials first and last.
+        rate: Duplication rate, at least 0.
+        draw: A generator of the run's own.
+        rule: "released" or "paper".
+
+    Raises:
+        ValueError: an unknown rule.
+    """
+    bound = repetition_bound(len(row), rate, rule)
+    if not bound:
+        return list(row)
+    count = int(torch.randint(bound + 1, (), generator=draw))
+    places = {1 + place for place in torch.randperm(len(row) - 2, generator=draw)[:count].tolist()}
+    return [token for place, token in enumerate(row) for _ in range(2 if place in places else 1)]

@@ -1,0 +1,48 @@
+"""``distill:X``: any registered method distilled into one plain encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from bench.card import BuildContext, MethodCard, Option, OptionValue
+from bench.encoder import Encoder
+from bench.errors import InputError
+from bench.methods._derived import DISTILL_OPTIONS, build_student, student_stage
+from bench.registry import add_method
+from bench.stages import StageSpec
+
+
+@add_method
+class Distill:
+    """Any method, distilled."""
+
+    card = MethodCard(
+        name="distill",
+        kind="method",
+        summary="distill:X: a fresh encoder that learns the vectors of any method X",
+        version=1,
+        paper="Zong et al. 2025 (TNCSE), TNCSE-D",
+        equations=("L = mean (h_cls - X(s))^2, the teacher X frozen and in evaluation mode",),
+        options=(Option("of", "", "the teacher"), *DISTILL_OPTIONS),
+        deviations=("the distillation script is not released",),
+        short_option="of",
+        takes_methods=True,
+    )
+
+    def members(self, options: Mapping[str, OptionValue]) -> Mapping[str, str]:
+        """The teacher.
+
+        Raises:
+            InputError: none is named.
+        """
+        if not options["of"]:
+            raise InputError("no teacher", where="--methods distill", expected="distill:METHOD")
+        return {"teacher": str(options["of"])}
+
+    def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
+        """The student's stage, the same as that of tncse_d at the same teacher and options."""
+        return (student_stage(options),)
+
+    def build(self, context: BuildContext) -> Encoder:
+        """Return the student."""
+        return build_student(context)

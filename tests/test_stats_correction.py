@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from scipy import stats
+
+from bench.stats.checks import generator
+from bench.stats.correction import Family, benjamini_hochberg, holm
+
+P = {"simcse": 0.01, "whitening": 0.04, "untrained": 0.03, "diffcse": 0.005}
+
+
+def test_holm_by_hand() -> None:
+    family = holm(P, "new method against the baselines")
+    adjusted = {name: found.adjusted for name, found in family.comparisons.items()}
+    # times 4, 3, 2, 1 from the smallest, never below the one before
+    assert adjusted == pytest.approx({"diffcse": 0.02, "simcse": 0.03, "untrained": 0.06, "whitening": 0.06})
+    assert [found.p for found in family.comparisons.values()] == list(P.values())
+    assert family.caption == "Holm over 4 comparisons (new method against the baselines)"
+
+
+def test_benjamini_hochberg_by_hand() -> None:
+    family = benjamini_hochberg(P, "grid of tau")
+    adjusted = {name: found.adjusted for name, found in family.comparisons.items()}
+    # times 4 / 1, 4 / 2, 4 / 3, 4 / 4 from the smallest, never above the one after
+    assert adjusted == pytest.approx({"diffcse": 0.02, "simcse": 0.02, "untrained": 0.04, "whitening": 0.04})
+    assert family.caption == "Benjamini-Hochberg over 4 comparisons (grid of tau)"
+    assert benjamini_hochberg({"one": 0.3}, "x").caption == "Benjamini-Hochberg over 1 comparison (x)"
+
+
+def test_benjamini_hochberg_is_scipys() -> None:
+    values = generator(0, "bh").uniform(size=20)
+    family = benjamini_hochberg({str(i): p for i, p in enumerate(values)}, "grid")
+    expected = stats.false_discovery_control(values)
+    assert [found.adjusted for found in family.comparisons.values()] == pytest.approx(expected.tolist())
+
+
+def test_the_minimum_is_what_the_test_can_give_within_the_family() -> None:
+    seeds = 2 / 252  # five seeds against five
+    family = holm({f"m{i}": 0.2 for i in range(7)}, "all", {f"m{i}": seeds for i in range(7)})
+    assert all(found.minimum == pytest.approx(7 * seeds) for found in family.comparisons.values())
+    # where another comparison is ahead of it, one factor is spared
+    family = holm({"sure": 0.001, "own": 0.2}, "all", {"own": seeds})
+    assert family.comparisons["own"].minimum == pytest.approx(seeds)
+    assert family.comparisons["sure"].minimum == 0
+    grid = benjamini_hochberg({"sure": 0.001, "own": 0.2}, "all", {"own": seeds})
+    assert grid.comparisons["own"].minimum == pytest.approx(seeds)
+
+
+@pytest.mark.parametrize("correct", [holm, benjamini_hochberg])
+@pytest.mark.parametrize(
+    ("p", "name", "minimum", "message"),
+    [
+        ({}, "all", {}, "family 'all' of 0 comparisons"),
+        ({"a": 0.1}, " ", {}, "expected a name and at least one"),
+        ({"a": float("nan")}, "all", {}, "a: p=nan"),
+        ({"a": 1.5}, "all", {}, r"a: p=1.5, minimum_p=0.0; expected p in \[0, 1\]"),
+        ({"a": 0.1}, "all", {"a": 0.2}, "a: p=0.1, minimum_p=0.2"),
+        ({"a": 0.1}, "all", {"b": 0.2}, r"minimum p of \['b'\], which are no comparisons"),
+    ],
+)
+def test_bad_families_are_refused(
+    correct: Callable[..., Family],
+    p: dict[str, float],
+    name: str,
+    minimum: dict[str, float],
+    message: str,
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        correct(p, name, minimum)

@@ -1,0 +1,295 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from bench.stats import resampling
+from bench.stats.checks import FloatArray, generator
+from bench.stats.correlations import CorrelationTest, spearman_triple, steiger, williams
+from bench.stats.items import item_difference, paired_bootstrap
+from bench.stats.resampling import spearman_draws, spearman_rows
+from bench.stats.suite import suite_draws
+
+
+def graded(latent: FloatArray) -> FloatArray:
+    """Scores of nine grades, so with many ties."""
+    return np.round(np.clip(2 + latent, 0, 4) * 2) / 2
+
+
+def systems(
+    rng: np.random.Generator, pairs: int, r: float = 0.75
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Gold and two systems of equal expected correlation whose noise is partly shared."""
+    latent, shared, one, other = rng.normal(size=(4, pairs))
+    rows = [r * latent + np.sqrt(1 - r**2) * (0.8 * shared + 0.6 * own) for own in (one, other)]
+    return latent, *rows
+
+
+def with_ties(pairs: int) -> NDArray[np.float32]:
+    """Rows with no tie, one, a few, many, and almost only ties."""
+    rng = generator(0, f"rows {pairs}")
+    plain, one, few, many, most = rng.normal(size=(5, pairs))
+    one[1] = one[0]
+    few[: pairs // 10] = few[0]
+    most[: pairs // 2 + 2] = most[0]
+    return np.stack([plain, one, few, np.round(many), most]).astype(np.float32)
+
+
+@pytest.mark.parametrize("pairs", [12, 61, 400])
+def test_every_draw_is_scipys_correlation_of_the_same_pairs(pairs: int) -> None:
+    rows, gold = with_ties(pairs), graded(generator(0, "gold").normal(size=pairs))
+    found = spearman_draws(rows, gold, generator(1, "draws"), 150)
+    chosen = generator(1, "draws").integers(0, pairs, (150, pairs))
+    expected = [[stats.spearmanr(row[draw], gold[draw]).statistic for row in rows] for draw in chosen]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+
+
+def test_the_distribution_is_that_of_scipys_paired_bootstrap() -> None:
+    gold, a, b = systems(generator(0, "scipy"), 40)
+
+    def difference(gold: FloatArray, a: FloatArray, b: FloatArray) -> float:
+        return float(stats.spearmanr(a, gold).statistic - stats.spearmanr(b, gold).statistic)
+
+    reference = stats.bootstrap(
+        (gold, a, b),
+        difference,
+        paired=True,
+        vectorized=False,
+        n_resamples=200,
+        method="percentile",
+        rng=generator(1, "draws"),
+    )
+    sample = suite_draws({"a": {"t": a}, "b": {"t": b}}, {"t": gold}, generator(1, "draws"), 200)
+    ours = sample.draws[:, 0, 0] - sample.draws[:, 1, 0]
+    np.testing.assert_allclose(ours, reference.bootstrap_distribution, rtol=0, atol=1e-12)
+    found = paired_bootstrap(sample, "a", "b")["t"]
+    interval = reference.confidence_interval
+    assert (found.low, found.high) == pytest.approx((interval.low, interval.high), abs=1e-12)
+    assert found.difference == pytest.approx(difference(gold, a, b))
+
+
+def test_draws_do_not_depend_on_how_many_are_held_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, gold = with_ties(61), graded(generator(0, "gold").normal(size=61))
+    whole = spearman_draws(rows, gold, generator(1, "draws"), 101)
+    for chunk in (1, 61 * 2, 61 * 50):
+        monkeypatch.setattr(resampling, "_CHUNK", chunk)
+        np.testing.assert_array_equal(spearman_draws(rows, gold, generator(1, "draws"), 101), whole)
+        np.testing.assert_array_equal(spearman_draws(rows, gold, generator(1, "draws"), 100), whole[:100])
+
+
+def test_rows_are_scipys_correlations() -> None:
+    rows, gold = with_ties(61), graded(generator(0, "gold").normal(size=61))
+    expected = [stats.spearmanr(row, gold).statistic for row in rows]
+    np.testing.assert_allclose(spearman_rows(rows, gold), expected, rtol=0, atol=1e-12)
+    assert spearman_rows(gold, gold) == 1
+    assert spearman_rows(-gold, gold) == -1
+
+
+def test_large_ranks_stay_exact() -> None:
+    gold = np.arange(300_000.0)
+    swapped = gold.copy()
+    swapped[[0, -1]] = swapped[[-1, 0]]
+    n = len(gold)
+    assert spearman_rows(swapped, gold)[0] == pytest.approx(1 - 6 * 2 * (n - 1) ** 2 / (n**3 - n), abs=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("predictions", "gold", "draws", "message"),
+    [
+        ([1, 2, 3], [1, 2, 3], 100, "3 pairs; expected at least 4"),
+        (
+            [1, 2, 3, 4, 5],
+            [1, 2, 3, 4],
+            100,
+            r"predictions \(5,\) with gold \(4,\); expected \(runs, pairs\)",
+        ),
+        (np.zeros((2, 2, 4)), [1, 2, 3, 4], 100, r"predictions \(2, 2, 4\) with gold"),
+        (np.zeros((0, 4)), [1, 2, 3, 4], 100, r"predictions \(0, 4\) with gold"),
+        ([1, 2, 3, 4], [1, 2, np.nan, 4], 100, "gold: a value is not finite"),
+        ([1, 2, 3, np.inf], [1, 2, 3, 4], 100, "predictions: a value is not finite"),
+        ([1, 2, 3, 4], [1, 2, 3, 4], 99, "99 draws; expected at least 100"),
+        ([1, 2, 3, 4], [1, 1, 1, 1], 100, "all gold scores are equal, in the data or in a draw"),
+        ([[1, 2, 3, 4] * 5, [1] * 20], [1, 2, 3, 4] * 5, 100, "all predictions of a run are equal"),
+        ([1, 2, 3, 4], [1, 1, 1, 2], 100, "all gold scores are equal, in the data or in a draw"),
+    ],
+)
+def test_what_cannot_be_resampled_is_refused(
+    predictions: ArrayLike, gold: ArrayLike, draws: int, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        spearman_draws(predictions, gold, generator(0, "bad"), draws)
+
+
+def test_too_many_pairs_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resampling, "MAX_PAIRS", 4)
+    with pytest.raises(ValueError, match="5 pairs; expected at most 4"):
+        spearman_draws([1, 2, 3, 4, 5], [1, 2, 3, 4, 5], generator(0, "big"), 100)
+
+
+def test_a_suite_holds_every_method_run_and_task() -> None:
+    rng = generator(0, "suite")
+    gold = {"one": rng.normal(size=20), "two": rng.normal(size=30)}
+    several = {task: rng.normal(size=(3, len(scores))) for task, scores in gold.items()}
+    single = {task: rng.normal(size=len(scores)) for task, scores in reversed(gold.items())}
+    sample = suite_draws({"several": several, "single": single}, gold, generator(1, "draws"), 100)
+    assert (sample.tasks, sample.pairs) == (("one", "two"), (20, 30))
+    draws = generator(1, "draws")
+    for i, (task, scores) in enumerate(gold.items()):
+        rows = np.vstack([several[task], single[task]])
+        expected = spearman_draws(rows, scores, draws, 100)
+        for name, part in (("several", slice(0, 3)), ("single", slice(3, 4))):
+            observed, drawn = sample.of(name)
+            np.testing.assert_array_equal(observed[:, i], spearman_rows(rows[part], scores))
+            np.testing.assert_array_equal(drawn[:, :, i], expected[:, part])
+    with pytest.raises(ValueError, match="no method 'other' in the sample; expected one of several, single"):
+        sample.of("other")
+
+
+@pytest.mark.parametrize(
+    ("predictions", "gold", "message"),
+    [
+        ({}, {"t": [1, 2, 3, 4]}, "0 methods on 1 tasks"),
+        ({"m": {}}, {}, "1 methods on 0 tasks"),
+        (
+            {"m": {"u": [1, 2, 3, 4]}},
+            {"t": [1, 2, 3, 4]},
+            r"m has tasks \['u'\]; expected those of gold, \['t'\]",
+        ),
+        ({"m": {"t": [1, 2]}}, {"t": [1, 2, 3, 4]}, r"m, t: predictions \(2,\) with gold \(4,\)"),
+        (
+            {"m": {"t": np.eye(2, 4), "u": [1, 2, 3, 4]}},
+            {"t": [1, 2, 3, 4], "u": [1, 2, 3, 4]},
+            r"m has \[1, 2\] runs; expected the same runs on all tasks",
+        ),
+    ],
+)
+def test_a_suite_that_does_not_fit_is_refused(
+    predictions: dict[str, dict[str, ArrayLike]], gold: dict[str, ArrayLike], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        suite_draws(predictions, gold, generator(0, "bad"), 100)
+
+
+def test_paired_bootstrap_averages_runs_and_tasks_in_each_draw() -> None:
+    rng = generator(0, "average")
+    gold = {"one": rng.normal(size=30), "two": rng.normal(size=50)}
+    a = {task: scores + rng.normal(size=(2, len(scores))) for task, scores in gold.items()}
+    b = {task: scores + 2 * rng.normal(size=len(scores)) for task, scores in gold.items()}
+    sample = suite_draws({"a": a, "b": b}, gold, rng, 200)
+    found = paired_bootstrap(sample, "a", "b", level=0.9)
+    expected = (sample.draws[:, 0] + sample.draws[:, 1]) / 2 - sample.draws[:, 2]
+    for i, task in enumerate(gold):
+        assert (found[task].low, found[task].high) == pytest.approx(np.quantile(expected[:, i], [0.05, 0.95]))
+        assert found[task].n == len(gold[task])
+    average = expected.mean(1)
+    assert (found["avg"].low, found["avg"].high) == pytest.approx(np.quantile(average, [0.05, 0.95]))
+    assert found["avg"].difference == pytest.approx(found["one"].difference / 2 + found["two"].difference / 2)
+    assert (found["avg"].n, found["avg"].draws, found["avg"].minimum_p) == (80, 200, 2 / 201)
+    turned = paired_bootstrap(sample, "b", "a", level=0.9)["avg"]
+    assert (turned.low, turned.high, turned.p) == pytest.approx(
+        (-found["avg"].high, -found["avg"].low, found["avg"].p)
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "p"),
+    [([1.0] * 9, 2 / 10), ([-1.0] * 9, 2 / 10), ([1.0] * 7 + [-1.0, 0.0], 6 / 10), ([0.0] * 9, 1.0)],
+)
+def test_bootstrap_p_counts_the_smaller_side(values: list[float], p: float) -> None:
+    assert item_difference(values, 0.5, 30).p == pytest.approx(p)
+
+
+def test_item_difference_refuses_other_shapes_and_levels() -> None:
+    for values, level, message in (
+        ([[1.0, 2.0]], 0.95, r"differences have shape \(1, 2\); expected \(draws,\)"),
+        ([], 0.95, r"differences have shape \(0,\)"),
+        ([1.0], 95, "level=95; expected a number in"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            item_difference(values, 0.5, 30, level)
+
+
+def test_paired_bootstrap_holds_its_level() -> None:
+    rng, simulations = generator(0, "bootstrap level"), 400
+    false = 0
+    for _ in range(simulations):
+        latent, a, b = systems(rng, 200)
+        sample = suite_draws({"a": {"t": a}, "b": {"t": b}}, {"t": graded(latent)}, rng, 300)
+        false += paired_bootstrap(sample, "a", "b")["t"].p <= 0.05
+    low, high = stats.binom.interval(0.999, simulations, 0.05)
+    assert low <= false <= high
+
+
+@pytest.mark.parametrize(
+    ("test", "r", "n", "statistic", "p"),
+    [
+        (williams, (0.4, 0.5, 0.1), 103, -0.891, 0.375),  # psych's r.test
+        (williams, (0.3, 0.4, 0.5), 100, -1.0767, 0.2843),  # DEPCOR: Silver, Hittner and May 2006
+        (steiger, (0.4, 0.5, 0.1), 103, -0.8887185, 0.374),  # cocor, of Steiger 1980's case A
+        (steiger, (0.3, 0.4, 0.5), 100, -1.0718, 0.2838),  # DEPCOR
+    ],
+)
+def test_published_examples(
+    test: Callable[..., CorrelationTest], r: Sequence[float], n: int, statistic: float, p: float
+) -> None:
+    found, turned = test(*r, n), test(r[1], r[0], r[2], n)
+    assert found.statistic == pytest.approx(statistic, abs=6e-4 if n == 103 and test is williams else 6e-5)
+    assert found.p == pytest.approx(p, abs=6e-4)
+    assert found.df == (n - 3 if test is williams else None)
+    assert (turned.statistic, turned.p) == pytest.approx((-found.statistic, found.p))
+    assert found.difference == pytest.approx(-0.1)
+
+
+def test_williams_has_n_minus_3_degrees_of_freedom() -> None:
+    found = williams(0.8, 0.1, 0.3, 6)
+    assert found.p == pytest.approx(2 * stats.t.sf(found.statistic, 3))
+
+
+@pytest.mark.parametrize("test", [williams, steiger])
+def test_equal_systems_do_not_differ(test: Callable[..., CorrelationTest]) -> None:
+    for r in ((0.7, 0.7, 1.0), (0.7, 0.7, 0.9), (0.0, 0.0, 0.0)):
+        assert (test(*r, 50).statistic, test(*r, 50).p) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("test", "r", "n", "message"),
+    [
+        (williams, (0.4, 0.5, 0.1), 3, "3 pairs; expected at least 4"),
+        (williams, (0.4, 1.5, 0.1), 10, r"r12=0.4, r13=1.5, r23=0.1; expected correlations in \[-1, 1\]"),
+        (williams, (0.4, float("nan"), 0.1), 10, "expected correlations in"),
+        (williams, (0.9, -0.9, 0.9), 10, "can't be correlations of three variables"),
+        (williams, (1.0, -1.0, -1.0), 10, "the statistic is undefined"),
+        (steiger, (1.0, 0.5, 0.5), 10, r"expected correlations inside \(-1, 1\)"),
+        (steiger, (0.9, -0.9, 0.9), 10, "can't be correlations of three variables"),
+    ],
+)
+def test_impossible_correlations_are_refused(
+    test: Callable[..., CorrelationTest], r: Sequence[float], n: int, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        test(*r, n)
+
+
+def test_spearman_triple_is_gold_first() -> None:
+    latent, a, b = systems(generator(0, "triple"), 50)
+    expected = [stats.spearmanr(x, y).statistic for x, y in ((latent, a), (latent, b), (a, b))]
+    assert spearman_triple(a, b, latent) == pytest.approx(expected)
+    with pytest.raises(
+        ValueError, match=r"predictions \(1, 50\) and \(50,\); expected \(pairs,\) of one run each"
+    ):
+        spearman_triple(a[None], b, latent)
+
+
+@pytest.mark.parametrize("test", [williams, steiger])
+def test_tests_of_dependent_correlations_hold_their_level(test: Callable[..., CorrelationTest]) -> None:
+    rng, simulations, pairs = generator(0, "dependent level"), 2000, 100
+    false = 0
+    for _ in range(simulations):
+        r = np.asarray(np.corrcoef(systems(rng, pairs)))
+        false += test(r[0, 1], r[0, 2], r[1, 2], pairs).p <= 0.05
+    low, high = stats.binom.interval(0.999, simulations, 0.05)
+    assert low <= false <= high

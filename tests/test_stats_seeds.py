@@ -1,0 +1,273 @@
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.typing import ArrayLike
+from scipy import stats
+
+from bench.stats.checks import FloatArray, generator
+from bench.stats.effects import cohen_d, hedges_g, superiority
+from bench.stats.power import seeds_needed, welch_power
+from bench.stats.seeds import ExactTest, exact_permutation, one_sample, sign_flip, verdict, welch
+
+
+def flip(a: ArrayLike, b: ArrayLike) -> ExactTest:
+    return sign_flip(a, b, same_order=True)
+
+
+def normal(rng: np.random.Generator, n_a: int, n_b: int) -> tuple[FloatArray, FloatArray]:
+    return rng.normal(size=n_a), rng.normal(size=n_b)
+
+
+def test_streams_are_repeatable_and_apart() -> None:
+    draws = [generator(*stream).random(3).tolist() for stream in ((1, "a"), (1, "a"), (1, "b"), (2, "a"))]
+    assert draws[0] == draws[1]
+    assert len({tuple(draw) for draw in draws}) == 3
+
+
+def test_welch_by_hand() -> None:
+    # means 2 and 4.25, squared standard errors 1 / 3 and (35 / 12) / 4
+    found = welch([1, 2, 3], [2, 4, 5, 6])
+    one, other = 1 / 3, 35 / 48
+    df = (one + other) ** 2 / (one**2 / 2 + other**2 / 3)
+    half = stats.t.ppf(0.975, df) * math.sqrt(one + other)
+    assert found.difference == -2.25
+    assert found.t == pytest.approx(-2.25 / math.sqrt(one + other))
+    assert found.df == pytest.approx(df)
+    assert (found.low, found.high) == pytest.approx((-2.25 - half, -2.25 + half))
+    assert found.p == pytest.approx(2 * stats.t.cdf(-2.25 / math.sqrt(one + other), df))
+    assert (found.n_a, found.n_b, found.minimum_p) == (3, 4, 0)
+    wider = welch([1, 2, 3], [2, 4, 5, 6], level=0.99)
+    assert wider.low < found.low < found.high < wider.high
+
+
+def test_one_sample_by_hand() -> None:
+    found = one_sample([1, 2, 3, 6], 1.5)
+    error = math.sqrt(14 / 3 / 4)
+    half = stats.t.ppf(0.975, 3) * error
+    assert (found.difference, found.t, found.df) == pytest.approx((1.5, 1.5 / error, 3))
+    assert (found.low, found.high) == pytest.approx((1.5 - half, 1.5 + half))
+    assert (found.n_a, found.n_b) == (4, 1)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "difference", "p"), [([0.1] * 3, [0.1] * 2, 0, 1), ([0.75] * 2, [0.5] * 5, 0.25, 0)]
+)
+def test_seeds_that_never_vary_are_exact(a: list[float], b: list[float], difference: float, p: float) -> None:
+    for found in (welch(a, b), one_sample(a, b[0])):
+        assert (found.difference, found.low, found.high, found.p) == (difference,) * 3 + (p,)
+        assert found.t is found.df is None
+
+
+def every_split(a: list[float], b: list[float]) -> float:
+    """p of the permutation test as loops."""
+    pool, observed = a + b, sum(a) / len(a) - sum(b) / len(b)
+    differences = []
+    for chosen in itertools.combinations(range(len(pool)), len(a)):
+        left = [pool[i] for i in chosen]
+        right = [pool[i] for i in range(len(pool)) if i not in chosen]
+        differences.append(sum(left) / len(left) - sum(right) / len(right))
+    above = sum(d >= observed - 1e-9 for d in differences)
+    below = sum(d <= observed + 1e-9 for d in differences)
+    return min(1, 2 * min(above, below) / len(differences))
+
+
+def every_sign(a: list[float], b: list[float]) -> float:
+    """p of the sign-flip test as loops."""
+    pairs = [x - y for x, y in zip(a, b, strict=True)]
+    sums = [
+        sum(s * d for s, d in zip(signs, pairs, strict=True))
+        for signs in itertools.product((-1, 1), repeat=len(pairs))
+    ]
+    above = sum(value >= sum(pairs) - 1e-9 for value in sums)
+    below = sum(value <= sum(pairs) + 1e-9 for value in sums)
+    return min(1, 2 * min(above, below) / len(sums))
+
+
+@pytest.mark.parametrize(("n_a", "n_b"), [(1, 1), (1, 4), (2, 5), (3, 3), (6, 4), (5, 5)])
+def test_permutation_is_the_loop_over_splits_with_and_without_ties(n_a: int, n_b: int) -> None:
+    rng = generator(0, f"splits {n_a} {n_b}")
+    for _ in range(10):
+        for pool in (rng.normal(size=n_a + n_b), rng.integers(0, 4, n_a + n_b) / 10 + 0.7):
+            a, b = pool[:n_a].tolist(), pool[n_a:].tolist()
+            assert exact_permutation(a, b).p == pytest.approx(every_split(a, b))
+
+
+@pytest.mark.parametrize("n", [6, 7, 9])
+def test_sign_flip_is_the_loop_over_signs_with_and_without_ties(n: int) -> None:
+    rng = generator(0, f"signs {n}")
+    for _ in range(5):
+        for pool in (rng.normal(size=(2, n)), rng.integers(0, 4, (2, n)) / 10 + 0.7):
+            a, b = pool.tolist()
+            assert flip(a, b).p == pytest.approx(every_sign(a, b))
+
+
+def test_exact_tests_are_scipys() -> None:
+    a, b = normal(generator(0, "scipy"), 8, 8)
+    independent = stats.permutation_test(
+        (a, b),
+        lambda x, y, axis: x.mean(axis) - y.mean(axis),
+        permutation_type="independent",
+        n_resamples=20_000,
+    )
+    paired = stats.permutation_test(
+        (a - b,), lambda x, axis: x.mean(axis), permutation_type="samples", n_resamples=1000
+    )
+    assert exact_permutation(a, b).p == pytest.approx(independent.pvalue)
+    assert flip(a, b).p == pytest.approx(paired.pvalue)
+
+
+@pytest.mark.parametrize(
+    ("test", "n", "minimum"),
+    [
+        (exact_permutation, 3, 0.10),
+        (exact_permutation, 5, 2 / 252),
+        (exact_permutation, 6, 2 / 924),
+        (exact_permutation, 20, 2 / math.comb(40, 20)),
+        (flip, 6, 0.03125),
+        (flip, 40, 2 / 2**40),
+    ],
+)
+def test_smallest_p_is_reached_by_seeds_that_are_apart(
+    test: Callable[[ArrayLike, ArrayLike], ExactTest], n: int, minimum: float
+) -> None:
+    a, b = np.arange(n) / 100, np.arange(n) / 100 - 1
+    for first, second in ((a, b), (b, a)):
+        found = test(first, second)
+        assert found.p == found.minimum_p == pytest.approx(minimum)
+        assert found.difference == pytest.approx(1 if first is a else -1)
+
+
+def test_equal_seeds_differ_in_no_split() -> None:
+    assert exact_permutation([0.7] * 3, [0.7] * 4).p == flip([0.7] * 6, [0.7] * 6).p == 1
+
+
+def test_verdict_refuses_what_the_test_cannot_show() -> None:
+    apart = exact_permutation([1, 2, 3], [4, 5, 6])
+    assert verdict(apart.p, apart.minimum_p) == "cannot show"
+    assert verdict(apart.p, apart.minimum_p, alpha=0.1) == "differs"
+    assert verdict(0.05, 0.0079) == "differs"
+    assert verdict(0.051, 0.0079) == "not shown"
+    with pytest.raises(ValueError, match=r"p=0.01, minimum_p=0.1; expected 0 <= minimum_p <= p <= 1"):
+        verdict(0.01, 0.1)
+
+
+def attainable(outcomes: int) -> float:
+    """The level of an exact test with p <= .05 and so many equally likely outcomes without ties."""
+    return math.floor(0.05 * outcomes / 2) * 2 / outcomes
+
+
+@pytest.mark.parametrize(
+    ("test", "n_a", "n_b", "level"),
+    [
+        (welch, 5, 5, 0.05),
+        (welch, 12, 6, 0.05),
+        (exact_permutation, 5, 5, attainable(252)),
+        (exact_permutation, 6, 4, attainable(210)),
+        (flip, 6, 6, attainable(64)),
+        (flip, 8, 8, attainable(256)),
+    ],
+)
+def test_tests_over_seeds_hold_their_level(
+    test: Callable[[ArrayLike, ArrayLike], ExactTest], n_a: int, n_b: int, level: float
+) -> None:
+    rng, simulations = generator(0, f"level {n_a} {n_b}"), 1000
+    false = sum(test(*normal(rng, n_a, n_b)).p <= 0.05 for _ in range(simulations))
+    low, high = stats.binom.interval(0.999, simulations, level)
+    assert low <= false <= high
+
+
+@pytest.mark.parametrize(
+    ("test", "a", "b", "message"),
+    [
+        (welch, [1.0], [1.0, 2.0], r"a has 1 seed\(s\); expected at least 2"),
+        (welch, [1.0, 2.0], [1.0, math.nan], "b: a value is not finite"),
+        (welch, [[1.0, 2.0]], [1.0, 2.0], r"a has shape \(1, 2\); expected \(runs,\), one score a seed"),
+        (exact_permutation, [], [1.0], r"a has 0 seed\(s\); expected at least 1"),
+        (
+            exact_permutation,
+            [1.0] * 20,
+            [1.0] * 21,
+            "41 seeds in an exact test; expected at most 40; use welch",
+        ),
+        (flip, [1.0] * 5, [2.0] * 5, r"5 pairs of seeds can't reach p = .05; expected at least 6"),
+        (flip, [1.0] * 6, [2.0] * 7, "6 against 7 seeds; expected pairs"),
+        (flip, [1.0] * 41, [2.0] * 41, "41 seeds in an exact test"),
+        (cohen_d, [1.0, 1.0], [2.0, 2.0], "no score varies over seeds"),
+        (superiority, [1.0], [math.inf], "b: a value is not finite"),
+    ],
+)
+def test_bad_seeds_are_refused(
+    test: Callable[[ArrayLike, ArrayLike], object], a: ArrayLike, b: ArrayLike, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        test(a, b)
+
+
+def test_other_refusals() -> None:
+    with pytest.raises(ValueError, match="share no data order, so they are no pairs"):
+        sign_flip([1.0] * 6, [2.0] * 6, same_order=False)
+    for level in (0.0, 1.0, 95.0):
+        with pytest.raises(ValueError, match=f"level={level}; expected a number in"):
+            welch([1, 2], [1, 2], level)
+        with pytest.raises(ValueError, match="expected a number in"):
+            one_sample([1, 2], 1, level)
+
+
+def test_effect_sizes_by_hand() -> None:
+    a, b = [3.0, 5.0], [1.0, 3.0, 2.0]
+    assert superiority(a, b) == pytest.approx(5.5 / 6)  # one tie of six pairs
+    assert superiority(b, a) == pytest.approx(0.5 / 6)
+    pooled = math.sqrt((2 + 2) / 3)
+    assert cohen_d(a, b) == pytest.approx(2 / pooled)
+    correction = math.gamma(1.5) / (math.sqrt(1.5) * math.gamma(1))
+    assert hedges_g(a, b) == pytest.approx(2 / pooled * correction)
+
+
+def test_hedges_g_is_unbiased_where_d_is_not() -> None:
+    samples = generator(0, "hedges").normal([[1.0], [0.0]], size=(4000, 2, 5))
+    g = np.array([hedges_g(a, b) for a, b in samples])
+    d = np.array([cohen_d(a, b) for a, b in samples])
+    error = g.std() / math.sqrt(len(g))
+    assert abs(g.mean() - 1) < 3.5 * error < d.mean() - 1
+
+
+@pytest.mark.parametrize(
+    ("n_a", "n_b", "gap", "sd_b"), [(5, 5, 1.0, 0.8), (3, 3, 2.0, 0.8), (8, 4, 1.5, 2.0), (5, 5, 0.0, 0.8)]
+)
+def test_power_is_what_simulation_gives(n_a: int, n_b: int, gap: float, sd_b: float) -> None:
+    rng, simulations = generator(0, f"power {n_a} {n_b} {gap}"), 1000
+    shown = sum(
+        welch(0.8 * rng.normal(size=n_a) + gap, sd_b * rng.normal(size=n_b)).p <= 0.05
+        for _ in range(simulations)
+    )
+    low, high = stats.binom.interval(0.999, simulations, welch_power(gap, 0.8, sd_b, n_a, n_b))
+    assert low <= shown <= high
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.3, 2.0])
+def test_power_of_many_seeds_is_that_of_the_noncentral_t(shift: float) -> None:
+    critical = stats.t.isf(0.025, 798)
+    expected = stats.nct.sf(critical, 798, shift) + stats.nct.sf(critical, 798, -shift)
+    assert welch_power(shift * math.sqrt(2 / 400), 1, 1, 400, 400) == pytest.approx(expected, abs=2e-4)
+
+
+def test_seeds_needed_is_the_first_number_with_the_power() -> None:
+    for gap, power in ((1.0, 0.8), (0.5, 0.9), (20.0, 0.8)):
+        n = seeds_needed(gap, 0.8, power=power)
+        assert welch_power(gap, 0.8, 0.8, n, n) >= power
+        assert n == 2 or welch_power(gap, 0.8, 0.8, n - 1, n - 1) < power
+    assert seeds_needed(1.0, 0.8, 1.6) > seeds_needed(1.0, 0.8)
+
+
+def test_power_refuses_what_has_no_answer() -> None:
+    with pytest.raises(ValueError, match=r"1 against 5 seeds; expected at least 2 a side"):
+        welch_power(1, 1, 1, 1, 5)
+    with pytest.raises(ValueError, match="sd_a=0, sd_b=1; expected positive deviations"):
+        welch_power(1, 0, 1, 5, 5)
+    with pytest.raises(ValueError, match="would take more than 10000 seeds a side"):
+        seeds_needed(0, 1)

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bench.methods._losses import ltn
+from bench.reports.sweeps import norm_ratio
+from bench.sweeps import SWEEPS, Backbone, single_encoders
+from tests.test_cli import Cli, records
+from tests.test_simcse import corpus, stage_folders
+from tests.test_tncse import sets
+
+__all__ = ["corpus"]
+
+
+def arguments(tiny_bert: Path, corpus: Path, name: str, *extra: str) -> tuple[str, ...]:
+    return (
+        "sweep", name, "--seeds", "1-2", "--suite", "toy", "--backbone", str(tiny_bert),
+        "--corpus", str(corpus), "--dev", "toy", *extra,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "places", "methods"),
+    [
+        ("loss_terms", 16, {"tncse", "jtcse[nce=false,icnce=false,ictn=false]", "tncse[icnce=false]"}),
+        ("caels", 5, {f"jtcse[caels={count}]" for count in (0, 1, 2, 3, 6)}),
+        ("single", 3, {"simcse[text=train+sick]", "tncse_single", "tncse_single[ictn=false]"}),
+        ("layer_norms", 14, {"tncse", "jtcse[drop_norms=6]"}),
+        ("norm_ratio", 0, set()),
+    ],
+)
+def test_grids(name: str, places: int, methods: set[str]) -> None:
+    points = list(SWEEPS[name].points(Backbone(layers=6, pooler=True)))
+    assert len(points) == len({(p.row, p.column) for p in points}) == places
+    assert methods <= {p.method for p in points}
+
+
+def test_grids_over_methods_hold_every_baseline_that_trains() -> None:
+    baselines = single_encoders()
+    assert "simcse" in baselines
+    assert "untrained" not in baselines
+    without = {p.column for p in SWEEPS["pooling"].points(Backbone(4, pooler=False))}
+    assert without == {"cls", "avg", "avg_first_last"}
+    everywhere = list(SWEEPS["pooling"].points(Backbone(4, pooler=True)))
+    assert len(everywhere) == 4 * (3 + len(baselines))
+    assert len(list(SWEEPS["sick"].points(Backbone(4, False)))) == 2 * (2 + len(baselines))
+    pairs = [p.method for p in SWEEPS["dual_ensembles"].points(Backbone(4, False))]
+    assert "ensemble:simcse[text=a+sick]+simcse[text=b+sick]" in pairs
+
+
+def test_dry_run_says_question_grid_seeds_and_cost(cli: Cli, tiny_bert: Path, corpus: Path) -> None:
+    code, out, err = cli(*arguments(tiny_bert, corpus, "caels", *sets("jtcse"), "--dry-run"))
+    assert (code, err) == (0, "")
+    assert "How many cross-attention layers? (JTCSE, Table IX)" in out
+    assert "3 methods x seeds 1-2: jtcse[caels=0], jtcse[caels=1], jtcse[caels=3]" in out
+    assert "6 of 6 cells to run; 10 training stages (0 done already, 8 uses shared)" in out
+    assert "about" in out
+
+
+def test_sweeps_share_cells_a_broken_one_stops_nothing_and_tables_come_from_records(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
+) -> None:
+    short = (*sets("tncse", eval_every=2), *sets("jtcse", eval_every=2, caels=3))
+    code, first, err = cli(*arguments(tiny_bert, corpus, "layer_norms", *short))
+    assert code == 0, err
+    trained = stage_folders(tmp_path)
+    assert len(trained) == 2 * (2 + 2 * 4)  # of a seed: shared sub-encoders, a joint stage of each twin and n
+    norms = [line.split() for line in first.splitlines() if line.split()[:1] in (["0"], ["1"], ["2"], ["3"])]
+    assert [len(row) for row in norms] == [5] * 4
+    assert len({row[3] for row in norms}) == 4  # no LayerNorm, other lengths
+    # a rate at which the joint loss overflows: jtcse fails, but without terms, where that stage falls away
+    code, second, err = cli(
+        *arguments(tiny_bert, corpus, "loss_terms", *short, "--set", "jtcse.lr=1e30", "--campaign", "other")
+    )
+    assert code == 1
+    assert "cell(s) failed" in err
+    again = stage_folders(tmp_path)
+    assert trained.items() <= again.items()
+    assert "Failed: jtcse" in second
+    row = next(line for line in second.splitlines() if "nce + icnce + ictn" in line)
+    assert row.split()[-1] == "-"
+    none = next(line for line in second.splitlines() if line.split()[:1] == ["none"]).split()
+    assert none[1] == none[2] != "-"
+    # the campaign of the first: its table again, and beside it the leaderboard
+    code, out, _ = cli("report")
+    assert code == 0
+    assert first.strip() in out
+    assert cli("report")[1] == out
+    for form, start in (("markdown", "### Sweep layer"), ("latex", r"\caption{Sweep layer\_norms")):
+        assert start in cli("report", "--format", form)[1]
+    code, _, err = cli("report", "--figures", "figures")
+    assert code == 0
+    figure = tmp_path / "figures" / next(iter(records(tmp_path).values())).profile
+    (svg,) = figure.parent.glob("*.svg")
+    drawn = svg.read_bytes()
+    assert b"layers without" in drawn or b"<svg" in drawn
+    cli("report", "--figures", "figures")
+    assert svg.read_bytes() == drawn
+
+
+def test_the_surface_has_no_cells(cli: Cli, tmp_path: Path) -> None:
+    code, out, _ = cli("sweep", "norm_ratio")
+    assert code == 0
+    assert "cos 0.9" in out
+    manifest = tmp_path / "results" / "local" / "sweeps" / "mini-norm_ratio.json"
+    assert json.loads(manifest.read_text())["points"] == []
+    manifest.write_text("{}")
+    code, _, err = cli("run", "--methods", "word_overlap", "--suite", "toy")
+    assert code == 0, err
+    code, _, err = cli("report")
+    assert code == 2
+    assert "mini-norm_ratio.json: the sweep's grid is damaged" in err
+
+
+@pytest.mark.parametrize("name", ["cael", ""])
+def test_unknown_sweeps(cli: Cli, name: str) -> None:
+    code, out, err = cli("sweep", name)
+    assert (code, out) == (2, "")
+    assert f"unknown sweep '{name}'" in err
+    assert "caels" in err
+
+
+def test_the_surface_is_ltns_norm_factor() -> None:
+    """An angle whose -log is 1 leaves LTN's norm factor alone."""
+    k, t = 2.5, 0.3
+    a = k * torch.tensor([[1.0, 0.0]], dtype=torch.float64)
+    b = torch.tensor([[t, (1 - t**2) ** 0.5]], dtype=torch.float64)
+    angle = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
+    one = float(np.exp(-1))
+    other = torch.tensor([[one, (1 - one**2) ** 0.5]], dtype=torch.float64)
+    loss = ltn(angle.repeat(2, 1), a.repeat(2, 1), other.repeat(2, 1), b.repeat(2, 1), scale=1.0)
+    assert float(loss) == pytest.approx(float(norm_ratio(k, t)))
+    assert norm_ratio(1, 1) == 0
+    assert norm_ratio(0, 0.5) == norm_ratio(3, -1) == 1
