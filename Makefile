@@ -31,10 +31,10 @@ types: install
 	cd build/types && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml bench tests benchmarks
 
 test: install
-	$(BIN)/python -m pytest -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal -m "not slow"
 
 test-slow: install
-	$(BIN)/python -m pytest -m slow
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal -m slow
 
 bench: install
 	$(BIN)/python benchmarks/sts_eval.py $(if $(DATA),--data $(DATA))

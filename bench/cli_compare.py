@@ -40,4 +40,5 @@ def compare(
         for task, d in comparison.differences.items():
             interval = f"[{100 * d.low:+.2f}, {100 * d.high:+.2f}]"
             click.echo(f"  {task:8} {100 * d.difference:+7.2f}  {interval}")
-        click.echo(f"  Welch's interval, tasks not corrected for their number.\n{comparison.verdict(level)}")
+        click.echo("  Welch's interval (Student's against a deterministic method), tasks not corrected.")
+        click.echo(comparison.verdict(level))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bench.errors import InputError, NotComparableError, unknown
 from bench.record import ALL, RunRecord
-from bench.stats.seeds import SeedDifference, welch
+from bench.stats.seeds import SeedDifference, one_sample, welch
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,8 @@ class Comparison:
         """Say in words what the interval of the average allows to say."""
         d = self.average
         sizes = f"{d.n_a} and {d.n_b} seeds"
+        if 1 in (d.n_a, d.n_b):
+            sizes = f"{max(d.n_a, d.n_b)} seeds against one run without seed"
         text = f"{100 * d.difference:+.2f} points [{100 * d.low:+.2f}, {100 * d.high:+.2f}]"
         if d.low <= 0 <= d.high:
             return f"{sizes} show no difference of {self.first} and {self.second}: {text} at {level:.0%}"
@@ -56,7 +58,7 @@ def compare(records: Sequence[RunRecord], first: str, second: str, level: float 
         level: Confidence level of Welch's intervals.
 
     Raises:
-        InputError: an unknown method, no suite with both, or fewer than two finished seeds of one.
+        InputError: an unknown method, no suite with both, one finished seed of a method, or no seed in both.
         NotComparableError: both were measured on different data, or a method under several specifications.
     """
     if first == second:
@@ -95,12 +97,14 @@ def _comparison(
             raise NotComparableError(
                 f"the seeds of {name} were measured under different specifications", where=where
             )
-        if len(side) < 2:
+        if len(side) < 2 and side[0].seed is not None:
             raise InputError(
-                f"{name} has one finished run",
+                f"{name} has one finished seed",
                 where=where,
-                expected="two seeds or more of both: one run says nothing about its spread",
+                expected="two seeds or more: one run says nothing about its spread",
             )
+    if len(one) == len(other) == 1:
+        raise InputError(f"neither {names[0]} nor {names[1]} has seeds", where=where)
     data = {
         tuple(sorted((task, facts["sha256"]) for task, facts in record.tasks.items()))
         for side in sides
@@ -116,8 +120,18 @@ def _comparison(
         suite,
         *names,
         seeds=(_seeds(one), _seeds(other)),
-        differences={task: welch(_scores(one, task), _scores(other, task), level) for task in tasks},
+        differences={task: _difference(_scores(one, task), _scores(other, task), level) for task in tasks},
     )
+
+
+def _difference(one: list[float], other: list[float], level: float) -> SeedDifference:
+    """Welch's for seeds against seeds; Student's against the one score of a deterministic method."""
+    if len(other) == 1:
+        return one_sample(one, other[0], level)
+    if len(one) == 1:
+        d = one_sample(other, one[0], level)
+        return replace(d, difference=-d.difference, low=-d.high, high=-d.low, n_a=d.n_b, n_b=d.n_a)
+    return welch(one, other, level)
 
 
 def _seeds(records: list[RunRecord]) -> tuple[int, ...]:

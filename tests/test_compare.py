@@ -39,14 +39,15 @@ def test_it_says_what_the_seeds_show_and_what_not(cli: Cli, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("first", "second", "code", "message"),
     [
-        ("noise", "nois", 2, "unknown method 'nois'; expected one of collapsed, noise, word_overlap"),
+        ("noise", "nois", 2, "unknown method 'nois'; expected one of collapsed, lone, noise, word_overlap"),
         ("noise", "noise", 2, "'noise' against itself"),
         ("noise", "collapsed", 2, "no suite has finished records of both noise and collapsed"),
-        ("word_overlap", "noise", 2, "word_overlap has one finished run; expected two seeds or more of both"),
+        ("lone", "noise", 2, "lone has one finished seed; expected two seeds or more"),
     ],
 )
 def test_bad_comparisons(cli: Cli, first: str, second: str, code: int, message: str) -> None:
     cli("run", "--methods", "noise,collapsed,word_overlap", "--seeds", "1-2", "--suite", "toy")
+    cli("run", "--methods", "lone=noise", "--seeds", "1", "--suite", "toy")
     got, out, err = cli("compare", first, second)
     assert (got, out) == (code, "")
     assert message in err
@@ -62,3 +63,19 @@ def test_other_data_and_other_specifications_are_not_compared(cli: Cli, tmp_path
         object.__setattr__(next(r for r in found if r.method == "noise"), field, value)
         with pytest.raises(NotComparableError, match=message):
             compare(found, "noise", "noise[scale=2.0]")
+
+
+def test_a_deterministic_method_is_a_fixed_score(cli: Cli, tmp_path: Path) -> None:
+    cli("run", "--methods", "noise,word_overlap", "--seeds", "1-4", "--suite", "toy")
+    found = list(records(tmp_path).values())
+    (one,) = compare(found, "noise", "word_overlap")
+    (other,) = compare(found, "word_overlap", "noise")
+    scores = [record.score("avg") or 0 for record in found if record.method == "noise"]
+    (fixed,) = (record.score("avg") or 0 for record in found if record.method == "word_overlap")
+    expected = stats.ttest_1samp(scores, fixed)
+    assert (one.average.n_a, one.average.n_b) == (4, 1)
+    assert one.average.p == pytest.approx(expected.pvalue)
+    assert one.average.low == pytest.approx(expected.confidence_interval().low - fixed)
+    assert (other.average.low, other.average.high) == (-one.average.high, -one.average.low)
+    assert other.verdict(0.95).startswith("word_overlap is ahead: word_overlap - noise = +")
+    assert "against one run without seed" in one.verdict(0.95)

@@ -77,7 +77,7 @@ def hierarchical_bootstrap(
     """Bootstrap of whole seed rows, and of items within each task; both methods see the same items in a draw.
 
     Descriptive: a percentile interval over few seeds is too narrow. Measured coverage of its 95% interval
-    with 5 seeds a side: 91.1% on the seven STS tasks (1,000 simulations, 99% interval 88.5 to 93.3%), 87%
+    with 5 seeds a side: 91.1% on the seven STS tasks (1,000 simulations, 99% interval 88.5 to 93.3%), 88%
     where items add nothing (20,000). ``variance_components`` covered 94.8% in the same simulations of the
     tasks, Welch's interval of the seeds 92.6%, the item bootstrap alone 64.4% (benchmarks/stats.py).
 
