@@ -149,7 +149,10 @@ def test_every_text_is_another_stage_and_sick_stands_at_the_end(tmp_path: Path) 
     assert subs == ["train+sick"] * 3
 
 
-def test_sick_needs_a_profile_that_has_it(cli: Cli, tiny_bert: Path, corpus: Path, tmp_path: Path) -> None:
+def test_sick_needs_data_that_has_it(
+    cli: Cli, tiny_bert: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BENCH_DATA", raising=False)
     code, _, err = cli(
         "run", "--methods", "simcse[text=train+sick]", "--seeds", "1", "--suite", "toy", "--dev", "toy",
         "--corpus", str(corpus), "--profile", "minilm", "--backbone", str(tiny_bert),

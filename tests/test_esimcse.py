@@ -15,9 +15,11 @@ import torch
 from torch import Tensor
 from transformers import AutoModel
 
+from bench import profiles
 from bench.baselines.esimcse import Run, make_objective, queue_nce
 from bench.baselines.simcse import info_nce
 from bench.card import OptionValue
+from bench.cells import profile_options
 from bench.errors import InputError
 from bench.nn.backbone import load_backbone, padded, token_rows
 from bench.registry import discover
@@ -403,6 +405,22 @@ def test_without_queue_and_repetition_it_is_simcse(tiny_bert: Path) -> None:
     plain = simcse(model, tokenizer.pad_token_id, 0.05).double()
     plain.head.load_state_dict(objective.head.state_dict())
     assert float(objective(list(enumerate(rows))).detach()) == float(plain(rows).detach())
+
+
+@pytest.mark.parametrize(
+    ("profile", "expected"),
+    [
+        ("bert-base", {"lr": 3e-5, "repetition_rate": 0.32, "momentum_init": "random", "epochs": 1}),
+        ("roberta-base", {"lr": 1e-5, "repetition_rate": 0.3, "momentum_init": "random"}),
+        ("mini", {"momentum_init": "pretrained"}),
+        ("minilm", {"momentum_init": "pretrained", "lr": 3e-5}),
+    ],
+)
+def test_settings_of_the_profiles(profile: str, expected: dict[str, OptionValue]) -> None:
+    """Queue 160, momentum 0.995, temperature and batch are the released ones everywhere."""
+    given = profile_options(discover().get("esimcse").card, profiles.load(profile))
+    released = {"queue": 160, "momentum": 0.995, "tau": 0.05, "batch_size": 64, "max_length": 32}
+    assert {name: given[name] for name in (released | expected)} == released | expected
 
 
 TRAINING = ("steps=6", "eval_every=2", "batch_size=24", "max_length=20", "lr=1e-3")
