@@ -34,7 +34,7 @@ test: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal -m "not slow"
 
 test-slow: install
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal -m slow
+	$(BIN)/python -m pytest -m slow
 
 bench: install
 	$(BIN)/python benchmarks/sts_eval.py $(if $(DATA),--data $(DATA))

@@ -190,7 +190,7 @@ def bench(tmp_path: Path) -> Bench:
             env={**os.environ, **environment},
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=900,
         )
 
     return run
