@@ -15,7 +15,9 @@ MARGIN = 0.05
 
 
 def read(folder: Path) -> list[RunRecord]:
-    return [from_json(path.read_text(), path.name) for path in sorted(folder.rglob("mini.json"))]
+    """Records of simcse as the profile has it, and of everything untrained; other methods stand beside them."""
+    records = [from_json(path.read_text(), path.name) for path in sorted(folder.rglob("mini.json"))]
+    return [record for record in records if record.method == "simcse" or record.seed is None]
 
 
 def worst_margin(records: Sequence[RunRecord]) -> float:

@@ -310,7 +310,7 @@ def objective_of(folder: Path, teachers: Sequence[Teacher], **changes: OptionVal
     [
         ({}, 2),
         ({"gamma": 0.1, "rank_loss": "listnet", "consistency": "js", "beta": 0.5}, 2),
-        ({"gamma": 0.3, "alpha": 0.9}, 1),
+        ({"gamma": 0.3, "alpha": 0.9, "beta": 0.5}, 1),
     ],
 )
 def test_a_step_equals_a_transcription(tiny_bert: Path, changes: dict[str, OptionValue], count: int) -> None:
