@@ -15,7 +15,7 @@ MARGIN = 0.05
 
 
 def read(folder: Path) -> list[RunRecord]:
-    """Records of simcse as the profile has it and of everything untrained, without what stands beside them."""
+    """Records of simcse as the profile has it, and of everything untrained."""
     records = [from_json(path.read_text(), path.name) for path in sorted(folder.rglob("mini.json"))]
     return [record for record in records if record.method == "simcse" or record.seed is None]
 
