@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from bench.baselines.simcse import (
     POOLING_OPTION,
     TEXT_OPTION,
-    TRAINING_OPTIONS,
     fresh_linear,
     info_nce,
     one_stage,
     trained_encoder,
+    training_options,
 )
 from bench.card import BuildContext, MethodCard, Option, OptionValue
 from bench.encoder import Encoder
@@ -30,14 +30,6 @@ HEAD_OPTION = Option(
     "training-only head: bn (two layers with batch norms, the released script) or tanh (SimCSE's)",
     ("bn", "tanh"),
 )
-
-
-def training_options(**defaults: OptionValue) -> tuple[Option, ...]:
-    """SimCSE's training options with other defaults."""
-    return tuple(
-        Option(o.name, defaults.get(o.name, o.default), o.help, o.choices, o.minimum)
-        for o in TRAINING_OPTIONS
-    )
 
 
 def training_head(size: int, kind: str) -> Any:

@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from bench.baselines.diffcse import HEAD_OPTION, training_head, training_options
-from bench.baselines.simcse import POOLING_OPTION, TEXT_OPTION, info_nce, one_stage, trained_encoder
+from bench.baselines.diffcse import HEAD_OPTION, training_head
+from bench.baselines.simcse import (
+    POOLING_OPTION,
+    TEXT_OPTION,
+    info_nce,
+    one_stage,
+    trained_encoder,
+    training_options,
+)
 from bench.card import BuildContext, MethodCard, Option, OptionValue
 from bench.encoder import Encoder
 from bench.errors import InputError

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from bench.baselines.simcse import (
     POOLING_OPTION,
     TEXT_OPTION,
-    TRAINING_OPTIONS,
     fresh_linear,
     info_nce,
     one_stage,
     trained_encoder,
+    training_options,
 )
 from bench.card import BuildContext, MethodCard, Option, OptionValue
 from bench.encoder import Encoder
@@ -283,7 +283,7 @@ class RankCSE:
             Option("listmle_eps", 1e-7, "ListMLE's constant inside the logarithm", minimum=0),
             Option("listnet_drop_diagonal", True, "ListNet leaves a sentence out of its own list"),
             Option("listmle_drop_diagonal", False, "ListMLE does"),
-            *(replace(o, default=128) if o.name == "batch_size" else o for o in TRAINING_OPTIONS),
+            *training_options(batch_size=128),
             TEXT_OPTION,
             POOLING_OPTION,
         ),

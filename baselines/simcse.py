@@ -43,6 +43,14 @@ POOLING_OPTION = Option(
 )
 
 
+def training_options(**defaults: OptionValue) -> tuple[Option, ...]:
+    """SimCSE's training options with other defaults."""
+    return tuple(
+        Option(o.name, defaults.get(o.name, o.default), o.help, o.choices, o.minimum)
+        for o in TRAINING_OPTIONS
+    )
+
+
 def one_stage(
     card: MethodCard, options: Mapping[str, OptionValue], train: Callable[[StageContext], dict[str, Any]]
 ) -> tuple[StageSpec, ...]:

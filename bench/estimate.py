@@ -15,13 +15,13 @@ from bench.runner import torch_threads
 from bench.stages import Stage, StageCache, planned_steps
 
 _SAMPLE = 192  # sentences to encode, stratified by length
-_STEPS = 2  # optimiser steps to train
+_TRAINED = 128  # sentences to train on, but at least two steps
 
 
 def estimate_seconds(plan: Plan, jobs: list[Job]) -> float:
     """Estimate the CPU time of jobs on one worker; dev evaluations and start-up are not in it."""
     cache = StageCache(plan.spec.results / ".stages")
-    step_seconds: dict[str, float] = {}
+    trained_seconds: dict[str, float] = {}
     sentence_seconds: dict[str, float] = {}
     counted: set[str] = set()
     total = 0.0
@@ -29,17 +29,17 @@ def estimate_seconds(plan: Plan, jobs: list[Job]) -> float:
         cell = job.cell
         sentences = _sentences(plan, job.suite)
         if cell.method not in sentence_seconds:
-            step_seconds[cell.method], sentence_seconds[cell.method] = _measure(plan, job, sentences)
+            trained_seconds[cell.method], sentence_seconds[cell.method] = _measure(plan, job, sentences)
         for stage in cell.all_stages:
             if stage.key not in counted and cache.find(stage) is None:
                 counted.add(stage.key)
-                total += step_seconds[cell.method] * _steps(stage, plan)
+                total += trained_seconds[cell.method] * _trained(stage, plan)
         total += sentence_seconds[cell.method] * len(sentences) * (2 if cell.trains else 1)
     return total
 
 
 def _measure(plan: Plan, job: Job, sentences: list[str]) -> tuple[float, float]:
-    """Return seconds a training step (0 for a method that doesn't train) and seconds a sentence."""
+    """Return seconds a sentence in training (0 for a method that doesn't train) and in evaluation."""
     cell = _shortened_cell(job.cell)
     stride = max(1, len(sentences) // _SAMPLE)
     sample = sentences[stride // 2 :: stride]
@@ -51,11 +51,11 @@ def _measure(plan: Plan, job: Job, sentences: list[str]) -> tuple[float, float]:
         begin = time.perf_counter()
         encoder = builder.encoder()
         elapsed = time.perf_counter() - begin
-        step = elapsed / (_STEPS * len(cell.all_stages)) if cell.trains else 0.0
+        trained = sum(_trained(stage, plan) for stage in cell.all_stages)
         _encode(encoder, sample[:8])  # the first call is slower than the rest
         begin = time.perf_counter()
         _encode(encoder, sample)
-        return step, (time.perf_counter() - begin) / len(sample)
+        return elapsed / trained if trained else 0.0, (time.perf_counter() - begin) / len(sample)
 
 
 def _sentences(plan: Plan, suite: str) -> list[str]:
@@ -77,9 +77,13 @@ def _shortened_cell(cell: Cell) -> Cell:
 
 
 def _shortened(stage: Stage) -> Stage:
-    config = {**dict(stage.spec.config), "steps": _STEPS, "eval_every": _STEPS + 1}
+    config = dict(stage.spec.config)
+    steps = max(2, _TRAINED // int(config["batch_size"]))
+    config |= {"steps": steps, "eval_every": steps + 1}
     return replace(stage, spec=replace(stage.spec, config=tuple(config.items())))
 
 
-def _steps(stage: Stage, plan: Plan) -> int:
-    return planned_steps(dict(stage.spec.config), len(plan.training.corpus.sentences) if plan.training else 0)
+def _trained(stage: Stage, plan: Plan) -> int:
+    """Sentences that a stage trains on."""
+    config, corpus = dict(stage.spec.config), plan.training.corpus.sentences if plan.training else ()
+    return planned_steps(config, len(corpus)) * int(config["batch_size"])

@@ -122,17 +122,19 @@ def make_plan(spec: RunSpec) -> Plan:
     label = (
         profile.name if spec.backbone is None or backbone is None else f"{profile.name}@{backbone.sha256[:8]}"
     )
-    training = problems.get(lambda: _training_data(spec, profile, methods))
-    corpus_size = len(training.corpus.sentences) if training else 0
 
-    def new_cells(request: MethodRequest) -> list[Cell]:
+    def new_cells(corpus_size: int, request: MethodRequest) -> list[Cell]:
         card = METHODS.get(request.name, where=request.text).card
         return make_cells(request, card, spec, profile, label, backbone, corpus_size)
 
-    def whole_cells(request: MethodRequest) -> list[Cell]:
-        return without_idle_seeds([with_members(cell, new_cells) for cell in new_cells(request)])
+    def whole_cells(corpus_size: int, request: MethodRequest) -> list[Cell]:
+        new = partial(new_cells, corpus_size)
+        return without_idle_seeds([with_members(cell, new) for cell in new(request)])
 
-    groups = [problems.get(partial(whole_cells, request)) or [] for request in spec.methods]
+    trained = [request.name for request in spec.methods if _trains(request, partial(whole_cells, 0))]
+    training = problems.get(lambda: _training_data(spec, profile, trained))
+    size = len(training.corpus.sentences) if training else 0
+    groups = [problems.get(partial(whole_cells, size, request)) or [] for request in spec.methods]
     cells = [cell for group in groups for cell in group]
     seed = _world_seed(spec, profile, suite_names)
     suites = {name: problems.get(partial(_suite, name, spec, seed)) or [] for name in suite_names}
@@ -183,11 +185,16 @@ def _suite(name: str, spec: RunSpec, world_seed: int) -> list[PairTask]:
     return load_suite(name, data, accept_data=spec.accept_data, world_seed=world_seed)[1]
 
 
-def _training_data(spec: RunSpec, profile: profiles.Profile, cards: list[MethodCard]) -> TrainingData | None:
+def _trains(request: MethodRequest, cells: Callable[[MethodRequest], list[Cell]]) -> bool:
+    """True if a method, or one that it builds on, trains with the options that it has here."""
+    try:
+        return any(_texts(cell) for cell in cells(request))
+    except InputError:  # said again, and not lost, when the cells are made for good
+        return isinstance(METHODS.get(request.name), TrainedMethod | ComposedMethod)
+
+
+def _training_data(spec: RunSpec, profile: profiles.Profile, training: list[str]) -> TrainingData | None:
     """Read the training text and the dev set if a method here trains."""
-    training = [
-        card.name for card in cards if isinstance(METHODS.get(card.name), TrainedMethod | ComposedMethod)
-    ]
     if training and spec.corpus is None and not uses_world(profile) and data_folder(spec.data) is None:
         file = Path(profile.corpus["file"])
         raise InputError(
@@ -231,7 +238,7 @@ def _with_stages(cell: Cell, spec: RunSpec, training: TrainingData | None) -> Ce
     members = tuple((role, _with_stages(member, spec, training)) for role, member in cell.members)
     cell = replace(cell, members=members)
     method = METHODS.get(cell.card.name)
-    if not isinstance(method, TrainedMethod) or training is None or cell.seed is None or cell.model is None:
+    if not isinstance(method, TrainedMethod) or training is None or cell.model is None:
         return cell
     fingerprints: dict[str, str | int] = {
         "model": cell.model.sha256,
@@ -243,7 +250,8 @@ def _with_stages(cell: Cell, spec: RunSpec, training: TrainingData | None) -> Ce
     texts = {name: corpus.sha256 for name, corpus in training.texts.items()}
     keys = {role: _digest(member.identity()) for role, member in members}
     specs = method.stages(dict(cell.options))
-    stages = keyed_stages(specs, cell.seed, fingerprints, texts, keys, cell.copy)
+    seed = 0 if cell.seed is None else cell.seed  # a deterministic method's stage draws nothing
+    stages = keyed_stages(specs, seed, fingerprints, texts, keys, cell.copy)
     return replace(cell, stages=stages)
 
 

@@ -141,12 +141,13 @@ def _dual_ensembles(backbone: Backbone) -> Iterable[Point]:
 
 
 def single_encoders() -> list[str]:
-    """Registered baselines that train one encoder on a text of their choice."""
+    """Registered baselines whose training, on a text of their choice, makes one encoder."""
     return [
         name
         for name, method in discover()
         if isinstance(method, TrainedMethod)
         and method.card.kind == "baseline"
+        and not method.card.deterministic
         and {"text", "pooling"} <= {option.name for option in method.card.options}
     ]
 

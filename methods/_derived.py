@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from bench.baselines.simcse import training_options
 from bench.card import BuildContext, MethodCard, Option, OptionValue
 from bench.encoder import Encoder
-from bench.methods._twin import training_options
 from bench.registry import METHODS
 from bench.stages import StageContext, StageSpec
 

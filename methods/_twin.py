@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bench.baselines.simcse import POOLING_OPTION, TRAINING_OPTIONS, fresh_linear, make_objective
+from bench.baselines.simcse import POOLING_OPTION, fresh_linear, make_objective, training_options
 from bench.card import BuildContext, Option, OptionValue
 from bench.encoder import Encoder
 from bench.errors import BenchError
@@ -24,14 +24,6 @@ TWIN_DEVIATIONS = (
     "sick=true adds them to the round-trip translated copies as they are, not translated",
     "LTN is finite for zero vectors and for a cosine of exactly 0 or above 1, where the released code isn't",
 )
-
-
-def training_options(**defaults: OptionValue) -> tuple[Option, ...]:
-    """SimCSE's training options with other defaults."""
-    return tuple(
-        Option(o.name, defaults.get(o.name, o.default), o.help, o.choices, o.minimum)
-        for o in TRAINING_OPTIONS
-    )
 
 
 def stage_options(stage: str, options: tuple[Option, ...]) -> tuple[Option, ...]:

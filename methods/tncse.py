@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from bench.baselines.simcse import training_options
 from bench.card import BuildContext, MethodCard, OptionValue
 from bench.encoder import Encoder
 from bench.methods._derived import add_derived
@@ -13,7 +14,6 @@ from bench.methods._twin import (
     TWIN_DEVIATIONS,
     sub_options,
     train_joint,
-    training_options,
     twin_encoder,
     twin_stages,
 )

@@ -273,7 +273,7 @@ def test_one_stage_serves_every_k_and_only_the_fit_on_the_text_has_one() -> None
 def test_the_command(cli: Cli, tmp_path: Path, uneven_bert: Path) -> None:
     methods = "whitening,plain=whitening[k=0],few=whitening[k=4],untrained[pooling=avg_first_last]"
     code, out, err = cli(
-        "run", "--methods", methods, "--suite", "toy", "--backbone", str(uneven_bert), "--dev", "toy",
+        "run", "--methods", methods, "--suite", "toy", "--backbone", str(uneven_bert),
         "--set", "untrained.first_layer=layer1",
     )  # fmt: skip
     assert code == 0, err
@@ -293,3 +293,23 @@ def test_the_command(cli: Cli, tmp_path: Path, uneven_bert: Path) -> None:
     expected = spearmanr((white[: len(pairs)] * white[len(pairs) :]).sum(1), gold).statistic
     assert found["whitening"].score("TOY") == pytest.approx(expected, abs=2e-3)
     assert "whitening" in out
+
+
+def test_only_the_fit_on_the_training_text_needs_one(
+    cli: Cli, tmp_path: Path, uneven_bert: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BENCH_DATA", raising=False)
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(sorted({s for pair in toy_task().all_pairs() for s in pair})) + "\n")
+    asked = ("run", "--suite", "toy", "--profile", "minilm", "--backbone", str(uneven_bert))
+    code, _, err = cli(*asked, "--methods", "whitening")
+    assert code == 0, err
+    code, _, err = cli(*asked, "--methods", "ensemble:whitening[fit=train]+untrained")
+    assert (code, "ensemble needs a training text" in err) == (2, True)
+    both = "whitening[fit=train],ensemble:whitening[fit=train]+untrained"
+    code, _, err = cli(*asked, "--methods", both, "--corpus", str(text), "--dev", "toy")
+    assert code == 0, err
+    found = [record for record in records(tmp_path).values() if record.method != "whitening"]
+    assert [(record.seed, record.status) for record in found] == [(None, "ok")] * 2
+    fit, union = (list(record.training["stages"].values()) for record in found)
+    assert fit == union  # one fit serves both
