@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bench.cli_options import check_device, make_spec, progress_bar, spec_options
 from bench.errors import DataError, InputError
 
 if TYPE_CHECKING:
@@ -31,35 +32,13 @@ _WHERE = "bench export"
     show_default=True,
     help="Selected on the dev set, or the last.",
 )
-@click.option("--profile", help="See `bench list profiles`; default mini.")
-@click.option(
-    "--suite", "suites", help="Suites whose finished records the card quotes; default the profile's."
-)
-@click.option("--data", "data_dir", type=click.Path(path_type=Path), help="Default BENCH_DATA.")
-@click.option("--accept-data", is_flag=True, help="As given to bench run.")
-@click.option("--backbone", help="Model folder (or cached hub name) instead of the profile's.")
-@click.option("--set", "overrides", multiple=True, metavar="METHOD[.STAGE].OPTION=VALUE", help="Repeatable.")
-@click.option("--corpus", type=click.Path(path_type=Path), help="Training text instead of the profile's.")
-@click.option("--copy", "copies", multiple=True, metavar="NAME=FILE", help="As given to bench run.")
-@click.option("--dev", help="Suite to select checkpoints on, instead of the profile's.")
-@click.option("--world-seed", type=click.IntRange(0), help="World of the mini suites and text; default 1.")
-@click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
-@click.option("--threads", type=click.IntRange(1, 256), default=1, show_default=True, help="Torch threads.")
-@click.option(
-    "--results",
-    type=click.Path(path_type=Path),
-    default=Path("results"),
-    show_default=True,
-    help="Where the campaigns and the training stages are.",
-)
-@click.option("--campaign", default="local", show_default=True, help="Whose records the card quotes.")
+@spec_options
 def export(method: str, seed: int | None, out: Path, checkpoint: str, **options: Any) -> None:
     """Write METHOD's encoder as a folder for transformers, sentence-transformers or bench.load.
 
     Give the options of the `bench run` that trained it: its finished stages are then used as they are.
     """
     from bench.builder import Builder
-    from bench.cli import check_device, progress_bar
     from bench.encoder import PairScorer
     from bench.plan import make_plan
     from bench.runner import torch_threads
@@ -98,9 +77,8 @@ def _spec(text: str, seed: int | None, options: dict[str, Any]) -> RunSpec:
     Raises:
         InputError: several methods, an unknown one, one that is a folder already, or no seed.
     """
-    from bench.profiles import DEFAULT
     from bench.registry import discover
-    from bench.spec import RunSpec, parse_copies, parse_methods, parse_override
+    from bench.spec import parse_methods
 
     methods = parse_methods(text)
     if len(methods) != 1:
@@ -110,25 +88,7 @@ def _spec(text: str, seed: int | None, options: dict[str, Any]) -> RunSpec:
         raise InputError(f"'{text}' is a sentence-transformers folder already", where=_WHERE, hint="copy it")
     if seed is None and not card.deterministic:
         raise InputError(f"'{text}' has an encoder a seed", where=_WHERE, expected="--seed N")
-    suites = options["suites"]
-    return RunSpec(
-        methods=methods,
-        seeds=(seed or 0,),
-        profile=DEFAULT if options["profile"] is None else options["profile"],
-        suites=tuple(dict.fromkeys(name.strip() for name in suites.split(","))) if suites is not None else (),
-        backbone=options["backbone"],
-        overrides=tuple(parse_override(override) for override in options["overrides"]),
-        device=options["device"],
-        threads=options["threads"],
-        corpus=options["corpus"],
-        copies=parse_copies(options["copies"]),
-        dev=options["dev"],
-        world_seed=options["world_seed"],
-        data=options["data_dir"],
-        accept_data=options["accept_data"],
-        results=options["results"],
-        campaign=options["campaign"],
-    )
+    return make_spec({**options, "methods": text, "seeds": (seed or 0,)})
 
 
 def _card(plan: Plan, builder: Builder, checkpoint: str) -> str:

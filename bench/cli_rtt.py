@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bench.cli_options import check_device, progress_bar
 from bench.errors import InputError
 
 if TYPE_CHECKING:
@@ -51,7 +52,6 @@ def rtt(
     Writes NAME.en-X-en.txt, line i for sentence i, and its provenance NAME.en-X-en.json. Stopped at any
     moment, the same command goes on from the last finished part.
     """
-    from bench.cli import check_device
     from bench.nn.marian import BATCH_TOKENS, check_installed, find_model
     from bench.runner import torch_threads
 
@@ -73,7 +73,6 @@ def rtt(
 def _make(
     trip: RoundTrip, models: tuple[TranslationModel, TranslationModel], options: dict[str, Any]
 ) -> dict[str, Any]:
-    from bench.cli import progress_bar
     from bench.nn.marian import MarianTranslator
 
     if (facts := trip.finished()) is not None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from bench.cli_options import check_device, make_spec, spec_options, workers_option
+from bench.cli_run import execute, leave_if_failed, show_plan
 from bench.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,32 +19,14 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("name")
 @click.option("--seeds", default="1-2", show_default=True, help="Such as 1-5 or 1,3,7-9.")
-@click.option("--profile", default=None, help="See `bench list profiles`; default mini.")
-@click.option("--suite", "suites", default=None, help="Comma-separated; default is the profile's.")
-@click.option(
-    "--data", "data_dir", type=click.Path(path_type=Path), help="Evaluation data; default BENCH_DATA."
-)
-@click.option("--accept-data", is_flag=True, help="Evaluate data that differ from the reference version.")
-@click.option("--backbone", help="Model folder (or cached hub name) instead of the profile's.")
-@click.option("--set", "overrides", multiple=True, metavar="METHOD[.STAGE].OPTION=VALUE", help="Repeatable.")
-@click.option("--corpus", type=click.Path(path_type=Path), help="Training text instead of the profile's.")
-@click.option("--copy", "copies", multiple=True, metavar="NAME=FILE", help="As for bench run.")
-@click.option("--dev", help="Suite of one task to select checkpoints on, instead of the profile's.")
-@click.option("--world-seed", type=click.IntRange(0), help="World of the mini suites and text; default 1.")
-@click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
-@click.option(
-    "--workers", type=click.IntRange(1, 256), default=1, show_default=True, help="Cells side by side."
-)
-@click.option("--threads", type=click.IntRange(1, 256), default=1, show_default=True, help="Of each.")
-@click.option("--results", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
-@click.option("--campaign", default="local", show_default=True, help="Folder of records below --results.")
+@spec_options
+@workers_option
 @click.option("--dry-run", is_flag=True, help="Show question, grid, seeds and an estimate; run nothing.")
 def sweep(name: str, dry_run: bool, **options: Any) -> None:
     """Run the grid of sweep NAME (see `bench list sweeps`) and print its table.
 
     Its cells are those of `bench run`: what is finished in the campaign is not computed again.
     """
-    from bench.cli import check_device, execute, make_spec, show_plan
     from bench.plan import make_plan
     from bench.reports.render import text
     from bench.reports.sweeps import sweep_grids
@@ -53,7 +35,7 @@ def sweep(name: str, dry_run: bool, **options: Any) -> None:
     from bench.sweeps import Manifest, get, save
 
     wanted = get(name)
-    spec = make_spec({**options, "methods": "untrained", "force": False})
+    spec = make_spec({**options, "methods": "untrained"})
     if wanted.surface:
         manifest = Manifest(wanted.name, spec.profile, ("formula",), (), ())
         store = ResultStore(spec.results, spec.campaign)
@@ -82,9 +64,7 @@ def sweep(name: str, dry_run: bool, **options: Any) -> None:
     save(manifest, plan.store.root)
     failed = execute(plan)
     click.echo(text(sweep_grids([manifest], plan.store.records(), plan.store.campaign)), nl=False)
-    if failed:
-        click.echo(f"error: {failed} cell(s) failed; the lines above and their records say why", err=True)
-        sys.exit(1)
+    leave_if_failed(failed)
 
 
 def _backbone(spec: RunSpec) -> Backbone:

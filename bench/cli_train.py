@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bench.cli_options import check_device, progress_bar
 from bench.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ def pretrain(profile: str, seed: int, device: str, threads: int, out: Path, **gi
     Profile mini's backbone was made by it; minilm-mlm is what diffcse and infocse need in profile minilm.
     """
     from bench import profiles
-    from bench.cli import check_device, progress_bar
     from bench.runner import torch_threads
 
     chosen = profiles.load(profile)

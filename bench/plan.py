@@ -21,7 +21,7 @@ from bench.errors import DataError, InputError, NewerRecordError, NotComparableE
 from bench.nn.folder import ModelFolder, resolve
 from bench.record import RunRecord
 from bench.registry import METHODS, discover
-from bench.spec import MethodRequest, RunSpec
+from bench.spec import ALL_METHODS, MethodRequest, RunSpec
 from bench.stages import SICK, TRAIN, ComposedMethod, TrainedMethod, keyed_stages
 from bench.store import Place, ResultStore
 from bench.training_data import TrainingData, load_training_data, uses_world, with_sick
@@ -111,8 +111,8 @@ def make_plan(spec: RunSpec) -> Plan:
         InputError: unknown names or options, a model folder that is none, no data.
         DataError: damaged data.
     """
-    discover()
     profile = profiles.load(spec.profile)
+    spec = replace(spec, methods=_all_named(spec.methods))
     methods = [METHODS.get(request.name, where="--methods").card for request in spec.methods]
     suite_names = spec.suites or profile.suites
     if not suite_names:
@@ -155,6 +155,17 @@ def make_plan(spec: RunSpec) -> Plan:
     store = ResultStore(spec.results, spec.campaign)
     ids = {r.text: group[0].method for r, group in zip(spec.methods, groups, strict=True)}
     return Plan(spec, jobs, suites, store, training, seed, ids)
+
+
+def _all_named(requests: Sequence[MethodRequest]) -> tuple[MethodRequest, ...]:
+    """Put every registered method that needs no path and no other methods in the place of "all"."""
+    cards = [method.card for _, method in discover()]
+    whole = [
+        MethodRequest(card.name, card.name) for card in cards if not card.takes_path | card.takes_methods
+    ]
+    return tuple(
+        named for request in requests for named in (whole if request.text == ALL_METHODS else [request])
+    )
 
 
 class _Problems:

@@ -12,6 +12,7 @@ from bench.errors import InputError
 
 MAX_SEEDS = 10_000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
+ALL_METHODS = "all"
 OF_METHODS = ("ensemble", "distill")
 """Methods of methods, NAME:METHODS: all after the colon, brackets too, belongs to the methods named there."""
 _OF_METHODS = re.compile(

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
+os.environ["BENCH_WORKERS"] = "1"  # in this process, where a test can see and change what runs
 runpy.run_path(str(HERE / "block_network" / "sitecustomize.py"))
 
 PLUGIN = '''

@@ -183,3 +183,12 @@ def test_the_sum_is_that_of_the_members_vectors(tiny_bert: Path) -> None:
     sentences = ["a b", "c"]
     expected = 2 * one.encode(sentences) + two.encode(sentences)
     np.testing.assert_allclose(encoder.encode(sentences), expected, rtol=1e-6)  # type: ignore[union-attr]
+
+
+def test_all_is_every_method_that_needs_no_path_and_no_methods(tmp_path: Path) -> None:
+    plan = plan_of("all,two=ensemble:simcse+untrained", tmp_path)
+    names = [job.cell.card.name for job in plan.jobs]
+    missing = {name for name, _ in discover()} - set(names)
+    assert missing == {"hf", "st", "distill"}
+    assert len(set(names)) == len(names)
+    assert plan.ids["simcse"] == "simcse"

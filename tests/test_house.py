@@ -34,7 +34,7 @@ LAYERS = (
         "executors",
     ),
     ("check", "compare"),
-    ("cli", "cli_compare", "cli_data", "cli_export", "cli_rtt", "cli_sweep", "cli_train", "__main__"),
+    ("cli", "__main__"),  # and every cli_*
 )
 MAY_IMPORT = {
     "baselines": {
@@ -70,7 +70,8 @@ def sources() -> list[tuple[str, Path]]:
     """All modules of the product with their first folder or module name below ``bench``."""
     files = [(path.relative_to(ROOT / "bench").parts[0], path) for path in (ROOT / "bench").rglob("*.py")]
     files += [(folder, path) for folder in MAPPED for path in (ROOT / folder).rglob("*.py")]
-    return [(name.removesuffix(".py"), path) for name, path in files]
+    names = [(name.removesuffix(".py"), path) for name, path in files]
+    return [("cli" if name.startswith("cli_") else name, path) for name, path in names]
 
 
 def imported(path: Path) -> set[str]:

@@ -1,0 +1,151 @@
+"""Options that commands share, and the specification that they give."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from bench.errors import InputError
+
+if TYPE_CHECKING:
+    from bench.spec import RunSpec
+
+F = TypeVar("F", bound=Callable[..., Any])
+MOST_WORKERS = 2
+"""Default of --workers on a machine with more cores: each worker holds a model and its optimiser."""
+
+_RESULTS = (
+    click.option(
+        "--results",
+        type=click.Path(path_type=Path),
+        default=Path("results"),
+        show_default=True,
+        help="Where the campaigns are.",
+    ),
+    click.option("--campaign", default="local", show_default=True, help="Folder of records below --results."),
+)
+_SPEC = (
+    click.option("--profile", help="See `bench list profiles`; default mini."),
+    click.option("--suite", "suites", help="Comma-separated; default is the profile's."),
+    click.option(
+        "--data", "data_dir", type=click.Path(path_type=Path), help="Evaluation data; default BENCH_DATA."
+    ),
+    click.option("--accept-data", is_flag=True, help="Evaluate data that differ from the reference version."),
+    click.option("--backbone", help="Model folder (or cached hub name) instead of the profile's."),
+    click.option(
+        "--set", "overrides", multiple=True, metavar="METHOD[.STAGE].OPTION=VALUE", help="Repeatable."
+    ),
+    click.option("--corpus", type=click.Path(path_type=Path), help="Training text instead of the profile's."),
+    click.option(
+        "--copy",
+        "copies",
+        multiple=True,
+        metavar="NAME=FILE",
+        help="Round-trip translation of the training text, for stages that learn from copy NAME. Repeatable.",
+    ),
+    click.option("--dev", help="Suite of one task to select checkpoints on, instead of the profile's."),
+    click.option(
+        "--world-seed", type=click.IntRange(0), help="World of the mini suites and text; default 1."
+    ),
+    click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True),
+    click.option(
+        "--threads", type=click.IntRange(1, 256), default=1, show_default=True, help="Torch threads a cell."
+    ),
+    *_RESULTS,
+)
+
+
+def results_options(function: F) -> F:
+    """Add --results and --campaign."""
+    return _decorated(function, _RESULTS)
+
+
+def spec_options(function: F) -> F:
+    """Add what says where a cell comes from: profile, data, texts, overrides, device, results."""
+    return _decorated(function, _SPEC)
+
+
+def workers_option(function: F) -> F:
+    """Add --workers; not given, it is as many as there are cores for, at most two."""
+    option = click.option(
+        "--workers",
+        type=click.IntRange(1, 256),
+        envvar="BENCH_WORKERS",
+        help="Cells side by side; default BENCH_WORKERS, else 2 where the cores suffice.",
+    )
+    return _decorated(function, (option,))
+
+
+def _decorated(function: F, options: tuple[Callable[[F], F], ...]) -> F:
+    for option in reversed(options):  # click shows them in this order
+        function = option(function)
+    return function
+
+
+def make_spec(options: dict[str, Any]) -> RunSpec:
+    """Return the specification that options give, ``methods`` and ``seeds`` (text or numbers) among them.
+
+    Raises:
+        InputError: a value that is none, or a suite that is named twice.
+    """
+    from bench.profiles import DEFAULT
+    from bench.spec import RunSpec, parse_copies, parse_methods, parse_override, parse_seeds
+
+    suites, seeds = options["suites"], options["seeds"]
+    names = tuple(name.strip() for name in suites.split(",")) if suites is not None else ()
+    if len(set(names)) < len(names):
+        raise InputError(f"'{suites}' names a suite twice", where="--suite")
+    return RunSpec(
+        methods=parse_methods(options["methods"]),
+        seeds=parse_seeds(seeds) if isinstance(seeds, str) else seeds,
+        profile=DEFAULT if options["profile"] is None else options["profile"],
+        suites=names,
+        backbone=options["backbone"],
+        overrides=tuple(parse_override(text) for text in options["overrides"]),
+        device=options["device"],
+        threads=options["threads"],
+        corpus=options["corpus"],
+        copies=parse_copies(options["copies"]),
+        dev=options["dev"],
+        world_seed=options["world_seed"],
+        data=options["data_dir"],
+        accept_data=options["accept_data"],
+        results=options["results"],
+        campaign=options["campaign"],
+        workers=options.get("workers") or _default_workers(options["device"], options["threads"]),
+        force=options.get("force", False),
+    )
+
+
+def _default_workers(device: str, threads: int) -> int:
+    if device != "cpu":
+        return 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(MOST_WORKERS, cores // threads))
+
+
+def check_device(device: str) -> None:
+    """Raise InputError for cuda where torch sees none."""
+    if device == "cpu":
+        return
+    import torch
+
+    if not torch.cuda.is_available():
+        raise InputError("torch sees no CUDA device", where="--device cuda", hint="use --device cpu")
+
+
+@contextmanager
+def progress_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar over sentences on stderr, nothing where that is no terminal."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        counter = bar.add_task(what, total=total)
+        yield lambda n: bar.advance(counter, n)

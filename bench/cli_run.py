@@ -1,0 +1,113 @@
+"""``bench run``, and what else runs a plan: its dry run, its progress."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bench.cli_options import check_device, make_spec, spec_options, workers_option
+
+if TYPE_CHECKING:
+    from bench.plan import Plan
+    from bench.runner import Outcome
+
+
+@click.command()
+@click.option(
+    "--methods",
+    required=True,
+    help="Comma-separated: NAME, NAME:POOLING, NAME[option=value], hf:PATH[:POOLING], [ALIAS=]st:PATH; "
+    "all for every registered method that needs no path.",
+)
+@click.option("--seeds", default="1-5", show_default=True, help="Such as 1-5 or 1,3,7-9.")
+@spec_options
+@workers_option
+@click.option("--dry-run", is_flag=True, help="Show the cells, what is done and an estimate; run nothing.")
+@click.option("--force", is_flag=True, help="Run finished cells again and replace their records.")
+def run(dry_run: bool, **options: Any) -> None:
+    """Evaluate methods over seeds and suites; finished cells are never computed twice.
+
+    Progress goes to stderr, the leaderboard of this run to stdout.
+    """
+    from bench.plan import make_plan
+    from bench.reports.render import render
+
+    plan = make_plan(make_spec(options))
+    check_device(plan.spec.device)
+    if dry_run:
+        show_plan(plan)
+        return
+    failed = execute(plan)
+    records = [record for job in plan.jobs if (record := plan.store.read(job.place)) is not None]
+    click.echo(render(records, plan.store.campaign, "text"), nl=False)
+    leave_if_failed(failed)
+
+
+def leave_if_failed(cells: int) -> None:
+    """Exit with 1 if cells failed."""
+    if cells:
+        click.echo(f"error: {cells} cell(s) failed; the lines above and their records say why", err=True)
+        sys.exit(1)
+
+
+def show_plan(plan: Plan) -> None:
+    """Print the cells, what is done and an estimate."""
+    from bench.estimate import estimate_seconds
+    from bench.stages import StageCache
+
+    states = [(job, "run again" if plan.spec.force else plan.status(job)) for job in plan.jobs]
+    for job, state in states:
+        click.echo(f"{job.cell.describe():40} {job.suite:12} {state}")
+    pending = [job for job, state in states if state != "done"]
+    stages = {stage.key: stage for job in pending for stage in job.cell.all_stages}
+    cache = StageCache(plan.spec.results / ".stages")
+    done = sum(cache.find(stage) is not None for stage in stages.values())
+    uses = {(job.cell.method, job.cell.seed, stage.key) for job in pending for stage in job.cell.all_stages}
+    click.echo(
+        f"{len(pending)} of {len(states)} cells to run; {len(stages)} training stages "
+        f"({done} done already, {len(uses) - len(stages)} uses shared)"
+    )
+    if pending:
+        seconds = estimate_seconds(plan, pending)
+        workers = min(plan.spec.workers, len(pending))
+        click.echo(f"about {seconds / workers:.0f} s with {workers} worker(s), start-up not counted")
+
+
+def execute(plan: Plan) -> int:
+    """Run the plan with progress on stderr; return the number of failed cells."""
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    from bench.runner import run_plan
+
+    pending = len(plan.pending())
+    if pending < len(plan.jobs):
+        click.echo(f"{len(plan.jobs) - pending} of {len(plan.jobs)} cells are done already", err=True)
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.completed:,.0f} sentences"), TimeElapsedColumn())
+    finished = 0
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        counter = bar.add_task("encode", total=None)
+
+        def report(outcome: Outcome) -> None:
+            nonlocal finished
+            finished += 1
+            bar.console.print(
+                f"[{finished}/{pending}] {_describe(outcome)}", markup=False, highlight=False, soft_wrap=True
+            )
+
+        outcomes = run_plan(plan, on_outcome=report, progress=lambda n: bar.advance(counter, n))
+    return sum(outcome.state == "failed" for outcome in outcomes)
+
+
+def _describe(outcome: Outcome) -> str:
+    what = f"{outcome.job.cell.describe()} on {outcome.job.suite}"
+    record = outcome.record
+    if record is None or outcome.state == "done":
+        return f"{what}: done by another process"
+    if record.status == "failed":
+        return f"{what}: FAILED, {record.reason}"
+    average = record.score("avg")
+    return f"{what}: avg {100 * (average or 0):.2f} in {record.timing['wall_seconds']:.1f} s"
