@@ -119,8 +119,8 @@ def latex(grids: Sequence[Grid]) -> str:
     return "\n".join(parts)
 
 
-def as_json(tables: Sequence[Table]) -> str:
-    """The tables' contents, in the metrics' units at full precision."""
+def as_json(tables: Sequence[Table | Grid]) -> str:
+    """The contents of leaderboards and sweeps' grids, in the metrics' units at full precision."""
     return (
         json.dumps([asdict(table) for table in tables], indent=2, allow_nan=False, ensure_ascii=False) + "\n"
     )
@@ -147,10 +147,10 @@ def render(records: Sequence[RunRecord], campaign: str, form: str, sweeps: Seque
     if form == "csv":
         return csv(records, campaign)
     tables = leaderboards(records, campaign)
+    grids = sweep_grids(sweeps, records, campaign)
     if form == "json":
-        return as_json(tables)
-    grids = [leaderboard_grid(table) for table in tables] + sweep_grids(sweeps, records, campaign)
-    return _GRID_FORMATS[form](grids)
+        return as_json([*tables, *grids])
+    return _GRID_FORMATS[form]([leaderboard_grid(table) for table in tables] + grids)
 
 
 def leaderboard_grid(table: Table) -> Grid:

@@ -93,6 +93,9 @@ def test_sweeps_share_cells_a_broken_one_stops_nothing_and_tables_come_from_reco
     assert cli("report")[1] == out
     for form, start in (("markdown", "### Sweep layer"), ("latex", r"\caption{Sweep layer\_norms")):
         assert start in cli("report", "--format", form)[1]
+    grid = json.loads(cli("report", "--format", "json")[1])[-1]
+    assert grid["title"].startswith("Sweep layer_norms")
+    assert [row[0] for row in grid["rows"]] == ["0", "1", "2", "3"]
     code, _, err = cli("report", "--figures", "figures")
     assert code == 0
     figure = tmp_path / "figures" / next(iter(records(tmp_path).values())).profile
