@@ -12,9 +12,11 @@ import click
 import bench
 from bench.cli_compare import compare
 from bench.cli_data import data
+from bench.cli_diff import diff
 from bench.cli_export import export
 from bench.cli_options import results_options
 from bench.cli_run import run
+from bench.cli_stats import stats
 from bench.cli_sweep import sweep
 from bench.cli_train import pretrain, tune
 from bench.errors import BenchError, InputError
@@ -197,8 +199,10 @@ def show(method: str) -> None:
 
 cli.add_command(compare)
 cli.add_command(data)
+cli.add_command(diff)
 cli.add_command(export)
 cli.add_command(pretrain)
 cli.add_command(run)
+cli.add_command(stats)
 cli.add_command(sweep)
 cli.add_command(tune)

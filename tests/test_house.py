@@ -33,7 +33,7 @@ LAYERS = (
         "sweeps",
         "executors",
     ),
-    ("check", "compare"),
+    ("campaign_stats", "check", "compare", "diff", "levels", "limits", "sides", "verdict"),
     ("cli", "__main__"),  # and every cli_*
 )
 MAY_IMPORT = {
