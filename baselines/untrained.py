@@ -20,7 +20,11 @@ POOLING_OPTIONS = (
         "what avg_first_last takes as first: the embedding output (published rows) or layer 1 (SimCSE's fix)",
         ("embedding", "layer1"),
     ),
-    Option("template", "auto", "for pooling=mask: text with {sentence} and {mask}; auto is PromptBERT's"),
+    Option(
+        "template",
+        "auto",
+        "for mask: {mask} and {sentence} ({sentence.} adds a full stop) once each; auto: PromptBERT's",
+    ),
 )
 
 
@@ -61,7 +65,8 @@ class Untrained:
         deviations=(
             "avg_first_last takes the embedding output as first layer, as the published rows did; "
             "SimCSE's code takes layer 1 since (first_layer=layer1)",
-            "mask appends no final full stop to the sentence, PromptBERT's evaluation does",
+            "mask appends no final full stop to the sentence, PromptBERT's evaluation does "
+            "({sentence.} in the template)",
         ),
         deterministic=True,
         short_option="pooling",

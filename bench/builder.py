@@ -8,11 +8,12 @@ from typing import Any
 
 from bench.card import BuildContext
 from bench.cells import Cell, auxiliary_facts
+from bench.data.corpus import Corpus
 from bench.encoder import Encoder, PairScorer, Progress
 from bench.errors import BenchError
 from bench.nn.folder import content_hash
 from bench.registry import discover
-from bench.stages import Stage, StageCache, StageContext
+from bench.stages import Stage, StageCache, StageContext, is_paired
 from bench.training_data import TrainingData
 
 
@@ -117,14 +118,16 @@ class Builder:
                 "version": cell.card.version,
                 "options": dict(cell.options),
             }
-            inner = builder.facts().get("stages", {})
-            stages |= {f"{role}/{name}": facts for name, facts in inner.items()}
+            inner = builder.facts()
+            if "members" in inner:
+                members[role]["members"] = inner["members"]
+            stages |= {f"{role}/{name}": facts for name, facts in inner.get("stages", {}).items()}
         auxiliaries = auxiliary_facts(self.cell)
         for stage in self.cell.stages:
             facts = self.cache.facts(stage)
             del facts["cpu_seconds"]  # stands in the timing block
             text = self.training.texts[stage.spec.text]
-            own = {} if text is corpus else {"text": {"name": text.name, "sha256": text.sha256}}
+            own = {} if text is corpus else {"text": _text_facts(text, stage.spec.text)}
             stages[stage.spec.role] = {"key": stage.key, **own, **facts}
         return {
             "corpus": {"name": corpus.name, "sha256": corpus.sha256, "sentences": len(corpus.sentences)},
@@ -145,15 +148,11 @@ class Builder:
         return seconds | {stage.spec.role: self.cache.facts(stage)["cpu_seconds"] for stage in finished}
 
     def _train(self, stage: Stage, inputs: dict[str, Path], out: Path) -> dict[str, Any]:
-        from bench.eval.sts import predict, score_task
+        from bench.eval.sts import dev_spearman
 
         if self.training is None or self.cell.model is None:
             raise BenchError(f"stage '{stage.spec.role}' needs a training text and a backbone")
         dev, text = self.training.dev, self.training.texts[stage.spec.text]
-
-        def dev_score(encoder: Encoder) -> float:
-            return score_task(dev, predict(encoder, [dev])[dev.id])[0].value
-
         facts = stage.spec.train(
             StageContext(
                 config=dict(stage.spec.config),
@@ -163,12 +162,13 @@ class Builder:
                 device=self.device,
                 sentences=text.sentences,
                 corpus=text.sha256,
-                dev_score=dev_score,
+                dev_score=lambda encoder, select="cosine": dev_spearman(encoder, dev, select),
                 inputs=inputs,
                 out=out,
                 progress=self.progress,
                 members={role: self.member(role) for role in self._members if role in stage.spec.inputs},
                 auxiliaries={option: folder.path for option, folder in self.cell.auxiliaries},
+                partners=self.training.partners(stage.spec.text),
             )
         )
         self._check_model()
@@ -179,3 +179,9 @@ class Builder:
         for model in dict.fromkeys((self.cell.model, *(folder for _, folder in self.cell.auxiliaries))):
             if model is not None and content_hash(model.path) != model.sha256:
                 raise BenchError(f"the files of model '{model.name}' changed since the run was planned")
+
+
+def _text_facts(text: Corpus, name: str) -> dict[str, Any]:
+    """What a record says of a stage's text where it isn't the training text itself."""
+    facts = {"name": text.name, "sha256": text.sha256}
+    return {**facts, "paired": True} if is_paired(name) else facts

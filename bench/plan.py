@@ -22,9 +22,9 @@ from bench.nn.folder import ModelFolder, resolve
 from bench.record import RunRecord
 from bench.registry import METHODS, discover
 from bench.spec import ALL_METHODS, MethodRequest, RunSpec
-from bench.stages import SICK, TRAIN, ComposedMethod, TrainedMethod, keyed_stages
+from bench.stages import TRAIN, ComposedMethod, TrainedMethod, copy_name, is_paired, keyed_stages
 from bench.store import Place, ResultStore
-from bench.training_data import TrainingData, load_training_data, uses_world, with_sick
+from bench.training_data import TrainingData, load_training_data, uses_world, with_texts
 
 T = TypeVar("T")
 
@@ -140,8 +140,8 @@ def make_plan(spec: RunSpec) -> Plan:
     suites = {name: problems.get(partial(_suite, name, spec, seed)) or [] for name in suite_names}
     problems.check()
     _check_overrides(spec, cells)
-    if training and any(text.endswith(SICK) for cell in cells for text in _texts(cell)):
-        training = with_sick(training, spec, profile)
+    if training:
+        training = with_texts(training, set().union(*map(_texts, cells)), spec, profile)
     cells = [_with_stages(cell, spec, training) for cell in cells]
     _check_copies(spec, cells)
     refuse_twins(cells)
@@ -184,11 +184,11 @@ class _Problems:
 
     def check(self) -> None:
         """Raise InputError if there was any error."""
-        if len(self.found) == 1:
+        found = {str(error): error for error in self.found}
+        if len(found) == 1:
             raise self.found[0]
-        if self.found:
-            lines = list(dict.fromkeys(map(str, self.found)))
-            raise InputError(f"{len(lines)} inputs are missing or wrong: {' | '.join(lines)}")
+        if found:
+            raise InputError(f"{len(found)} inputs are missing or wrong: {' | '.join(found)}")
 
 
 def _suite(name: str, spec: RunSpec, world_seed: int) -> list[PairTask]:
@@ -283,10 +283,10 @@ def _check_overrides(spec: RunSpec, cells: Sequence[Cell]) -> None:
 
 def _check_copies(spec: RunSpec, cells: Sequence[Cell]) -> None:
     """Raise InputError for a ``--copy`` that no stage trains on."""
-    used = {stage.spec.text for cell in cells for stage in cell.all_stages}
+    used = {copy_name(stage.spec.text) for cell in cells for stage in cell.all_stages}
     for name, path in spec.copies:
         if name not in used:
-            names = ", ".join(sorted(used - {TRAIN}))
+            names = ", ".join(sorted(used - {""}))
             raise InputError(
                 f"no stage here trains on a translated copy '{name}'",
                 where=f"--copy {name}={path}",
@@ -320,8 +320,17 @@ def _job(cell: Cell, suite: str, tasks: list[PairTask], spec: RunSpec, training:
         family |= {"corpus": training.corpus.sha256, "dev": training.dev.sha256}
         if spec.copies and (copies := _copies(cell, training)):
             family["copies"] = copies
-    notes = (*cell.notes, *filter(None, (SUITES.get(suite).note,)))
+    notes = (*cell.notes, *filter(None, (SUITES.get(suite).note,)), *_paired_notes(cell, training))
     return Job(cell, suite, facts, _digest(setting | cell.identity()), _digest(family), notes)
+
+
+def _paired_notes(cell: Cell, training: TrainingData | None) -> tuple[str, ...]:
+    """The footnote where a method or its teacher learned from pairs of the mini world's grammar."""
+    if training is None or training.corpus.world is None:
+        return ()
+    if not any(is_paired(stage.spec.text) for stage in cell.all_stages):
+        return ()
+    return (f"{cell.method}: the grammar's own paraphrases are positives in its training: not ranked here.",)
 
 
 def _copies(cell: Cell, training: TrainingData) -> dict[str, str]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bench import profiles
 from bench.data.suites import SUITES
 from bench.errors import CellFailedError, InputError, NotComparableError
 from bench.plan import explain_difference, make_plan
 from bench.record import RunRecord
+from bench.registry import discover
 from bench.runner import run_plan
-from bench.spec import MethodRequest, RunSpec
+from bench.spec import MethodRequest, Override, RunSpec, parse_methods, parse_override
 from bench.training_data import uses_world
 
 
@@ -55,7 +58,7 @@ def rerun(
     if record.status != "ok":
         raise InputError(f"the record failed ({record.reason}), so there is nothing to compare")
     with tempfile.TemporaryDirectory() as folder:
-        plan = make_plan(_spec(record, data, model, corpus, copies, Path(folder)))
+        plan = make_plan(spec_of(record, data, model, corpus, copies, Path(folder)))
         (job,) = (job for job in plan.jobs if job.cell.seed == record.seed)
         if job.key != record.key:
             raise NotComparableError(
@@ -80,7 +83,7 @@ def differences(then: RunRecord, now: RunRecord) -> list[Difference]:
     ]
 
 
-def _spec(
+def spec_of(
     record: RunRecord,
     data: Path | None,
     model: str | None,
@@ -88,6 +91,7 @@ def _spec(
     copies: tuple[tuple[str, Path], ...],
     results: Path,
 ) -> RunSpec:
+    """Return the specification that repeats a record's cell; see :func:`rerun` for arguments and errors."""
     profile, _, other_backbone = record.profile.partition("@")
     external = record.name in ("hf", "st")
     if (external or other_backbone) and model is None:
@@ -116,6 +120,7 @@ def _spec(
         profile=profile,
         suites=(record.suite,),
         backbone=None if external else model,
+        overrides=_member_overrides(record.training.get("members", {})),
         device=str(record.provenance["device"]).split(" ")[0],
         threads=int(record.provenance["threads"]),
         corpus=corpus,
@@ -126,3 +131,21 @@ def _spec(
         accept_data=not all(facts["reference"] for facts in record.tasks.values()),
         results=results,
     )
+
+
+def _member_overrides(members: dict[str, Any]) -> tuple[Override, ...]:
+    """Give members the options that they had; where two of one name differ, the record's method says how."""
+    had: dict[tuple[str, str], set[object]] = {}
+    for member in _flat(members):
+        (request,) = parse_methods(member["method"])
+        if request.name in discover().names():  # not a folder's
+            for option, value in member["options"].items():
+                had.setdefault((request.name, option), set()).add(value)
+    texts = (f"{name}.{option}={values.pop()}" for (name, option), values in had.items() if len(values) == 1)
+    return tuple(map(parse_override, texts))
+
+
+def _flat(members: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for member in members.values():
+        yield member
+        yield from _flat(member.get("members", {}))

@@ -22,6 +22,23 @@ _FACTS = "facts.json"
 TRAIN = "train"
 SICK = "+sick"
 """Ending of a training text's name: SICK's unlabelled sentences stand at its end."""
+_PAIRED = f"{TRAIN}:"
+
+
+def paired(copy: str) -> str:
+    """Name of the training text whose sentences come with their translations in a copy."""
+    return _PAIRED + copy
+
+
+def is_paired(text: str) -> bool:
+    """True if a training text's sentences come with their translations."""
+    return text.startswith(_PAIRED)
+
+
+def copy_name(text: str) -> str:
+    """The round-trip translated copy that a training text needs, "" for none."""
+    name = text.removesuffix(SICK).removeprefix(_PAIRED)
+    return "" if name == TRAIN else name
 
 
 @dataclass(frozen=True)
@@ -36,12 +53,14 @@ class StageContext:
         device: "cpu" or "cuda".
         sentences: The training text.
         corpus: Its fingerprint.
-        dev_score: Spearman of an encoder on the profile's dev set.
+        dev_score: Spearman of an encoder on the profile's dev set; its second argument is the similarity,
+            see :func:`bench.eval.sts.dev_spearman`.
         inputs: Folder of each earlier stage it builds on, by role.
         out: Empty folder for its files.
         progress: Called with finished sentences.
         members: Encoder of each other method it builds on, by role.
         auxiliaries: Folder of each auxiliary model, by the option that names it.
+        partners: A translation of each sentence where the stage asks for a paired text, else empty.
     """
 
     config: Mapping[str, OptionValue]
@@ -51,12 +70,13 @@ class StageContext:
     device: str
     sentences: Sequence[str]
     corpus: str
-    dev_score: Callable[[Encoder], float]
+    dev_score: Callable[..., float]
     inputs: Mapping[str, Path]
     out: Path
     progress: Progress | None = None
     members: Mapping[str, Encoder] = field(default_factory=dict)
     auxiliaries: Mapping[str, Path] = field(default_factory=dict)
+    partners: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -71,7 +91,8 @@ class StageSpec:
         config: Settings that matter.
         train: Does it: writes files into ``context.out`` and returns facts for the record (JSON values).
         inputs: Roles of the earlier stages and of the members it builds on.
-        text: Which training text it sees: the profile's own, or a round-trip translated copy ("a", "b").
+        text: Which training text it sees: the profile's own, a round-trip translated copy ("a", "b"), or the
+            profile's own together with a copy (see :func:`paired`).
     """
 
     role: str
@@ -84,8 +105,13 @@ class StageSpec:
 
 
 def planned_steps(config: Mapping[str, OptionValue], sentences: int) -> int:
-    """Optimiser steps of a stage: its ``steps``, or where they are 0 its ``epochs`` over the corpus."""
-    return int(config["steps"]) or int(config["epochs"]) * -(-sentences // int(config["batch_size"]))
+    """Optimiser steps of a stage: its ``steps``, or where they are 0 its ``epochs`` over the corpus.
+
+    A stage whose config says ``drop_last`` leaves out an epoch's short last batch.
+    """
+    whole, rest = divmod(sentences, int(config["batch_size"]))
+    short = bool(rest) and not config.get("drop_last", False)
+    return int(config["steps"]) or int(config["epochs"]) * (whole + short)
 
 
 @runtime_checkable
@@ -156,8 +182,8 @@ def keyed_stages(
             raise InputError(
                 f"stage '{spec.role}' trains on a round-trip translation of the training text, "
                 "and none is at hand",
-                hint=f"name it with --copy {spec.text}=FILE (bench data rtt makes it), or train on the text "
-                "itself with the method's option rtt=none",
+                hint=f"name it with --copy {copy_name(spec.text)}=FILE (bench data rtt makes it), or train "
+                "on the text itself with the method's option rtt=none",
             )
         identity = {
             "role": spec.role,

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.data.corpus import Corpus, make_corpus, read_corpus
-from bench.data.mini.world import COPIES, DEFAULT_SEED, make_world, pairs, training_copy, training_text
+from bench.data.mini.world import (
+    ALL_COPIES,
+    COPIES,
+    DEFAULT_SEED,
+    make_world,
+    pairs,
+    training_copy,
+    training_text,
+)
 from bench.data.rtt import read_provenance
 from bench.data.suites import data_folder, load_suite
 from bench.data.tasks import PairTask, normalise
 from bench.errors import DataError, InputError
 from bench.profiles import Profile
 from bench.spec import RunSpec
-from bench.stages import SICK, TRAIN
+from bench.stages import SICK, TRAIN, copy_name, is_paired
 
 
 @dataclass(frozen=True)
@@ -23,12 +31,17 @@ class TrainingData:
 
     Args:
         texts: "train", where there are any the round-trip translated copies of it ("a", "b"), and where they
-            are asked for each of these with SICK's unlabelled sentences ("train+sick").
+            are asked for each of these with SICK's unlabelled sentences ("train+sick") and the text together
+            with a copy ("train:a", "train:a+sick": the fingerprint of both, see :meth:`partners`).
         dev: The dev set.
     """
 
     texts: Mapping[str, Corpus]
     dev: PairTask
+
+    def partners(self, text: str) -> Sequence[str]:
+        """Return the translation of each sentence of a paired text, nothing for another text."""
+        return self.texts[_copy_of(text)].sentences if is_paired(text) else ()
 
     @property
     def corpus(self) -> Corpus:
@@ -132,6 +145,52 @@ def read_copy(path: Path, corpus: Corpus, *, where: str) -> Corpus:
             expected=f"sha256 {facts['copy']['sha256'][:12]}, as its provenance says",
         )
     return copy
+
+
+def with_texts(
+    training: TrainingData, names: Collection[str], spec: RunSpec, profile: Profile
+) -> TrainingData:
+    """Add the texts that stages ask for: further copies of the mini world's text, SICK's sentences, pairs.
+
+    A text whose copy is not at hand stays out: its stage says so (:func:`bench.stages.keyed_stages`).
+
+    Args:
+        training: The text itself and the copies that were read.
+        names: Names of all texts that are asked for.
+        spec: The specification.
+        profile: Its profile.
+
+    Raises:
+        InputError: SICK's sentences are asked for, and the profile has none, or no data folder.
+        DataError: no such file.
+    """
+    if spec.corpus is None and uses_world(profile):
+        world = make_world(DEFAULT_SEED if spec.world_seed is None else spec.world_seed)
+        missing = sorted({copy_name(name) for name in names} & set(ALL_COPIES) - training.texts.keys())
+        further = {copy: training_copy(world, copy) for copy in missing}
+        training = TrainingData({**training.texts, **further}, training.dev)
+    if any(name.endswith(SICK) for name in names):
+        training = with_sick(training, spec, profile)
+    both = {
+        name: _paired(training.texts[_base_of(name)], training.texts[_copy_of(name)])
+        for name in sorted(names)
+        if is_paired(name) and _copy_of(name) in training.texts
+    }
+    return TrainingData({**training.texts, **both}, training.dev)
+
+
+def _paired(text: Corpus, copy: Corpus) -> Corpus:
+    """The text's sentences under a fingerprint of both."""
+    joint = make_corpus(f"{text.name} with {copy.name}", (text.sha256, copy.sha256), text.world)
+    return replace(joint, sentences=text.sentences)
+
+
+def _copy_of(name: str) -> str:
+    return copy_name(name) + (SICK if name.endswith(SICK) else "")
+
+
+def _base_of(name: str) -> str:
+    return TRAIN + (SICK if name.endswith(SICK) else "")
 
 
 def with_sick(training: TrainingData, spec: RunSpec, profile: Profile) -> TrainingData:

@@ -57,6 +57,7 @@ class Row:
         sentences: Training sentences seen by one run, all stages; None for a method that doesn't train.
         cpu_seconds: CPU seconds its training took, mean over the seeds.
         reasons: Why seeds failed.
+        ranked: False below the ranked rows, where training saw the mini grammar's own paraphrases as pairs.
     """
 
     method: str
@@ -65,6 +66,7 @@ class Row:
     sentences: int | None = None
     cpu_seconds: float | None = None
     reasons: tuple[str, ...] = ()
+    ranked: bool = True
 
     @property
     def average(self) -> float:
@@ -164,7 +166,7 @@ def _leaderboard(records: Sequence[RunRecord], campaign: str) -> Table:
     for record in records:
         by_method.setdefault(record.method, []).append(record)
     rows = [_row(method, group, tasks) for method, group in by_method.items()]
-    rows.sort(key=lambda row: (-row.average, row.method))
+    rows.sort(key=lambda row: (not row.ranked, -row.average, row.method))
     return Table(campaign, profile, suite, tasks, tuple(rows), _notes(records, rows))
 
 
@@ -185,7 +187,14 @@ def _row(method: str, records: Sequence[RunRecord], tasks: Sequence[str]) -> Row
         round(fmean(seen)) if seen else None,
         fmean(seconds) if seconds else None,
         reasons,
+        all(map(_is_ranked, records)),
     )
+
+
+def _is_ranked(record: RunRecord) -> bool:
+    """False where the mini grammar's own paraphrases were positives in training."""
+    stages = record.training.get("stages", {}).values()
+    return record.world is None or not any(stage.get("text", {}).get("paired") for stage in stages)
 
 
 def check_comparable(records: Sequence[RunRecord], campaign: str) -> None:

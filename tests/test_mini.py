@@ -120,7 +120,7 @@ def test_unknown_split_and_copy_are_errors() -> None:
     with pytest.raises(KeyError):
         pairs(make_world(1), "train")
     with pytest.raises(ValueError, match="tuple"):
-        training_copy(make_world(1), "c")
+        training_copy(make_world(1), "g")
 
 
 def test_events_keep_their_split(world: World) -> None:

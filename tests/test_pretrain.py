@@ -213,6 +213,7 @@ def test_bad_requests(cli: Cli, tmp_path: Path, arguments: tuple[str, ...], mess
     assert (code, message in err) == (2, True), err
 
 
+@pytest.mark.slow
 def test_the_command_makes_a_backbone_for_another_world(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

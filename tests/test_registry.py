@@ -23,7 +23,7 @@ def test_unknown_names_get_a_suggestion_and_the_choice() -> None:
     with pytest.raises(InputError) as caught:
         discover().get("untraned", where="--methods")
     text = str(caught.value)
-    assert text.startswith("--methods: unknown method 'untraned'; expected one of broken, collapsed,")
+    assert text.startswith("--methods: unknown method 'untraned'; expected one of arccon, arccse,")
     assert text.endswith("did you mean 'untrained'?")
 
 

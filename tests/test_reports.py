@@ -142,3 +142,19 @@ def test_seeds_of_different_specifications_are_never_averaged() -> None:
         NotComparableError, match="the seeds of x were measured under different specifications"
     ):
         render([record("x", 1, 0.5, 0.7), record("x", 2, 0.5, 0.7, family="g")], "camp", "text")
+
+
+def test_a_method_that_saw_the_grammars_paraphrases_as_pairs_stands_below_the_ranked() -> None:
+    stage = {"sentences_seen": 8, "text": {"name": "x", "sha256": "y", "paired": True}}
+    trained = {"training": {"stages": {"s": stage}}, "timing": {"training_cpu_seconds": {"s": 1.0}}}
+    records = [
+        record("informed", 1, 0.9, 0.9, world={"seed": 1}, **trained),
+        record("elsewhere", 1, 0.8, 0.8, **trained),  # real translations tell nothing of the test pairs
+        record("plain", 1, 0.5, 0.5, world={"seed": 1}),
+    ]
+    (table,) = leaderboards(records, "camp")
+    assert [(row.method, row.ranked) for row in table.rows] == [
+        ("elsewhere", True),
+        ("plain", True),
+        ("informed", False),
+    ]

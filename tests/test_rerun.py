@@ -48,6 +48,25 @@ def test_training_is_repeated(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus:
     assert (code, out) == (0, "equal: every score is the same to the last digit\n"), err
 
 
+def test_members_have_the_options_that_they_had(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
+) -> None:
+    short = ["steps=2", "eval_every=2", "batch_size=8"]
+    sets = [f"{method}.{text}" for method in ("simcse", "distill") for text in (*short, "lr=3e-4")]
+    given = [text for option in sets for text in ("--set", option)]
+    for method in ("distill:ensemble:simcse+untrained", "ensemble:simcse[text=train]+simcse[tau=0.2]"):
+        code, _, err = cli(
+            "run", "--methods", method, "--seeds", "1", "--suite", "toy", "--backbone", str(tiny_bert),
+            "--corpus", str(corpus), "--dev", "toy", *(given if "distill" in method else given[:8]),
+        )  # fmt: skip
+        assert code == 0, err
+    paths = list((tmp_path / "results").rglob("toy.json"))
+    assert len(paths) == 2
+    for path in paths:
+        code, out, err = cli("rerun", str(path), "--model", str(tiny_bert), "--corpus", str(corpus))
+        assert (code, out) == (0, "equal: every score is the same to the last digit\n"), err
+
+
 def test_a_failed_record_is_not_repeated(cli: Cli, tmp_path: Path) -> None:
     cli("run", "--methods", "broken", "--seeds", "2", "--suite", "toy")
     code, _, err = cli("rerun", str(record_path(tmp_path, "broken")))

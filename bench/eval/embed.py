@@ -26,11 +26,23 @@ class Embeddings:
 
     def cosine(self, first: Sequence[str], second: Sequence[str]) -> NDArray[np.float64]:
         """Cosine of each pair, float64 (n,) in [-1, 1]; norms have the floor 1e-8: a zero vector gives 0."""
-        a = self.vectors[[self.rows[sentence] for sentence in first]].astype(np.float64)
-        b = self.vectors[[self.rows[sentence] for sentence in second]].astype(np.float64)
+        a, b = self._sides(first, second)
         norms = np.maximum(np.linalg.norm(a, axis=1), 1e-8) * np.maximum(np.linalg.norm(b, axis=1), 1e-8)
         cosine: NDArray[np.float64] = np.clip(np.einsum("ij,ij->i", a, b) / norms, -1.0, 1.0)
         return cosine
+
+    def unnormalised(self, first: Sequence[str], second: Sequence[str]) -> tuple[NDArray[np.float64], ...]:
+        """Dot product, and the Euclidean and Manhattan distance times -1, of each pair, float64 (n,) each."""
+        a, b = self._sides(first, second)
+        difference = a - b
+        dot: NDArray[np.float64] = np.einsum("ij,ij->i", a, b)
+        return dot, -np.linalg.norm(difference, axis=1), -np.abs(difference).sum(1)
+
+    def _sides(
+        self, first: Sequence[str], second: Sequence[str]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        a, b = (self.vectors[[self.rows[sentence] for sentence in side]] for side in (first, second))
+        return a.astype(np.float64), b.astype(np.float64)
 
 
 def distinct(sentences: Iterable[str]) -> list[str]:

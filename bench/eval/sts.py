@@ -92,6 +92,27 @@ def score_task(task: PairTask, predictions: FloatArray) -> list[Score]:
     return scores
 
 
+def dev_spearman(encoder: Encoder, task: PairTask, select: str = "cosine") -> float:
+    """Spearman over all pairs of a dev set, for choosing a checkpoint.
+
+    Args:
+        encoder: The encoder.
+        task: The dev set.
+        select: "cosine", or "best_of_four": the largest of cosine, dot product and the negative Euclidean and
+            Manhattan distances (UNSEE's released selection).
+
+    Raises:
+        BenchError: an undefined correlation.
+    """
+    if select == "cosine":
+        return score_task(task, predict(encoder, [task])[task.id])[0].value
+    first, second = _sides(list(task.all_pairs()))
+    embeddings = embed(encoder, (*first, *second))
+    gold = np.concatenate([np.asarray(subset.gold) for subset in task.subsets])
+    found = [embeddings.cosine(first, second), *embeddings.unnormalised(first, second)]
+    return max(spearman(similarities, gold) for similarities in found)
+
+
 def score_suite(tasks: Sequence[PairTask], predictions: dict[str, FloatArray]) -> tuple[Score, ...]:
     """Score all tasks, and their average (task "avg") as the mean of the unrounded "all" values."""
     scores = [score for task in tasks for score in score_task(task, predictions[task.id])]

@@ -18,12 +18,7 @@ from bench.encoder import FloatArray, Progress
 from bench.errors import InputError
 from bench.nn.batches import default_batch_tokens, length_sorted_batches
 from bench.nn.pooling import masked_token, pool
-
-TEMPLATES = {
-    "[MASK]": 'This sentence of "{sentence}" means{mask}.',
-    "<mask>": "This sentence : ' {sentence} ' means{mask}.",
-}
-"""PromptBERT's inference templates, by the tokenizer's mask token (baselines.md section 9)."""
+from bench.nn.prompt import Prompt
 
 
 @contextmanager
@@ -99,7 +94,7 @@ class TransformerEncoder:
         source: Model folder (see :func:`load_backbone`), or a (model, tokenizer) that is loaded already.
         pooling: cls, avg, avg_first_last, avg_last_two, pooler or mask.
         first_layer: "embedding" or "layer1", see :func:`bench.nn.pooling.pool`.
-        template: For "mask": text with {sentence} and {mask}; "auto" takes PromptBERT's.
+        template: For "mask", see :class:`bench.nn.prompt.Prompt`; "auto" takes PromptBERT's.
         device: "cpu" or "cuda".
 
     Raises:
@@ -129,7 +124,7 @@ class TransformerEncoder:
             "max_length": self.max_length,
             "dim": self.dim,
         }
-        self._prefix, self._suffix = self._template_ids(template) if pooling == "mask" else ([], [])
+        self.prompt = Prompt(self.tokenizer, template) if pooling == "mask" else None
 
     def encode(
         self, sentences: Sequence[str], batch_tokens: int | None = None, progress: Progress | None = None
@@ -146,11 +141,9 @@ class TransformerEncoder:
 
     def token_ids(self, sentences: Sequence[str]) -> list[list[int]]:
         """Token ids with specials, cut at the model's maximum ("mask": the sentence inside the template)."""
-        room = len(self._prefix) + len(self._suffix)
-        ids = token_rows(self.tokenizer, sentences, self.max_length - room)
-        if not room:
-            return ids
-        return [[row[0], *self._prefix, *row[1:-1], *self._suffix, row[-1]] for row in ids]
+        if self.prompt is not None:
+            return self.prompt.rows(sentences, self.max_length)
+        return token_rows(self.tokenizer, sentences, self.max_length)
 
     @torch.inference_mode()
     def _embed(self, rows: list[list[int]]) -> Tensor:
@@ -164,21 +157,6 @@ class TransformerEncoder:
             return masked_token(output.last_hidden_state, ids, self.tokenizer.mask_token_id)
         states = output.hidden_states if every_layer else (output.last_hidden_state,)
         return pool(states, mask, self.pooling, first_layer=self.first_layer)
-
-    def _template_ids(self, template: str) -> tuple[list[int], list[int]]:
-        mask_token = self.tokenizer.mask_token
-        if template == "auto" and mask_token in TEMPLATES:
-            template = TEMPLATES[mask_token]
-        if mask_token is None or template.count("{sentence}") != 1 or template.count("{mask}") != 1:
-            raise InputError(
-                f"the template '{template}' can't be used with this model",
-                expected="a tokenizer with a mask token, and {sentence} and {mask} once each in the template",
-            )
-        before, after = template.replace("{mask}", mask_token).split("{sentence}")
-        return (
-            self.tokenizer(before, add_special_tokens=False)["input_ids"],
-            self.tokenizer(after, add_special_tokens=False)["input_ids"],
-        )
 
 
 def _load(folder: Path, *, needs_pooler: bool) -> tuple[Any, Any]:
@@ -219,11 +197,14 @@ def _load(folder: Path, *, needs_pooler: bool) -> tuple[Any, Any]:
     return model, tokenizer
 
 
-def _max_length(model: Any, tokenizer: Any) -> int:
-    """Longest input in tokens, specials included (RoBERTa's kind counts positions from padding_idx + 1)."""
-    positions = int(model.config.max_position_embeddings)
+def first_position(model: Any) -> int:
+    """Position of a row's first token: 0, but padding_idx + 1 in RoBERTa's kind."""
     table = getattr(getattr(model, "embeddings", None), "position_embeddings", None)
     padding = getattr(table, "padding_idx", None)
-    if padding is not None:
-        positions -= int(padding) + 1
+    return 0 if padding is None else int(padding) + 1
+
+
+def _max_length(model: Any, tokenizer: Any) -> int:
+    """Longest input in tokens, specials included."""
+    positions = int(model.config.max_position_embeddings) - first_position(model)
     return int(min(positions, tokenizer.model_max_length))

@@ -215,14 +215,8 @@ def _write_sentence_transformers(encoder: TransformerEncoder, folder: Path) -> N
 
 
 def _template(encoder: TransformerEncoder) -> str | None:
-    """Text of the template, from its tokens, which are all that the encoder keeps of it."""
-    if encoder.pooling != "mask":
-        return None
-    before, after = (
-        encoder.tokenizer.decode(ids, clean_up_tokenization_spaces=False)
-        for ids in (encoder._prefix, encoder._suffix)
-    )
-    return f"{before}{{sentence}}{after}".replace(encoder.tokenizer.mask_token, "{mask}")
+    """Text of the template, its sentence's full stop included."""
+    return encoder.prompt.text if encoder.prompt else None
 
 
 def _check_reloaded(encoder: Encoder, folder: Path) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from bench.nn.backbone import padded
 from bench.nn.batches import default_batch_tokens, length_sorted_batches
+from bench.nn.pooling import pool
 from bench.nn.twin import twin_states
 
 
@@ -23,7 +24,14 @@ class TwinClsStates(NamedTuple):
 
 
 def cls_states(model: Any, rows: Sequence[list[int]], pad_id: int, *, budget: int | None = None) -> Tensor:
-    """First-token states of the last layer, with gradient.
+    """First-token states of the last layer, with gradient; see :func:`pooled_states`."""
+    return pooled_states(model, rows, pad_id, "cls", budget=budget)
+
+
+def pooled_states(
+    model: Any, rows: Sequence[list[int]], pad_id: int, pooling: str, *, budget: int | None = None
+) -> Tensor:
+    """A vector of each row from the last layer's states, with gradient.
 
     At dropout 0 the result and its gradient don't depend on the chunks (up to rounding); with dropout the
     masks follow the chunks' order, which depends on the rows' lengths alone.
@@ -32,6 +40,7 @@ def cls_states(model: Any, rows: Sequence[list[int]], pad_id: int, *, budget: in
         model: A transformer that returns ``last_hidden_state``.
         rows: B token rows.
         pad_id: Id to pad with.
+        pooling: "cls" or "avg", see :func:`bench.nn.pooling.pool`.
         budget: Padded tokens a chunk may hold; None chooses for the device; 0 keeps the batch whole.
 
     Returns:
@@ -42,7 +51,8 @@ def cls_states(model: Any, rows: Sequence[list[int]], pad_id: int, *, budget: in
     states = []
     for chunk in chunks:
         ids, mask = padded([rows[i] for i in chunk], pad_id, device)
-        states.append(model(input_ids=ids, attention_mask=mask).last_hidden_state[:, 0])
+        last = model(input_ids=ids, attention_mask=mask).last_hidden_state
+        states.append(pool((last,), mask, pooling))
     return _in_order(states, chunks)
 
 
@@ -65,7 +75,7 @@ def twin_cls_states(
         pad_id: Id to pad with.
         caels: Layers with cross-attention, from 1 (see :func:`bench.nn.twin.cael_layers`).
         cross_stream: "carry" or "last".
-        budget: As for :func:`cls_states`.
+        budget: As for :func:`pooled_states`.
     """
     device = str(first.device)
     chunks = _chunks(rows, device, budget)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bench.errors import BenchError
+from bench.errors import BenchError, InputError
 from bench.train.streams import generator
 
 State = dict[str, Tensor]
@@ -27,9 +27,15 @@ class TrainSettings:
         steps: Optimiser steps; the corpus is permuted anew whenever it is used up.
         eval_every: Steps between dev evaluations; a run shorter than that selects nothing.
         max_length: Tokens a sentence keeps, specials included.
-        weight_decay: AdamW's, on all parameters.
+        weight_decay: AdamW's.
+        decay_all: It falls on all parameters; else not on biases and LayerNorms.
         clip: Largest global gradient norm, 0 for none.
         schedule: "linear" (to 0 over all steps) or "constant".
+        warmup: Share of the steps over which the rate rises from 0 before it follows the schedule, 0 to 1.
+        drop_last: Leave out an epoch's last batch where it is short.
+
+    Raises:
+        InputError: a warm-up outside [0, 1].
     """
 
     lr: float
@@ -38,8 +44,16 @@ class TrainSettings:
     eval_every: int
     max_length: int = 32
     weight_decay: float = 0.0
+    decay_all: bool = True
     clip: float = 1.0
     schedule: str = "linear"
+    warmup: float = 0.0
+    drop_last: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the warm-up."""
+        if not 0 <= self.warmup <= 1:
+            raise InputError(f"warmup {self.warmup}", expected="a share of the steps, 0 to 1")
 
 
 @dataclass(frozen=True)
@@ -63,15 +77,20 @@ class TrainResult:
     sentences: int
 
 
-def batches(count: int, batch_size: int, seed: int, corpus: str) -> Iterator[list[int]]:
+def batches(
+    count: int, batch_size: int, seed: int, corpus: str, *, drop_last: bool = False
+) -> Iterator[list[int]]:
     """Yield batches of sentence indices without end: a new permutation each epoch, its last batch short.
+
+    With ``drop_last`` a short one is left out.
 
     The order depends on (seed, corpus fingerprint, batch size) alone: all methods of a seed see the same.
     """
     order = generator(seed, f"order/{corpus}/{batch_size}")
     while True:
         permutation = torch.randperm(count, generator=order).tolist()
-        yield from (permutation[start : start + batch_size] for start in range(0, count, batch_size))
+        end = count - count % batch_size if drop_last else count
+        yield from (permutation[start : start + batch_size] for start in range(0, end, batch_size))
 
 
 def train(
@@ -100,12 +119,19 @@ def train(
 
     Raises:
         BenchError: empty corpus, or a loss that is not finite (naming the step).
+        InputError: less than a batch, where a short one is left out.
     """
     if not rows:
         raise BenchError("the training text has no sentence")
+    if settings.drop_last and len(rows) < settings.batch_size:
+        raise InputError(
+            f"{len(rows)} sentences are no batch of {settings.batch_size}, and a short one is left out",
+            expected="a smaller batch_size, or drop_last=false",
+        )
     parameters = [parameter for parameter in objective.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.AdamW(parameters, lr=settings.lr, weight_decay=settings.weight_decay)
-    order = batches(len(rows), settings.batch_size, seed, corpus)
+    groups = parameter_groups(objective, settings)
+    optimizer = torch.optim.AdamW(groups, lr=settings.lr, weight_decay=settings.weight_decay)
+    order = batches(len(rows), settings.batch_size, seed, corpus, drop_last=settings.drop_last)
     curve: list[tuple[int, float]] = []
     losses: list[float] = []
     best_step, best_score, best = 0, -math.inf, None
@@ -141,11 +167,30 @@ def train(
     )
 
 
+def parameter_groups(objective: nn.Module, settings: TrainSettings) -> list[dict[str, Any]]:
+    """Return AdamW's groups: all parameters in one, or biases and LayerNorms apart without weight decay."""
+    trained = [(name, p) for name, p in objective.named_parameters() if p.requires_grad]
+    if settings.decay_all:
+        return [{"params": [p for _, p in trained]}]
+    norms = {id(p) for m in objective.modules() if isinstance(m, nn.LayerNorm) for p in m.parameters()}
+    spared = [name.endswith("bias") or id(p) in norms for name, p in trained]
+    return [
+        {"params": [p for (_, p), free in zip(trained, spared, strict=True) if not free]},
+        {"params": [p for (_, p), free in zip(trained, spared, strict=True) if free], "weight_decay": 0.0},
+    ]
+
+
 def rate(settings: TrainSettings, step: int) -> float:
-    """Learning rate of a step, counted from 1: linear decay reaches 0 one step after the last."""
+    """Learning rate of a step, counted from 1: linear decay reaches 0 one step after the last.
+
+    A warm-up of w steps starts at 0 and reaches the full rate at step w + 1, where the decay begins.
+    """
+    rising = math.ceil(settings.warmup * settings.steps)
+    if step <= rising:
+        return settings.lr * (step - 1) / rising
     if settings.schedule == "constant":
         return settings.lr
-    return settings.lr * (settings.steps - step + 1) / settings.steps
+    return settings.lr * (settings.steps - step + 1) / (settings.steps - rising)
 
 
 def copy_state(module: nn.Module) -> State:

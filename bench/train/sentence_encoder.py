@@ -15,6 +15,7 @@ from bench.errors import InputError
 from bench.nn.backbone import TransformerEncoder, load_backbone, quiet, token_rows
 from bench.nn.sum_encoder import SumEncoder
 from bench.stages import StageContext, planned_steps
+from bench.train.dev import DevEvaluation
 from bench.train.loop import State, TrainResult, TrainSettings, train
 from bench.train.streams import own_random_state
 
@@ -38,15 +39,26 @@ def train_sentence_encoder(context: StageContext, make_objective: MakeObjective)
 
 
 def train_towers(
-    context: StageContext, towers: Sequence[Loaded], make_objective: MakeObjective, *, numbered: bool = False
+    context: StageContext,
+    towers: Sequence[Loaded],
+    make_objective: MakeObjective,
+    *,
+    numbered: bool = False,
+    pooling: str = "cls",
+    select: str = "cosine",
+    collapse: bool = False,
 ) -> dict[str, Any]:
-    """Train one transformer, or several together whose [CLS] states are added for the dev evaluation.
+    """Train one transformer, or several together whose vectors are added for the dev evaluation.
 
     Args:
-        context: As for :func:`train_sentence_encoder`.
+        context: As for :func:`train_sentence_encoder`; its config may have warmup, drop_last and
+            decay_all too (see :class:`bench.train.loop.TrainSettings`).
         towers: (model, tokenizer) of each; the first one's tokenizer makes the token rows.
         make_objective: From (model, ..., padding id) to a module that maps token rows to a loss.
         numbered: The module gets (sentence number, token row) pairs.
+        pooling: What the vectors are in the dev evaluation.
+        select: Similarity whose Spearman chooses the checkpoint.
+        collapse: Note how much of their space the dev sentences' vectors use, at every dev evaluation.
 
     Returns:
         Facts for the record.
@@ -66,10 +78,14 @@ def train_towers(
         weight_decay=float(config["weight_decay"]),
         clip=float(config["clip"]),
         schedule=str(config["schedule"]),
+        warmup=float(config.get("warmup", 0.0)),
+        drop_last=bool(config.get("drop_last", False)),
+        decay_all=bool(config.get("decay_all", True)),
     )
     with own_random_state(context.seed, f"head/{context.role}", context.device):
         objective = make_objective(*models, tokenizer.pad_token_id).to(context.device)
-    encoder = _encoder([TransformerEncoder(tower, "cls", device=context.device) for tower in towers])
+    encoder = _encoder([TransformerEncoder(tower, pooling, device=context.device) for tower in towers])
+    dev = DevEvaluation(context.dev_score, encoder, select, collapse)
     with own_random_state(context.seed, f"dropout/{context.role}", context.device):
         result = train(
             objective,
@@ -78,14 +94,18 @@ def train_towers(
             settings,
             seed=context.seed,
             corpus=context.corpus,
-            dev_score=lambda: context.dev_score(encoder),
+            dev_score=dev.score,
             progress=context.progress,
         )
     _save(towers, result.best, context.out / "selected")
     if result.best_step != settings.steps:
         _save(towers, result.last, context.out / "last")
     (context.out / "losses.json").write_text(json.dumps(result.losses))
-    return _facts(result, settings, time.process_time() - cpu)
+    facts = _facts(result, settings, time.process_time() - cpu)
+    if collapse:
+        steps = [step for step, _ in result.curve]
+        facts["collapse_curve"] = [[s, *figures] for s, figures in zip(steps, dev.figures, strict=True)]
+    return facts
 
 
 def set_dropout(model: nn.Module, probability: float) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 
 from bench.data.corpus import Corpus, make_corpus
@@ -23,6 +23,9 @@ TRAINING_SENTENCES = 24_000
 PAIRS = {"dev": 900, "test": 1800}
 COPIES = ("a", "b")
 """Names of the paraphrased copies of the training text: what round-trip translations are elsewhere."""
+FURTHER_COPIES = ("c", "d", "e", "f")
+"""More of them, which the backbone's pretraining has not seen; each has a stream of its own."""
+ALL_COPIES = (*COPIES, *FURTHER_COPIES)
 
 _TEMPLATES = (
     'This sentence of "{sentence}" means {subject}.',
@@ -72,9 +75,13 @@ def _preference(draw: Draw, count: int, preferred: int, share: float) -> tuple[f
     return tuple((1 - share) / count + (share / preferred if i in chosen else 0.0) for i in range(count))
 
 
+_FIELDS = tuple(field.name for field in fields(Event))
+
+
 def split_of(world: World, event: Event) -> str:
     """Train (8 of 10), dev or test: by a hash of who does what to how many, where and when."""
-    identity = f"{SPLIT}/{world.seed}/{astuple(replace(event, past=True, negated=False))}"
+    said = replace(event, past=True, negated=False)
+    identity = f"{SPLIT}/{world.seed}/{tuple(getattr(said, field) for field in _FIELDS)}"
     bucket = hashlib.sha256(identity.encode()).digest()[0] % 10
     return "dev" if bucket == 8 else "test" if bucket == 9 else "train"
 
@@ -114,12 +121,11 @@ def training_copy(world: World, copy: str) -> Corpus:
 
     Args:
         world: The world.
-        copy: One of COPIES.
+        copy: One of ALL_COPIES.
     """
-    column = 1 + COPIES.index(copy)
-    return make_corpus(
-        f"mini-{world.seed}-{copy}.txt", [texts[column] for texts in _training(world)], world.facts
-    )
+    column = 1 + ALL_COPIES.index(copy)
+    rows = _training(world) if copy in COPIES else _further(world)
+    return make_corpus(f"mini-{world.seed}-{copy}.txt", [texts[column] for texts in rows], world.facts)
 
 
 def pretraining_text(world: World) -> Corpus:
@@ -135,11 +141,27 @@ def pretraining_text(world: World) -> Corpus:
     return make_corpus(f"mini-{world.seed}-pretraining.txt", [*documents, *singles], world.facts)
 
 
+@dataclass(frozen=True)
+class _Line:
+    """A line of the training text: the event, what stands around its sentence, the wordings so far."""
+
+    event: Event
+    frame: Callable[[str], str]
+    texts: tuple[str, ...]
+
+    def reworded(self, world: World, draw: Draw) -> _Line:
+        """The line with one wording more, one that it hasn't yet."""
+        while True:
+            text = self.frame(realise(self.event, world.lexicon, draw, general=_GENERAL))
+            if text not in self.texts:
+                return replace(self, texts=(*self.texts, text))
+
+
 @cache
-def _training(world: World) -> tuple[tuple[str, ...], ...]:
+def _lines(world: World) -> tuple[_Line, ...]:
     """(sentence, copy a, copy b) of every training event; the three differ."""
     draw = Draw(f"mini/{GENERATOR}/{world.seed}/training")
-    rows: dict[str, tuple[str, ...]] = {}
+    rows: dict[str, _Line] = {}
     while len(rows) < TRAINING_SENTENCES:
         event = sample_event(world, draw, "train")
         frame = _frame(world, draw, event)
@@ -147,8 +169,23 @@ def _training(world: World) -> tuple[tuple[str, ...], ...]:
             frame(realise(event, world.lexicon, draw, general=_GENERAL)) for _ in range(1 + len(COPIES))
         )
         if len(set(texts)) == len(texts):
-            rows.setdefault(texts[0], texts)
+            rows.setdefault(texts[0], _Line(event, frame, texts))
     return tuple(rows.values())
+
+
+def _training(world: World) -> list[tuple[str, ...]]:
+    """(sentence, copy a, copy b) of every line."""
+    return [line.texts for line in _lines(world)]
+
+
+@cache
+def _further(world: World) -> list[tuple[str, ...]]:
+    """The same with the further copies behind them; all wordings of a line differ."""
+    lines = list(_lines(world))
+    for copy in FURTHER_COPIES:
+        draw = Draw(f"mini/{GENERATOR}/{world.seed}/training/{copy}")
+        lines = [line.reworded(world, draw) for line in lines]
+    return [line.texts for line in lines]
 
 
 def _frame(world: World, draw: Draw, event: Event) -> Callable[[str], str]:
@@ -162,6 +199,7 @@ def _frame(world: World, draw: Draw, event: Event) -> Callable[[str], str]:
     return lambda text: template.format(sentence=text, subject=subject, reporter=reporter, says=says)
 
 
+@cache
 def pairs(world: World, split: str) -> PairTask:
     """The graded pairs of ``dev`` or ``test``, as many of each grade.
 

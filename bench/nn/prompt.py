@@ -1,0 +1,101 @@
+"""Templates around a sentence: the text in which a mask token stands for what the sentence means."""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Sequence
+from typing import Any
+
+from bench.errors import InputError
+
+TEMPLATES = {
+    "[MASK]": 'This sentence of "{sentence}" means{mask}.',
+    "<mask>": "This sentence : ' {sentence} ' means{mask}.",
+}
+"""PromptBERT's inference templates, by the tokenizer's mask token (baselines.md section 9)."""
+
+FULL_STOPS = {"": None, ".": ".?\"'", " .": string.punctuation}
+"""Endings that {sentence}, {sentence.} (PromptBERT) and {sentence .} (SNCSE) give a sentence, and the last
+characters that spare it. None: every sentence stays as it is."""
+
+_SENTENCE = re.compile(r"\{sentence( ?\.)?\}")
+
+
+class Prompt:
+    """A template with its tokenizer.
+
+    The texts before and after the sentence are tokenised by themselves; a blank before the sentence is read
+    with it, where it belongs in a vocabulary of words with their blanks.
+
+    Args:
+        tokenizer: The model's tokenizer.
+        template: Text with {mask} once and once {sentence}; {sentence.} ends a sentence with "." unless its
+            last character is one of . ? " ', and {sentence .} with " ." unless that is ASCII punctuation (an
+            empty sentence stays empty). "auto" takes PromptBERT's of :data:`TEMPLATES`.
+
+    Attributes:
+        text: The template.
+        before: Token ids before the sentence, without the special tokens.
+        after: Token ids behind it.
+        length: Tokens of the template without a sentence, both special tokens included.
+
+    Raises:
+        InputError: a template without its two places, or a tokenizer without a mask token.
+    """
+
+    def __init__(self, tokenizer: Any, template: str) -> None:
+        mask = tokenizer.mask_token
+        self.tokenizer = tokenizer
+        self.text: str = TEMPLATES.get(mask, template) if template == "auto" else template
+        places = _SENTENCE.findall(self.text)
+        if mask is None or len(places) != 1 or self.text.count("{mask}") != 1:
+            raise self._unusable()
+        before, after = _SENTENCE.sub("\0", self.text.replace("{mask}", mask)).split("\0")
+        self._stop: str = places[0]
+        self._blank = " " if before != before.rstrip() else ""
+        self.before: list[int] = tokenizer(before.rstrip(), add_special_tokens=False)["input_ids"]
+        self.after: list[int] = tokenizer(after, add_special_tokens=False)["input_ids"]
+        self.length = len(self.before) + len(self.after) + 2
+        if [*self.before, *self.after].count(tokenizer.mask_token_id) != 1:
+            raise self._unusable()
+
+    def finished(self, sentence: str) -> str:
+        """The sentence with the ending that the template asks for."""
+        spared = FULL_STOPS[self._stop]
+        if spared is None or not sentence.strip() or sentence.rstrip()[-1] in spared:
+            return sentence
+        return sentence + self._stop
+
+    def rows(self, sentences: Sequence[str], longest: int) -> list[list[int]]:
+        """Token ids of each sentence in the template, one mask token each: its own mask tokens are left out.
+
+        Args:
+            sentences: The sentences.
+            longest: Tokens of a row, template and special tokens included; the sentence is cut, never the
+                template.
+
+        Raises:
+            InputError: a template that leaves no room for a sentence.
+        """
+        room = longest - self.length
+        if room < 1:
+            raise InputError(
+                f"the template '{self.text}' takes {self.length} tokens of {longest}",
+                expected="room for a sentence",
+            )
+        texts = [self._blank + self.finished(sentence) for sentence in sentences]
+        if not texts:
+            return []
+        mask_id = self.tokenizer.mask_token_id
+        found = self.tokenizer(texts, truncation=True, max_length=room + 2)["input_ids"]
+        return [
+            [row[0], *self.before, *(i for i in row[1:-1] if i != mask_id), *self.after, row[-1]]
+            for row in found
+        ]
+
+    def _unusable(self) -> InputError:
+        return InputError(
+            f"the template '{self.text}' can't be used with this model",
+            expected="a tokenizer with a mask token, and {sentence} and {mask} once each in the template",
+        )

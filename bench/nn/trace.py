@@ -1,0 +1,246 @@
+"""What goes on inside an encoder's transformers while it encodes: a layer at a time, nothing kept.
+
+The encoder runs as ever and its vectors are the same to the bit. Observers are handed each layer's context
+tensor as it is computed, and its attention weights if they ask: sdpa has none, so they are computed from
+queries and keys a second time.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from bench.errors import BenchError
+from bench.nn.sentence_transformer import SentenceTransformerEncoder
+from bench.nn.sum_encoder import SumEncoder
+
+IMPLEMENTATIONS = ("eager", "sdpa")
+
+
+class UntraceableError(BenchError):
+    """A transformer whose layers can't be watched (exit code 1)."""
+
+
+class Tower(NamedTuple):
+    """One transformer of an encoder.
+
+    Args:
+        model: The transformer.
+        tokenizer: Its tokenizer.
+        pooling: Which of its states are pooled, "" where that is not known.
+        has_pooler: True if its pooler has trained weights.
+    """
+
+    model: PreTrainedModel
+    tokenizer: Any
+    pooling: str
+    has_pooler: bool
+
+
+class LayerView(NamedTuple):
+    """One attention layer on one batch.
+
+    Args:
+        tower: Number of the tower, from 0.
+        layer: Number of the layer, from 0.
+        mask: True on tokens, False on padding, (B, T).
+        context: Context tensor, softmax(Q K^T / sqrt(d_head)) V, heads side by side, before the output's
+            dense layer, (B, T, H).
+        weights: Gives the attention weights, (B, heads, T, T); rows sum to 1, padded columns are 0.
+    """
+
+    tower: int
+    layer: int
+    mask: Tensor
+    context: Tensor
+    weights: Callable[[], Tensor]
+
+
+class Observer:
+    """Is told what is computed; what it keeps must not grow with the number of sentences."""
+
+    def on_batch(self, tower: int, ids: Tensor, mask: Tensor) -> None:
+        """A batch begins: token ids (B, T), and True on tokens, False on padding, (B, T)."""
+
+    def on_layer(self, view: LayerView) -> None:
+        """An attention layer was computed."""
+
+    def on_output(self, tower: int, states: Tensor, pooled: Tensor | None) -> None:
+        """A batch ends: last hidden states (B, T, H), and pooler output (B, H) where the tower has one."""
+
+
+def towers(encoder: object) -> tuple[Tower, ...]:
+    """Return the transformers of an encoder: a sum's in order, of an encoder on another one the latter's.
+
+    Empty for an encoder without a transformer. A transformer that has several parts stands here once.
+    """
+    if isinstance(encoder, SumEncoder):
+        found = [tower for part in encoder.parts for tower in towers(part)]
+        return tuple({id(tower.model): tower for tower in found}.values())
+    if hasattr(encoder, "base"):
+        return towers(encoder.base)
+    model = getattr(encoder, "model", None)
+    if not isinstance(model, nn.Module):
+        return ()
+    for module in model.modules():
+        if isinstance(module, PreTrainedModel):
+            foreign = isinstance(encoder, SentenceTransformerEncoder)  # may have drawn a missing pooler
+            has_pooler = not foreign and getattr(module, "pooler", None) is not None
+            tokenizer = model.tokenizer if foreign else getattr(encoder, "tokenizer", None)
+            return (Tower(module, tokenizer, str(getattr(encoder, "pooling", "")), has_pooler),)
+    return ()
+
+
+@contextmanager
+def traced(watched: Sequence[Tower], observers: Sequence[Observer]) -> Iterator[list[int]]:
+    """Tell observers of every batch that the towers see while the block encodes.
+
+    A call without an attention mask isn't told: it is a template, no sentence.
+
+    Args:
+        watched: The towers, from :func:`towers`.
+        observers: Who is told.
+
+    Yields:
+        The sentences that each tower has seen so far.
+
+    Raises:
+        UntraceableError: from within the block, if a tower's attention can't be watched, or it pads on the
+            left.
+    """
+    rows = [0] * len(watched)
+    calls = [_Calls(number, tower, observers, rows) for number, tower in enumerate(watched)]
+    with ExitStack() as stack:
+        owner: dict[nn.Module, _Calls] = {}
+        for call in calls:
+            owner |= dict.fromkeys(call.tower.model.modules(), call)
+            for handle in call.attach():
+                stack.callback(handle.remove)
+        for name in IMPLEMENTATIONS:
+            stack.enter_context(_watched_function(name, owner))
+        yield rows
+
+
+def attention_weights(
+    query: Tensor, key: Tensor, mask: Tensor | None, scaling: float | None, bias: Tensor | None = None
+) -> Tensor:
+    """softmax(Q K^T scaling + bias), masked.
+
+    Args:
+        query: (B, heads, T, d_head).
+        key: (B, heads, T, d_head), or fewer heads that divide the queries'.
+        mask: (B, 1, T, T), bool (True attends) or float (added); None where nothing is masked.
+        scaling: None for 1 / sqrt(d_head).
+        bias: Added to the scores, such as relative positions; broadcast to (B, heads, T, T).
+
+    Returns:
+        (B, heads, T, T).
+    """
+    if key.shape[1] != query.shape[1]:
+        key = key.repeat_interleave(query.shape[1] // key.shape[1], dim=1)
+    scores = query @ key.transpose(-1, -2)
+    scores *= query.shape[-1] ** -0.5 if scaling is None else scaling
+    if bias is not None:
+        scores += bias
+    if mask is not None:
+        scores = scores.masked_fill_(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
+    return scores.softmax(-1)
+
+
+class _Calls:
+    """Follows the calls of one tower."""
+
+    def __init__(self, number: int, tower: Tower, observers: Sequence[Observer], rows: list[int]) -> None:
+        self.number, self.tower, self.observers, self.rows = number, tower, observers, rows
+        self.layer = 0
+        self.mask: Tensor | None = None  # of the batch at hand; None between batches
+        self.weights: Tensor | None = None
+
+    def attach(self) -> list[Any]:
+        """Register the hooks and return their handles."""
+        model = self.tower.model
+        handles = [
+            model.register_forward_pre_hook(self._begin, with_kwargs=True),
+            model.register_forward_hook(self._end),
+        ]
+        if model._can_set_attn_implementation():
+            return handles  # its attention calls the functions that are watched
+        for module in model.modules():  # such as MPNet and DeBERTa: weights, dropout, and then a dense layer
+            if isinstance(module, nn.Dropout):
+                handles.append(module.register_forward_pre_hook(self._keep_weights))
+            elif isinstance(module, nn.Linear):
+                handles.append(module.register_forward_pre_hook(self._take_context))
+        return handles
+
+    def attention(self, context: Tensor, weights: Callable[[], Tensor]) -> None:
+        """Tell the observers of a layer."""
+        if self.mask is not None:
+            view = LayerView(self.number, self.layer, self.mask, context, weights)
+            for observer in self.observers:
+                observer.on_layer(view)
+            self.layer += 1
+
+    def _begin(self, _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        ids, mask = kwargs.get("input_ids", *args[:1]), kwargs.get("attention_mask")
+        self.layer, self.mask, self.weights = 0, None, None
+        if mask is None:
+            return
+        self.mask = mask.bool()
+        if not self.mask[:, 0].all():
+            raise UntraceableError("the tokenizer pads on the left", where=type(self.tower.model).__name__)
+        for observer in self.observers:
+            observer.on_batch(self.number, ids, self.mask)
+
+    def _end(self, module: nn.Module, _args: tuple[Any, ...], output: Any) -> None:
+        if self.mask is None:
+            return
+        if self.layer == 0:
+            raise UntraceableError("no attention layer of it can be watched", where=type(module).__name__)
+        pooled = getattr(output, "pooler_output", None) if self.tower.has_pooler else None
+        for observer in self.observers:
+            observer.on_output(self.number, output.last_hidden_state, pooled)
+        self.rows[self.number] += len(self.mask)
+        self.mask = None
+
+    def _keep_weights(self, _module: nn.Module, args: tuple[Any, ...]) -> None:
+        given = args[0]
+        if given.dim() == 4 and given.shape[-1] == given.shape[-2]:
+            self.weights = given
+
+    def _take_context(self, _module: nn.Module, args: tuple[Any, ...]) -> None:
+        if self.weights is not None:
+            weights, self.weights = self.weights, None
+            self.attention(args[0], lambda: weights)
+
+
+@contextmanager
+def _watched_function(name: str, owner: dict[nn.Module, _Calls]) -> Iterator[None]:
+    """Put a watched function in the place of transformers' attention function of a name."""
+
+    def attend(
+        module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **options: Any
+    ) -> tuple[Tensor, Tensor | None]:
+        function = original or sys.modules[type(module).__module__].eager_attention_forward
+        context, weights = function(module, query, key, value, mask, **options)
+        if module in owner:
+            again = partial(
+                attention_weights, query, key, mask, options.get("scaling"), options.get("position_bias")
+            )
+            owner[module].attention(context.flatten(2), again if weights is None else lambda: weights)
+        return context, weights
+
+    functions: Any = ALL_ATTENTION_FUNCTIONS
+    original = functions.get(name)  # none for eager: each model's file has its own
+    functions[name] = attend
+    try:
+        yield
+    finally:
+        del functions[name]

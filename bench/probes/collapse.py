@@ -1,0 +1,50 @@
+"""How much of their space do embeddings use? Figures that show a collapse."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Collapse(NamedTuple):
+    """Figures of n vectors of d dimensions.
+
+    Args:
+        effective_rank: 1 (all on one line) to min(n, d).
+        mean_cosine: Over all pairs of different rows, -1 to 1; 1 where all point one way.
+        deviation: Mean over dimensions of the standard deviation of the unit vectors, times sqrt(d): 0 where
+            all are equal, about 1 where they point everywhere.
+    """
+
+    effective_rank: float
+    mean_cosine: float
+    deviation: float
+
+
+def collapse_figures(vectors: NDArray[np.floating]) -> Collapse:
+    """Return the figures of (n, d) vectors, n at least 2; in float64, a zero row has direction 0."""
+    x = vectors.astype(np.float64)
+    unit = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-8)
+    n, d = unit.shape
+    total = unit.sum(0)
+    squares = (unit**2).sum()
+    return Collapse(
+        effective_rank(x),
+        float((total @ total - squares) / (n * (n - 1))),
+        float(unit.std(0).mean() * np.sqrt(d)),
+    )
+
+
+def effective_rank(vectors: NDArray[np.floating]) -> float:
+    """Return exp of the entropy of the normalised singular values of (n, d) vectors (Roy and Vetterli 2007).
+
+    The matrix isn't centred. 1 for rank one or all zeros, k for k equal singular values.
+    """
+    values = np.linalg.svd(vectors.astype(np.float64), compute_uv=False)
+    total = values.sum()
+    if total == 0:
+        return 1.0
+    shares = values[values > 0] / total
+    return float(np.exp(-(shares * np.log(shares)).sum()))

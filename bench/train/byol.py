@@ -1,0 +1,133 @@
+"""Learning without negatives: an online encoder predicts the vectors of its own moving average."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bench.errors import InputError
+from bench.train.chunks import pooled_states
+from bench.train.momentum import MomentumCopy
+
+WIDTH = 10
+"""Hidden units of a block, in multiples of its input."""
+PairLoss = Callable[[Tensor, Tensor], Tensor]
+Batch = Sequence[tuple[int, list[int]]]
+
+
+def predictor(size: int, blocks: int) -> nn.Sequential:
+    """Return q: blocks [Linear(H, 10H), BatchNorm, ReLU, Linear(10H, 10H), ReLU, Linear(10H, H)] in sequence.
+
+    With torch's own initial weights, drawn from its state. In training a BatchNorm's statistics are those
+    of the rows of one call.
+
+    Args:
+        size: H.
+        blocks: How many, at least 1.
+    """
+    wide = WIDTH * size
+    layers: list[nn.Module] = []
+    for _ in range(blocks):
+        layers += [nn.Linear(size, wide), nn.BatchNorm1d(wide), nn.ReLU()]
+        layers += [nn.Linear(wide, wide), nn.ReLU(), nn.Linear(wide, size)]
+    return nn.Sequential(*layers)
+
+
+class Bootstrap(nn.Module):
+    """The step of a method with a target network: L = d(q(e1), t2) + d(q(e2), t1).
+
+    e and t are a view's vectors under the online encoder and under the target, its moving average (Grill et
+    al. 2020, BYOL). q gets each view apart. The target has no gradient, keeps its dropout, and moves after
+    the optimiser's step, that is at the start of the next one.
+
+    Args:
+        encoder: The online transformer; the target starts with its weights.
+        head: q, see :func:`predictor`.
+        pad_id: Padding id.
+        loss: d, from two (B, H) to a scalar; its second argument is constant.
+        decay: m of the moving average, 0 to 1.
+        partners: Token row of each sentence's other view; None: the sentence itself, with other dropout.
+        pooling: What a sentence's vector is, "avg" or "cls".
+        target_head: The target's vectors pass q too; they stay constant.
+    """
+
+    def __init__(
+        self,
+        encoder: Any,
+        head: nn.Module,
+        pad_id: int,
+        *,
+        loss: PairLoss,
+        decay: float,
+        partners: Sequence[list[int]] | None = None,
+        pooling: str = "avg",
+        target_head: bool = False,
+    ) -> None:
+        super().__init__()
+        self.encoder, self.head = encoder, head
+        self.pad_id, self.loss, self.partners, self.pooling = pad_id, loss, partners, pooling
+        self.target_head = target_head
+        self.target = MomentumCopy(encoder, decay)
+        self.target.model.train()
+        self.started = False
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Loss of (sentence number, token row) pairs.
+
+        Raises:
+            InputError: one sentence, which has no batch statistics.
+        """
+        _check_batch(len(batch))
+        if self.started:
+            self.target.update(self.encoder)
+        self.started = True
+        first = [row for _, row in batch]
+        second = first if self.partners is None else [self.partners[number] for number, _ in batch]
+        online = self.vectors(self.encoder, first, second)
+        with torch.no_grad():
+            target = self.vectors(self.target.model, first, second)
+            if self.target_head:
+                target = tuple(map(self.head, target))
+        return self.loss(self.head(online[0]), target[1]) + self.loss(self.head(online[1]), target[0])
+
+    def vectors(self, model: Any, *views: list[list[int]]) -> tuple[Tensor, ...]:
+        """Vectors of the views, (B, H) each; all rows go through one call."""
+        rows = [row for view in views for row in view]
+        return pooled_states(model, rows, self.pad_id, self.pooling).chunk(len(views))
+
+
+class Projections(nn.Module):
+    """Two dropout views of one encoder under one head, both with gradient: L = d(q(e1), q(e2)), no target.
+
+    Args:
+        encoder: The transformer.
+        head: q.
+        pad_id: Padding id.
+        loss: d.
+        pooling: As for :class:`Bootstrap`.
+    """
+
+    def __init__(
+        self, encoder: Any, head: nn.Module, pad_id: int, *, loss: PairLoss, pooling: str = "avg"
+    ) -> None:
+        super().__init__()
+        self.encoder, self.head = encoder, head
+        self.pad_id, self.loss, self.pooling = pad_id, loss, pooling
+
+    def forward(self, rows: Sequence[list[int]]) -> Tensor:
+        """Loss of token rows; raises InputError for one, see :class:`Bootstrap`."""
+        _check_batch(len(rows))
+        states = pooled_states(self.encoder, [*rows, *rows], self.pad_id, self.pooling)
+        first, second = states.chunk(2)
+        return self.loss(self.head(first), self.head(second))
+
+
+def _check_batch(rows: int) -> None:
+    if rows < 2:
+        raise InputError(
+            "a batch of one sentence has no batch statistics",
+            expected="batch_size 2 or more, and no last batch of one (drop_last=true leaves it out)",
+        )

@@ -1,0 +1,58 @@
+"""The dev evaluation during training: a score that chooses, and figures that show a collapse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from bench.encoder import Encoder, FloatArray, Progress
+from bench.probes.collapse import Collapse, collapse_figures
+
+
+class DevEvaluation:
+    """Scores an encoder again and again while it learns.
+
+    Args:
+        dev_score: Spearman of an encoder on the dev set; its second argument is the similarity.
+        encoder: The encoder.
+        select: That similarity.
+        collapse: True keeps the collapse figures of the dev sentences' vectors.
+    """
+
+    def __init__(
+        self,
+        dev_score: Callable[..., float],
+        encoder: Encoder,
+        select: str = "cosine",
+        collapse: bool = False,
+    ) -> None:
+        self.select, self.collapse = select, collapse
+        self.figures: list[Collapse] = []
+        """Of every evaluation so far."""
+        self._dev_score, self._encoder = dev_score, encoder
+
+    def score(self) -> float:
+        """Evaluate now."""
+        watched = _Watched(self._encoder) if self.collapse else self._encoder
+        more = () if self.select == "cosine" else (self.select,)
+        score = self._dev_score(watched, *more)
+        if isinstance(watched, _Watched):
+            self.figures.append(collapse_figures(np.concatenate(watched.seen)))
+        return score
+
+
+class _Watched:
+    """An encoder that keeps the vectors which it gives."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self.dim, self.facts, self._encoder = encoder.dim, encoder.facts, encoder
+        self.seen: list[FloatArray] = []
+
+    def encode(
+        self, sentences: Sequence[str], batch_tokens: int | None = None, progress: Progress | None = None
+    ) -> FloatArray:
+        """See :class:`bench.encoder.Encoder`."""
+        vectors = self._encoder.encode(sentences, batch_tokens, progress)
+        self.seen.append(vectors)
+        return vectors

@@ -1,0 +1,65 @@
+"""Views of a sentence made by editing its subwords: shuffled, reversed, some deleted, some repeated (PCL)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+
+def shuffled(row: Sequence[int], draw: torch.Generator) -> list[int]:
+    """The row with its subwords in a random order; the two specials keep their places."""
+    inner = row[1:-1]
+    order = torch.randperm(len(inner), generator=draw).tolist()
+    return [row[0], *(inner[place] for place in order), row[-1]]
+
+
+def backwards(row: Sequence[int]) -> list[int]:
+    """The row with its subwords from the last to the first."""
+    return [row[0], *row[-2:0:-1], row[-1]]
+
+
+def shortened(row: Sequence[int], share: float, draw: torch.Generator) -> list[int]:
+    """The row without round(share * n) of its n subwords.
+
+    Each is drawn by its place among those left, and the first subword equal to it falls away.
+    """
+    inner = list(row[1:-1])
+    for _ in range(min(round(share * len(inner)), len(inner))):
+        inner.remove(inner[_below(len(inner), draw)])
+    return [row[0], *inner, row[-1]]
+
+
+def lengthened(row: Sequence[int], share: float, longest: int, draw: torch.Generator) -> list[int]:
+    """The row with round(share * n) of its n subwords put in once more, each at a random place.
+
+    Each is drawn from all subwords so far. The row grows to at most ``longest`` ids, specials included.
+    """
+    inner = list(row[1:-1])
+    for _ in range(min(round(share * len(inner)), max(0, longest - len(row)))):
+        token = inner[_below(len(inner), draw)]
+        inner.insert(_below(len(inner) + 1, draw), token)
+    return [row[0], *inner, row[-1]]
+
+
+def edited_views(
+    row: Sequence[int], share: float, longest: int, draw: torch.Generator
+) -> tuple[list[int], list[int], list[int], list[int]]:
+    """Return the row shuffled, backwards, shortened and lengthened; all are the row for one subword.
+
+    Args:
+        row: Token ids, specials first and last.
+        share: Share of the subwords that are deleted or repeated, 0 to 1.
+        longest: Ids a lengthened row may have.
+        draw: A generator of the run's own.
+    """
+    return (
+        shuffled(row, draw),
+        backwards(row),
+        shortened(row, share, draw),
+        lengthened(row, share, longest, draw),
+    )
+
+
+def _below(count: int, draw: torch.Generator) -> int:
+    return int(torch.randint(count, (), generator=draw))

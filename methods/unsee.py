@@ -1,0 +1,148 @@
+"""UNSEE: non-contrastive sentence embeddings with a target network; four objectives, three architectures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from bench.baselines.simcse import trained_encoder, training_options
+from bench.card import BuildContext, MethodCard, Option, OptionValue
+from bench.encoder import Encoder
+from bench.registry import METHODS
+from bench.stages import StageContext, StageSpec
+
+if TYPE_CHECKING:
+    from torch import nn
+
+ARCHITECTURES = ("single_projection", "online_projection", "projection")
+_EQUATIONS = {
+    "byol": ("d(z, y) = mean_i (2 - 2 cos(z_i, y_i))",),
+    "barlow": (
+        "d(z, y) = sum_k (C_kk - 1)^2 + 0.0051 sum_{k != l} C_kl^2, C = BN(z)^T BN(y) / N, one BatchNorm",
+    ),
+    "vicreg": (
+        "d(z, y) = 25 MSE(z, y) + 25 (v(z) + v(y)) / 2 + c(z) + c(y)",
+        "v = mean_k relu(1 - sqrt(var_k + 1e-4)); c = sum_{k != l} Cov_kl^2 / d",
+    ),
+    "corinfomax": (
+        "d(z, y) = -0.2 (logdet(R_z + eps I) + logdet(R_y + eps I)) / d + 2000 MSE(z, y), eps 1e-6, float64",
+        "mu <- 0.01 mu + 0.99 mean(z); R <- 0.01 R + 0.99 (z - mu)^T (z - mu) / N",
+    ),
+}
+_LAYERS = {"byol": 3, "vicreg": 3, "corinfomax": 4, "barlow": 4}
+
+
+class Unsee:
+    """UNSEE with one of its objectives."""
+
+    def __init__(self, objective: str) -> None:
+        self.objective = objective
+        self.card = MethodCard(
+            name=f"unsee_{objective}",
+            kind="method",
+            summary=f"UNSEE: no negatives, a moving-average target, the {objective} objective",
+            version=1,
+            paper="Cagatan 2024, UNSEE: Unsupervised Non-contrastive Sentence Embeddings",
+            equations=(
+                *_EQUATIONS[objective],
+                "f_t <- 0.999 f_t + 0.001 f after every step",
+                "g: m x [Linear d to 10d, BN, ReLU, Linear 10d to 10d, ReLU, Linear to d], each view apart",
+                "single_projection: L = d(g(f(x1)), f_t(x2)) + d(g(f(x2)), f_t(x1)), f_t constant",
+                "online_projection: g on the target's side too, constant; projection: d(g(f(x1)), g(f(x2)))",
+                "at inference f alone, without g",
+            ),
+            options=(
+                Option(
+                    "architecture",
+                    "single_projection",
+                    "where g stands (Fig. 1): the final models', on both sides, or without a target",
+                    ARCHITECTURES,
+                ),
+                Option("layers", _LAYERS[objective], "m, blocks of g", minimum=1),
+                Option("decay", 0.999, "of the moving average, 0 to 1", minimum=0),
+                Option("pooling", "avg", "what a sentence's vector is, in training too", ("avg", "cls")),
+                Option("warmup", 0.1, "share of the steps over which the rate rises", minimum=0),
+                Option("drop_last", True, "leave out an epoch's short last batch"),
+                Option("decay_all", False, "weight decay on biases and LayerNorms too"),
+                Option(
+                    "select",
+                    "cosine",
+                    "what chooses the checkpoint on the dev set: Spearman of cosines, or (released) the best "
+                    "of cosine, dot product, Euclidean and Manhattan distance",
+                    ("cosine", "best_of_four"),
+                ),
+                *training_options(lr=1e-4, batch_size=32, max_length=64, weight_decay=0.01, eval_every=1562),
+            ),
+            deviations=(
+                "float32 throughout; the released run used fp16 autocast",
+                "architectures projection and online_projection are not in the released code (our reading)",
+                "released: the largest of four Spearman correlations chooses the checkpoint (best_of_four)",
+                *(("released: four blocks of g; the paper: three",) if objective == "vicreg" else ()),
+            ),
+            published_names=((f"unsee_{objective}", "profile bert-base"),),
+        )
+
+    def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
+        """One stage."""
+        name = self.card.name
+        return (StageSpec(name, name, self.card.version, tuple(sorted(options.items())), self.train),)
+
+    def train(self, context: StageContext) -> dict[str, Any]:
+        """The stage."""
+        from bench.nn.backbone import load_backbone
+        from bench.train.sentence_encoder import train_towers
+
+        def objective(model: Any, pad_id: int) -> nn.Module:
+            return make_objective(model, pad_id, self.objective, context.config)
+
+        return train_towers(
+            context,
+            [load_backbone(context.model)],
+            objective,
+            numbered=context.config["architecture"] != "projection",
+            pooling=str(context.config["pooling"]),
+            select=str(context.config["select"]),
+            collapse=True,
+        )
+
+    def build(self, context: BuildContext) -> Encoder:
+        """Return the online encoder of the asked checkpoint."""
+        return trained_encoder(context, self.card.name)
+
+
+def make_objective(model: Any, pad_id: int, objective: str, config: Mapping[str, OptionValue]) -> nn.Module:
+    """Return the module of an architecture; it draws the MLP's weights from torch's state.
+
+    Args:
+        model: The transformer f.
+        pad_id: Padding id.
+        objective: "byol", "barlow", "vicreg" or "corinfomax".
+        config: architecture, layers, decay, pooling.
+    """
+    from bench.methods._unsee_losses import Barlow, CorInfoMax, byol, vicreg
+    from bench.train.byol import Bootstrap, Projections, predictor
+
+    size, pooling = model.config.hidden_size, str(config["pooling"])
+    head = predictor(size, int(config["layers"]))
+    losses: dict[str, Callable[[], Any]] = {
+        "byol": lambda: byol,
+        "barlow": lambda: Barlow(size),
+        "vicreg": lambda: vicreg,
+        "corinfomax": lambda: CorInfoMax(size),
+    }
+    loss = losses[objective]()
+    if config["architecture"] == "projection":
+        return Projections(model, head, pad_id, loss=loss, pooling=pooling)
+    return Bootstrap(
+        model,
+        head,
+        pad_id,
+        loss=loss,
+        decay=float(config["decay"]),
+        pooling=pooling,
+        target_head=config["architecture"] == "online_projection",
+    )
+
+
+for _objective in _EQUATIONS:
+    METHODS.register(f"unsee_{_objective}", Unsee(_objective), __name__)
