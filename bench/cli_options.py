@@ -93,6 +93,7 @@ def make_spec(options: dict[str, Any]) -> RunSpec:
     Raises:
         InputError: a value that is none, or a suite that is named twice.
     """
+    from bench.probes import parse_probes
     from bench.profiles import DEFAULT
     from bench.spec import RunSpec, parse_copies, parse_methods, parse_override, parse_seeds
 
@@ -119,6 +120,7 @@ def make_spec(options: dict[str, Any]) -> RunSpec:
         campaign=options["campaign"],
         workers=options.get("workers") or _default_workers(options["device"], options["threads"]),
         force=options.get("force", False),
+        probes=parse_probes(options["probes"]) if options.get("probes") else (),
     )
 
 

@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 @spec_options
 @workers_option
 @click.option("--dry-run", is_flag=True, help="Show the cells, what is done and an estimate; run nothing.")
+@click.option(
+    "--probes",
+    metavar="all|NAME,...",
+    help="Add these (`bench list probes`) to every record, also to those that are finished.",
+)
 @click.option("--force", is_flag=True, help="Run finished cells again and replace their records.")
 def run(dry_run: bool, **options: Any) -> None:
     """Evaluate methods over seeds and suites; finished cells are never computed twice.
@@ -55,16 +60,20 @@ def leave_if_failed(cells: int) -> None:
 def show_plan(plan: Plan) -> None:
     """Print the cells, what is done and an estimate."""
     from bench.estimate import estimate_seconds
+    from bench.probing import jobs_without_probes
     from bench.stages import StageCache
 
     states = [(job, "run again" if plan.spec.force else plan.status(job)) for job in plan.jobs]
+    unprobed = {job.place for job in jobs_without_probes(plan)}
     for job, state in states:
-        click.echo(f"{job.cell.describe():40} {job.suite:12} {state}")
+        lacks = ", probes to do" if state == "done" and job.place in unprobed else ""
+        click.echo(f"{job.cell.describe():40} {job.suite:12} {state}{lacks}")
     pending = [job for job, state in states if state != "done"]
-    stages = {stage.key: stage for job in pending for stage in job.cell.all_stages}
+    building = [job for job, state in states if state != "done" or job.place in unprobed]
+    stages = {stage.key: stage for job in building for stage in job.cell.all_stages}
     cache = StageCache(plan.spec.results / ".stages")
     done = sum(cache.find(stage) is not None for stage in stages.values())
-    uses = {(job.cell.method, job.cell.seed, stage.key) for job in pending for stage in job.cell.all_stages}
+    uses = {(job.cell.method, job.cell.seed, stage.key) for job in building for stage in job.cell.all_stages}
     click.echo(
         f"{len(pending)} of {len(states)} cells to run; {len(stages)} training stages "
         f"({done} done already, {len(uses) - len(stages)} uses shared)"
@@ -80,9 +89,9 @@ def execute(plan: Plan) -> int:
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    from bench.runner import run_plan
+    from bench.runner import pending_jobs, run_plan
 
-    pending = len(plan.pending())
+    pending = len(pending_jobs(plan))
     if pending < len(plan.jobs):
         click.echo(f"{len(plan.jobs) - pending} of {len(plan.jobs)} cells are done already", err=True)
     console = Console(stderr=True)
@@ -109,5 +118,7 @@ def _describe(outcome: Outcome) -> str:
         return f"{what}: done by another process"
     if record.status == "failed":
         return f"{what}: FAILED, {record.reason}"
+    if outcome.state == "probed":
+        return f"{what}: probes in {record.timing['probes']['wall_seconds']:.1f} s"
     average = record.score("avg")
     return f"{what}: avg {100 * (average or 0):.2f} in {record.timing['wall_seconds']:.1f} s"

@@ -10,6 +10,8 @@ from typing import Any
 from bench.errors import DataError, NewerRecordError
 
 SCHEMA = 1
+PROBED = 2
+"""Schema of a record with probes; without them it is as ever."""
 ALL = "all"  # subset name: every pair of a task in one correlation, the field's convention
 
 
@@ -59,6 +61,8 @@ class RunRecord:
             that doesn't train. Scores are those of the checkpoint selected on the dev set; the metric
             "spearman_last" gives the last checkpoint's.
         notes: What every table with this record must say.
+        probes: What :mod:`bench.probes.measure` found, by probe; "version" and "data" say how and on what.
+            They come after the scores and change none; what they took by the clock stands in timing.
         provenance: Versions, commit, device, threads: facts that repeat when the run is repeated.
         timing: Wall and CPU seconds, date, processor: facts that don't.
     """
@@ -82,6 +86,7 @@ class RunRecord:
     training: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     world: dict[str, int] | None = None
+    probes: dict[str, Any] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
     timing: dict[str, Any] = field(default_factory=dict)
     schema: int = SCHEMA
@@ -99,6 +104,8 @@ def to_json(record: RunRecord, *, timing: bool = True) -> str:
     data = asdict(record)
     if not timing:
         del data["timing"]
+    if not record.probes:
+        del data["probes"]
     return json.dumps(data, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n"
 
 
@@ -113,7 +120,7 @@ def from_json(text: str, where: str) -> RunRecord:
     try:
         data = json.loads(text)
         schema = data["schema"]
-        if isinstance(schema, int) and schema > SCHEMA:
+        if isinstance(schema, int) and schema > (PROBED if data.get("probes") else SCHEMA):
             raise NewerRecordError(
                 f"record schema {schema} is newer than this bench",
                 where=where,
@@ -135,7 +142,14 @@ def from_json(text: str, where: str) -> RunRecord:
 def _is_sound(record: RunRecord) -> bool:
     """True if every field that is relied on has its type and range."""
     texts = (record.profile, record.method, record.name, record.suite, record.key, record.family)
-    mappings = (record.options, record.tasks, record.provenance, record.timing, record.training)
+    mappings = (
+        record.options,
+        record.tasks,
+        record.provenance,
+        record.timing,
+        record.training,
+        record.probes,
+    )
     stages = record.training.get("stages", {})
     return (
         all(isinstance(text, str) for text in texts)
@@ -154,6 +168,7 @@ def _is_sound(record: RunRecord) -> bool:
         and (record.reason is None or isinstance(record.reason, str))
         and all(isinstance(note, str) for note in record.notes)
         and all(_is_sound_score(score) for score in record.scores)
+        and _are_sound_probes(record.probes)
     )
 
 
@@ -167,3 +182,22 @@ def _is_sound_score(score: Score) -> bool:
         not score.metric.startswith("spearman") or abs(score.value) <= 1
     )
     return all(isinstance(text, str) for text in texts) and type(score.n) is int and in_range
+
+
+def _are_sound_probes(probes: dict[str, Any]) -> bool:
+    blocks = [block for name, block in probes.items() if name != "version"]
+    data = probes.get("data", {})
+    return (
+        all(isinstance(block, dict) for block in blocks)
+        and _is_sound_value(probes)
+        and (not probes or (isinstance(data["tasks"], dict) and type(data["sentences"]) is int))
+    )
+
+
+def _is_sound_value(value: Any) -> bool:
+    """True for JSON whose numbers are all finite."""
+    if isinstance(value, dict):
+        return all(map(_is_sound_value, value.values()))
+    if isinstance(value, list):
+        return all(map(_is_sound_value, value))
+    return not isinstance(value, float) or math.isfinite(value)

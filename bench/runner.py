@@ -18,6 +18,7 @@ from bench.encoder import Progress
 from bench.errors import BenchError, DataError, NewerRecordError, NotComparableError
 from bench.executors.local import local_executor
 from bench.plan import Job, Plan
+from bench.probing import add_probes, jobs_without_probes, missing_probes, probe_data, probed_suite
 from bench.provenance import clean_traceback, provenance, timing, without_paths
 from bench.record import ALL, RunRecord, Score
 from bench.stages import StageCache
@@ -40,11 +41,17 @@ class CellTask:
     training: TrainingData | None
     world_seed: int = DEFAULT_SEED
     wait: bool = False
+    probes: tuple[str, ...] = ()
+    probed: str = ""
+    """Suite whose sentences are probed."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one job: "ran", "failed", "done" (by another process) or "busy" (another has it)."""
+    """What became of one job.
+
+    "ran", "probed" (it was there already), "failed", "done" (by another process) or "busy" (another has it).
+    """
 
     job: Job
     state: str
@@ -54,7 +61,9 @@ class Outcome:
 def run_plan(
     plan: Plan, *, on_outcome: Callable[[Outcome], None], progress: Progress | None = None
 ) -> list[Outcome]:
-    """Run every pending job; cells that another process is computing come last and are waited for.
+    """Run every pending job and add the probes that are asked for, also to records that are there already.
+
+    Cells that another process is computing come last and are waited for.
 
     Args:
         plan: The plan.
@@ -62,7 +71,7 @@ def run_plan(
         progress: Called with finished sentences, when cells run in this process.
 
     Returns:
-        The outcomes of all jobs that were pending.
+        The outcomes of all jobs of :func:`pending_jobs`.
     """
     plan.store.prepare()
     tasks = _cell_tasks(plan)
@@ -86,9 +95,16 @@ def _stage_keys(task: CellTask) -> frozenset[str]:
     return frozenset(stage.key for stage in task.jobs[0].cell.all_stages)
 
 
+def pending_jobs(plan: Plan) -> list[Job]:
+    """Jobs that have to run, and finished ones whose records lack probes."""
+    lacking = {job.place for job in jobs_without_probes(plan)}
+    pending = {job.place for job in plan.pending()}
+    return [job for job in plan.jobs if job.place in pending | lacking]
+
+
 def _cell_tasks(plan: Plan) -> list[CellTask]:
     by_cell: dict[tuple[str, int | None], list[Job]] = {}
-    for job in plan.pending():
+    for job in pending_jobs(plan):
         by_cell.setdefault((job.cell.method, job.cell.seed), []).append(job)
     spec = plan.spec
     return [
@@ -103,6 +119,8 @@ def _cell_tasks(plan: Plan) -> list[CellTask]:
             spec.force,
             plan.training,
             plan.world_seed,
+            probes=spec.probes,
+            probed=probed_suite(spec) if spec.probes else "",
         )
         for jobs in by_cell.values()
     ]
@@ -113,7 +131,7 @@ def run_cell(
     suites: Mapping[str, list[PairTask]] | None = None,
     progress: Progress | None = None,
 ) -> tuple[CellTask, list[Outcome]]:
-    """Run one cell's pending suites under its lock.
+    """Run one cell's pending suites under its lock, and add the probes that their records lack.
 
     Args:
         task: The cell.
@@ -132,11 +150,33 @@ def run_cell(
             for job in task.jobs:
                 finished = _finished_meanwhile(store, job, task)
                 if finished is not None:
-                    outcomes.append(Outcome(job, "done", finished))
-                    continue
-                data = suites[job.suite] if suites else None
-                outcomes.append(_run_job(job, task, store, builder, data, progress))
+                    outcome = Outcome(job, "done", finished)
+                else:
+                    data = suites[job.suite] if suites else None
+                    outcome = _run_job(job, task, store, builder, data, progress)
+                outcomes.append(_with_probes(outcome, task, store, builder, progress))
     return task, outcomes
+
+
+def _with_probes(
+    outcome: Outcome, task: CellTask, store: ResultStore, builder: Builder, progress: Progress | None
+) -> Outcome:
+    """Add the probes that a finished record lacks; a failure leaves the record as it is."""
+    job, record = outcome.job, outcome.record
+    if record is None or record.status != "ok" or not task.probes:
+        return outcome
+    try:
+        data = probe_data(task.probed, task.data, task.accept_data, task.world_seed)
+        missing = missing_probes(record, task.probes, data)
+        if not missing:
+            return outcome
+        record = add_probes(record, missing, data, builder, progress)
+        record = store.write(job.place, record, store.predictions(record))
+    except Exception as error:
+        reason = str(error) if isinstance(error, BenchError) else f"{type(error).__name__}: {error}"
+        reason = without_paths(f"probes: {' '.join(reason.split())}")
+        return Outcome(job, "failed", replace(record, status="failed", reason=reason))
+    return Outcome(job, "ran" if outcome.state == "ran" else "probed", record)
 
 
 def _run_job(

@@ -47,8 +47,8 @@ class Override:
 class RunSpec:
     """A whole ``bench run``, parsed but not yet resolved against the registry and the profile.
 
-    ``data``, ``results``, ``workers`` and ``force`` say where and how to run and never change a score;
-    everything else is part of the cells' identity.
+    ``data``, ``results``, ``workers``, ``force`` and ``probes`` say where and how to run and never change a
+    score; everything else is part of the cells' identity.
     """
 
     methods: tuple[MethodRequest, ...]
@@ -69,6 +69,7 @@ class RunSpec:
     campaign: str = "local"
     workers: int = 1
     force: bool = False
+    probes: tuple[str, ...] = ()
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:

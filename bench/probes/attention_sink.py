@@ -1,0 +1,172 @@
+"""Attention sink: on which tokens the attention weights lie (JTCSE, Fig. 9)."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bench.encoder import Encoder
+from bench.nn.trace import LayerView, Observer, Tower, UntraceableError, towers, traced
+from bench.probes.by_layer import LayerMeans, mean_profile
+
+PAPER_SENTENCE = "This is an example sentence for visualizing attention scores."
+"""The sentence of JTCSE's Fig. 9."""
+CLASSES = ("cls", "sep", "final_punctuation", "other")
+CONVENTION = (
+    "share of a query's attention on [CLS] (first token), on [SEP] or </s>, on the punctuation that ends the "
+    "sentence, on all other tokens; mean over heads, all query positions (special tokens in, padding out), "
+    "then sentences, then towers; sink score: share of [SEP] and final punctuation in the last layer"
+)
+_MARKERS = "\N{LATIN CAPITAL LETTER G WITH DOT ABOVE}\N{LOWER ONE EIGHTH BLOCK}#"  # of sub-words
+
+
+def punctuation_tokens(tokenizer: Any) -> Tensor:
+    """True for each token of the vocabulary that is punctuation alone, bool (V,)."""
+    texts = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+    special = set(tokenizer.all_special_tokens)
+    return torch.tensor([text not in special and _is_punctuation(str(text)) for text in texts])
+
+
+def token_classes(ids: Tensor, mask: Tensor, sep_id: int | None, punctuation: Tensor) -> Tensor:
+    """Which of CLASSES each token belongs to.
+
+    Final punctuation is the run of punctuation tokens that ends the sentence, [SEP] left aside.
+
+    Args:
+        ids: Token ids, (B, T), [CLS] first.
+        mask: True on tokens, False on padding, (B, T).
+        sep_id: Id of [SEP] or </s>; None for none.
+        punctuation: From :func:`punctuation_tokens`, (V,).
+
+    Returns:
+        float32 (B, T, 4), one 1 a token; padding has none.
+    """
+    first = torch.zeros_like(mask)
+    first[:, 0] = True
+    sep = (ids == sep_id) & mask & ~first if sep_id is not None else torch.zeros_like(mask)
+    mark = punctuation.to(ids.device)[ids]
+    ending = (mark | sep | ~mask).flip(1).cumprod(1).flip(1).bool()  # nothing but these from here on
+    final = ending & mark & mask & ~sep & ~first
+    return torch.stack([first, sep, final, mask & ~(first | sep | final)], dim=2).float()
+
+
+def attention_mass(weights: Tensor, mask: Tensor, classes: Tensor) -> Tensor:
+    """Mean share of a query's attention on each class of tokens.
+
+    Args:
+        weights: Attention weights, (B, heads, T, T), rows sum to 1.
+        mask: True on tokens, (B, T): the query positions that count.
+        classes: From :func:`token_classes`, (B, T, C).
+
+    Returns:
+        (B, heads, C), each row of C sums to 1.
+    """
+    queries = mask.to(weights.dtype)
+    queries = queries / queries.sum(1, keepdim=True)
+    received = queries[:, None, None] @ weights  # (B, heads, 1, T)
+    return (received @ classes.to(weights.dtype)[:, None])[:, :, 0]
+
+
+class AttentionMass(Observer):
+    """Means of the attention mass by tower, layer and head.
+
+    Args:
+        watched: The towers.
+
+    Raises:
+        UntraceableError: a tower without a tokenizer.
+    """
+
+    def __init__(self, watched: Sequence[Tower]) -> None:
+        self._means = [LayerMeans() for _ in watched]
+        self._separators = [_separator(tower) for tower in watched]
+        self._punctuation = [punctuation_tokens(tower.tokenizer) for tower in watched]
+        self._with_final = [0 for _ in watched]
+        self._classes: Tensor
+
+    def on_batch(self, tower: int, ids: Tensor, mask: Tensor) -> None:
+        """Sort the batch's tokens into classes, once for all layers."""
+        self._classes = token_classes(ids, mask, self._separators[tower], self._punctuation[tower])
+        self._with_final[tower] += int(self._classes[:, :, 2].any(1).sum())
+
+    def on_layer(self, view: LayerView) -> None:
+        """Add a batch."""
+        mass = attention_mass(view.weights(), view.mask, self._classes)
+        self._means[view.tower].add(view.layer, mass)
+
+    def result(self, *, per_head: bool = False) -> dict[str, Any]:
+        """Return {"value", "layers", "towers", ...}: the sink score and the shares of CLASSES by layer.
+
+        Args:
+            per_head: Add each tower's shares by layer and head.
+
+        Raises:
+            BenchError: a share that isn't finite.
+        """
+        found = []
+        for means in self._means:
+            heads = means.result("attention mass")
+            layers = heads.mean(1)
+            tower = {"value": float(layers[-1, 1] + layers[-1, 2]), "layers": layers.tolist()}
+            found.append({**tower, "heads": heads.tolist()} if per_head else tower)
+        return {
+            **mean_profile(found),
+            "towers": found,
+            "classes": list(CLASSES),
+            "sentences_with_final_punctuation": max(self._with_final),
+            "convention": CONVENTION,
+        }
+
+
+class _Maps(Observer):
+    """Keeps the weights of one sentence, averaged over heads."""
+
+    def __init__(self, count: int) -> None:
+        self.ids: list[list[int]] = [[] for _ in range(count)]
+        self.layers: list[list[NDArray[np.float64]]] = [[] for _ in range(count)]
+
+    def on_batch(self, tower: int, ids: Tensor, mask: Tensor) -> None:
+        self.ids[tower] = ids[0].tolist()
+
+    def on_layer(self, view: LayerView) -> None:
+        self.layers[view.tower].append(view.weights()[0].mean(0).double().cpu().numpy())
+
+
+def attention_maps(encoder: Encoder, sentence: str = PAPER_SENTENCE) -> list[dict[str, Any]]:
+    """Return {"tokens", "layers"} of each tower: (T,) tokens and (layers, T, T) weights, mean over heads.
+
+    Rows are queries, columns keys; each row sums to 1.
+
+    Raises:
+        UntraceableError: no transformer, or one that can't be watched.
+    """
+    watched = towers(encoder)
+    if not watched:
+        raise UntraceableError("no transformer to watch")
+    maps = _Maps(len(watched))
+    with traced(watched, [maps]):
+        encoder.encode([sentence])
+    return [
+        {"tokens": tower.tokenizer.convert_ids_to_tokens(ids), "layers": [layer.tolist() for layer in layers]}
+        for tower, ids, layers in zip(watched, maps.ids, maps.layers, strict=True)
+    ]
+
+
+def _separator(tower: Tower) -> int | None:
+    if tower.tokenizer is None:
+        raise UntraceableError("its tokenizer is not known", where=type(tower.model).__name__)
+    identity: int | None = tower.tokenizer.sep_token_id
+    if identity is None:
+        identity = tower.tokenizer.eos_token_id
+    return identity
+
+
+def _is_punctuation(token: str) -> bool:
+    text = token.lstrip(_MARKERS) if len(token) > 1 else token
+    return bool(text) and all(unicodedata.category(char)[0] == "P" for char in text)

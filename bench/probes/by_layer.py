@@ -1,0 +1,53 @@
+"""Means over sentences by layer, as the batches come, and over towers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bench.errors import BenchError
+
+
+class LayerMeans:
+    """Sums in float64 of something that each sentence has at each layer."""
+
+    def __init__(self) -> None:
+        self._sums: list[Tensor] = []
+        self._counts: list[int] = []
+
+    def add(self, layer: int, values: Tensor) -> None:
+        """Add the values of a batch, (B, ...), at a layer; layers come in order."""
+        total = values.sum(0, dtype=torch.float64)
+        if layer == len(self._sums):
+            self._sums.append(total)
+            self._counts.append(len(values))
+        else:
+            self._sums[layer] += total
+            self._counts[layer] += len(values)
+
+    def result(self, what: str) -> NDArray[np.float64]:
+        """Return the means, (layers, ...).
+
+        Raises:
+            BenchError: nothing was added, or a mean isn't finite; names ``what``.
+        """
+        if not self._sums:
+            raise BenchError(f"no layer was seen, so there is no {what}")
+        means = [total.cpu().numpy() / count for total, count in zip(self._sums, self._counts, strict=True)]
+        array: NDArray[np.float64] = np.stack(means)
+        if not np.isfinite(array).all():
+            raise BenchError(f"the {what} of a layer is not finite")
+        return array
+
+
+def mean_profile(towers: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Mean of the towers' "value", and of their "layers" where all have as many."""
+    mean: dict[str, Any] = {"value": float(np.mean([tower["value"] for tower in towers]))}
+    if len({len(tower["layers"]) for tower in towers}) == 1:
+        mean["layers"] = np.mean([tower["layers"] for tower in towers], axis=0).tolist()
+    return mean

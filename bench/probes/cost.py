@@ -1,0 +1,134 @@
+"""What an encoder costs: multiply-accumulates, parameters, sentences a second, memory (JTCSE, Table VII)."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import inspect
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bench.encoder import Encoder
+from bench.errors import BenchError, InputError
+from bench.nn.backbone import quiet
+from bench.nn.trace import Tower
+
+LENGTH = 64
+CONVENTION = (
+    "GMAC of one sentence of 64 tokens by thop 0.1.1, all towers: without Q K^T and the weighting of the "
+    "values, 4 an element of a LayerNorm; parameters of all towers, embeddings in; eta: the suite's average "
+    "x 100 a GMAC"
+)
+_CLEAR_PEAK = "5"  # proc(5): resets the peak of the resident set
+
+
+def gmacs(model: Any, length: int = LENGTH) -> float:
+    """Multiply-accumulates of one sentence by thop on a deep copy, / 1e9; BERT-base at 64 tokens 5.44.
+
+    Args:
+        model: A transformer.
+        length: Tokens, special ones in.
+
+    Raises:
+        InputError: thop isn't the thop that the papers used.
+        BenchError: the model can't take so many tokens.
+    """
+    thop = importlib.import_module("thop")
+    if "stride" in inspect.signature(thop.profile).parameters:
+        raise InputError(
+            "the module thop is ultralytics-thop, which counts otherwise",
+            hint="pip uninstall ultralytics-thop thop && pip install thop",
+        )
+    most = getattr(model.config, "max_position_embeddings", length)
+    if length > most:
+        raise BenchError(f"the model takes {most} tokens at most, not {length}")
+    twin = _IdsOnly(copy.deepcopy(model)).eval()  # thop leaves buffers in what it counts
+    ids = torch.zeros((1, length), dtype=torch.long, device=model.device)
+    with torch.inference_mode(), quiet():
+        operations, _ = thop.profile(twin, inputs=(ids,), verbose=False)
+    return float(operations) / 1e9
+
+
+def parameters(models: Sequence[nn.Module]) -> int:
+    """Number of parameters of all models, shared ones once."""
+    return sum({id(p): p.numel() for model in models for p in model.parameters()}.values())
+
+
+def cost(towers: Sequence[Tower]) -> dict[str, Any]:
+    """Return {"gmac", "towers", "parameters", "length", "convention"}.
+
+    Raises:
+        InputError: another thop.
+        BenchError: a tower that can't take 64 tokens.
+    """
+    models = [tower.model for tower in towers]
+    each = [gmacs(model) for model in models]
+    return {
+        "gmac": sum(each),
+        "towers": each,
+        "parameters": parameters(models),
+        "length": LENGTH,
+        "convention": CONVENTION,
+    }
+
+
+def speed(
+    encoder: Encoder, sentences: Sequence[str], clock: Callable[[], float] = time.perf_counter
+) -> dict[str, Any]:
+    """Encode the sentences once more; return sentences a second (wall clock) and the peak of memory.
+
+    Returns:
+        {"sentences", "sentences_per_second", "peak_memory_mb", "peak_of"}: of the "cuda tensors" or the
+        "resident set" while they were encoded, or of the "process so far" where that can't be had.
+    """
+    encoder.encode(sentences[:8])  # a first call costs more
+    read_peak, peak_of = _peak_meter()
+    begin = clock()
+    encoder.encode(sentences)
+    seconds = clock() - begin
+    return {
+        "sentences": len(sentences),
+        "sentences_per_second": len(sentences) / seconds,
+        "peak_memory_mb": read_peak() / 2**20,
+        "peak_of": peak_of,
+    }
+
+
+class _IdsOnly(nn.Module):
+    """A transformer that is called with token ids alone, as thop calls by position."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: Tensor) -> Any:
+        return self.model(input_ids=ids)
+
+
+def _peak_meter() -> tuple[Callable[[], float], str]:
+    """Start watching memory; return what reads its peak in bytes, and what it is of."""
+    if torch.cuda.is_available() and torch.cuda.memory_allocated():
+        torch.cuda.reset_peak_memory_stats()
+        return torch.cuda.max_memory_allocated, "cuda tensors"
+    try:
+        Path("/proc/self/clear_refs").write_text(_CLEAR_PEAK)
+    except OSError:
+        return _process_peak, "process so far"
+    return _resident_peak, "resident set"
+
+
+def _resident_peak() -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024.0 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
+
+
+def _process_peak() -> float:
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1.0 if sys.platform == "darwin" else 1024.0)

@@ -1,0 +1,302 @@
+"""The gradient paradigm by sampled angles, and its Lemma 1 (Li et al. 2024, section 3.1, Figures 2-4, 10).
+
+A cell is a pair of means: theta+ ~ N(mu_pos, 0.05), theta- ~ N(mu_neg, 0.10), a batch has one positive and
+127 negatives. Positives are drawn once a mu_pos and negatives once a mu_neg, and all cells of a row or column
+share them: of a batch's negatives a component needs the largest cosine and a log-sum-exp alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
+
+from bench.stats.checks import generator
+
+FloatArray = NDArray[np.float64]
+
+POSITIVE_SD, NEGATIVE_SD = 0.05, 0.10
+NEGATIVES, BATCHES = 127, 1000
+TAU, ANGLE = 0.05, math.radians(10)
+MARGINS: Mapping[str, float] = {"mpt": 0.23, "met": 0.45}
+LOSSES = ("infonce", "arccon", "mpt", "met")
+TAUS = (0.3, 0.1, 0.05, 0.03, 0.01, 0.005)
+DISSIPATED = 0.01
+_INSIDE = 1 - 1e-6
+_LEAST_SQUARE = 1e-4
+
+
+def positive_means(count: int = 100) -> FloatArray:
+    """Means of the positive angle, from pi/20 to pi/2, ends included."""
+    return np.linspace(math.pi / 20, math.pi / 2, count)
+
+
+def negative_means(count: int = 100) -> FloatArray:
+    """Means of the negative angle, from pi/20 to pi, ends included."""
+    return np.linspace(math.pi / 20, math.pi, count)
+
+
+@dataclass(frozen=True)
+class Negatives:
+    """What components need of the negatives of every batch.
+
+    Args:
+        largest: Largest cosine, (means, batches).
+        log_sums: log sum e^(cos / tau) by tau, (means, batches) each.
+    """
+
+    largest: FloatArray
+    log_sums: Mapping[float, FloatArray]
+
+
+def sample_positives(means: FloatArray, batches: int = BATCHES, seed: int = 0) -> FloatArray:
+    """Draw the positive angle of every batch, (means, batches); few are below 0 and stay so."""
+    _check_batches(batches)
+    draws = generator(seed, "gradient/positive").standard_normal((len(means), batches))
+    return means[:, None] + POSITIVE_SD * draws
+
+
+def sample_negatives(
+    means: FloatArray,
+    batches: int = BATCHES,
+    taus: Sequence[float] = (TAU,),
+    seed: int = 0,
+    negatives: int = NEGATIVES,
+) -> Negatives:
+    """Draw the negatives of every batch and keep what components need of them."""
+    _check_batches(batches)
+    if negatives < 1 or not all(tau > 0 for tau in taus):
+        raise ValueError(f"{negatives} negatives, taus {tuple(taus)}; expected at least 1, and above 0")
+    rng = generator(seed, "gradient/negative")
+    largest = np.empty((len(means), batches))
+    log_sums = {tau: np.empty_like(largest) for tau in taus}
+    for number, mean in enumerate(means):
+        cosines = np.cos(mean + NEGATIVE_SD * rng.standard_normal((batches, negatives)))
+        top = largest[number] = cosines.max(axis=1)
+        cosines -= top[:, None]
+        for tau, found in log_sums.items():
+            found[number] = top / tau + np.log(np.exp(cosines / tau).sum(axis=1))
+    return Negatives(largest, log_sums)
+
+
+def dissipation_grid(
+    losses: Sequence[str] = LOSSES,
+    positive: FloatArray | None = None,
+    negative: FloatArray | None = None,
+    batches: int = BATCHES,
+    seed: int = 0,
+) -> dict[str, FloatArray]:
+    """Mean gradient dissipation of every cell (Figures 2 and 10), losses at their published settings.
+
+    Args:
+        losses: Some of infonce, arccon, mpt, met.
+        positive: Means of the positive angle; None for the paper's 100.
+        negative: Means of the negative angle; None for the paper's 100.
+        batches: Batches a cell.
+        seed: Seed of the draws.
+
+    Returns:
+        By loss (positive means, negative means), within [0, 1].
+
+    Raises:
+        ValueError: an unknown loss, or no batch.
+    """
+    angles = sample_positives(positive_means() if positive is None else positive, batches, seed)
+    drawn = sample_negatives(negative_means() if negative is None else negative, batches, seed=seed)
+    return {loss: np.stack([dissipation(loss, row, drawn).mean(axis=1) for row in angles]) for loss in losses}
+
+
+def dissipation(loss: str, angles: FloatArray, negatives: Negatives) -> FloatArray:
+    """Gradient dissipation of every batch (Table 1).
+
+    Args:
+        loss: infonce, arccon, mpt or met.
+        angles: Positive angle of every batch, (batches,).
+        negatives: Of every mean and batch.
+
+    Returns:
+        (means, batches), within [0, 1].
+
+    Raises:
+        ValueError: an unknown loss.
+    """
+    if loss in ("infonce", "arccon"):
+        pushed = np.cos(angles + (ANGLE if loss == "arccon" else 0.0))
+        values: FloatArray = expit(negatives.log_sums[TAU] - pushed / TAU)
+        return values
+    if loss == "mpt":
+        return (np.cos(angles) - negatives.largest < MARGINS[loss]).astype(np.float64)
+    if loss == "met":
+        gap = distance(negatives.largest) - distance(np.cos(angles))
+        return (gap < MARGINS[loss]).astype(np.float64)
+    raise ValueError(f"loss '{loss}' must be one of {', '.join(LOSSES)}")
+
+
+def hardest_share(
+    taus: Sequence[float] = TAUS,
+    negative: FloatArray | None = None,
+    *,
+    positive: float = math.pi / 6,
+    least_dissipation: float | None = None,
+    batches: int = BATCHES,
+    seed: int = 0,
+) -> FloatArray:
+    """Mean share of the hardest negative in the softmax weights by temperature (Figure 3).
+
+    The released code has mu_pos 0.5 and ``least_dissipation`` 0.01.
+
+    Args:
+        taus: Temperatures.
+        negative: Means of the negative angle; None for the paper's 100.
+        positive: mu_pos.
+        least_dissipation: Only batches whose InfoNCE dissipation at that temperature is at least this, share
+            1 where there is none; None for all batches.
+        batches: Batches a cell.
+        seed: Seed of the draws.
+
+    Returns:
+        (taus, negative means), within [1 / 127, 1].
+
+    Raises:
+        ValueError: no batch, or a temperature that isn't above 0.
+    """
+    drawn = sample_negatives(negative_means() if negative is None else negative, batches, taus, seed)
+    cosine = np.cos(sample_positives(np.array([positive]), batches, seed)[0])
+    rows = []
+    for tau in taus:
+        share = np.exp(drawn.largest / tau - drawn.log_sums[tau])
+        kept = np.ones_like(share)
+        if least_dissipation is not None:
+            kept = expit(drawn.log_sums[tau] - cosine / tau) >= least_dissipation
+        counts = kept.sum(axis=1)
+        rows.append(np.where(counts > 0, (share * kept).sum(axis=1) / np.maximum(counts, 1), 1.0))
+    return np.stack(rows)
+
+
+def ratio_grid(
+    positive: FloatArray | None = None,
+    negative: FloatArray | None = None,
+    *,
+    sampled: bool = True,
+    batches: int = BATCHES,
+    seed: int = 0,
+) -> dict[str, FloatArray]:
+    """Ratio of ArcCon and of MET (at the hardest negative) in every cell (Figure 4).
+
+    Args:
+        positive: Means of the positive angle; None for the paper's 100.
+        negative: Means of the negative angle; None for the paper's 100.
+        sampled: The mean over batches (paper), or the value at the means themselves (released).
+        batches: Batches a cell.
+        seed: Seed of the draws.
+
+    Returns:
+        "arccon" and "met", (positive means, negative means).
+    """
+    rows = positive_means() if positive is None else positive
+    columns = negative_means() if negative is None else negative
+    if sampled:
+        own = np.cos(sample_positives(rows, batches, seed))
+        nearest = distance(sample_negatives(columns, batches, seed=seed).largest)
+    else:
+        own, nearest = np.cos(rows)[:, None], distance(np.cos(columns))[:, None]
+    arccon = arccon_ratio(own).mean(axis=1, keepdims=True).repeat(len(columns), axis=1)
+    return {"arccon": arccon, "met": (1 / distance(own)) @ nearest.T / own.shape[1]}
+
+
+def shaded(
+    loss: str, positive: FloatArray | None = None, negative: FloatArray | None = None
+) -> NDArray[np.bool_]:
+    """Cells of Figure 4 that don't occur: mu_pos above mu_neg, or dissipated at the means themselves.
+
+    Dissipated: ArcCon's dissipation with 127 equal negatives below 0.01; MET's distance gap at least its
+    margin.
+
+    Args:
+        loss: arccon or met.
+        positive: Means of the positive angle; None for the paper's 100.
+        negative: Means of the negative angle; None for the paper's 100.
+
+    Raises:
+        ValueError: another loss.
+    """
+    rows = (positive_means() if positive is None else positive)[:, None]
+    columns = (negative_means() if negative is None else negative)[None]
+    if loss == "arccon":
+        log_sum = np.cos(columns) / TAU + math.log(NEGATIVES)
+        dissipated = expit(log_sum - np.cos(rows + ANGLE) / TAU) < DISSIPATED
+    elif loss == "met":
+        dissipated = distance(np.cos(columns)) - distance(np.cos(rows)) >= MARGINS[loss]
+    else:
+        raise ValueError(f"loss '{loss}' must be arccon or met")
+    mask: NDArray[np.bool_] = (rows > columns) | dissipated
+    return mask
+
+
+def distance(cosine: FloatArray) -> FloatArray:
+    """Distance of unit vectors by their cosine, sqrt(2 - 2 c), its square at least 1e-4."""
+    values: FloatArray = np.sqrt(np.maximum(2 - 2 * cosine, _LEAST_SQUARE))
+    return values
+
+
+def arccon_ratio(cosine: FloatArray, u: float = ANGLE) -> FloatArray:
+    """sin(theta + u) / sin(theta) by the cosine, which is held within +-(1 - 1e-6)."""
+    theta = np.arccos(np.clip(cosine, -_INSIDE, _INSIDE))
+    values: FloatArray = np.sin(theta + u) / np.sin(theta)
+    return values
+
+
+@dataclass(frozen=True)
+class RatioBounds:
+    """Between which ratios a step brings an anchor nearer to its positive (Lemma 1).
+
+    Args:
+        real: (n,), False where the root is imaginary or the anchor is at its positive: no ratio does.
+        lower: r_min of the others, (n real,).
+        upper: r_max of the others, (n real,).
+    """
+
+    real: NDArray[np.bool_]
+    lower: FloatArray
+    upper: FloatArray
+
+    @property
+    def imaginary(self) -> int:
+        """Triples for which no ratio does."""
+        return int((~self.real).sum())
+
+
+def ratio_bounds(positive: ArrayLike, negative: ArrayLike, alpha: ArrayLike, strength: float) -> RatioBounds:
+    """Bounds of the ratio r in a tangent step strength (r h' - h_j) of the anchor (Lemma 1, appendix C).
+
+    r = 1/strength + q cos(alpha) -+ sqrt(1/strength^2 - q^2 sin(alpha)^2), q = sin(theta_ij) / sin(theta_ii):
+    in the tangent plane at the anchor the distance to the positive shrinks exactly between the two (the paper
+    prints the lower one).
+
+    Args:
+        positive: theta_ii, (n,) radians.
+        negative: theta_ij, (n,) radians.
+        alpha: Angle between the directions to the two in the tangent plane, (n,) radians.
+        strength: lambda, above 0.
+
+    Raises:
+        ValueError: a strength that isn't above 0.
+    """
+    if strength <= 0:
+        raise ValueError(f"strength {strength} must be above 0")
+    own, other, angle = (np.asarray(x, dtype=np.float64) for x in (positive, negative, alpha))
+    away = np.sin(own) > 0
+    q = np.sin(other) / np.where(away, np.sin(own), 1.0)
+    square = 1 / strength**2 - (q * np.sin(angle)) ** 2
+    real = away & (square >= 0)
+    middle, root = (1 / strength + q * np.cos(angle))[real], np.sqrt(square[real])
+    return RatioBounds(real, middle - root, middle + root)
+
+
+def _check_batches(batches: int) -> None:
+    if batches < 1:
+        raise ValueError(f"{batches} batches; expected at least 1")

@@ -1,0 +1,54 @@
+"""How evenly vectors use their space: the collapse figures, and the spectrum behind the effective rank."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.errors import BenchError
+from bench.probes.collapse import collapse_figures
+
+CONVENTION = (
+    "vectors as the encoder gives them, not centred: effective rank is exp of the entropy of the normalised "
+    "singular values, the spectrum; of their unit vectors: mean cosine over all pairs of different "
+    "sentences, deviation the mean over dimensions of the standard deviation (divisor n) times sqrt(dim)"
+)
+
+
+def spectrum(vectors: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Singular values of (n, d) vectors, not centred, divided by their sum: (min(n, d),), falling.
+
+    Raises:
+        BenchError: all vectors are 0.
+    """
+    values = np.linalg.svd(vectors.astype(np.float64), compute_uv=False)
+    if not values[0]:
+        raise BenchError("all vectors are 0, so there is no spectrum")
+    shares: NDArray[np.float64] = values / values.sum()
+    return shares
+
+
+def isotropy(vectors: NDArray[np.floating]) -> dict[str, Any]:
+    """Return the collapse figures of (n, d) vectors, and how much of their spectrum the first k hold.
+
+    Returns:
+        {"effective_rank", "mean_cosine", "deviation", "dim", "cumulative": {k: share} for k = 1, 2, 4, ...,
+        "spectrum", "convention"}.
+
+    Raises:
+        BenchError: fewer than two vectors, or all of them 0.
+    """
+    if len(vectors) < 2:
+        raise BenchError(f"isotropy needs at least two sentences, here are {len(vectors)}")
+    shares = spectrum(vectors)
+    held = np.cumsum(shares)
+    steps = [2**power for power in range(len(shares).bit_length())]
+    return {
+        **collapse_figures(vectors)._asdict(),
+        "dim": vectors.shape[1],
+        "cumulative": {str(k): float(held[k - 1]) for k in steps},
+        "spectrum": shares.tolist(),
+        "convention": CONVENTION,
+    }

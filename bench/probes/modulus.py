@@ -1,0 +1,83 @@
+"""Norms of [CLS] and of the pooler's output: what LayerNorm leaves of the modulus (JTCSE, section VI-A)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bench.errors import BenchError
+from bench.nn.trace import Observer
+
+PARTS = ("cls", "pooler")
+CONVENTION = (
+    "Euclidean norms over sentences of the last layer's first token and of the pooler's output, before any "
+    "normalisation; sd with n - 1; pooler null where it has no trained weights"
+)
+
+
+class Norms:
+    """Count, mean, standard deviation, least and largest of norms, as the batches come."""
+
+    def __init__(self) -> None:
+        self.n, self._mean, self._squares = 0, 0.0, 0.0
+        self._least, self._largest = float("inf"), 0.0
+
+    def add(self, vectors: Tensor) -> None:
+        """Add (B, H) vectors (Chan, Golub and LeVeque 1979: no difference of large sums)."""
+        norms = torch.linalg.vector_norm(vectors, dim=1).double()
+        n, mean = len(norms), float(norms.mean())
+        apart = mean - self._mean
+        self._squares += float((norms - mean).square().sum()) + apart**2 * self.n * n / (self.n + n)
+        self._mean += apart * n / (self.n + n)
+        self.n += n
+        self._least, self._largest = (
+            min(self._least, float(norms.min())),
+            max(self._largest, float(norms.max())),
+        )
+
+    def result(self) -> dict[str, float]:
+        """Return {"mean", "sd", "min", "max"}.
+
+        Raises:
+            BenchError: fewer than two vectors, or a norm that isn't finite.
+        """
+        if self.n < 2:
+            raise BenchError(f"norms of {self.n} vector(s) have no spread")
+        if not self._mean < float("inf"):
+            raise BenchError("a norm is not finite")
+        sd = float((self._squares / (self.n - 1)) ** 0.5)
+        return {"mean": self._mean, "sd": sd, "min": self._least, "max": self._largest}
+
+
+class Modulus(Observer):
+    """Norms of [CLS] and of the pooler's output by tower.
+
+    Args:
+        towers: Number of towers.
+    """
+
+    def __init__(self, towers: int) -> None:
+        self._norms = [{part: Norms() for part in PARTS} for _ in range(towers)]
+
+    def on_output(self, tower: int, states: Tensor, pooled: Tensor | None) -> None:
+        """Add a batch."""
+        self._norms[tower]["cls"].add(states[:, 0])
+        if pooled is not None:
+            self._norms[tower]["pooler"].add(pooled)
+
+    def result(self) -> dict[str, Any]:
+        """Return {"cls", "pooler", "towers", ...}: the towers' mean norms, and each tower's statistics.
+
+        Raises:
+            BenchError: fewer than two sentences, or a norm that isn't finite.
+        """
+        found = [
+            {part: norms[part].result() if norms[part].n else None for part in PARTS} for norms in self._norms
+        ]
+        means: dict[str, float | None] = {}
+        for part in PARTS:
+            values = [part_of["mean"] for tower in found if (part_of := tower[part]) is not None]
+            means[part] = sum(values) / len(values) if len(values) == len(found) else None
+        return {**means, "towers": found, "convention": CONVENTION}

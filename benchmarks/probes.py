@@ -1,0 +1,115 @@
+"""All probes against encoding alone, in one run, on the same encoder and sentences.
+
+A full pass is everything that ``bench run --probes all`` adds to a record: one traced forward pass over the
+sentences, the figures of the vectors, multiply-accumulates, and a tenth of the sentences once more for
+sentences a second. Both sides take turns, ``--rounds`` times each; the least CPU time of either counts. The
+traced pass must give the same vectors to the bit.
+
+    python benchmarks/probes.py [--profile minilm --data ../shared/data] [--pairs 300] [--threads 1]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from bench import profiles
+from bench.data.mini.world import DEFAULT_SEED
+from bench.data.suites import data_folder, load_suite
+from bench.nn.backbone import TransformerEncoder
+from bench.nn.folder import resolve
+from bench.nn.sum_encoder import SumEncoder
+from bench.nn.trace import towers, traced
+from bench.probes import PROBES
+from bench.probes.attention_sink import AttentionMass
+from bench.probes.cls_energy import ClsEnergy
+from bench.probes.data import ProbeData
+from bench.probes.measure import measure
+from bench.probes.modulus import Modulus
+
+LIMIT = 1.6
+
+
+def sentences_of(profile: str, data: Path | None, pairs: int) -> ProbeData:
+    """The first pairs of the profile's dev set."""
+    suite = profiles.load(profile).dev
+    (task,) = load_suite(suite, data, world_seed=DEFAULT_SEED)[1]
+    (subset,) = task.subsets
+    few = replace(subset, first=subset.first[:pairs], second=subset.second[:pairs], gold=subset.gold[:pairs])
+    return ProbeData(suite, (replace(task, subsets=(few,)),))
+
+
+def cpu_seconds(function: Callable[[], Any]) -> float:
+    """CPU seconds of a call."""
+    begin = time.process_time()
+    function()
+    return time.process_time() - begin
+
+
+def main() -> None:
+    """Measure and print one JSON line."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--profile", choices=("mini", "minilm"), default="minilm")
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--pairs", type=int, default=300)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--twin", action="store_true", help="two towers")
+    arguments = parser.parse_args()
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    torch.set_num_threads(arguments.threads)
+    folder = data_folder(arguments.data)
+    if folder is None and arguments.profile != "mini":
+        parser.error("evaluation data needed: --data DIR or BENCH_DATA, or --profile mini")
+    data = sentences_of(arguments.profile, folder, arguments.pairs)
+    reference = profiles.backbone_reference(profiles.load(arguments.profile))
+    backbone = resolve(reference, where="--profile").path
+    encoder: Any = TransformerEncoder(backbone)
+    if arguments.twin:
+        encoder = SumEncoder([encoder, TransformerEncoder(backbone)])
+    watched = towers(encoder)
+
+    def trace() -> None:
+        observers = ClsEnergy(len(watched)), AttentionMass(watched), Modulus(len(watched))
+        with traced(watched, observers):
+            assert np.array_equal(encoder.encode(data.sentences), plain)
+
+    plain = encoder.encode(data.sentences)
+    measure(encoder, data, tuple(PROBES))  # a first call, so that no side pays for imports
+    sides: dict[str, Callable[[], Any]] = {
+        "encode": lambda: encoder.encode(data.sentences),
+        "trace": trace,
+        "probes": lambda: measure(encoder, data, tuple(PROBES)),
+    }
+    rounds = [{name: cpu_seconds(side) for name, side in sides.items()} for _ in range(arguments.rounds)]
+    least = {name: min(each[name] for each in rounds) for name in sides}
+    ratio = least["probes"] / least["encode"]
+    print(
+        json.dumps(
+            {
+                "benchmark": "probes",
+                "profile": arguments.profile,
+                "towers": len(watched),
+                "sentences": len(data.sentences),
+                "threads": arguments.threads,
+                "encode_cpu_seconds": round(least["encode"], 2),
+                "traced_ratio": round(least["trace"] / least["encode"], 2),
+                "ratio": round(ratio, 2),
+                "limit": LIMIT,
+            }
+        )
+    )
+    assert ratio <= LIMIT, f"a full pass takes {ratio:.2f} times as long as encoding alone"
+
+
+if __name__ == "__main__":
+    main()

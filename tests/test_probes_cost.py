@@ -1,0 +1,119 @@
+"""Multiply-accumulates as the papers count them, and what else an encoder costs."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import BertConfig, BertModel, DistilBertConfig, DistilBertModel
+
+from bench.errors import BenchError, InputError
+from bench.nn.backbone import TransformerEncoder
+from bench.nn.trace import Tower
+from bench.probes import cost as module
+from bench.probes.cost import cost, gmacs, parameters, speed
+
+
+def small(**other: Any) -> BertModel:
+    shape = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 48}
+    return BertModel(BertConfig(**{**shape, "vocab_size": 60, **other}))
+
+
+def test_bert_base_and_a_twin_as_the_papers_have_them() -> None:
+    with torch.device("meta"):  # its shape alone: thop reads no value
+        towers = [Tower(BertModel(BertConfig()), None, "cls", True) for _ in range(2)]
+    assert cost(towers[:1])["gmac"] == pytest.approx(5.441, abs=5e-4)
+    twin = cost(towers)
+    assert twin["gmac"] == pytest.approx(10.88, abs=5e-3)
+    assert twin["towers"] == [twin["gmac"] / 2] * 2
+    assert (twin["parameters"], twin["length"]) == (2 * 109_482_240, 64)
+
+
+@pytest.mark.parametrize("length", [5, 64])
+@pytest.mark.parametrize("pooler", [True, False])
+def test_gmacs_against_the_closed_formula(length: int, pooler: bool) -> None:
+    model = small()
+    if not pooler:
+        model.pooler = None
+    layers, h, i = 2, 32, 48
+    dense = layers * (4 * h * h + 2 * h * i) * length + pooler * h * h
+    norms = 4 * (2 * layers + 1) * length * h
+    assert gmacs(model, length) == pytest.approx((dense + norms) / 1e9, rel=1e-12)
+
+
+def test_counting_leaves_the_model_as_it_was() -> None:
+    model = small().train()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    first = gmacs(model)
+    assert gmacs(model) == first  # nothing is counted on top
+    after = model.state_dict()
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert model.training
+    assert not any(m._forward_hooks for m in model.modules())
+
+
+def test_gmacs_of_another_architecture() -> None:
+    config = DistilBertConfig(dim=32, n_layers=2, n_heads=4, hidden_dim=48, vocab_size=60)
+    norms = 4 * 5 * 64 * 32
+    dense = 2 * (4 * 32 * 32 + 2 * 32 * 48) * 64
+    assert gmacs(DistilBertModel(config)) == pytest.approx((dense + norms) / 1e9)
+
+
+def test_shared_parameters_count_once() -> None:
+    model = small()
+    one = sum(weight.numel() for weight in model.parameters())
+    assert parameters([model, model]) == one
+    assert parameters([model, small()]) == 2 * one
+
+
+def test_a_model_for_shorter_texts_has_no_figure() -> None:
+    with pytest.raises(BenchError, match="the model takes 40 tokens at most, not 64"):
+        gmacs(small(max_position_embeddings=40))
+
+
+def test_the_other_thop_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    thop = importlib.import_module("thop")
+
+    def profile(model: object, inputs: object, stride: int = 1) -> None:
+        raise AssertionError("must not be called")
+
+    monkeypatch.setattr(thop, "profile", profile)
+    with pytest.raises(InputError) as caught:
+        gmacs(small())
+    assert str(caught.value) == (
+        "the module thop is ultralytics-thop, which counts otherwise; "
+        "pip uninstall ultralytics-thop thop && pip install thop"
+    )
+
+
+def test_sentences_a_second_by_the_clock(tiny_bert: Path) -> None:
+    times: Iterator[float] = iter([10.0, 12.5])
+    found = speed(TransformerEncoder(tiny_bert), ["two children"] * 5, lambda: next(times))
+    assert (found["sentences"], found["sentences_per_second"]) == (5, 2.0)
+    assert found["peak_memory_mb"] > 50
+    assert found["peak_of"] in ("resident set", "process so far", "cuda tensors")
+
+
+def test_peak_memory_sees_what_was_held_meanwhile() -> None:
+    def peak(megabytes: int) -> float:
+        read, _ = module._peak_meter()
+        held = torch.ones(megabytes * 2**18)  # written to, so it is resident
+        del held
+        return read() / 2**20
+
+    assert peak(300) - peak(1) > 250
+
+
+def test_without_a_resettable_peak_the_process_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: Path, text: str) -> int:
+        raise PermissionError(1, "not permitted")
+
+    monkeypatch.setattr(Path, "write_text", refuse)
+    read, what = module._peak_meter()
+    assert what == "process so far"
+    assert read() > 50 * 2**20

@@ -1,0 +1,223 @@
+"""All probes from one pass: every kind of encoder, each figure against its own probe alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import BertConfig, BertModel
+
+from bench.data.tasks import PairTask
+from bench.data.toy import toy_task
+from bench.encoder import FloatArray, Progress
+from bench.errors import BenchError, InputError
+from bench.eval.embed import embed
+from bench.nn.backbone import TransformerEncoder, load_backbone
+from bench.nn.denoising import DenoisedEncoder
+from bench.nn.sum_encoder import SumEncoder
+from bench.probes import PROBES, cost, parse_probes
+from bench.probes.attention_sink import PAPER_SENTENCE
+from bench.probes.data import ProbeData
+from bench.probes.density import density
+from bench.probes.geometry import alignment, positive_pairs, uniformity
+from bench.probes.isotropy import isotropy
+from bench.probes.measure import ProbeOptions, measure, without_curves
+
+DATA = ProbeData("toy", (toy_task(),))
+NAMES = tuple(PROBES)
+
+
+class Hashed:
+    """An encoder without a transformer; equal sentences get equal vectors."""
+
+    dim = 6
+    facts: dict[str, str | int] = {}  # noqa: RUF012
+
+    def encode(
+        self, sentences: Sequence[str], batch_tokens: int | None = None, progress: Progress | None = None
+    ) -> FloatArray:
+        rows = [np.random.default_rng(list(s.encode())).normal(size=6) for s in sentences]
+        return np.asarray(rows, dtype=np.float32)
+
+
+class Lengths:
+    """A scorer of pairs."""
+
+    facts: dict[str, str | int] = {}  # noqa: RUF012
+
+    def score_pairs(self, first: Sequence[str], second: Sequence[str]) -> FloatArray:
+        return np.array(
+            [1 / (1 + abs(len(a) - len(b))) for a, b in zip(first, second, strict=True)], np.float32
+        )
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_bert: Path) -> TransformerEncoder:
+    return TransformerEncoder(tiny_bert, "avg")
+
+
+def test_probes_are_named_as_on_the_command_line() -> None:
+    assert parse_probes("all") == NAMES
+    assert parse_probes("cost, alignment") == ("alignment", "cost")
+    with pytest.raises(
+        InputError, match=r"unknown probe 'attention_sinks'; expected one of .*did you mean 'attention_sink'"
+    ):
+        parse_probes("cost,attention_sinks")
+    with pytest.raises(InputError, match="--probes: 'cost,cost' names a probe twice"):
+        parse_probes("cost,cost")
+
+
+def test_every_probe_of_a_transformer(encoder: TransformerEncoder) -> None:
+    seen: list[int] = []
+    found = measure(encoder, DATA, NAMES, progress=seen.append)
+    probes = found.probes
+    assert set(probes) == {"version", "data", *NAMES}
+    vectors = embed(encoder, DATA.sentences)
+    assert sum(seen) == len(DATA.sentences)
+    first, second = positive_pairs([toy_task()])
+    rows = [[vectors.rows[s] for s in side] for side in (first, second)]
+    assert probes["alignment"]["value"] == alignment(vectors.vectors[rows[0]], vectors.vectors[rows[1]])
+    assert (probes["alignment"]["pairs"], probes["alignment"]["gold"]) == (60, "at least 4")
+    assert probes["uniformity"]["value"] == uniformity(vectors.vectors)
+    assert probes["uniformity"]["pairs"] == len(DATA.sentences) * (len(DATA.sentences) - 1) / 2
+    gold = np.asarray(toy_task().subsets[0].gold)
+    assert probes["density"] == density(vectors.cosine(*DATA.sides), gold)
+    assert probes["isotropy"] == isotropy(vectors.vectors)
+    assert probes["cls_energy"]["pooling"] == "avg"
+    assert len(probes["cls_energy"]["layers"]) == len(probes["attention_sink"]["layers"]) == 3
+    assert probes["modulus"]["towers"][0]["pooler"]["max"] <= 4  # tanh of 16 numbers
+    assert probes["cost"] == {"missing": "the model takes 40 tokens at most, not 64"}
+    assert all("convention" in probes[name] for name in NAMES if name != "cost")
+    assert found.timing["sentences"] == 32
+    assert {"wall_seconds", "cpu_seconds", "sentences_per_second"} <= found.timing.keys()
+    task = toy_task()
+    assert probes["data"] == {
+        "suite": "toy",
+        "tasks": {"TOY": {"pairs": 180, "sha256": task.sha256, "reference": True}},
+        "sentences": len(DATA.sentences),
+    }
+
+
+def test_the_pass_does_not_depend_on_which_probes_are_wanted(encoder: TransformerEncoder) -> None:
+    whole = measure(encoder, DATA, NAMES).probes
+    for name in NAMES:
+        assert measure(encoder, DATA, (name,)).probes[name] == whole[name]
+
+
+def test_no_sentence_leaves_the_data(encoder: TransformerEncoder) -> None:
+    text = json.dumps(measure(encoder, DATA, NAMES).probes, allow_nan=False)
+    assert not any(sentence in text for sentence in DATA.sentences)
+
+
+def test_options(encoder: TransformerEncoder) -> None:
+    how = ProbeOptions(strict=True, groups="quantiles", per_head=True, sentence=PAPER_SENTENCE)
+    probes = measure(encoder, DATA, NAMES, how).probes
+    assert (probes["alignment"]["pairs"], probes["alignment"]["gold"]) == (30, "above 4")
+    assert probes["density"]["convention"].endswith("five of like size, equal scores together")
+    assert np.shape(probes["attention_sink"]["towers"][0]["heads"]) == (3, 2, 4)
+    assert probes["attention_sink"]["maps"][0]["tokens"][0] == "[CLS]"
+    bare = without_curves(probes)
+    assert "maps" not in bare["attention_sink"]
+    assert "spectrum" not in bare["isotropy"]
+    assert "curves" not in bare["density"]
+    assert bare["version"] == probes["version"]
+    assert bare["alignment"] == probes["alignment"]
+
+
+def test_a_twin_as_a_whole_and_by_tower(tiny_bert: Path, encoder: TransformerEncoder) -> None:
+    other = TransformerEncoder(tiny_bert)
+    twin = measure(SumEncoder([encoder, other], [1.0, 0.5]), DATA, NAMES).probes
+    one, two = (measure(each, DATA, NAMES).probes for each in (encoder, other))
+    for name in ("alignment", "uniformity"):
+        assert twin[name]["towers"] == [one[name]["value"], two[name]["value"]]
+        assert twin[name]["value"] not in twin[name]["towers"]
+    for name in ("cls_energy", "attention_sink", "modulus"):
+        assert twin[name]["towers"] == [*one[name]["towers"], *two[name]["towers"]]
+    assert twin["cls_energy"]["pooling"] == "avg+cls"
+    summed = embed(SumEncoder([encoder, other], [1.0, 0.5]), DATA.sentences).vectors
+    assert twin["uniformity"]["value"] == uniformity(summed)
+
+
+def test_one_transformer_as_two_parts(encoder: TransformerEncoder) -> None:
+    twin = measure(SumEncoder([encoder, encoder]), DATA, ("cls_energy",)).probes["cls_energy"]
+    assert twin["value"] == measure(encoder, DATA, ("cls_energy",)).probes["cls_energy"]["value"]
+
+
+def test_a_template_is_not_traced_as_a_sentence(tiny_bert: Path) -> None:
+    prompted, denoised = TransformerEncoder(tiny_bert, "mask"), DenoisedEncoder(tiny_bert)
+    one, two = (measure(each, DATA, ("cls_energy", "modulus")).probes for each in (prompted, denoised))
+    assert one["cls_energy"] == two["cls_energy"]
+    assert one["modulus"] == two["modulus"]
+
+
+def test_cost_of_a_model_that_takes_64_tokens(tiny_bert: Path) -> None:
+    tokenizer = load_backbone(tiny_bert)[1]
+    shape: dict[str, Any] = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    encoder = TransformerEncoder((BertModel(BertConfig(vocab_size=len(tokenizer), **shape)), tokenizer))
+    found = measure(encoder, DATA, ("cost",)).probes["cost"]
+    assert found["gmac"] == cost.gmacs(encoder.model)
+    assert found["parameters"] == sum(p.numel() for p in encoder.model.parameters())
+
+
+def test_an_encoder_without_a_transformer() -> None:
+    probes = measure(Hashed(), DATA, NAMES).probes
+    traced = ("cls_energy", "attention_sink", "modulus", "cost")
+    assert {probes[name]["missing"] for name in traced} == {"it has no transformer"}
+    assert all("missing" not in probes[name] for name in NAMES if name not in traced)
+
+
+class PaddedLeft(torch.nn.Module):
+    """A transformer that gets its padding on the left."""
+
+    def __init__(self, inner: torch.nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, attention_mask: torch.Tensor, **batch: Any) -> Any:
+        return self.inner(attention_mask=attention_mask.flip(1), **batch)
+
+
+def test_a_transformer_that_cannot_be_watched_still_has_vectors(encoder: TransformerEncoder) -> None:
+    left = TransformerEncoder((encoder.model, encoder.tokenizer), "avg")
+    left.model = PaddedLeft(encoder.model)
+    probes = measure(left, DATA, NAMES).probes
+    assert probes["cls_energy"] == {"missing": "BertModel: the tokenizer pads on the left"}
+    assert probes["modulus"] == probes["cls_energy"]
+    assert probes["uniformity"]["value"] == uniformity(embed(left, DATA.sentences).vectors)
+
+
+def test_a_scorer_of_pairs_has_a_density_alone() -> None:
+    probes = measure(Lengths(), DATA, NAMES).probes
+    similarities = Lengths().score_pairs(*DATA.sides).astype(np.float64)
+    assert probes["density"] == density(similarities, np.asarray(DATA.gold))
+    reasons = {probes[name]["missing"] for name in NAMES if name != "density"}
+    assert reasons == {"it compares two sentences directly: it has no vectors"}
+
+
+def test_what_one_probe_lacks_is_said_and_the_rest_is_there(encoder: TransformerEncoder) -> None:
+    subset = toy_task().subsets[0]
+    low = replace(subset, gold=tuple(min(score, 3.0) for score in subset.gold))
+    probes = measure(encoder, ProbeData("toy", (PairTask("LOW", (low,)),)), NAMES).probes
+    assert probes["alignment"] == {"missing": "no pair of like meaning, so there is no alignment"}
+    assert probes["data"]["tasks"]["LOW"]["reference"] is False
+    assert "missing" not in probes["uniformity"]
+
+
+def test_bad_vectors_are_an_error_not_a_gap(
+    encoder: TransformerEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken(Hashed):
+        def encode(self, *arguments: Any, **options: Any) -> FloatArray:
+            return np.full_like(super().encode(*arguments, **options), np.nan)
+
+    with pytest.raises(BenchError, match="are not finite"):
+        measure(Broken(), DATA, NAMES)
+    monkeypatch.setattr("bench.probes.geometry.MOST", 3)
+    with pytest.raises(InputError, match="expected at most 3"):
+        measure(encoder, DATA, ("uniformity",))

@@ -1,0 +1,290 @@
+"""Watched transformers compute the same to the bit, and what is told of them is what they compute."""
+
+from __future__ import annotations
+
+import copy
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from transformers import (
+    AlbertConfig,
+    AlbertModel,
+    BertConfig,
+    BertModel,
+    DebertaV2Config,
+    DebertaV2Model,
+    DistilBertConfig,
+    DistilBertModel,
+    ElectraConfig,
+    ElectraModel,
+    MPNetConfig,
+    MPNetModel,
+    PreTrainedModel,
+    RobertaConfig,
+    RobertaModel,
+)
+from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from bench.baselines.whitening import WhitenedEncoder
+from bench.data.toy import toy_task
+from bench.nn.backbone import TransformerEncoder
+from bench.nn.denoising import DenoisedEncoder
+from bench.nn.sum_encoder import SumEncoder
+from bench.nn.trace import LayerView, Observer, Tower, UntraceableError, attention_weights, towers, traced
+
+LAYERS, HEADS, SIZE = 3, 2, 16
+SHAPE: dict[str, Any] = {
+    "vocab_size": 50,
+    "hidden_size": SIZE,
+    "num_hidden_layers": LAYERS,
+    "num_attention_heads": HEADS,
+    "intermediate_size": 32,
+    "max_position_embeddings": 40,
+    "initializer_range": 0.5,
+}
+DISTIL = DistilBertConfig(
+    vocab_size=50, dim=SIZE, n_layers=LAYERS, n_heads=HEADS, hidden_dim=32, initializer_range=0.5
+)
+EAGER: dict[str, Any] = {**SHAPE, "attn_implementation": "eager"}
+DEBERTA: dict[str, Any] = {**SHAPE, "relative_attention": True, "pos_att_type": ["c2p", "p2c"]}
+MODELS: dict[str, tuple[Callable[[], PreTrainedModel], str]] = {
+    # how it is made, and the dense layer that gets the context
+    "bert": (lambda: BertModel(BertConfig(**SHAPE)), "encoder.layer.{}.attention.output.dense"),
+    "bert eager": (
+        lambda: BertModel(BertConfig(**EAGER)),
+        "encoder.layer.{}.attention.output.dense",
+    ),
+    "roberta": (lambda: RobertaModel(RobertaConfig(**SHAPE)), "encoder.layer.{}.attention.output.dense"),
+    "electra": (
+        lambda: ElectraModel(ElectraConfig(**SHAPE, embedding_size=SIZE)),
+        "encoder.layer.{}.attention.output.dense",
+    ),
+    "distilbert": (lambda: DistilBertModel(DISTIL), "transformer.layer.{}.attention.out_lin"),
+    "mpnet": (lambda: MPNetModel(MPNetConfig(**SHAPE)), "encoder.layer.{}.attention.attn.o"),
+    "deberta": (
+        lambda: DebertaV2Model(DebertaV2Config(**DEBERTA)),
+        "encoder.layer.{}.attention.output.dense",
+    ),
+    "albert": (
+        lambda: AlbertModel(AlbertConfig(**SHAPE, embedding_size=SIZE)),
+        "encoder.albert_layer_groups.0.albert_layers.0.attention.dense",
+    ),
+}
+IDS = torch.tensor([[2, 7, 8, 9, 10, 3], [2, 11, 12, 3, 0, 0]])
+MASK = torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0]])
+
+
+class Seen(Observer):
+    """Keeps all that it is told."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[int, Tensor, Tensor]] = []
+        self.layers: list[tuple[int, int, Tensor, Tensor]] = []
+        self.outputs: list[tuple[int, Tensor, Tensor | None]] = []
+
+    def on_batch(self, tower: int, ids: Tensor, mask: Tensor) -> None:
+        self.batches.append((tower, ids, mask))
+
+    def on_layer(self, view: LayerView) -> None:
+        self.layers.append((view.tower, view.layer, view.context, view.weights()))
+
+    def on_output(self, tower: int, states: Tensor, pooled: Tensor | None) -> None:
+        self.outputs.append((tower, states, pooled))
+
+
+def build(name: str) -> Any:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model: Any = MODELS[name][0]()
+    return model.eval()
+
+
+def contexts(model: PreTrainedModel, place: str) -> tuple[list[Tensor], Any]:
+    """What the dense layer after each attention gets, and the output with all attentions, by eager."""
+    taken: list[Tensor] = []
+    names = dict.fromkeys(place.format(layer) for layer in range(LAYERS))
+    for name in names:
+        model.get_submodule(name).register_forward_pre_hook(lambda _m, args: taken.append(args[0]))
+    with torch.inference_mode():
+        output = model(input_ids=IDS, attention_mask=MASK, output_attentions=True)
+    return taken, output
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_contexts_and_weights_of_every_architecture(name: str) -> None:
+    model = build(name)
+    plain = copy.deepcopy(model)
+    with torch.inference_mode():
+        expected = plain(input_ids=IDS, attention_mask=MASK).last_hidden_state
+        seen = Seen()
+        with traced([Tower(model, None, "cls", False)], [seen]) as rows:
+            states = model(input_ids=IDS, attention_mask=MASK).last_hidden_state
+    assert torch.equal(states, expected)
+    assert rows == [2]
+    assert [layer for _, layer, _, _ in seen.layers] == [0, 1, 2]
+    eager = copy.deepcopy(plain)
+    eager.set_attn_implementation("eager")
+    context, output = contexts(eager, MODELS[name][1])
+    assert len(output.attentions) == LAYERS
+    for (_, layer, given, weights), own in zip(seen.layers, context, strict=True):
+        assert given.shape == (2, 6, SIZE)
+        assert weights.shape == (2, HEADS, 6, 6)
+        torch.testing.assert_close(given[0], own[0], rtol=0, atol=2e-5)
+        torch.testing.assert_close(given[1, :4], own[1, :4], rtol=0, atol=2e-5)
+        reference = output.attentions[layer]
+        torch.testing.assert_close(weights[0], reference[0], rtol=0, atol=2e-5)
+        torch.testing.assert_close(weights[1, :, :4], reference[1, :, :4], rtol=0, atol=2e-5)
+        assert not weights[1, :, :4, 4:].any()
+
+
+@torch.inference_mode()
+def test_the_context_of_a_layer_by_hand() -> None:
+    model: Any = build("bert")
+    seen = Seen()
+    with traced([Tower(model, None, "", True)], [seen]):
+        output = model(input_ids=IDS[1:], attention_mask=MASK[1:], output_hidden_states=True)
+    attention = model.encoder.layer[1].attention.self
+    states = output.hidden_states[1][0, :4]  # without the padding
+    q, k, v = (layer(states) for layer in (attention.query, attention.key, attention.value))
+    half = SIZE // HEADS
+    for head in range(HEADS):
+        part = slice(head * half, (head + 1) * half)
+        for query in range(4):
+            scores = [float(q[query, part] @ k[key, part]) / half**0.5 for key in range(4)]
+            exponentials = [2.718281828459045**score for score in scores]
+            weights = torch.tensor([value / sum(exponentials) for value in exponentials])
+            torch.testing.assert_close(seen.layers[1][3][0, head, query, :4], weights, rtol=0, atol=2e-6)
+            by_hand = sum(weights[key] * v[key, part] for key in range(4))
+            torch.testing.assert_close(seen.layers[1][2][0, query, part], by_hand, rtol=0, atol=2e-5)
+    (_, states, pooled) = seen.outputs[0]
+    assert torch.equal(states, output.last_hidden_state)
+    assert pooled is not None
+    assert torch.equal(pooled, output.pooler_output)
+
+
+def test_weights_with_a_float_mask_fewer_key_heads_and_a_bias() -> None:
+    generator = torch.Generator().manual_seed(0)
+    query, key = (torch.randn(1, heads, 3, 4, generator=generator) for heads in (4, 2))
+    bias = torch.randn(1, 4, 3, 3, generator=generator)
+    mask = torch.tensor([0.0, 0.0, torch.finfo(torch.float32).min]).expand(1, 1, 3, 3)
+    found = attention_weights(query, key, mask, None, bias)
+    for head in range(4):
+        scores = query[0, head] @ key[0, head // 2].T / 2 + bias[0, head]
+        expected = torch.cat([scores[:, :2].softmax(1), torch.zeros(3, 1)], dim=1)
+        torch.testing.assert_close(found[0, head], expected)
+
+
+def test_after_the_block_nothing_is_watched_any_more_not_even_after_an_error() -> None:
+    model, seen = build("bert"), Seen()
+    tower = Tower(model, None, "cls", False)
+    before = {name: ALL_ATTENTION_FUNCTIONS.get(name) for name in ("sdpa", "eager")}
+
+    def hooks() -> int:
+        return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
+
+    def stop() -> None:
+        with traced([tower], [seen]):
+            assert hooks() == 2
+            raise RuntimeError("stop")
+
+    with pytest.raises(RuntimeError, match="stop"):
+        stop()
+    assert hooks() == 0
+    assert {name: ALL_ATTENTION_FUNCTIONS.get(name) for name in ("sdpa", "eager")} == before
+    with torch.inference_mode():
+        model(input_ids=IDS, attention_mask=MASK)
+    assert not seen.batches
+
+
+def test_only_the_tower_that_computes_is_told_and_a_template_is_no_sentence() -> None:
+    first, second, outsider = build("bert"), build("roberta"), build("bert")
+    seen = Seen()
+    pair = [Tower(first, None, "cls", False), Tower(second, None, "cls", False)]
+    with torch.inference_mode(), traced(pair, [seen]) as rows:
+        second(input_ids=IDS, attention_mask=MASK)
+        outsider(input_ids=IDS, attention_mask=MASK)
+        first(input_ids=IDS)  # no mask
+        first(input_ids=IDS[:1], attention_mask=MASK[:1])
+    assert rows == [1, 2]
+    assert [tower for tower, _, _ in seen.batches] == [1, 0]
+    assert [(tower, layer) for tower, layer, _, _ in seen.layers] == [
+        (tower, layer) for tower in (1, 0) for layer in range(LAYERS)
+    ]
+    assert torch.equal(seen.batches[0][2], MASK.bool())
+    assert torch.equal(seen.batches[0][1], IDS)
+
+
+def test_weights_are_computed_on_request_and_not_kept() -> None:
+    model = build("bert")
+    alive: list[weakref.ref[Tensor]] = []
+
+    class Looks(Observer):
+        def on_layer(self, view: LayerView) -> None:
+            assert not any(ref() is not None for ref in alive)
+            alive.append(weakref.ref(view.weights()))
+
+    with torch.inference_mode(), traced([Tower(model, None, "", False)], [Looks()]):
+        for _ in range(2):
+            model(input_ids=IDS, attention_mask=MASK)
+    assert len(alive) == 2 * LAYERS
+    assert all(ref() is None for ref in alive)
+
+
+class NoLayers(nn.Module):
+    """In the place of a transformer's layers."""
+
+    def forward(self, states: Tensor, **_: object) -> BaseModelOutputWithPastAndCrossAttentions:
+        return BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=states)
+
+
+def test_what_cannot_be_watched_is_said() -> None:
+    model = build("bert")
+    with pytest.raises(UntraceableError) as caught, traced([Tower(model, None, "", False)], []):
+        model(input_ids=IDS, attention_mask=MASK.flip(1))
+    assert str(caught.value) == "BertModel: the tokenizer pads on the left"
+    model.encoder = NoLayers()
+    with pytest.raises(UntraceableError) as caught, traced([Tower(model, None, "", False)], []):
+        model(input_ids=IDS, attention_mask=MASK)
+    assert str(caught.value) == "BertModel: no attention layer of it can be watched"
+
+
+def test_towers_of_every_kind_of_encoder(tiny_bert: Path) -> None:
+    one, two = TransformerEncoder(tiny_bert), TransformerEncoder(tiny_bert, "avg")
+    (tower,) = towers(one)
+    assert tower == Tower(one.model, one.tokenizer, "cls", True)
+    assert [t.model for t in towers(SumEncoder([one, two]))] == [one.model, two.model]
+    assert [t.pooling for t in towers(SumEncoder([one, two]))] == ["cls", "avg"]
+    assert [t.model for t in towers(SumEncoder([one, one]))] == [one.model]
+    mean, kernel = torch.zeros(16).double().numpy(), torch.eye(16).double().numpy()
+    assert towers(WhitenedEncoder(one, mean, kernel)) == (tower,)
+    assert towers(object()) == ()
+
+
+def test_a_checkpoint_without_pooler_has_none_here(tiny_bert: Path) -> None:
+    encoder = TransformerEncoder(tiny_bert)
+    encoder.model.pooler = None
+    assert not towers(encoder)[0].has_pooler
+
+
+@pytest.mark.parametrize("kind", ["cls", "avg_first_last", "mask", "denoised", "twin"])
+def test_an_encoder_gives_the_same_vectors_when_it_is_watched(kind: str, tiny_bert: Path) -> None:
+    sentences = list(dict.fromkeys(s for pair in toy_task().all_pairs() for s in pair))[:40]
+    if kind == "denoised":
+        encoder: Any = DenoisedEncoder(tiny_bert)
+    elif kind == "twin":
+        encoder = SumEncoder([TransformerEncoder(tiny_bert), TransformerEncoder(tiny_bert)])
+    else:
+        encoder = TransformerEncoder(tiny_bert, kind)
+    expected = encoder.encode(sentences, 100)
+    seen = Seen()
+    with traced(towers(encoder), [seen]) as rows:
+        found = encoder.encode(sentences, 100)
+    assert (found == expected).all()
+    assert rows == [40] * len(towers(encoder))
+    assert sum(len(ids) for _, ids, _ in seen.batches) == 40 * len(rows)
