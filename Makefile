@@ -6,7 +6,7 @@ TORCH ?= torch>=2.11
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install format lint types test test-slow bench demo clean
+.PHONY: install format lint types test test-slow check bench demo clean
 
 install: $(STAMP)
 
@@ -36,9 +36,13 @@ test: install
 test-slow: install
 	$(BIN)/python -m pytest -m slow
 
+check: install
+	$(BIN)/bench check
+
 bench: install
 	$(BIN)/python benchmarks/sts_eval.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python benchmarks/train_step.py $(if $(DATA),--data $(DATA))
+	$(BIN)/python benchmarks/probes.py $(if $(DATA),--data $(DATA))
 
 demo: install
 	$(BIN)/bench run --methods jtcse,tncse --seeds 1-5 --workers 2

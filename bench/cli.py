@@ -10,11 +10,13 @@ from pathlib import Path
 import click
 
 import bench
+from bench.cli_check import check
 from bench.cli_compare import compare
 from bench.cli_data import data
 from bench.cli_diff import diff
 from bench.cli_export import export
 from bench.cli_options import results_options
+from bench.cli_probe import probe
 from bench.cli_run import run
 from bench.cli_stats import stats
 from bench.cli_sweep import sweep
@@ -168,7 +170,9 @@ def list_(what: str) -> None:
 
         rows = [(sweep.name, f"{sweep.question} ({sweep.source})") for sweep in SWEEPS.values()]
     else:
-        rows = [("overlap", "training text against test sets: bench data overlap TEXT")]
+        from bench.probes import PROBES
+
+        rows = [*PROBES.items(), ("overlap", "training text against test sets: bench data overlap TEXT")]
     width = max(len(name) for name, _ in rows)
     for name, summary in rows:
         click.echo(f"{name:{width}}  {summary}")
@@ -197,11 +201,13 @@ def show(method: str) -> None:
         click.echo(f"option        {option.name}={option.default}{choices}  {option.help}")
 
 
+cli.add_command(check)
 cli.add_command(compare)
 cli.add_command(data)
 cli.add_command(diff)
 cli.add_command(export)
 cli.add_command(pretrain)
+cli.add_command(probe)
 cli.add_command(run)
 cli.add_command(stats)
 cli.add_command(sweep)

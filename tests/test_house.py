@@ -26,6 +26,7 @@ LAYERS = (
         "cells",
         "plan",
         "builder",
+        "probing",
         "runner",
         "estimate",
         "rerun",
@@ -33,7 +34,19 @@ LAYERS = (
         "sweeps",
         "executors",
     ),
-    ("campaign_stats", "check", "compare", "diff", "levels", "limits", "sides", "verdict"),
+    (
+        "campaign_stats",
+        "check",
+        "comparable",
+        "compare",
+        "diff",
+        "gate",
+        "levels",
+        "limits",
+        "reference",
+        "sides",
+        "verdict",
+    ),
     ("cli", "__main__"),  # and every cli_*
 )
 MAY_IMPORT = {
@@ -62,7 +75,7 @@ MAY_IMPORT = {
         "baselines",
         "methods",
     },
-    "reports": {"errors", "record", "store", "stats", "data", "sweeps", "reports"},
+    "reports": {"errors", "record", "store", "stats", "data", "sweeps", "gate", "reports"},
 }
 
 

@@ -1,0 +1,116 @@
+"""What the gate says of new records against a reference: a verdict a cell, and the exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from bench.errors import NotComparableError
+
+AVERAGE = "avg"
+EQUAL, OK, IMPROVED, UNCLEAR = "equal", "ok", "improved", "unclear"
+REGRESSION, FAILED, MISSING, DIFFERENT = "regression", "failed", "missing", "different"
+BAD = (REGRESSION, FAILED, MISSING)
+
+Key = tuple[str, str, str]
+"""Profile, method, suite."""
+Seeds = tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class Drop:
+    """How far a score fell, in the metric's unit; negative where it rose.
+
+    Args:
+        reference: Mean over the reference's seeds.
+        new: Mean over the new seeds.
+        low: Lower end of Welch's interval of reference - new; None where too few seeds give none.
+        high: Upper end.
+        p: Welch's two-sided p.
+        adjusted_p: The same after Holm over all tasks of all tested cells; the average is none of them.
+    """
+
+    reference: float
+    new: float
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    adjusted_p: float | None = None
+
+    @property
+    def drop(self) -> float:
+        """The reference less the new score."""
+        return self.reference - self.new
+
+
+@dataclass(frozen=True)
+class CellVerdict:
+    """One cell: a method on a suite, over its seeds.
+
+    Args:
+        key: Profile, method, suite.
+        status: "equal" (to the last bit), "ok", "improved", "unclear" (fell by more than the tolerance, but
+            not shown to), "regression", "failed", "missing" or "different" (not comparable).
+        seeds: The reference's.
+        new_seeds: The new ones that finished.
+        drops: By task, "avg" the last; empty where nothing was compared.
+        spread: Three standard deviations of the reference's seeds, where a repetition may fall by them.
+        reasons: Why it is what it is, in words.
+    """
+
+    key: Key
+    status: str
+    seeds: Seeds
+    new_seeds: Seeds
+    drops: Mapping[str, Drop] = field(default_factory=dict)
+    spread: float | None = None
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def average(self) -> Drop | None:
+        """The drop that the verdict rests on."""
+        return self.drops.get(AVERAGE)
+
+    @property
+    def worst(self) -> tuple[str, Drop] | None:
+        """The task that fell most."""
+        tasks = [(task, drop) for task, drop in self.drops.items() if task != AVERAGE]
+        return max(tasks, key=lambda item: item[1].drop) if tasks else None
+
+
+@dataclass(frozen=True)
+class Gate:
+    """The verdict over all cells.
+
+    Args:
+        cells: In the order of profile, method and suite.
+        tolerance: What a cell's average may fall by in any case, in the metric's unit.
+        level: Confidence level of the averages' intervals, all together.
+        tested: Cells with an interval; that of each has the level 1 - (1 - level) / tested.
+        repeated: The new records repeat the reference's specification.
+        warnings: What else differs: versions, machine, cells that the reference hasn't.
+    """
+
+    cells: tuple[CellVerdict, ...]
+    tolerance: float
+    level: float
+    tested: int = 0
+    repeated: bool = False
+    warnings: tuple[str, ...] = ()
+
+    def having(self, *statuses: str) -> tuple[CellVerdict, ...]:
+        """The cells of these statuses."""
+        return tuple(cell for cell in self.cells if cell.status in statuses)
+
+    @property
+    def exit_code(self) -> int:
+        """0 passed, 1 a regression, or a failed or missing cell, 3 not comparable."""
+        if self.having(DIFFERENT):
+            return NotComparableError.exit_code
+        return int(bool(self.having(*BAD)))
+
+
+def cell_name(key: Key) -> str:
+    """For messages."""
+    profile, method, suite = key
+    return f"{method} on {suite} (profile {profile})"
