@@ -58,7 +58,8 @@ class Sweep:
         task: Task whose score is shown, where the suite has it; else the average.
         numeric: True if the rows are numbers: the figure is a line, not bars.
         norms: True if the mean norm of [CLS] stands beside the score.
-        surface: True for the surface of a formula: no cells.
+        curves: True if the figure is dev score and effective rank against step; the rank in the table too.
+    surface: True for the surface of a formula: no cells.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Sweep:
     task: str = "avg"
     numeric: bool = False
     norms: bool = False
+    curves: bool = False
     surface: bool = False
 
 
@@ -140,6 +142,54 @@ def _dual_ensembles(backbone: Backbone) -> Iterable[Point]:
         yield Point(twin, "score", f"{twin}[sick=true]")
 
 
+MODIFIED = ("mhe", "mhs", "barlow", "vicreg")
+
+
+def _modified_steps(backbone: Backbone) -> Iterable[Point]:
+    for loss in MODIFIED:
+        yield Point(loss, "original", loss)
+        last = "r=false" if loss == "mhs" else "w=false,r=false"
+        yield Point(loss, "+ GD", f"m_{loss}[{last}]")
+        if loss != "mhs":  # its weights are at the nearest row alone from the start
+            yield Point(loss, "+ W", f"m_{loss}[r=false]")
+        yield Point(loss, "+ R", f"m_{loss}")
+
+
+def _paradigm(option: str, values: Iterable[float]) -> Callable[[Backbone], Iterable[Point]]:
+    points = tuple(Point(f"{value:g}", "paradigm", f"paradigm[{option}={value:g}]") for value in values)
+    return lambda _: points
+
+
+def _modified_grid_1(backbone: Backbone) -> Iterable[Point]:
+    for batch, lr, loss in product((64, 128, 256, 512), (5e-6, 1e-5, 3e-5, 5e-5), MODIFIED):
+        fixed = "m=0.3,ratio=1" if loss == "mhs" else "m=0.3,tau=0.05,ratio=1"
+        method = f"m_{loss}[batch_size={batch},lr={lr:g},{fixed}]"
+        yield Point(f"batch {batch}, lr {lr:g}", f"m_{loss}", method)
+
+
+def _modified_grid_2(backbone: Backbone) -> Iterable[Point]:
+    for m, ratio, loss in product((0.27, 0.3, 0.33, 0.37), (1, 1.25, 1.5, 1.75, 2), MODIFIED):
+        row, given = f"m {m:g}, r {ratio:g}", f"m={m:g},ratio={ratio:g}"
+        if loss == "mhs":
+            yield Point(row, f"m_{loss}", f"m_{loss}[{given}]")
+            continue
+        for tau in (0.01, 0.03, 0.05):
+            yield Point(row, f"m_{loss}, tau {tau:g}", f"m_{loss}[{given},tau={tau:g}]")
+
+
+UNSEE = ("unsee_byol", "unsee_barlow", "unsee_vicreg", "unsee_corinfomax")
+
+
+def _unsee_architectures(backbone: Backbone) -> Iterable[Point]:
+    for architecture, method in product(("projection", "online_projection", "single_projection"), UNSEE):
+        yield Point(architecture, method, f"{method}[architecture={architecture}]")
+
+
+def _unsee_mlp(backbone: Backbone) -> Iterable[Point]:
+    for layers, method in product(range(1, 6), UNSEE):
+        yield Point(str(layers), method, f"{method}[layers={layers}]")
+
+
 def single_encoders() -> list[str]:
     """Registered baselines whose training, on a text of their choice, makes one encoder."""
     return [
@@ -207,6 +257,73 @@ SWEEPS = {
             "TNCSE, Table 3; JTCSE, Table VII",
             "ensemble",
             _dual_ensembles,
+        ),
+        Sweep(
+            "modified_steps",
+            "What does each of the three steps add to a non-contrastive loss?",
+            "Gradient paradigm, Table 5",
+            "loss",
+            _modified_steps,
+        ),
+        Sweep(
+            "paradigm_m",
+            "Which margin of gradient dissipation? --suite stsb-dev shows what the paper does",
+            "Gradient paradigm, Figure 6",
+            "m",
+            _paradigm("m", (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1)),
+            task="STSB-dev",
+            numeric=True,
+        ),
+        Sweep(
+            "paradigm_tau",
+            "Which temperature of the weights? --suite stsb-dev shows what the paper does",
+            "Gradient paradigm, Figure 6",
+            "tau",
+            _paradigm("tau", (0.01, 0.03, 0.05, 0.1, 0.3, 0.5, 1, 3)),
+            task="STSB-dev",
+            numeric=True,
+        ),
+        Sweep(
+            "paradigm_r",
+            "Which ratio of the positive? --suite stsb-dev shows what the paper does",
+            "Gradient paradigm, Figure 6",
+            "r",
+            _paradigm("ratio", (0.25, 0.5, 0.75, 1, 1.25, 1.5, 1.75, 2)),
+            task="STSB-dev",
+            numeric=True,
+        ),
+        Sweep(
+            "modified_grid_1",
+            "Which batch and rate of the modified losses? Choose with --suite stsb-dev",
+            "Gradient paradigm, Tables 6 and 7, first stage",
+            "setting",
+            _modified_grid_1,
+            task="STSB-dev",
+        ),
+        Sweep(
+            "modified_grid_2",
+            "Which m, tau and r at the profile's batch and rate? Choose with --suite stsb-dev",
+            "Gradient paradigm, Tables 6 and 7, second stage",
+            "setting",
+            _modified_grid_2,
+            task="STSB-dev",
+        ),
+        Sweep(
+            "unsee_architectures",
+            "Which architecture keeps a non-contrastive objective from collapsing?",
+            "UNSEE, Figures 2-4, there with lr 3e-5, batch 64, 32 tokens",
+            "architecture",
+            _unsee_architectures,
+            curves=True,
+        ),
+        Sweep(
+            "unsee_mlp",
+            "How many blocks of the MLP?",
+            "UNSEE, Figure 5",
+            "blocks",
+            _unsee_mlp,
+            numeric=True,
+            curves=True,
         ),
         Sweep(
             "norm_ratio",

@@ -10,7 +10,7 @@ import numpy as np
 
 from bench.errors import InputError
 from bench.record import RunRecord
-from bench.reports.sweeps import norm_ratio, points, shown_task
+from bench.reports.sweeps import curves, norm_ratio, points, shown_task
 from bench.reports.table import SCALE, Cell, summarise
 from bench.sweeps import SWEEPS, Manifest, Sweep
 
@@ -35,7 +35,8 @@ def draw(manifests: Sequence[Manifest], records: Sequence[RunRecord], folder: Pa
         sweep = SWEEPS[manifest.sweep]
         for suite in manifest.suites:
             found = [r for r in records if (r.profile, r.suite) == (manifest.profile, suite)]
-            figure = _surface() if sweep.surface else _scores(sweep, manifest, found)
+            draw_figure = _curves if sweep.curves else _scores
+            figure = _surface() if sweep.surface else draw_figure(sweep, manifest, found)
             path = folder / f"{manifest.profile}-{manifest.sweep}-{suite}.svg"
             paths.append(_save(figure, path))
     return paths
@@ -76,6 +77,31 @@ def _scores(sweep: Sweep, manifest: Manifest, records: Sequence[RunRecord]) -> A
     axes.set_ylabel(f"Spearman x 100, {task}")
     if len(columns) > 1:
         axes.legend()
+    return figure
+
+
+def _curves(sweep: Sweep, manifest: Manifest, records: Sequence[RunRecord]) -> Any:
+    """A column of panels for each method: dev score above, effective rank below, a line for each row."""
+    from matplotlib.figure import Figure
+
+    at = points(manifest, records)
+    rows, columns = (list(dict.fromkeys(place[i] for place in at)) for i in (0, 1))
+    figure = Figure(figsize=(1 + 2.4 * len(columns), 4.4), layout="constrained")
+    panels = figure.subplots(2, len(columns), squeeze=False, sharex="col")
+    lines = (("dev_curve", SCALE, "Spearman x 100, dev"), ("collapse_curve", 1.0, "effective rank"))
+    for (name, scale, label), across in zip(lines, panels, strict=True):
+        across[0].set_ylabel(label)
+        for column, axes in zip(columns, across, strict=True):
+            for row in rows:
+                found = [curve for curve in curves(at.get((row, column), []), name) if curve]
+                steps = sorted({step for curve in found for step, *_ in curve})
+                values = [[v for curve in found for s, v, *_ in curve if s == step] for step in steps]
+                axes.plot(steps, [scale * float(np.mean(v)) for v in values], marker=".", label=row)
+    for column, axes in zip(columns, panels[0], strict=True):
+        axes.set_title(column)
+    for axes in panels[1]:
+        axes.set_xlabel("step")
+    panels[0][-1].legend(title=sweep.axis)
     return figure
 
 

@@ -79,6 +79,10 @@ def _grid(manifest: Manifest, suite: str, records: Sequence[RunRecord], campaign
         header += [f"||CLS|| {column}" for column in columns]
         for line, row in zip(body, rows, strict=True):
             line += [_norm(at.get((row, column), [])) for column in columns]
+    if sweep.curves:
+        header += [f"rank {column}" for column in columns]
+        for line, row in zip(body, rows, strict=True):
+            line += [_rank(at.get((row, column), [])) for column in columns]
     notes = [
         f"{sweep.question} ({sweep.source}.)",
         f"Spearman x 100 ({task}), mean and standard deviation over seeds {_said(manifest.seeds)}.",
@@ -107,6 +111,18 @@ def _norm(records: Sequence[RunRecord]) -> str:
     joints = [r.training["stages"]["joint"] for r in records if "joint" in r.training.get("stages", {})]
     norms = [norm for joint in joints for norm in joint.get("mean_cls_norm", ())]
     return f"{fmean(norms):.2f}" if norms else "-"
+
+
+def curves(records: Sequence[RunRecord], name: str) -> list[list[list[float]]]:
+    """A curve of each record's last stage, rows (step, values ...): "dev_curve" or "collapse_curve"."""
+    stages = [list(r.training.get("stages", {}).values()) for r in records]
+    return [list(own[-1].get(name, ())) for own in stages if own]
+
+
+def _rank(records: Sequence[RunRecord]) -> str:
+    """Mean effective rank of the dev sentences' vectors at the last evaluation, over seeds."""
+    ranks = [curve[-1][1] for curve in curves(records, "collapse_curve") if curve]
+    return f"{fmean(ranks):.1f}" if ranks else "-"
 
 
 def _said(seeds: Sequence[int]) -> str:

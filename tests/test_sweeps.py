@@ -8,7 +8,9 @@ import pytest
 import torch
 
 from bench.methods._losses import ltn
+from bench.plan import make_plan
 from bench.reports.sweeps import norm_ratio
+from bench.spec import RunSpec, parse_methods
 from bench.sweeps import SWEEPS, Backbone, single_encoders
 from tests.test_cli import Cli, records
 from tests.test_simcse import corpus, stage_folders
@@ -31,6 +33,25 @@ def arguments(tiny_bert: Path, corpus: Path, name: str, *extra: str) -> tuple[st
         ("caels", 5, {f"jtcse[caels={count}]" for count in (0, 1, 2, 3, 6)}),
         ("single", 3, {"simcse[text=train+sick]", "tncse_single", "tncse_single[ictn=false]"}),
         ("layer_norms", 14, {"tncse", "jtcse[drop_norms=6]"}),
+        (
+            "modified_steps",
+            15,
+            {"mhe", "m_mhe[w=false,r=false]", "m_mhe[r=false]", "m_mhe", "m_mhs[r=false]", "m_mhs"},
+        ),
+        ("paradigm_m", 8, {"paradigm[m=0.3]", "paradigm[m=1]"}),
+        ("paradigm_tau", 8, {"paradigm[tau=0.01]", "paradigm[tau=3]"}),
+        ("paradigm_r", 8, {"paradigm[ratio=0.25]", "paradigm[ratio=2]"}),
+        (
+            "modified_grid_1",
+            64,
+            {
+                "m_vicreg[batch_size=512,lr=5e-06,m=0.3,tau=0.05,ratio=1]",
+                "m_mhs[batch_size=64,lr=1e-05,m=0.3,ratio=1]",
+            },
+        ),
+        ("modified_grid_2", 200, {"m_barlow[m=0.37,ratio=1.25,tau=0.05]", "m_mhs[m=0.27,ratio=2]"}),
+        ("unsee_architectures", 12, {"unsee_vicreg[architecture=projection]"}),
+        ("unsee_mlp", 20, {"unsee_byol[layers=1]", "unsee_corinfomax[layers=5]"}),
         ("norm_ratio", 0, set()),
     ],
 )
@@ -104,6 +125,27 @@ def test_sweeps_share_cells_a_broken_one_stops_nothing_and_tables_come_from_reco
     assert b"layers without" in drawn or b"<svg" in drawn
     cli("report", "--figures", "figures")
     assert svg.read_bytes() == drawn
+
+
+@pytest.mark.parametrize(
+    ("name", "cells"),
+    [
+        ("modified_steps", 15),
+        ("paradigm_m", 8),
+        ("paradigm_tau", 8),
+        ("paradigm_r", 8),
+        ("modified_grid_1", 64),
+        ("modified_grid_2", 200),
+    ],
+)
+def test_grids_of_the_gradient_paradigm_are_cells_of_their_own(
+    tiny_bert: Path, corpus: Path, name: str, cells: int
+) -> None:
+    methods = [point.method for point in SWEEPS[name].points(Backbone(3, True))]
+    asked = parse_methods(",".join(methods))
+    plan = make_plan(RunSpec(asked, (1,), "mini", ("toy",), str(tiny_bert), corpus=corpus, dev="toy"))
+    assert len({job.cell.method for job in plan.jobs}) == len(plan.jobs) == cells
+    assert len({job.key for job in plan.jobs}) == cells
 
 
 def test_the_surface_has_no_cells(cli: Cli, tmp_path: Path) -> None:

@@ -1,0 +1,322 @@
+"""Contrastive losses of the gradient paradigm, and its own loss with components to swap (Li et al. 2024).
+
+A batch comes as two views with unit rows: h_i and h'_i belong to one sentence of N, s_ij = h_i . h'_j.
+Distances stand in inner products, ||a - b||^2 = 2 - 2 a . b: the gradient at h_i is then the printed one;
+with a - b it differs by a multiple of h_i, which the normalisation removes. A bound on a value ("held") moves
+the value alone: the gradient is the closed form at the bound. A batch of one sentence has no negatives: 0.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+ANGLE = math.radians(10)
+FORMS = ("released", "paper")
+DISSIPATIONS = ("indicator", "infonce", "arccon", "mpt", "met", "none")
+WEIGHTS = ("softmax", "infonce", "hardest", "met", "uniform", "power")
+RATIOS = ("static", "arccon", "met")
+_INSIDE = 1 - 1e-6
+_LEAST_SQUARE = 1e-4
+_LEAST_BASE = 1e-4
+
+
+@dataclass(frozen=True)
+class Paradigm:
+    """Components of :func:`paradigm_loss`; the defaults are the paper's baseline (section 3.2).
+
+    Args:
+        gd: Gradient dissipation, see :func:`dissipation`.
+        w: Weights of the negatives, see :func:`negative_weights`.
+        r: Ratio of the positive, see :func:`positive_ratio`.
+        m: Margin of gd "indicator".
+        mpt_m: Margin of gd "mpt".
+        met_m: Margin of gd "met".
+        tau: Temperature, above 0.
+        ratio: Value of r "static".
+        u: ArcCon's margin in radians.
+        power: Exponent of w "power".
+    """
+
+    gd: str = "indicator"
+    w: str = "softmax"
+    r: str = "static"
+    m: float = 0.3
+    mpt_m: float = 0.23
+    met_m: float = 0.45
+    tau: float = 0.05
+    ratio: float = 1.0
+    u: float = ANGLE
+    power: float = 1.0
+
+
+def infonce(anchors: Tensor, positives: Tensor, tau: float = 0.05) -> Tensor:
+    """InfoNCE of each anchor against all positives of the batch; its gradient is eq. 1.
+
+    L = mean_i -log(e^(s_ii/tau) / sum_j e^(s_ij/tau)), one direction; gradient flows to both views.
+
+    Args:
+        anchors: h, (N, H), unit rows.
+        positives: h', (N, H), unit rows.
+        tau: Temperature, above 0.
+
+    Returns:
+        Scalar in nats, at least 0; ln N for equal rows; 0 for N = 1.
+
+    Raises:
+        ValueError: shapes that don't fit, or a temperature that isn't above 0.
+    """
+    check_views(anchors, positives, tau)
+    own = torch.arange(len(anchors), device=anchors.device)
+    return functional.cross_entropy(anchors @ positives.T / tau, own)
+
+
+def arccon(anchors: Tensor, positives: Tensor, tau: float = 0.05, u: float = ANGLE) -> Tensor:
+    """ArcCon: InfoNCE with the margin u on the positive's angle; its gradient is eq. 2.
+
+    As :func:`infonce` with cos(theta_ii + u) for s_ii, theta_ii = arccos s_ii, s_ii held within +-(1 - 1e-6);
+    the released arccos has an infinite slope at equal views. Beyond theta_ii + u = pi the cosine rises again.
+
+    Args:
+        anchors: h, (N, H), unit rows.
+        positives: h', (N, H), unit rows.
+        tau: Temperature, above 0.
+        u: Margin in radians; 0 gives InfoNCE.
+
+    Returns:
+        Scalar in nats, at least 0; 0 for N = 1.
+
+    Raises:
+        ValueError: shapes that don't fit, or a temperature that isn't above 0.
+    """
+    check_views(anchors, positives, tau)
+    s = anchors @ positives.T
+    own = s.diagonal()
+    logits = s + torch.diag(_pushed(own, u) - own)
+    return functional.cross_entropy(logits / tau, torch.arange(len(s), device=s.device))
+
+
+def mpt(anchors: Tensor, positives: Tensor, m: float = 0.23) -> Tensor:
+    """MPT, the triplet loss on inner products: mean_i relu(max_{j != i} s_ij - s_ii + m) (eq. 3).
+
+    Args:
+        anchors: h, (N, H), unit rows.
+        positives: h', (N, H), unit rows; gradient flows to both views.
+        m: Margin.
+
+    Returns:
+        Scalar, 0 to 2 + m; 0 for N = 1.
+
+    Raises:
+        ValueError: shapes that don't fit.
+    """
+    check_views(anchors, positives)
+    if len(anchors) < 2:
+        return no_loss(anchors, positives)
+    s = anchors @ positives.T
+    return functional.relu(_hardest(s)[0] - s.diagonal() + m).mean()
+
+
+def met(anchors: Tensor, positives: Tensor, m: float = 0.45) -> Tensor:
+    """MET, the triplet loss on distances: mean_i relu(D_ii - min_{j != i} D_ij + m) (eq. 3).
+
+    D_ij^2 = 2 - 2 s_ij, held at 1e-4 or more. The printed inner max is a misprint for the min.
+
+    Args:
+        anchors: h, (N, H), unit rows.
+        positives: h', (N, H), unit rows; gradient flows to both views.
+        m: Margin.
+
+    Returns:
+        Scalar, 0 to 2 + m; 0 for N = 1.
+
+    Raises:
+        ValueError: shapes that don't fit.
+    """
+    check_views(anchors, positives)
+    if len(anchors) < 2:
+        return no_loss(anchors, positives)
+    s = anchors @ positives.T
+    return functional.relu(distance(s.diagonal()) - distance(_hardest(s)[0]) + m).mean()
+
+
+def dissipation(s: Tensor, parts: Paradigm) -> Tensor:
+    """Gradient dissipation of every anchor (Table 1, first column).
+
+    "infonce", "arccon": 1 / (1 + e^(c_i/tau) / sum_{k != i} e^(s_ik/tau)), c_i = s_ii or cos(theta_ii + u).
+    "indicator", "mpt": 1[s_ii - max_{k != i} s_ik < m]. "met": 1[min_{k != i} D_ik - D_ii < m]. "none": 1.
+
+    Args:
+        s: (N, N), rows are anchors, N at least 2.
+        parts: Which, with its margin or temperature.
+
+    Returns:
+        (N,), within [0, 1].
+
+    Raises:
+        ValueError: an unknown name.
+    """
+    own = s.diagonal()
+    if parts.gd in ("infonce", "arccon"):
+        positive = own if parts.gd == "infonce" else _pushed(own, parts.u)
+        return (_without_own(s / parts.tau).logsumexp(1) - positive / parts.tau).sigmoid()
+    hardest = _hardest(s)[0]
+    if parts.gd in ("indicator", "mpt"):
+        return (own - hardest < (parts.m if parts.gd == "indicator" else parts.mpt_m)).to(s.dtype)
+    if parts.gd == "met":
+        return (distance(hardest) - distance(own) < parts.met_m).to(s.dtype)
+    if parts.gd == "none":
+        return torch.ones_like(own)
+    raise ValueError(f"gd '{parts.gd}' must be one of {', '.join(DISSIPATIONS)}")
+
+
+def negative_weights(s: Tensor, parts: Paradigm) -> Tensor:
+    """Weights of every anchor's negatives (Table 1, second column).
+
+    "softmax" over j != i of s_ij/tau; "infonce" (ArcCon's too) the same over tau; "hardest" (MPT's) 1 at the
+    largest s_ij; "met" 1/D_ij there; "power" max(s_ij, 1e-4)^p over its row's sum; "uniform" its p = 0.
+
+    Args:
+        s: (N, N), rows are anchors, N at least 2.
+        parts: Which, with its temperature or power.
+
+    Returns:
+        (N, N), at least 0, diagonal 0; rows add up to 1, but for "infonce" to 1/tau and "met" to 1/D.
+
+    Raises:
+        ValueError: an unknown name.
+    """
+    if parts.w in ("softmax", "infonce"):
+        weights = _without_own(s / parts.tau).softmax(1)
+        return weights if parts.w == "softmax" else weights / parts.tau
+    if parts.w in ("hardest", "met"):
+        values, places = _hardest(s)
+        at_hardest = torch.ones_like(values) if parts.w == "hardest" else 1 / distance(values)
+        return torch.zeros_like(s).scatter(1, places[:, None], at_hardest[:, None])
+    if parts.w in ("uniform", "power"):
+        power = 0.0 if parts.w == "uniform" else parts.power
+        weights = s.clamp_min(_LEAST_BASE).pow(power).masked_fill(_own(s), 0)
+        return weights / weights.sum(1, keepdim=True)
+    raise ValueError(f"w '{parts.w}' must be one of {', '.join(WEIGHTS)}")
+
+
+def positive_ratio(s: Tensor, parts: Paradigm) -> Tensor:
+    """Ratio of every anchor's positive (Table 1, third column).
+
+    "static" r; "arccon" sin(theta_ii + u) / sin(theta_ii), s_ii held within +-(1 - 1e-6); "met" D_ij / D_ii.
+
+    Args:
+        s: (N, N), rows are anchors.
+        parts: Which, with its value or angle.
+
+    Returns:
+        (N, 1), or for "met" (N, N): one ratio a negative.
+
+    Raises:
+        ValueError: an unknown name.
+    """
+    own = s.diagonal()[:, None]
+    if parts.r == "static":
+        return torch.full_like(own, parts.ratio)
+    if parts.r == "arccon":
+        theta = _held(own, -_INSIDE, _INSIDE).acos()
+        return (theta + parts.u).sin() / theta.sin()
+    if parts.r == "met":
+        return distance(s) / distance(own)
+    raise ValueError(f"r '{parts.r}' must be one of {', '.join(RATIOS)}")
+
+
+def paradigm_loss(first: Tensor, second: Tensor, parts: Paradigm, form: str = "released") -> Tensor:
+    """The paradigm's loss (eq. 5): L_i = GD_i sum_{j != i} W_ij (s_ij - R_ij s_ii), no gradient in GD, W, R.
+
+    Both views' rows are anchors against the other view, a negative is a constant.
+
+    - ``paper``: the positive is a constant too, so every anchor's gradient is eq. 4; mean over 2N anchors.
+    - ``released``: the positive pair carries gradient to both views; each direction is divided by N times its
+      number n of anchors with GD > 0. An anchor kept in both directions gets eq. 4 with the ratio
+      r (1 + n/n'), that is 2r; one dropped whose partner is kept is still pulled. Where no anchor is kept a
+      direction is 0 (the released code: NaN).
+
+    Args:
+        first: h, (N, H), unit rows.
+        second: h', (N, H), unit rows.
+        parts: The components.
+        form: "released" or "paper".
+
+    Returns:
+        Scalar; 0 for N = 1.
+
+    Raises:
+        ValueError: shapes that don't fit, a temperature that isn't above 0, or an unknown name.
+    """
+    check_views(first, second, parts.tau)
+    check_form(form)
+    if len(first) < 2:
+        return no_loss(first, second)
+    losses = [_one_direction(a, b, parts, form) for a, b in ((first, second), (second, first))]
+    return torch.stack(losses).sum()
+
+
+def _one_direction(anchors: Tensor, others: Tensor, parts: Paradigm, form: str) -> Tensor:
+    s = anchors @ others.detach().T
+    constant = s.detach()
+    kept = dissipation(constant, parts)
+    weights, ratio = negative_weights(constant, parts), positive_ratio(constant, parts)
+    own = s.diagonal() if form == "paper" else (anchors * others).sum(1)
+    total = (kept[:, None] * weights * (s - ratio * own[:, None])).sum()
+    if form == "paper":
+        return total / (2 * len(anchors))
+    return total / (len(anchors) * (kept > 0).sum().clamp_min(1))
+
+
+def distance(cosine: Tensor) -> Tensor:
+    """Distance of unit vectors by their cosine, sqrt(2 - 2 c), its square held at 1e-4 or more."""
+    return _held(2 - 2 * cosine, _LEAST_SQUARE, math.inf).sqrt()
+
+
+def check_views(first: Tensor, second: Tensor, tau: float = 1.0) -> None:
+    """Raise ValueError unless there are two (N, H) of one shape, N at least 1, and tau is above 0."""
+    if first.shape != second.shape or first.ndim != 2 or not len(first):
+        raise ValueError(f"{tuple(first.shape)} and {tuple(second.shape)} must be two (N, H) of one shape")
+    if tau <= 0:
+        raise ValueError(f"tau {tau} must be above 0")
+
+
+def check_form(form: str) -> None:
+    """Raise ValueError for an unknown form."""
+    if form not in FORMS:
+        raise ValueError(f"form '{form}' must be one of {', '.join(FORMS)}")
+
+
+def no_loss(first: Tensor, second: Tensor) -> Tensor:
+    """0 with gradient 0 in both views."""
+    return (first * 0).sum() + (second * 0).sum()
+
+
+def _pushed(cosine: Tensor, u: float) -> Tensor:
+    """cos(theta + u) of the angle with this cosine."""
+    held = _held(cosine, -_INSIDE, _INSIDE)
+    return held * math.cos(u) - (1 - held**2).sqrt() * math.sin(u)
+
+
+def _held(values: Tensor, low: float, high: float) -> Tensor:
+    """Values within bounds; the gradient passes unchanged."""
+    return values + (values.clamp(low, high) - values).detach()
+
+
+def _own(s: Tensor) -> Tensor:
+    return torch.eye(len(s), dtype=torch.bool, device=s.device)
+
+
+def _without_own(s: Tensor) -> Tensor:
+    return s.masked_fill(_own(s), -math.inf)
+
+
+def _hardest(s: Tensor) -> tuple[Tensor, Tensor]:
+    """Largest cosine with a negative and its place, each (N,)."""
+    found = _without_own(s).max(dim=1)
+    return found.values, found.indices

@@ -1,0 +1,245 @@
+"""Non-contrastive losses before and after the gradient paradigm's three steps."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from bench.baselines.simcse import one_stage, trained_encoder
+from bench.card import BuildContext, MethodCard, Option
+from bench.encoder import Encoder
+from bench.methods.paradigm import (
+    CODE,
+    FORM_OPTION,
+    INFERENCE,
+    PAPER,
+    SETUP_DEVIATIONS,
+    TAU,
+    Config,
+    PairLoss,
+    setup_options,
+    train_pairs,
+)
+from bench.registry import add_method
+from bench.stages import StageContext, StageSpec
+
+TITLES = {
+    "mhe": "alignment and minimum hyperspherical energy",
+    "mhs": "alignment and maximum hyperspherical separation",
+    "barlow": "Barlow Twins",
+    "vicreg": "VICReg",
+}
+_PAPER_LOSS = (
+    "paper: L = sum over both views' anchors of d_i (sum_{j != i} w_ij h_i . h_j - p_i h_i . h'_i), "
+    "all but h_i constant"
+)
+_ORIGINAL = {
+    "mhe": (
+        "L = nu (U(h) + U(h')) + 1/N sum_i ||h_i - h'_i||^2, U(h) = log sum_{k<l} e^(h_k . h_l)",
+        f"{_PAPER_LOSS}; w_ij = 2 nu e^(2 h_i . h_j) / sum_{{k<l}} e^(2 h_k . h_l), p = 2/N",
+    ),
+    "mhs": (
+        "L = 1/N sum_i (||h_i - h'_i||^2 - nu min_{j != i} D_ij - nu min_{j != i} D'_ij), "
+        "D_ij^2 = ||h_i - h'_j||^2 + 1e-4",
+        f"{_PAPER_LOSS}; w_ij = nu / ||h_i - h_j|| at the nearest j, p = 2/N",
+    ),
+    "barlow": (
+        f"{_PAPER_LOSS}; w_ij = 2 nu h'_i . h'_j / N^2, positive 2/N h_i . A h'_i, "
+        "A = I - (1 - nu) diag(h^T h' / N)",
+        "released: the same with j = i left in",
+    ),
+    "vicreg": (
+        f"{_PAPER_LOSS}; w_ij = 2 nu h_i . h_j / N^2, p = 2/N",
+        "released: the same with j = i left in",
+    ),
+}
+_WEIGHTS = {
+    "mhe": "w: w_ij = e^(h_i . h_j/tau) / (tau sum_{k<l} e^(h_k . h_l/tau)), U over tau",
+    "mhs": "w changes nothing: the weights are at the nearest row alone from the start",
+    "barlow": "w: w_ij = e^(h'_i . h'_j/tau) / sum_{k != l} e^(h'_k . h'_l/tau)",
+    "vicreg": "w: w_ij = e^(h_i . h_j/tau) / sum_{k != l} e^(h_k . h_l/tau)",
+}
+_EQUATION = {
+    "mhe": "eq. 14 and 16",
+    "mhs": "eq. 15 and 17",
+    "barlow": "eq. 6 and 18",
+    "vicreg": "eq. 13 and 19",
+}
+_NU = {"mhe": 10.0, "mhs": 1.0, "barlow": 30.0, "vicreg": 30.0}
+_RATIO = {"mhe": 1.75, "mhs": 1.75, "barlow": 1.5, "vicreg": 1.5}
+_DIFFERENCE = {
+    "mhe": "released: the positive and each pair of a view carry gradient to both members (form=paper: the "
+    "anchor's alone)",
+    "mhs": "released: the nearest row is of the other view (form=paper: the same view), and the positive "
+    "carries gradient to both views (form=paper: the anchor's alone)",
+    "barlow": "released: with r the positive carries gradient to both views (form=paper: the anchor's alone)",
+    "vicreg": "released: with r the positive carries gradient to both views (form=paper: the anchor's alone)",
+}
+
+
+def modified_loss(name: str, config: Config) -> PairLoss:
+    """The loss of a method of this module, with its options."""
+    from bench.methods._modified_losses import LOSSES, Steps
+
+    loss, form = LOSSES[name.removeprefix("m_")], str(config["form"])
+    none = Steps()
+    steps = Steps(
+        gd=bool(config.get("gd", none.gd)),
+        w=bool(config.get("w", none.w)),
+        r=bool(config.get("r", none.r)),
+        m=float(config.get("m", none.m)),
+        tau=float(config.get("tau", none.tau)),
+        ratio=float(config.get("ratio", none.ratio)),
+        nu=float(config["nu"]),
+        factor=str(config.get("factor", none.factor)),
+    )
+    return lambda first, second: loss(first, second, steps, form)
+
+
+def train_modified(name: str, context: StageContext) -> dict[str, Any]:
+    """The stage of a method of this module."""
+    return train_pairs(context, modified_loss(name, context.config))
+
+
+class NonContrastive:
+    """What the methods of this module share."""
+
+    card: MethodCard
+
+    def stages(self, options: Config) -> tuple[StageSpec, ...]:
+        """One stage."""
+        return one_stage(self.card, options, partial(train_modified, self.card.name))
+
+    def build(self, context: BuildContext) -> Encoder:
+        """Return the encoder of the asked checkpoint."""
+        return trained_encoder(context, self.card.name)
+
+
+def _nu_option(name: str, until: str) -> Option:
+    text = f"weight of the negatives{until}"
+    if name == "mhs":
+        text += " (released: over N, so the paper form's nu is N times as strong)"
+    return Option("nu", _NU[name], text, minimum=0)
+
+
+def original_card(name: str) -> MethodCard:
+    """Card of an unmodified loss."""
+    return MethodCard(
+        name=name,
+        kind="method",
+        summary=f"{TITLES[name]}, unmodified, on unit vectors",
+        version=1,
+        paper=f"{PAPER}, section 4",
+        code=CODE,
+        equations=(*_ORIGINAL[name], INFERENCE),
+        options=(
+            _nu_option(name, ""),
+            FORM_OPTION,
+            *setup_options(lr=5e-6 if name == "mhs" else 1e-5),
+        ),
+        deviations=(_DIFFERENCE[name], *SETUP_DEVIATIONS),
+        published_names=((name, "as published: profile bert-base or roberta-base"),),
+    )
+
+
+def modified_card(name: str) -> MethodCard:
+    """Card of a modified loss."""
+    switches = (
+        Option("gd", True, "gradient dissipation: drop anchors whose negatives are far"),
+        Option("w", True, "no effect" if name == "mhs" else "exponential weights of the negatives"),
+        Option("r", True, "a static ratio of the positive"),
+    )
+    factor = Option(
+        "factor",
+        "nearest",
+        "row whose distance weighs the positive in form=paper; eq. 15 prints the farthest",
+        ("nearest", "farthest"),
+    )
+    return MethodCard(
+        name=f"m_{name}",
+        kind="method",
+        summary=f"{TITLES[name]}, modified: gradient dissipation, weight and ratio",
+        version=1,
+        paper=f"{PAPER}, section 4, appendix E, {_EQUATION[name]}",
+        code=CODE,
+        equations=(
+            *_ORIGINAL[name],
+            "gd: d_i = 1[1 - max_{k != i} h_i . h_k < m] released, "
+            "1[h_i . h'_i - max_{k != i} h_i . h'_k < m] paper",
+            _WEIGHTS[name],
+            "r: p_i = ratio sum_{j != i} w_ij, in the released form of both views",
+            INFERENCE,
+        ),
+        options=(
+            *switches,
+            Option("m", 0.3, "margin of gd"),
+            *((TAU,) if name != "mhs" else ()),
+            Option("ratio", _RATIO[name], "the positive's ratio with r", minimum=0),
+            _nu_option(name, ", with r 1" if name == "mhs" else ", with w 1"),
+            *((factor,) if name == "mhs" else ()),
+            FORM_OPTION,
+            *setup_options(),
+        ),
+        deviations=(
+            _DIFFERENCE[name],
+            "released: gd compares the hardest row of the same view with 1, so fewer anchors are kept",
+            *SETUP_DEVIATIONS,
+        ),
+        published_names=((f"m_{name}", "as published: profile bert-base or roberta-base"),),
+    )
+
+
+@add_method
+class MHE(NonContrastive):
+    """Unmodified alignment and MHE."""
+
+    card = original_card("mhe")
+
+
+@add_method
+class MHS(NonContrastive):
+    """Unmodified alignment and MHS."""
+
+    card = original_card("mhs")
+
+
+@add_method
+class Barlow(NonContrastive):
+    """Unmodified Barlow Twins."""
+
+    card = original_card("barlow")
+
+
+@add_method
+class VICReg(NonContrastive):
+    """Unmodified VICReg."""
+
+    card = original_card("vicreg")
+
+
+@add_method
+class ModifiedMHE(NonContrastive):
+    """Modified MHE."""
+
+    card = modified_card("mhe")
+
+
+@add_method
+class ModifiedMHS(NonContrastive):
+    """Modified MHS."""
+
+    card = modified_card("mhs")
+
+
+@add_method
+class ModifiedBarlow(NonContrastive):
+    """Modified Barlow Twins."""
+
+    card = modified_card("barlow")
+
+
+@add_method
+class ModifiedVICReg(NonContrastive):
+    """Modified VICReg."""
+
+    card = modified_card("vicreg")
