@@ -42,6 +42,7 @@ check: install
 bench: install
 	$(BIN)/python benchmarks/sts_eval.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python benchmarks/train_step.py $(if $(DATA),--data $(DATA))
+	$(BIN)/python benchmarks/gradient_probe.py
 	$(BIN)/python benchmarks/probes.py $(if $(DATA),--data $(DATA))
 
 demo: install

@@ -15,6 +15,7 @@ from bench.cli_compare import compare
 from bench.cli_data import data
 from bench.cli_diff import diff
 from bench.cli_export import export
+from bench.cli_gradient import gradient
 from bench.cli_options import results_options
 from bench.cli_probe import probe
 from bench.cli_run import run
@@ -172,7 +173,11 @@ def list_(what: str) -> None:
     else:
         from bench.probes import PROBES
 
-        rows = [*PROBES.items(), ("overlap", "training text against test sets: bench data overlap TEXT")]
+        rows = [
+            *PROBES.items(),
+            ("overlap", "training text against test sets: bench data overlap TEXT"),
+            ("gradient", "what the gradient paradigm's figures draw: bench gradient"),
+        ]
     width = max(len(name) for name, _ in rows)
     for name, summary in rows:
         click.echo(f"{name:{width}}  {summary}")
@@ -206,6 +211,7 @@ cli.add_command(compare)
 cli.add_command(data)
 cli.add_command(diff)
 cli.add_command(export)
+cli.add_command(gradient)
 cli.add_command(pretrain)
 cli.add_command(probe)
 cli.add_command(run)
