@@ -214,7 +214,7 @@ def test_bench_probe_shows_the_probes_of_records(cli: Cli) -> None:
 def test_probes_are_listed(cli: Cli) -> None:
     code, out, _ = cli("list", "probes")
     assert code == 0
-    assert [line.split()[0] for line in out.splitlines()] == [*PROBES, "overlap"]
+    assert [line.split()[0] for line in out.splitlines()] == [*PROBES, "overlap", "gradient"]
 
 
 def probed(method: str, energy: float, average: float, seed: int = 1, **other: Any) -> Probed:
