@@ -76,6 +76,7 @@ class MethodCard:
         deterministic: True if no seed enters: the method runs once.
         needs_backbone: True if it starts from the profile's backbone.
         takes_path: True for ``NAME:PATH`` methods, which bring their own model folder.
+        takes_file: True for such a method whose model is a file of word vectors, not a folder.
         short_option: Option that may follow the name after a colon (``untrained:avg``).
         takes_methods: True for ``NAME:METHODS``: the short option is an expression of other methods.
         published_names: Names of this method in published tables, with the options that give them.
@@ -96,6 +97,7 @@ class MethodCard:
     deterministic: bool = False
     needs_backbone: bool = True
     takes_path: bool = False
+    takes_file: bool = False
     short_option: str | None = None
     takes_methods: bool = False
     published_names: tuple[tuple[str, str], ...] = ()

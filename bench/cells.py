@@ -9,7 +9,7 @@ from typing import Any
 
 from bench.card import MethodCard, OptionValue
 from bench.errors import InputError
-from bench.nn.folder import ModelFolder, resolve
+from bench.nn.folder import ModelFolder, resolve, resolve_file
 from bench.profiles import Profile
 from bench.profiles import names as profile_names
 from bench.registry import METHODS
@@ -139,7 +139,10 @@ def make_cells(
     ]
     for name, value, where in given:
         options[name] = card.option(name, where).parse(value, where)
-    model = resolve(path, where=f"--methods {request.text}") if path is not None else None
+    model = None
+    if path is not None:
+        find = resolve_file if card.takes_file else resolve
+        model = find(path, where=f"--methods {request.text}")
     if card.needs_backbone:
         model = backbone
     auxiliaries = _auxiliaries(card, options, backbone)
@@ -296,6 +299,7 @@ def with_members(
     if not isinstance(method, ComposedMethod):
         return cell
     members: list[tuple[str, Cell]] = []
+    named: dict[str, Cell] = {}
     for role, text in method.members(dict(cell.options)).items():
         (request,) = parse_methods(text)
         if request.name in (*above, cell.card.name):
@@ -304,7 +308,21 @@ def with_members(
         number = 1 + sum(member.card.name == request.name for _, member in members)
         copy = ".".join(filter(None, (cell.copy, str(number) if number > 1 else "")))
         members.append((role, with_members(replace(found[0], copy=copy), make, (*above, cell.card.name))))
-    return replace(cell, members=tuple(members))
+        named[text] = members[-1][1]
+    return _without_paths(replace(cell, members=tuple(members)), named)
+
+
+def _without_paths(cell: Cell, named: Mapping[str, Cell]) -> Cell:
+    """Name members from this machine by their ids, so that no path enters an id, an option or a key."""
+    for text in sorted(named, key=len, reverse=True):  # one path may begin another
+        member = named[text]
+        if member.card.takes_path or any(METHODS.get(name).card.takes_path for name in member.member_names):
+            options = [
+                (name, value.replace(text, member.method) if isinstance(value, str) else value)
+                for name, value in cell.options
+            ]
+            cell = replace(cell, method=cell.method.replace(text, member.method), options=tuple(options))
+    return cell
 
 
 def without_idle_seeds(cells: list[Cell]) -> list[Cell]:

@@ -176,7 +176,7 @@ def plans(records: Sequence[RunRecord], data: Path | None, results: Path, worker
 
 def _cell_spec(records: Sequence[RunRecord], data: Path | None, results: Path) -> RunSpec:
     record = records[0]
-    if record.name in ("hf", "st") or "@" in record.profile:
+    if record.name in ("hf", "st", "vectors") or "@" in record.profile:
         raise InputError(
             f"{record.method} was made with a model that its profile doesn't name",
             where="bench check",

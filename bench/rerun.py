@@ -43,7 +43,8 @@ def rerun(
     Args:
         record: A finished record.
         data: Data folder.
-        model: Folder of the model where the profile doesn't name it (another backbone, hf: and st:).
+        model: Folder or file of the model where the profile doesn't name it (another backbone, hf:, st:,
+            vectors:).
         corpus: Training text where it isn't the profile's.
         copies: Translated copies of it by name, where the record was trained on some that its profile lacks.
 
@@ -93,7 +94,7 @@ def spec_of(
 ) -> RunSpec:
     """Return the specification that repeats a record's cell; see :func:`rerun` for arguments and errors."""
     profile, _, other_backbone = record.profile.partition("@")
-    external = record.name in ("hf", "st")
+    external = record.name in ("hf", "st", "vectors")
     if (external or other_backbone) and model is None:
         name = (record.backbone or {}).get("name")
         raise InputError(
@@ -101,6 +102,15 @@ def spec_of(
             where=record.method,
             expected="--model FOLDER",
         )
+    members = record.training.get("members", {})
+    for member in _flat(members):
+        (part,) = parse_methods(member["method"])
+        if part.name not in discover().names():
+            raise InputError(
+                f"the record builds on the model '{part.name}', which no profile names",
+                where=record.method,
+                hint="repeat the bench run that made it",
+            )
     stages = record.training.get("stages", {})
     given = {role: facts["text"]["name"] for role, facts in stages.items() if "text" in facts}
     if given and not copies and (corpus is not None or not uses_world(profiles.load(profile))):
@@ -120,7 +130,7 @@ def spec_of(
         profile=profile,
         suites=(record.suite,),
         backbone=None if external else model,
-        overrides=_member_overrides(record.training.get("members", {})),
+        overrides=_member_overrides(members),
         device=str(record.provenance["device"]).split(" ")[0],
         threads=int(record.provenance["threads"]),
         corpus=corpus,
@@ -130,6 +140,8 @@ def spec_of(
         data=data,
         accept_data=not all(facts["reference"] for facts in record.tasks.values()),
         results=results,
+        transfer_solver=record.provenance.get("transfer", {}).get("solver", "exact"),
+        precision=record.provenance.get("evaluation_precision", {}).get("name", "fp32"),
     )
 
 
@@ -138,9 +150,8 @@ def _member_overrides(members: dict[str, Any]) -> tuple[Override, ...]:
     had: dict[tuple[str, str], set[object]] = {}
     for member in _flat(members):
         (request,) = parse_methods(member["method"])
-        if request.name in discover().names():  # not a folder's
-            for option, value in member["options"].items():
-                had.setdefault((request.name, option), set()).add(value)
+        for option, value in member["options"].items():
+            had.setdefault((request.name, option), set()).add(value)
     texts = (f"{name}.{option}={values.pop()}" for (name, option), values in had.items() if len(values) == 1)
     return tuple(map(parse_override, texts))
 

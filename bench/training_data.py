@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.data.corpus import Corpus, make_corpus, read_corpus
+from bench.data.hub import CORPUS
 from bench.data.mini.world import (
     ALL_COPIES,
     COPIES,
@@ -63,10 +64,6 @@ def load_training_data(spec: RunSpec, profile: Profile, method: str) -> Training
     """
     data = data_folder(spec.data)
     seed = DEFAULT_SEED if spec.world_seed is None else spec.world_seed
-    name = spec.dev or profile.dev
-    tasks = load_suite(name, data, accept_data=spec.accept_data, world_seed=seed)[1]
-    if len(tasks) != 1:
-        raise InputError(f"'{name}' has {len(tasks)} tasks", where="--dev", expected="a suite of one task")
     copies: dict[str, Corpus] = {}
     if spec.corpus is not None:
         corpus = read_corpus(spec.corpus)
@@ -76,6 +73,11 @@ def load_training_data(spec: RunSpec, profile: Profile, method: str) -> Training
     else:
         corpus = profile_corpus(profile, data, method)
     copies |= {name: read_copy(path, corpus, where=f"--copy {name}={path}") for name, path in spec.copies}
+    # after the text: where both are missing, the plan names the evaluation data for its suites as well
+    name = spec.dev or profile.dev
+    tasks = load_suite(name, data, accept_data=spec.accept_data, world_seed=seed)[1]
+    if len(tasks) != 1:
+        raise InputError(f"'{name}' has {len(tasks)} tasks", where="--dev", expected="a suite of one task")
     return TrainingData({TRAIN: corpus, **copies}, tasks[0])
 
 
@@ -91,12 +93,16 @@ def profile_corpus(profile: Profile, data: Path | None, who: str) -> Corpus:
         InputError: no data folder.
         DataError: no such file, or a damaged one.
     """
+    file = Path(profile.corpus["file"])
+    hint = f"get it with: bench data fetch wiki1m --data {data or 'data'}" if file.name == CORPUS else None
     if data is None:
         raise InputError(
-            f"{who} needs a training text", expected="--corpus FILE, or --data DIR or BENCH_DATA"
+            f"{who} needs a training text", expected="--corpus FILE, or --data DIR or BENCH_DATA", hint=hint
         )
+    if not (data / file).exists():
+        raise DataError("the training text is missing", where=str(data / file), hint=hint)
     exclude = profile.corpus.get("exclude_lines")
-    return read_corpus(data / profile.corpus["file"], (exclude[0], exclude[1]) if exclude else None)
+    return read_corpus(data / file, (exclude[0], exclude[1]) if exclude else None)
 
 
 def read_copy(path: Path, corpus: Corpus, *, where: str) -> Corpus:

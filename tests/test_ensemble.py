@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -189,6 +190,23 @@ def test_all_is_every_method_that_needs_no_path_and_no_methods(tmp_path: Path) -
     plan = plan_of("all,two=ensemble:simcse+untrained", tmp_path)
     names = [job.cell.card.name for job in plan.jobs]
     missing = {name for name, _ in discover()} - set(names)
-    assert missing == {"hf", "st", "distill"}
+    assert missing == {"hf", "st", "vectors", "distill"}
     assert len(set(names)) == len(names)
     assert plan.ids["simcse"] == "simcse"
+
+
+def test_no_path_of_a_member_enters_a_record(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
+    method = f"ensemble:0.5*hf:{tiny_bert}:avg+distill:hf:{tiny_bert}"
+    short = tuple(text.replace("simcse", "distill") for text in SHORT)
+    code, _, err = cli(*arguments(tiny_bert, corpus, method, *short))
+    assert code == 0, err
+    (path,) = records(tmp_path)
+    text = (tmp_path / "results" / "local" / path).read_text()
+    digits = json.loads(text)["training"]["members"]["1"]["method"].split("[")[0].removeprefix("tiny-bert-")
+    name = f"tiny-bert-{digits}"
+    assert (len(digits), str(tiny_bert) in text + path) == (8, False)
+    of = f"0.5*{name}[pooling=avg]+distill:{name}[batch_size=8,eval_every=2,steps=2]"
+    assert (json.loads(text)["method"], json.loads(text)["options"]) == (f"ensemble:{of}", {"of": of})
+    code, _, err = cli("rerun", str(tmp_path / "results" / "local" / path), "--model", str(tiny_bert))
+    assert code == 2
+    assert f"the record builds on the model '{name}', which no profile names" in err

@@ -1,4 +1,4 @@
-"""Model folders on disk: finding them, naming them, hashing what determines their embeddings."""
+"""Models on disk, folders and files of word vectors: finding, naming, hashing what determines embeddings."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.data.word_vectors import FORM, dimension, stem
 from bench.errors import InputError
 
 _NOT_MODEL = {
@@ -25,9 +26,9 @@ class ModelFolder:
     """A model on this machine. The path stays here; records hold the name and the hash.
 
     Args:
-        path: The folder.
-        name: Hub name or the folder's last name.
-        sha256: Over the names and bytes of weights, configuration and tokenizer files.
+        path: The folder, or the file of word vectors.
+        name: Hub name, the folder's last name, or the file's without its endings.
+        sha256: Over the names and bytes of weights, configuration and tokenizer files, or over the file.
     """
 
     path: Path
@@ -62,8 +63,24 @@ def resolve(reference: str, *, where: str, name: str | None = None) -> ModelFold
     return ModelFolder(path, name, content_hash(path))
 
 
+def resolve_file(reference: str, *, where: str) -> ModelFolder:
+    """Find a file of word vectors; its name is the file's without the endings that say the format.
+
+    Raises:
+        InputError: no such file, or none of word vectors as far as its first lines show.
+    """
+    path = Path(reference).expanduser()
+    if not path.is_file():
+        raise InputError(f"'{reference}' is no file", where=where, expected=FORM)
+    dimension(path)
+    return ModelFolder(path, stem(path), content_hash(path))
+
+
 def content_hash(path: Path) -> str:
-    """Return the sha256 over names and bytes of the files that determine a model's embeddings."""
+    """Return the sha256 over names and bytes of the files that determine embeddings, or of a single file."""
+    if path.is_file():
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
     files = {
         file.relative_to(path).as_posix(): file
         for pattern in _PARTS

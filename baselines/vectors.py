@@ -1,0 +1,244 @@
+"""Static word vectors from a file: their mean, or smooth inverse frequency (SIF)."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.baselines.whitening import unit
+from bench.card import BuildContext, MethodCard, Option, OptionValue
+from bench.data.word_vectors import WordVectors, dimension, read_word_vectors
+from bench.encoder import Encoder, FloatArray, PairScorer, Progress
+from bench.errors import BenchError
+from bench.registry import add_method
+from bench.stages import StageContext, StageSpec
+
+Matrix = NDArray[np.float64]
+_STAGE = "counts"
+_FILE = "counts.json"
+
+
+def mean_vectors(
+    table: WordVectors, sentences: Sequence[str], out: NDArray[np.floating], weights: Matrix | None = None
+) -> dict[str, str | int]:
+    """Write each sentence's (1 / |s|) sum_w weight_w v_w into a row of ``out``, zeros where no word is known.
+
+    Tokens are what stands between white space; |s| counts those that have a vector.
+
+    Args:
+        table: The vectors.
+        sentences: n sentences.
+        out: (n, dim).
+        weights: (words,), 1 each by default.
+
+    Returns:
+        Tokens, those without a vector and their share, and sentences without any vector.
+    """
+    tokens = unknown = empty = 0
+    for number, sentence in enumerate(sentences):
+        words = sentence.split()
+        rows = [row for row in map(table.find, words) if row is not None]
+        tokens += len(words)
+        unknown += len(words) - len(rows)
+        empty += not rows
+        vectors = table.vectors[rows].astype(np.float64)
+        if weights is not None:
+            vectors *= weights[rows, None]
+        out[number] = vectors.sum(0) / max(len(rows), 1)
+    return {
+        "tokens": tokens,
+        "tokens_without_vector": unknown,
+        "share_without_vector": f"{100 * unknown / max(tokens, 1):.2f}%",
+        "sentences_without_vector": empty,
+    }
+
+
+def sif_weights(table: WordVectors, counts: Mapping[str, int], a: float) -> Matrix:
+    """Return a / (a + p(w)), (words,): p(w) is a word's share of all tokens, 0 where it isn't among them."""
+    found = np.zeros(len(table.rows))
+    for token, count in counts.items():
+        row = table.find(token)
+        if row is not None:
+            found[row] += count
+    weights: Matrix = a / (a + found / sum(counts.values()))
+    return weights
+
+
+def without_common_component(vectors: Matrix) -> Matrix:
+    """Return v - u u^T v of each row, u the first right singular vector of the (n, dim) rows, uncentred.
+
+    Raises:
+        BenchError: no row but zeros, or all rows on one line: nothing would be left.
+    """
+    values, columns = np.linalg.eigh(vectors.T @ vectors)
+    if not values[-1] > 0:
+        raise BenchError("no word of these sentences has a vector")
+    if len(values) < 2 or values[-2] <= 1e-12 * values[-1]:
+        raise BenchError("all sentence vectors lie on one line, so nothing is left without their component")
+    common = columns[:, -1]
+    left: Matrix = vectors - np.outer(vectors @ common, common)
+    return left
+
+
+class AverageEncoder:
+    """The mean of a sentence's word vectors; the file is read when the first sentence comes.
+
+    Args:
+        path: File of word vectors.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.dim = path, dimension(path)
+        self.facts: dict[str, str | int] = {"pooling": "avg", "dim": self.dim}
+        self.coverage: dict[str, str | int] = {}
+        """Words of the file, and tokens of the latest sentences; replaced, not changed, by the next."""
+
+    @cached_property
+    def table(self) -> WordVectors:
+        """All vectors of the file."""
+        return read_word_vectors(self.path)
+
+    def encode(
+        self, sentences: Sequence[str], batch_tokens: int | None = None, progress: Progress | None = None
+    ) -> FloatArray:
+        """Encode, and count in ``coverage`` tokens without a vector; see :class:`bench.encoder.Encoder`."""
+        output = np.zeros((len(sentences), self.dim), dtype=np.float32)
+        self.coverage = _words(self.table) | mean_vectors(self.table, sentences, output)
+        if progress:
+            progress(len(sentences))
+        return output
+
+
+class SifScorer:
+    """Compares the pairs of a task by SIF, whose common component is of that task's own sentences.
+
+    A vector depends on the task it is compared in, so this is a scorer of pairs and no encoder.
+
+    Args:
+        path: File of word vectors.
+        counts: Count of each token of a text, JSON.
+        a: The smoothing constant.
+    """
+
+    def __init__(self, path: Path, counts: Path, a: float) -> None:
+        self.path, self.counts, self.a = path, counts, a
+        self.facts: dict[str, str | int] = {"pooling": "sif", "fit": "target", "dim": dimension(path)}
+        self.coverage: dict[str, str | int] = {}
+        """Words of the file, once it was read."""
+
+    @cached_property
+    def table(self) -> WordVectors:
+        """All vectors of the file."""
+        return read_word_vectors(self.path)
+
+    @cached_property
+    def weights(self) -> Matrix:
+        """Weight of each row of the table."""
+        return sif_weights(self.table, json.loads(self.counts.read_text(encoding="utf-8")), self.a)
+
+    def score_pairs(self, first: Sequence[str], second: Sequence[str]) -> FloatArray:
+        """Cosines, float32 (n,); the component is of both sides of all pairs. A zero vector gives 0.
+
+        Raises:
+            BenchError: no word has a vector, or all sentences lie on one line.
+        """
+        vectors = np.zeros((2 * len(first), int(self.facts["dim"])))
+        mean_vectors(self.table, [*first, *second], vectors, self.weights)
+        self.coverage = _words(self.table)
+        left = unit(without_common_component(vectors))
+        cosines: FloatArray = np.einsum("ij,ij->i", left[: len(first)], left[len(first) :]).astype(np.float32)
+        return cosines
+
+
+def _words(table: WordVectors) -> dict[str, str | int]:
+    return {"words": len(table.rows), "repeated_words": table.repeated}
+
+
+def count_tokens(context: StageContext) -> dict[str, Any]:
+    """The stage of ``sif``: how often each token stands in the training text; nothing is drawn."""
+    cpu = time.process_time()
+    sentences = context.sentences[: int(context.config["steps"]) or None]
+    counts = Counter(token for sentence in sentences for token in sentence.split())
+    text = json.dumps(counts, ensure_ascii=False, sort_keys=True, indent=0)
+    (context.out / _FILE).write_text(text, encoding="utf-8")
+    if context.progress:
+        context.progress(len(sentences))
+    return {
+        "steps": 0,
+        "sentences_seen": len(sentences),
+        "tokens": counts.total(),
+        "dev_curve": [],
+        "selected_step": 0,
+        "selected_dev": None,
+        "cpu_seconds": round(time.process_time() - cpu, 1),
+    }
+
+
+@add_method
+class Vectors:
+    """Word vectors that somebody else trained: GloVe, word2vec, Komninos, fastText."""
+
+    card = MethodCard(
+        name="vectors",
+        kind="external",
+        summary="vectors:FILE[:avg|sif], word vectors as text (word2vec, GloVe; also .gz, .xz), no network",
+        version=1,
+        paper="sif: Arora, Liang, Ma 2017, A Simple but Tough-to-Beat Baseline for Sentence Embeddings",
+        code="facebookresearch/SentEval examples/bow.py (avg); PrincetonML/SIF (sif)",
+        equations=(
+            "avg: (1 / |s|) sum_w v_w over the tokens that have a vector",
+            "sif: v_s = (1 / |s|) sum_w a / (a + p(w)) v_w; then v_s - u u^T v_s, u the first singular "
+            "vector of all v_s",
+            "token: what stands between white space; the first that the file has of: as it is, lower-cased, "
+            "without ASCII punctuation at its ends, that lower-cased; else left out",
+            "no token known: the zero vector, whose cosine is 0",
+        ),
+        options=(
+            Option("pooling", "avg", "the plain mean, or smooth inverse frequency", ("avg", "sif")),
+            Option("a", 1e-3, "for sif: smoothing constant; larger is nearer to avg", minimum=1e-8),
+        ),
+        deviations=(
+            "SentEval's example knows the exact token alone, and where no token is known takes the vector of "
+            "the full stop",
+            "of a word on several lines the first counts; the record says how many others there are",
+            "the published rows glove and komninos are sentence-transformers' average_word_embeddings "
+            "folders, which leave out stop words: st:PATH runs those",
+            "sif: p(w) is w's share of the tokens of the run's training text (--corpus FILE for another); "
+            "paper: of a Wikipedia dump's words",
+            "sif: u is of both sides of all pairs of a task, as often as they stand there (paper: all "
+            "sentences of the data set); released: of each side of each file alone",
+            "sif: |s| counts tokens with a vector, others are left out; released: they have a vector too, "
+            "that of an unknown word",
+            "sif: exact singular vector in float64; released: randomised",
+        ),
+        deterministic=True,
+        needs_backbone=False,
+        takes_path=True,
+        takes_file=True,
+        short_option="pooling",
+    )
+
+    def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
+        """For ``sif`` the count of the training text's tokens; it counts a sentence as a step."""
+        if options["pooling"] != "sif":
+            return ()
+        config: tuple[tuple[str, OptionValue], ...] = (("batch_size", 1), ("epochs", 1), ("steps", 0))
+        return (StageSpec(_STAGE, "token_counts", self.card.version, config, count_tokens),)
+
+    def build(self, context: BuildContext) -> Encoder | PairScorer:
+        """Return an encoder (avg) or a scorer of pairs (sif)."""
+        if context.model is None:
+            raise BenchError("no file of word vectors was given")
+        if context.options["pooling"] == "avg":
+            return AverageEncoder(context.model)
+        if _STAGE not in context.stages:
+            raise BenchError(f"the stage '{_STAGE}' has not run")
+        return SifScorer(context.model, context.stages[_STAGE] / _FILE, float(context.options["a"]))

@@ -1,0 +1,155 @@
+"""Static word vectors as text: the formats of word2vec and GloVe, plain, ``.gz`` or ``.xz``."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import string
+import zlib
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.encoder import FloatArray
+from bench.errors import DataError
+
+FORM = "word vectors as text (word2vec or GloVe: a word and its numbers a line), plain, .gz or .xz"
+_OPEN: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
+_TEXT = (".txt", ".vec")
+_LONGEST = 1 << 20  # bytes of a line: a binary file may have no line end at all
+
+
+@dataclass(frozen=True)
+class WordVectors:
+    """All vectors of a file.
+
+    Args:
+        rows: Row of each word.
+        vectors: float32 (words, dim).
+        repeated: Lines whose word had come before; the first one counts.
+    """
+
+    rows: dict[str, int]
+    vectors: FloatArray
+    repeated: int
+
+    def find(self, token: str) -> int | None:
+        """Return a token's row: as it is, lower-cased, without ASCII punctuation at its ends, or both."""
+        bare = token.strip(string.punctuation)
+        for form in (token, token.lower(), bare, bare.lower()):
+            if form and form in self.rows:
+                return self.rows[form]
+        return None
+
+
+def dimension(path: Path) -> int:
+    """Return the dimension from the first lines; raises DataError as :func:`read_word_vectors` does."""
+    return len(next(_entries(path))[1])
+
+
+def read_word_vectors(path: Path) -> WordVectors:
+    """Read a whole file; in memory 4 bytes a number, and the words.
+
+    A first line of two whole numbers is word2vec's header (words, dimension). Elsewhere the last ``dim``
+    fields, separated by single spaces, are the numbers and all before them is the word, which may hold spaces
+    except in a first line without header.
+
+    Args:
+        path: The file.
+
+    Raises:
+        DataError: with the line: another number of fields, no number, not finite, not UTF-8; no vector at
+            all, fewer or more than the header says, a file that can't be read or unpacked.
+    """
+    rows: dict[str, int] = {}
+    values, repeated = array("f"), 0
+    for word, row in _entries(path):
+        if word in rows:
+            repeated += 1
+        else:
+            rows[word] = len(rows)
+            values.frombytes(row.tobytes())
+    return WordVectors(rows, np.frombuffer(values, np.float32).reshape(len(rows), -1), repeated)
+
+
+def stem(path: Path) -> str:
+    """File name without .gz, .xz, .txt, .vec; ``glove.840B.300d`` stays whole."""
+    name = path.name
+    for endings in (tuple(_OPEN), _TEXT):
+        ending = next((end for end in endings if name.endswith(end) and name != end), "")
+        name = name.removesuffix(ending)
+    return name
+
+
+def _entries(path: Path) -> Iterator[tuple[str, FloatArray]]:
+    dim: int | None = None
+    promised: int | None = None
+    found = 0
+    for number, line in enumerate(_lines(path), start=1):
+        fields = line.rstrip().split(b" ")
+        if number == 1 and (header := _header(fields)):
+            promised, dim = header
+        elif fields != [b""]:
+            dim = len(fields) - 1 if dim is None else dim
+            found += 1
+            expected = FORM if found == 1 else f"{dim} numbers, as the first line says"
+            yield _entry(fields, dim, f"{path}:{number}", expected)
+    if not found:
+        raise DataError("there is no word vector in it", where=str(path), expected=FORM)
+    if promised is not None and found != promised:
+        raise DataError(
+            f"{found:,} word vectors, but the first line says {promised:,}",
+            where=str(path),
+            expected="the whole file",
+        )
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    try:
+        with _OPEN.get(path.suffix, open)(path, "rb") as stream:
+            while line := stream.readline(_LONGEST):
+                if len(line) == _LONGEST:
+                    raise DataError("a line of more than a megabyte", where=str(path), expected=FORM)
+                yield line
+    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+        raise DataError(f"it can't be unpacked: {error}", where=str(path), expected="a whole file") from error
+    except OSError as error:
+        raise DataError(f"it can't be read: {error.strerror}", where=str(path)) from error
+
+
+def _header(fields: Sequence[bytes]) -> tuple[int, int] | None:
+    if len(fields) == 2 and all(field.isdigit() for field in fields) and int(fields[1]):
+        return int(fields[0]), int(fields[1])
+    return None
+
+
+def _entry(fields: list[bytes], dim: int, where: str, expected: str) -> tuple[str, FloatArray]:
+    extra = len(fields) - 1 - dim
+    if dim < 1 or extra < 0 or (extra and _is_number(fields[extra])):
+        raise DataError(f"{len(fields) - 1} fields after the word", where=where, expected=expected)
+    try:
+        word = b" ".join(fields[: extra + 1]).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError("these bytes are not utf-8", where=where, expected=FORM) from error
+    try:
+        with np.errstate(over="ignore"):  # it becomes an infinity, which is refused below
+            row = np.array(fields[extra + 1 :], dtype=np.float32)
+    except ValueError as error:
+        wrong = next(field for field in fields[extra + 1 :] if not _is_number(field))
+        shown = wrong[:20].decode("utf-8", "backslashreplace")
+        raise DataError(f"{shown!a} is no number", where=where, expected=FORM) from error
+    if not np.isfinite(row).all():
+        raise DataError("a number that is not finite in float32", where=where)
+    return word, row
+
+
+def _is_number(field: bytes) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True
