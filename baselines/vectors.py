@@ -209,8 +209,8 @@ class Vectors:
             "SentEval's example knows the exact token alone, and where no token is known takes the vector of "
             "the full stop",
             "of a word on several lines the first counts; the record says how many others there are",
-            "the published rows glove and komninos are sentence-transformers' average_word_embeddings "
-            "folders, which leave out stop words: st:PATH runs those",
+            "sentence-transformers' folders of word vectors have a tokenizer and stop words of their own: "
+            "st:PATH runs those",
             "sif: p(w) is w's share of the tokens of the run's training text (--corpus FILE for another); "
             "paper: of a Wikipedia dump's words",
             "sif: u is of both sides of all pairs of a task, as often as they stand there (paper: all "
