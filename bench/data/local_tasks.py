@@ -1,0 +1,276 @@
+"""``local:`` suites: tasks of any of mteb's five kinds, from files that a small TOML file names.
+
+::
+
+    [[task]]
+    name = "my-sts"
+    type = "sts"               # sts, classification, retrieval, reranking or bitext
+    language = "eng-Latn"      # default
+    split = "test"             # default
+    file = "pairs.tsv"         # beside the TOML file; .tsv, .csv or .jsonl
+
+Every file has a header with the columns of :data:`KINDS`; ``columns = [...]`` says them for one without.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import math
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from bench.errors import DataError, InputError, did_you_mean
+
+Row = tuple[str, ...]
+
+KINDS: dict[str, dict[str, Row]] = {
+    "sts": {"file": ("sentence1", "sentence2", "score")},
+    "bitext": {"file": ("sentence1", "sentence2")},
+    "classification": {"train": ("text", "label"), "test": ("text", "label")},
+    "reranking": {"file": ("query", "document", "relevant")},
+    "retrieval": {
+        "corpus": ("id", "text"),
+        "queries": ("id", "text"),
+        "qrels": ("query", "document", "relevant"),
+    },
+}
+"""The files of each type of task, by the name they have in the TOML file, and their columns."""
+_NUMBERS = ("score", "relevant")
+_SETTINGS = {"name", "type", "language", "split", "columns"}
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
+_LANGUAGE = re.compile(r"[a-z]{3}-[A-Z][a-z]{3}")
+
+
+@dataclass(frozen=True)
+class LocalTask:
+    """A task read from files.
+
+    Args:
+        name: Its name.
+        type: A key of :data:`KINDS`.
+        language: ISO 639-3 and ISO 15924 codes, "eng-Latn".
+        split: Name of the split that is evaluated.
+        tables: Rows of each file, in the order of the columns in :data:`KINDS`.
+    """
+
+    name: str
+    type: str
+    language: str
+    split: str
+    tables: tuple[tuple[str, tuple[Row, ...]], ...]
+
+    def table(self, name: str) -> tuple[Row, ...]:
+        """Rows of one file."""
+        return dict(self.tables)[name]
+
+    @cached_property
+    def sha256(self) -> str:
+        """Fingerprint of type, language, split and every row."""
+        digest = hashlib.sha256(json.dumps([self.type, self.language, self.split]).encode())
+        for name, rows in self.tables:
+            for row in rows:
+                digest.update(json.dumps([name, *row]).encode())
+        return digest.hexdigest()
+
+
+def read_local_suite(path: Path, root: Path | None = None) -> list[LocalTask]:
+    """Read the tasks that a TOML file names.
+
+    Args:
+        path: The TOML file.
+        root: Folder of the data files, by default the TOML file's.
+
+    Raises:
+        InputError: no such file, no TOML, or an entry that is no task.
+        DataError: a data file that is missing or damaged (file and line).
+    """
+    try:
+        entries = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise InputError(
+            "no such file", where=f"local:{path}", expected="a TOML file with a [[task]] a task"
+        ) from error
+    except (OSError, ValueError) as error:  # no UTF-8 and no TOML among them
+        raise InputError(f"this is no TOML file: {error}", where=str(path)) from error
+    tasks = entries.get("task")
+    if set(entries) != {"task"} or not isinstance(tasks, list) or not tasks:
+        raise InputError(
+            f"it has {', '.join(entries) or 'nothing'}", where=str(path), expected="[[task]] alone"
+        )
+    read = [_task(entry, root or path.parent, f"{path}, task {n}") for n, entry in enumerate(tasks, 1)]
+    for n, task in enumerate(read):
+        if task.name in {other.name for other in read[:n]}:
+            raise InputError(f"two tasks are called '{task.name}'", where=str(path))
+    return read
+
+
+def _task(entry: dict[str, Any], root: Path, where: str) -> LocalTask:
+    kind = entry.get("type")
+    if kind not in KINDS:
+        raise InputError(
+            f"type = {kind!r}",
+            where=where,
+            expected=f"one of {', '.join(KINDS)}",
+            hint=did_you_mean(str(kind), KINDS),
+        )
+    files = KINDS[kind]
+    texts = {"language": "eng-Latn", "split": "test", **{k: v for k, v in entry.items() if k != "columns"}}
+    for key in ("name", *files):
+        if key not in entry:
+            raise InputError(f"{key} is missing", where=where, expected=f"name, type, {', '.join(files)}")
+    for key, value in texts.items():
+        if key not in _SETTINGS | set(files) or not isinstance(value, str):
+            known = ", ".join(sorted(_SETTINGS | set(files)))
+            raise InputError(f"{key} = {value!r}", where=where, expected=f"texts for {known}")
+    for key, form, what in (
+        ("name", _NAME, "letters, digits, _ . -"),
+        ("split", _NAME, "letters, digits, _ . -"),
+        ("language", _LANGUAGE, "such as eng-Latn (ISO 639-3 and ISO 15924)"),
+    ):
+        if not form.fullmatch(texts[key]):
+            raise InputError(f"{key} = {texts[key]!r}", where=where, expected=what)
+    if kind == "classification" and texts["split"] == "train":
+        raise InputError("split = 'train'", where=where, expected="the name of another split")
+    columns = entry.get("columns")
+    if columns is not None and (not isinstance(columns, list) or len(files) > 1):
+        raise InputError(f"columns = {columns!r}", where=where, expected="a list, for a task of one file")
+    tables = tuple((key, tuple(_rows(root / texts[key], needed, columns))) for key, needed in files.items())
+    task = LocalTask(texts["name"], kind, texts["language"], texts["split"], tables)
+    _CHECKS[kind](task, {key: str(root / texts[key]) for key in files})
+    return task
+
+
+def _rows(path: Path, needed: Row, columns: list[str] | None) -> Iterator[Row]:
+    """Yield the needed columns of each row; numbers are checked.
+
+    Raises:
+        DataError: the file is missing, or a line isn't as it should be.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            for line, values in _records(path, stream, columns):
+                missing = [name for name in needed if not isinstance(values.get(name), str)]
+                if missing:
+                    raise DataError(
+                        f"column {missing[0]} is missing",
+                        where=f"{path}:{line}",
+                        expected=f"columns {', '.join(needed)}",
+                    )
+                for name in set(_NUMBERS) & set(needed):
+                    _check_number(name, values[name], f"{path}:{line}")
+                yield tuple(values[name] for name in needed)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"this file can't be read: {error}", where=str(path)) from error
+
+
+def _records(path: Path, stream: Any, columns: list[str] | None) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (line number, {column: text}) of a .jsonl, .csv or .tsv file."""
+    if path.suffix == ".jsonl":
+        for line, text in enumerate(stream, 1):
+            if text.strip():
+                yield line, _json_object(text, f"{path}:{line}")
+        return
+    if path.suffix not in (".csv", ".tsv"):
+        raise DataError(f"'{path.suffix}' is no format", where=str(path), expected=".tsv, .csv or .jsonl")
+    plain: dict[str, Any] = {} if path.suffix == ".csv" else {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
+    reader = csv.reader(stream, **plain)
+    header = columns
+    for fields in reader:
+        if header is None:
+            header = fields
+        elif len(fields) != len(header):
+            raise DataError(
+                f"{len(fields)} columns",
+                where=f"{path}:{reader.line_num}",
+                expected=f"{len(header)} ({', '.join(header)})",
+            )
+        else:
+            yield reader.line_num, dict(zip(header, fields, strict=True))
+
+
+def _json_object(text: str, where: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise DataError(f"no JSON: {error}", where=where) from error
+    if not isinstance(found, dict):
+        raise DataError("no JSON object", where=where, expected="{...} on every line")
+    return {name: str(value) if type(value) in (int, float) else value for name, value in found.items()}
+
+
+def _check_number(name: str, text: str, where: str) -> None:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or (name == "relevant" and (value < 0 or value != int(value))):
+        expected = "a number" if name == "score" else "0 for no, 1 or a higher grade for yes"
+        raise DataError(f"{name} is '{text}'", where=where, expected=expected)
+
+
+def _check_pairs(task: LocalTask, files: dict[str, str]) -> None:
+    rows = task.table("file")
+    if len(rows) < 2 or (task.type == "sts" and len({float(row[2]) for row in rows}) < 2):
+        what = f"{len(rows)} pairs" if len(rows) < 2 else "all scores are equal"
+        raise DataError(what, where=files["file"], expected="two pairs or more, of different scores")
+
+
+def _check_classes(task: LocalTask, files: dict[str, str]) -> None:
+    known = {label for _, label in task.table("train")}
+    if len(known) < 2:
+        raise DataError(f"{len(known)} class(es)", where=files["train"], expected="two or more")
+    strange = sorted({label for _, label in task.table("test")} - known)
+    if strange or not task.table("test"):
+        what = f"label '{strange[0]}' doesn't occur in training" if strange else "no line"
+        raise DataError(what, where=files["test"], expected=f"one of {', '.join(sorted(known)[:20])}")
+
+
+def _check_candidates(task: LocalTask, files: dict[str, str]) -> None:
+    found: dict[str, set[bool]] = {}
+    for query, _, relevant in task.table("file"):
+        found.setdefault(query, set()).add(float(relevant) > 0)
+    lacking = [number for number, kinds in enumerate(found.values(), 1) if len(kinds) < 2]
+    if lacking or not found:
+        what = f"query {lacking[0]} has candidates of one kind only" if lacking else "no line"
+        raise DataError(what, where=files["file"], expected="relevant and other candidates for every query")
+
+
+def _check_retrieval(task: LocalTask, files: dict[str, str]) -> None:
+    ids = {}
+    for name in ("corpus", "queries"):
+        found = [row[0] for row in task.table(name)]
+        ids[name] = set(found)
+        if len(ids[name]) < len(found) or not found:
+            raise DataError("an id twice" if found else "no line", where=files[name], expected="distinct ids")
+    judged = set()
+    for query, document, relevant in task.table("qrels"):
+        for kind, value in (("queries", query), ("corpus", document)):
+            if value not in ids[kind]:
+                raise DataError(
+                    f"'{value}' is no id of {Path(files[kind]).name}",
+                    where=files["qrels"],
+                    expected="known ids",
+                )
+        judged |= {query} if float(relevant) > 0 else set()
+    if lacking := sorted(ids["queries"] - judged):
+        raise DataError(
+            f"query '{lacking[0]}' has no relevant document",
+            where=files["qrels"],
+            expected="one or more each",
+        )
+
+
+_CHECKS = {
+    "sts": _check_pairs,
+    "bitext": _check_pairs,
+    "classification": _check_classes,
+    "reranking": _check_candidates,
+    "retrieval": _check_retrieval,
+}

@@ -1,0 +1,126 @@
+"""From what mteb measured to the scores of a record."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from bench.data.tasks import suite_average
+from bench.errors import BenchError
+from bench.eval.mteb_tasks import MtebTask
+from bench.record import ALL, Score
+
+MAIN = "main_score"
+"""Metric of a suite whose tasks have different ones."""
+MOST_PARTS = 200
+"""Parts of a task that a record lists; mteb's own file has all."""
+_NAMES = {
+    "cosine_spearman": "spearman",
+    "max_ap": "ap",
+    "map_at_1000": "map",
+    "max_over_subqueries_map_at_1000": "map",
+}
+_RETRIEVAL = tuple(
+    f"{metric}_at_{k}" for metric in ("map", "mrr", "ndcg", "precision", "recall") for k in (1, 5, 10)
+)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What mteb measured on one subset of one split.
+
+    Args:
+        split: The split.
+        subset: mteb's name of the subset.
+        scores: By mteb's names.
+        items: Pairs, queries or sentences behind them, 0 where mteb doesn't tell.
+    """
+
+    split: str
+    subset: str
+    scores: dict[str, float]
+    items: int
+
+
+def metric_name(score: str) -> str:
+    """The published tables' name of one of mteb's scores: cosine_spearman is spearman, map_at_10 map@10."""
+    return _NAMES.get(score, score.replace("_at_", "@"))
+
+
+def suite_scores(tasks: Sequence[MtebTask], found: Mapping[str, Sequence[Entry]]) -> tuple[Score, ...]:
+    """Return every task's scores and the suite's average.
+
+    A task's value is the mean over its splits and subsets, as mteb's. The average's metric is the one that
+    all tasks share, else "main_score", which every task then has too. Retrieval tasks have MAP, MRR, NDCG,
+    precision and recall at 1, 5 and 10. Where there are several kinds of task, each has its mean.
+
+    Args:
+        tasks: The suite's tasks.
+        found: What was measured, by the tasks' ids.
+
+    Raises:
+        BenchError: a score that isn't finite.
+    """
+    metrics = {task.id: metric_name(task.score) for task in tasks}
+    shared = metrics[tasks[0].id] if len(set(metrics.values())) == 1 else MAIN
+    values = {task.id: _mean(task.id, found[task.id], task.score) for task in tasks}
+    scores: list[Score] = []
+    for task in tasks:
+        items = sum(entry.items for entry in found[task.id])
+        for metric in dict.fromkeys((shared, metrics[task.id])):
+            scores.append(Score(task.id, ALL, metric, values[task.id], items))
+        scores += _at_ranks(task, found[task.id], items)
+        scores += _parts(task, found[task.id])
+    kinds = dict.fromkeys(task.kind for task in tasks)
+    for kind in kinds if len(kinds) > 1 else ():
+        of_kind = [values[task.id] for task in tasks if task.kind == kind]
+        scores.append(Score(kind, "mean", shared, suite_average(of_kind), len(of_kind)))
+    scores.append(Score("avg", ALL, shared, suite_average(values.values()), len(tasks)))
+    return (*scores, *_averages_at_ranks(scores, len(tasks), shared))
+
+
+def _mean(task_id: str, entries: Sequence[Entry], score: str) -> float:
+    values = [entry.scores.get(score, math.nan) for entry in entries]
+    bad = [entry.subset for entry, value in zip(entries, values, strict=True) if not math.isfinite(value)]
+    if bad or not values:
+        raise BenchError(
+            f"{score} of {', '.join(bad[:5]) or 'no subset'} isn't finite (a collapsed encoder?)",
+            where=task_id,
+        )
+    return suite_average(values)
+
+
+def _at_ranks(task: MtebTask, entries: Sequence[Entry], items: int) -> list[Score]:
+    if task.kind != "Retrieval":
+        return []
+    there = [
+        name for name in _RETRIEVAL if name != task.score and all(name in entry.scores for entry in entries)
+    ]
+    return [Score(task.id, ALL, metric_name(name), _mean(task.id, entries, name), items) for name in there]
+
+
+def _parts(task: MtebTask, entries: Sequence[Entry]) -> list[Score]:
+    if not 1 < len(entries) <= MOST_PARTS:
+        return []
+    several = len({entry.split for entry in entries}) > 1
+    return [
+        Score(
+            task.id,
+            f"{entry.split}/{entry.subset}" if several else entry.subset,
+            metric_name(task.score),
+            entry.scores[task.score],
+            entry.items,
+        )
+        for entry in entries
+    ]
+
+
+def _averages_at_ranks(scores: Sequence[Score], tasks: int, shared: str) -> list[Score]:
+    """Averages of the retrieval metrics that every task has."""
+    averages = []
+    for name in map(metric_name, _RETRIEVAL):
+        values = [s.value for s in scores if (s.subset, s.metric) == (ALL, name) and s.task != "avg"]
+        if len(values) == tasks and name != shared:
+            averages.append(Score("avg", ALL, name, suite_average(values), tasks))
+    return averages

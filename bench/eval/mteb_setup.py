@@ -1,0 +1,55 @@
+"""mteb where it is needed, and the random state that it would change."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bench.errors import InputError
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+
+@contextmanager
+def kept_random_state() -> Iterator[None]:
+    """Put back the global generators of ``random``, numpy and torch (every started CUDA device too).
+
+    Importing mteb, making a task of it and evaluating each seed all of them with 42.
+    """
+    python, array = random.getstate(), np.random.get_state()  # noqa: NPY002
+    torch = sys.modules.get("torch")
+    cpu = torch.get_rng_state() if torch else None
+    cuda = torch.cuda.get_rng_state_all() if torch and torch.cuda.is_initialized() else None
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(array)  # noqa: NPY002
+        if torch:
+            torch.set_rng_state(cpu)
+        if torch and cuda is not None:
+            torch.cuda.set_rng_state_all(cuda)
+
+
+def import_mteb() -> ModuleType:
+    """Return mteb without a change to a random state.
+
+    Raises:
+        InputError: it isn't installed, or something that it needs.
+    """
+    try:
+        with kept_random_state():
+            import mteb
+    except ImportError as error:
+        raise InputError(
+            f"mteb can't be imported: {error}",
+            expected="the extra mteb",
+            hint="pip install 'cse-bench[mteb]'",
+        ) from error
+    return mteb

@@ -1,0 +1,255 @@
+"""Tasks that mteb measures: resolved by name without data, or made from files."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench.data.local_tasks import LocalTask, read_local_suite
+from bench.data.mteb_names import FILES, STSB_MULTI, MtebName, parse_suite
+from bench.errors import InputError, did_you_mean
+from bench.eval.mteb_setup import import_mteb, kept_random_state
+
+if TYPE_CHECKING:
+    from mteb.abstasks import AbsTask
+
+_BASES = {
+    "sts": ("AbsTaskSTS", "STS", "cosine_spearman"),
+    "bitext": ("AbsTaskBitextMining", "BitextMining", "f1"),
+    "classification": ("AbsTaskClassification", "Classification", "accuracy"),
+    "reranking": ("AbsTaskRetrieval", "Reranking", "map_at_1000"),
+    "retrieval": ("AbsTaskRetrieval", "Retrieval", "ndcg_at_10"),
+}
+
+
+@dataclass(frozen=True)
+class MtebTask:
+    """A row of a suite: a task of mteb's, a part of one, or a local one; it pickles.
+
+    Args:
+        asked: Which task.
+        kind: mteb's type of task.
+        score: mteb's name of the reported score.
+        dataset: Name and revision of its data.
+        splits: Evaluated splits.
+        local: The task's data where it comes from files.
+    """
+
+    asked: MtebName
+    kind: str
+    score: str
+    dataset: tuple[str, str]
+    splits: tuple[str, ...]
+    local: LocalTask | None = None
+
+    @property
+    def id(self) -> str:
+        """What tables call it."""
+        return self.asked.id
+
+    @property
+    def pairs(self) -> int:
+        """Similarities that a record of it keeps: none."""
+        return 0
+
+    @cached_property
+    def sha256(self) -> str:
+        """Fingerprint of everything that says what is measured; mteb's version isn't part of it."""
+        facts = [self.asked.name, self.asked.subsets, self.score, self.dataset, self.splits]
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a record says of it."""
+        return {
+            "name": self.asked.name,
+            "subsets": list(self.asked.subsets),
+            "type": self.kind,
+            "score": self.score,
+            "dataset": dict(zip(("path", "revision"), self.dataset, strict=True)),
+            "splits": list(self.splits),
+        }
+
+
+def load_mteb_suite(suite: str, data: Path | None) -> list[MtebTask]:
+    """Return the tasks of a suite for which :func:`bench.data.mteb_names.is_mteb` holds.
+
+    Tasks of mteb are looked up in its registry, so nothing is fetched; local files are read and checked.
+
+    Args:
+        suite: A paper's suite, ``mteb:TASK,...``, ``local:FILE.toml`` or ``stsb-multi``.
+        data: Data folder, for ``stsb-multi``.
+
+    Raises:
+        InputError: mteb isn't there, or no task of that name, subset or split, or no data.
+        DataError: a data file that is missing or damaged.
+    """
+    if suite == STSB_MULTI:
+        if data is None:
+            raise InputError(f"suite '{suite}' needs evaluation data", expected="--data DIR or BENCH_DATA")
+        with resources.as_file(resources.files("bench.data").joinpath("stsb_multi.toml")) as file:
+            return [_local(task) for task in read_local_suite(file, data / "stsb_multi")]
+    if suite.startswith(FILES):
+        return [_local(task) for task in read_local_suite(Path(suite.removeprefix(FILES)))]
+    import_mteb()
+    asked = parse_suite(suite)
+    with kept_random_state():
+        return [_resolved(task, asked.score, suite) for task in asked.tasks]
+
+
+def mteb_task(task: MtebTask) -> AbsTask:
+    """Return mteb's own object of a task: a local one holds its data, another has yet to load them."""
+    import_mteb()
+    with kept_random_state():
+        return _from_files(task) if task.local else _of_registry(task.asked, f"mteb:{task.asked.name}")
+
+
+def _local(task: LocalTask) -> MtebTask:
+    _, kind, score = _BASES[task.type]
+    return MtebTask(
+        MtebName(task.name, f"Local-{task.name}"), kind, score, ("local", task.sha256), (task.split,), task
+    )
+
+
+def _resolved(asked: MtebName, score: str, suite: str) -> MtebTask:
+    task = _of_registry(asked, suite)
+    about = task.metadata
+    dataset = (str(about.dataset["path"]), str(about.dataset["revision"]))
+    return MtebTask(asked, about.type, score or about.main_score, dataset, tuple(task.eval_splits))
+
+
+def _of_registry(asked: MtebName, suite: str) -> AbsTask:
+    import mteb
+
+    where = f"--suite {suite}"
+    try:
+        task = mteb.get_task(asked.name)
+    except KeyError as error:
+        every = mteb.get_tasks(exclude_superseded=False, exclude_private=False)
+        names = [task.metadata.name for task in every]
+        raise InputError(
+            f"mteb has no task '{asked.name}'",
+            where=where,
+            expected="a name of mteb.get_tasks()",
+            hint=did_you_mean(asked.name, names),
+        ) from error
+    if list(task.modalities) != ["text"]:
+        raise InputError(
+            f"'{asked.name}' has {' and '.join(task.modalities)}", where=where, expected="tasks of text alone"
+        )
+    splits = (asked.split,) if asked.split else ()
+    for what, given, known in (
+        ("subset", asked.subsets, list(task.hf_subsets)),
+        ("split", splits, list(task.eval_splits)),
+    ):
+        for one in given:
+            if one not in known:
+                shown = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
+                raise InputError(
+                    f"{asked.name} has no {what} '{one}'", where=where, expected=f"one of {shown}"
+                )
+    return mteb.get_task(asked.name, eval_splits=splits or None, hf_subsets=asked.subsets or None)
+
+
+def _from_files(task: MtebTask) -> AbsTask:
+    """An instance of a class of mteb's, made for the task, with the data in it."""
+    from mteb import abstasks
+    from mteb.abstasks.task_metadata import TaskMetadata
+
+    local = task.local
+    if local is None:
+        raise InputError(f"'{task.id}' has no files")
+    facts: dict[str, Any] = {"type": task.kind, "main_score": task.score}
+    about = TaskMetadata(
+        name=task.asked.name,
+        description="A task from local files.",
+        **facts,
+        dataset={"path": task.dataset[0], "revision": task.dataset[1]},
+        eval_splits=[local.split],
+        eval_langs=[local.language],
+    )
+    members: dict[str, Any] = {"metadata": about}
+    if local.type == "sts":
+        scores = [float(row[2]) for row in local.table("file")]
+        members |= {"min_score": min(scores), "max_score": max(scores)}
+    made: AbsTask = type("LocalTask", (getattr(abstasks, _BASES[local.type][0]),), members)()
+    made.dataset = _dataset(local)
+    made.data_loaded = True
+    return made
+
+
+def _dataset(task: LocalTask) -> Any:
+    """The data as mteb's base class of the task's type wants them."""
+    datasets: Any = importlib.import_module("datasets")
+    table, splits = datasets.Dataset.from_dict, datasets.DatasetDict
+
+    if task.type in ("sts", "bitext"):
+        columns = dict(
+            zip(("sentence1", "sentence2", "score"), zip(*task.table("file"), strict=True), strict=False)
+        )
+        lists: dict[str, list[Any]] = {name: list(values) for name, values in columns.items()}
+        if "score" in lists:
+            lists["score"] = [float(value) for value in lists["score"]]
+        return splits({task.split: table(lists)})
+    if task.type == "classification":
+        labels = sorted({label for _, label in task.table("train")})
+        rows = {"train": task.table("train"), task.split: task.table("test")}
+        return splits(
+            {
+                split: table(
+                    {"text": [text for text, _ in part], "label": [labels.index(label) for _, label in part]}
+                )
+                for split, part in rows.items()
+            }
+        )
+    return {"default": {task.split: _retrieval(task) if task.type == "retrieval" else _candidates(task)}}
+
+
+def _retrieval(task: LocalTask) -> dict[str, Any]:
+    corpus, queries = task.table("corpus"), task.table("queries")
+    relevant: dict[str, dict[str, int]] = {}
+    for query, document, grade in task.table("qrels"):
+        relevant.setdefault(query, {})[document] = int(float(grade))
+    texts, documents = ({row[0]: row[1] for row in rows} for rows in (queries, corpus))
+    return _split_data(texts, documents, relevant, None)
+
+
+def _candidates(task: LocalTask) -> dict[str, Any]:
+    """Queries and documents of a reranking file under ids of their own; a document is one per text."""
+    queries: dict[str, str] = {}
+    documents: dict[str, str] = {}
+    relevant: dict[str, dict[str, int]] = {}
+    for query, document, grade in task.table("file"):
+        q = queries.setdefault(query, f"q{len(queries)}")
+        d = documents.setdefault(document, f"d{len(documents)}")
+        relevant.setdefault(q, {})[d] = int(float(grade))
+    ranked = {q: list(judged) for q, judged in relevant.items()}
+    positive = {q: {d: grade for d, grade in judged.items() if grade} for q, judged in relevant.items()}
+    by_id = (
+        {number: text for text, number in queries.items()},
+        {number: text for text, number in documents.items()},
+    )
+    return _split_data(*by_id, positive, ranked)
+
+
+def _split_data(
+    queries: dict[str, str],
+    corpus: dict[str, str],
+    relevant: dict[str, dict[str, int]],
+    ranked: dict[str, list[str]] | None,
+) -> dict[str, Any]:
+    table = importlib.import_module("datasets").Dataset.from_dict
+
+    texts = list(corpus.values())
+    return {
+        "corpus": table({"id": list(corpus), "text": texts, "title": [""] * len(texts)}),
+        "queries": table({"id": list(queries), "text": list(queries.values())}),
+        "relevant_docs": relevant,
+        "top_ranked": ranked,
+    }

@@ -1,0 +1,156 @@
+"""``local:`` suites: what a TOML file and its data files give, and what is wrong with them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench.data.local_tasks import KINDS, read_local_suite
+from bench.errors import DataError, InputError
+
+FILES = {
+    "pairs.tsv": 'sentence1\tsentence2\tscore\na "b"\tc\t1.5\n\td\t0\n',
+    "pairs.csv": '"a, ""b""",c,1.5\r\n"",d,0\r\n',
+    "pairs.jsonl": '{"score": 1.5, "sentence1": "a", "sentence2": "c", "more": []}\n\n'
+    '{"sentence1": "b", "sentence2": "d", "score": 0}\n',
+    "train.tsv": "label\ttext\nx\tone\ny\ttwo\n",
+    "test.tsv": "text\tlabel\nthree\ty\n",
+    "candidates.tsv": "query\tdocument\trelevant\nq\tyes\t2\nq\tno\t0\n",
+    "corpus.tsv": "id\ttext\n1\tone\n2\ttwo\n",
+    "queries.tsv": "id\ttext\nq\tfirst\n",
+    "qrels.tsv": "query\tdocument\trelevant\nq\t2\t1\n",
+}
+STS = 'type = "sts"\nfile = "pairs.tsv"'
+CLASSES = 'type = "classification"\ntrain = "train.tsv"\ntest = "test.tsv"'
+RETRIEVAL = 'type = "retrieval"\ncorpus = "corpus.tsv"\nqueries = "queries.tsv"\nqrels = "qrels.tsv"'
+RERANKING = 'type = "reranking"\nfile = "candidates.tsv"'
+
+
+def suite(folder: Path, *tasks: str, **files: str) -> Path:
+    """Write a suite of these tasks beside the files above, some of them replaced."""
+    for name, text in (FILES | {name.replace("_", "."): text for name, text in files.items()}).items():
+        (folder / name).write_text(text, encoding="utf-8", newline="")
+    entries = (f'[[task]]\nname = "t{n}"\n{task}\n' for n, task in enumerate(tasks))
+    (folder / "mine.toml").write_text("".join(entries))
+    return folder / "mine.toml"
+
+
+def test_every_kind_and_format_is_read(tmp_path: Path) -> None:
+    columns = 'columns = ["sentence1", "sentence2", "score"]'
+    tasks = read_local_suite(
+        suite(
+            tmp_path,
+            STS,
+            f'type = "sts"\nfile = "pairs.csv"\n{columns}\nlanguage = "deu-Latn"\nsplit = "dev"',
+            'type = "sts"\nfile = "pairs.jsonl"',
+            'type = "bitext"\nfile = "pairs.tsv"',
+            CLASSES,
+            RERANKING,
+            RETRIEVAL,
+        )
+    )
+    assert {task.type for task in tasks} == KINDS.keys()
+    tsv, quoted, lines, bitext, classes, candidates, retrieval = tasks
+    assert tsv.table("file") == (('a "b"', "c", "1.5"), ("", "d", "0"))  # no quoting in .tsv
+    assert (tsv.name, tsv.language, tsv.split) == ("t0", "eng-Latn", "test")
+    assert quoted.table("file") == (('a, "b"', "c", "1.5"), ("", "d", "0"))
+    assert (quoted.language, quoted.split) == ("deu-Latn", "dev")
+    assert lines.table("file") == (("a", "c", "1.5"), ("b", "d", "0"))
+    assert bitext.table("file") == (('a "b"', "c"), ("", "d"))
+    assert classes.tables == (("train", (("one", "x"), ("two", "y"))), ("test", (("three", "y"),)))
+    assert candidates.table("file") == (("q", "yes", "2"), ("q", "no", "0"))
+    assert retrieval.table("qrels") == (("q", "2", "1"),)
+
+
+def test_the_fingerprint_is_that_of_the_rows(tmp_path: Path) -> None:
+    (task,) = read_local_suite(suite(tmp_path, STS))
+    rows = [dict(zip(KINDS["sts"]["file"], row, strict=True)) for row in task.table("file")]
+    same = "".join(json.dumps(row) + "\n" for row in rows)
+    (again,) = read_local_suite(suite(tmp_path, STS.replace("tsv", "jsonl"), pairs_jsonl=same))
+    assert again.sha256 == task.sha256
+    (other,) = read_local_suite(suite(tmp_path, STS, pairs_tsv=FILES["pairs.tsv"].replace("1.5", "1.6")))
+    (named,) = read_local_suite(suite(tmp_path, f'{STS}\nsplit = "dev"'))
+    assert len({task.sha256, other.sha256, named.sha256}) == 3
+
+
+@pytest.mark.parametrize(
+    ("task", "said"),
+    [
+        ('type = "st"', "mine.toml, task 1: type = 'st'; expected one of sts, .*did you mean 'sts'"),
+        ('type = "sts"', "mine.toml, task 1: file is missing; expected name, type, file"),
+        (
+            f"{STS}\nsplits = 'x'",
+            "splits = 'x'; expected texts for columns, file, language, name, split, type",
+        ),
+        (f"{STS}\nlanguage = 'en'", "language = 'en'; expected such as eng-Latn"),
+        (f"{STS}\nsplit = 'a/b'", "split = 'a/b'; expected letters, digits"),
+        (f"{STS}\ncolumns = 'x'", "columns = 'x'; expected a list"),
+        (f"{RETRIEVAL}\ncolumns = ['x']", "columns = .*; expected a list, for a task of one file"),
+        (f"{CLASSES}\nsplit = 'train'", "split = 'train'; expected the name of another split"),
+    ],
+)
+def test_a_wrong_entry_is_named(tmp_path: Path, task: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        read_local_suite(suite(tmp_path, task))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "it has nothing; expected \\[\\[task\\]\\] alone"),
+        ("[[task]]\nname = x\n", "this is no TOML file: .*line 2"),
+        ("[[tasks]]", "it has tasks; expected"),
+        ('[[task]]\nname="a"\n' + STS + '\n[[task]]\nname="a"\n' + STS, "two tasks are called 'a'"),
+    ],
+)
+def test_a_wrong_suite_is_named(tmp_path: Path, text: str, said: str) -> None:
+    suite(tmp_path)
+    (tmp_path / "mine.toml").write_text(text)
+    with pytest.raises(InputError, match=f"mine.toml: {said}"):
+        read_local_suite(tmp_path / "mine.toml")
+    with pytest.raises(InputError, match=r"local:.*other\.toml: no such file; expected a TOML file"):
+        read_local_suite(tmp_path / "other.toml")
+
+
+@pytest.mark.parametrize(
+    ("task", "file", "text", "said"),
+    [
+        (STS, "pairs.tsv", "sentence1\tsentence2\na\tb\n", ":2: column score is missing"),
+        (STS, "pairs.tsv", FILES["pairs.tsv"] + "a\tb\n", ":4: 2 columns; expected 3 .sentence1"),
+        (STS, "pairs.tsv", FILES["pairs.tsv"] + "a\tb\tx\n", ":4: score is 'x'; expected a number"),
+        (STS, "pairs.tsv", FILES["pairs.tsv"] + "a\tb\tnan\n", ":4: score is 'nan'"),
+        (STS, "pairs.tsv", "sentence1\tsentence2\tscore\na\tb\t1\n", ": 1 pairs; expected two pairs or more"),
+        (STS, "pairs.tsv", FILES["pairs.tsv"].replace("1.5", "0.0"), ": all scores are equal"),
+        (STS.replace("tsv", "jsonl"), "pairs.jsonl", '{"a": 1}\n{\n', ":1: column sentence1 is missing"),
+        (STS.replace("tsv", "jsonl"), "pairs.jsonl", "\n{\n", ":2: no JSON"),
+        (STS.replace("tsv", "jsonl"), "pairs.jsonl", "[1]\n", ":1: no JSON object"),
+        (STS.replace("tsv", "txt"), "pairs.txt", "a", ": '.txt' is no format; expected .tsv, .csv or .jsonl"),
+        (CLASSES, "train.tsv", "text\tlabel\na\tx\nb\tx\n", "train.tsv: 1 class.es.; expected two or more"),
+        (CLASSES, "test.tsv", "text\tlabel\na\tz\n", "test.tsv: label 'z' doesn't occur in training"),
+        (CLASSES, "test.tsv", "text\tlabel\n", "test.tsv: no line"),
+        (RERANKING, "candidates.tsv", FILES["candidates.tsv"].replace("2", "0"), "query 1 has candidates"),
+        (RERANKING, "candidates.tsv", FILES["candidates.tsv"].replace("2", "-1"), ":2: relevant is '-1'"),
+        (RETRIEVAL, "corpus.tsv", "id\ttext\n1\ta\n1\tb\n", "corpus.tsv: an id twice"),
+        (RETRIEVAL, "queries.tsv", "id\ttext\n", "queries.tsv: no line"),
+        (RETRIEVAL, "qrels.tsv", FILES["qrels.tsv"] + "q\t3\t1\n", "qrels.tsv: '3' is no id of corpus.tsv"),
+        (RETRIEVAL, "qrels.tsv", FILES["qrels.tsv"].replace("\t1", "\t0"), "query 'q' has no relevant"),
+    ],
+)  # fmt: skip
+def test_damaged_data_are_named_by_file_and_line(
+    tmp_path: Path, task: str, file: str, text: str, said: str
+) -> None:
+    with pytest.raises(DataError, match=said) as raised:
+        read_local_suite(suite(tmp_path, task, **{file: text}))
+    assert file in str(raised.value)
+
+
+def test_missing_and_undecodable_files(tmp_path: Path) -> None:
+    path = suite(tmp_path, STS)
+    (tmp_path / "pairs.tsv").write_bytes(b"sentence1\tsentence2\tscore\n\xff\tb\t1\n")
+    with pytest.raises(DataError, match=r"pairs\.tsv: this file can't be read: .*utf-8"):
+        read_local_suite(path)
+    (tmp_path / "pairs.tsv").unlink()
+    with pytest.raises(DataError, match=r"pairs\.tsv: this file can't be read: .*No such file"):
+        read_local_suite(path)
