@@ -166,7 +166,8 @@ def _pair(key: Key, then: list[RunRecord], now: list[RunRecord]) -> _Pair:
 
 def _drops(pair: _Pair, level: float) -> dict[str, Drop]:
     """Return the drop of every task, and of the average with its interval at this level, the last."""
-    tasks = [s.task for s in pair.then[0].scores if (s.subset, s.metric) == (ALL, "spearman")]
+    metric = pair.then[0].metric
+    tasks = [s.task for s in pair.then[0].scores if (s.subset, s.metric) == (ALL, metric)]
     found = {}
     for task in sorted(tasks, key=lambda task: task == AVERAGE):
         was, is_now = ([_score(record, task) for record in side] for side in (pair.then, pair.now))

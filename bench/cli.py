@@ -16,15 +16,13 @@ from bench.cli_data import data
 from bench.cli_diff import diff
 from bench.cli_export import export
 from bench.cli_gradient import gradient
-from bench.cli_options import results_options
 from bench.cli_probe import probe
+from bench.cli_report import report
 from bench.cli_run import run
 from bench.cli_stats import stats
 from bench.cli_sweep import sweep
 from bench.cli_train import pretrain, tune
 from bench.errors import BenchError, InputError
-
-FORMATS = ("text", "markdown", "csv", "json", "latex")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -81,46 +79,11 @@ def _explain(error: Exception) -> int:
 
 
 @cli.command()
-@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
-@click.option("--profile", help="Only this profile.")
-@click.option("--suite", help="Only this suite.")
-@click.option("--figures", type=click.Path(path_type=Path), help="Draw the sweeps' figures (SVG) into DIR.")
-@results_options
-def report(
-    form: str, profile: str | None, suite: str | None, figures: Path | None, results: Path, campaign: str
-) -> None:
-    """Print the leaderboards of a campaign and the tables of its sweeps, from its records alone."""
-    from bench.reports.render import render
-    from bench.store import ResultStore
-
-    records = [
-        record
-        for record in ResultStore(results, campaign).records()
-        if (profile is None or record.profile == profile) and (suite is None or record.suite == suite)
-    ]
-    if not records:
-        raise InputError("no record matches", where=f"campaign {campaign}", hint="bench run makes records")
-    from bench.sweeps import load_all
-
-    sweeps = [
-        manifest
-        for manifest in load_all(results / campaign)
-        if (profile is None or manifest.profile == profile)
-    ]
-    click.echo(render(records, campaign, form, sweeps), nl=False)
-    if figures is not None:
-        from bench.reports.figures import draw
-
-        for path in draw(sweeps, records, figures):
-            click.echo(f"figure: {path}", err=True)
-
-
-@cli.command()
 @click.argument("record", type=click.Path(path_type=Path))
 @click.option(
     "--data", "data_dir", type=click.Path(path_type=Path), help="Evaluation data; default BENCH_DATA."
 )
-@click.option("--model", help="Model folder, where the record's profile doesn't name it.")
+@click.option("--model", help="Model folder or file, where the record's profile doesn't name it.")
 @click.option(
     "--corpus", type=click.Path(path_type=Path), help="Training text, where it isn't the profile's."
 )
@@ -162,6 +125,13 @@ def list_(what: str) -> None:
         from bench.data.suites import SUITES
 
         rows = [(name, suite.summary) for name, suite in SUITES]
+        rows += [
+            ("mteb:TASK,TASK", "any tasks of mteb, each NAME, NAME[SUBSET+SUBSET] or NAME[SUBSET]@SPLIT"),
+            (
+                "local:FILE.toml",
+                "sts, classification, retrieval, reranking and bitext tasks from files (mteb)",
+            ),
+        ]
     elif what == "profiles":
         from bench import profiles
 
@@ -214,6 +184,7 @@ cli.add_command(export)
 cli.add_command(gradient)
 cli.add_command(pretrain)
 cli.add_command(probe)
+cli.add_command(report)
 cli.add_command(run)
 cli.add_command(stats)
 cli.add_command(sweep)

@@ -119,7 +119,7 @@ def _judged(
     from bench.check import judge
     from bench.gate import Gate
     from bench.reference import CAMPAIGN, load, plans
-    from bench.reports.table import SCALE
+    from bench.reports.records import SCALE
     from bench.store import ResultStore
 
     tolerance, level = options["tolerance"] / SCALE, options["level"]

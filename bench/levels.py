@@ -173,7 +173,8 @@ def item_level(a: Group, b: Group, tasks: Sequence[str], level: float, draw: Dra
     runs = (*a.runs, *b.runs)
     drawn = np.stack(list(draw(runs)), axis=1).astype(np.float64)
     observed = np.array([[run.record.score(task) for task in tasks] for run in runs], dtype=np.float64)
-    sizes = {s.task: s.n for s in runs[0].record.scores if (s.subset, s.metric) == (ALL, "spearman")}
+    metric = runs[0].record.metric
+    sizes = {s.task: s.n for s in runs[0].record.scores if (s.subset, s.metric) == (ALL, metric)}
     rows = {"a": slice(0, len(a.runs)), "b": slice(len(a.runs), len(runs))}
     sample = SuiteDraws(rows, tuple(tasks), tuple(sizes[task] for task in tasks), observed, drawn)
     n_a, n_b = len(a.seeds), len(b.seeds)

@@ -91,8 +91,15 @@ class RunRecord:
     timing: dict[str, Any] = field(default_factory=dict)
     schema: int = SCHEMA
 
-    def score(self, task: str, subset: str = ALL, metric: str = "spearman") -> float | None:
-        """Return one value in the metric's unit, or None if the record hasn't it."""
+    @property
+    def metric(self) -> str:
+        """Metric of the suite's average: "spearman", or "accuracy" of transfer suites."""
+        found = (score.metric for score in self.scores if (score.task, score.subset) == ("avg", ALL))
+        return next((metric for metric in found if not metric.endswith("_last")), "spearman")
+
+    def score(self, task: str, subset: str = ALL, metric: str | None = None) -> float | None:
+        """Return one value in the metric's unit (None: the suite's metric), or None if there is none."""
+        metric = self.metric if metric is None else metric
         for score in self.scores:
             if (score.task, score.subset, score.metric) == (task, subset, metric):
                 return score.value

@@ -1,123 +1,111 @@
-"""Figures of sweeps as SVG, from the same records as their tables."""
+"""Figures as files: PDF for a paper, PNG, and SVG; the same records give the same bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bench.errors import InputError
-from bench.record import RunRecord
-from bench.reports.sweeps import curves, norm_ratio, points, shown_task
-from bench.reports.table import SCALE, Cell, summarise
-from bench.sweeps import SWEEPS, Manifest, Sweep
+from bench.reports.campaign import Campaign
+from bench.reports.extra_views import extra_figures
+from bench.reports.figure import Figure, short
+from bench.reports.views import figures
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D00")
+"""Okabe and Ito's, which people who see colours differently can tell apart; the yellow is darker here."""
+_MARKERS = ("o", "s", "^", "D")
+_DASHES = ("-", "--", ":", "-.")
+_FORMATS = {"pdf": {"CreationDate": None}, "png": {"Software": None}, "svg": {"Date": None}}
 
 
-def draw(manifests: Sequence[Manifest], records: Sequence[RunRecord], folder: Path) -> list[Path]:
-    """Draw every sweep's figures into a folder; the same records give the same bytes.
+def draw(campaign: Campaign, folder: Path) -> list[Path]:
+    """Draw every figure into a folder.
 
     Returns:
-        The files, ``PROFILE-SWEEP-SUITE.svg``.
+        The files, ``NAME.pdf``, ``NAME.png`` and ``NAME.svg``.
 
     Raises:
-        InputError: there is no sweep, or the folder can't be written.
+        InputError: there is no figure, or the folder can't be written.
+        DataError: a damaged file of another command.
     """
-    if not manifests:
-        raise InputError("no sweep has run here", where="--figures", hint="bench sweep NAME runs one")
+    wanted = [*figures(campaign), *extra_figures(campaign)]
+    if not wanted:
+        raise InputError("nothing to draw", where="--figures", hint="bench run makes records")
     import matplotlib
 
-    matplotlib.use("svg")
+    matplotlib.use("agg")
     matplotlib.rcParams["svg.hashsalt"] = "bench"  # ids in the file, random otherwise
+    matplotlib.rcParams["text.parse_math"] = False  # a method's name may hold a dollar
     paths = []
-    for manifest in manifests:
-        sweep = SWEEPS[manifest.sweep]
-        for suite in manifest.suites:
-            found = [r for r in records if (r.profile, r.suite) == (manifest.profile, suite)]
-            draw_figure = _curves if sweep.curves else _scores
-            figure = _surface() if sweep.surface else draw_figure(sweep, manifest, found)
-            path = folder / f"{manifest.profile}-{manifest.sweep}-{suite}.svg"
-            paths.append(_save(figure, path))
+    for figure in wanted:
+        drawn = _drawn(figure)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for ending, metadata in _FORMATS.items():
+                path = folder / f"{figure.name}.{ending}"
+                with warnings.catch_warnings():  # a letter that the font lacks is a box
+                    warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+                    drawn.savefig(path, format=ending, metadata=metadata, dpi=150)
+                paths.append(path)
+        except OSError as error:
+            raise InputError(f"a figure can't be written: {error.strerror}", where=str(folder)) from error
     return paths
 
 
-def _save(figure: Any, path: Path) -> Path:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, metadata={"Date": None})
-    except OSError as error:
-        raise InputError(f"a figure can't be written: {error.strerror}", where=str(path)) from error
-    return path
+def _drawn(figure: Figure) -> Any:
+    from matplotlib.figure import Figure as Canvas
+
+    rows = len(figure.rows)
+    height = {"strip": min(1.2 + 0.24 * rows, 16), "heat": min(1.6 + 0.22 * rows, 5)}.get(figure.kind, 3.4)
+    legend = figure.kind != "heat" and len(figure.series) > 1
+    below = math.ceil(len(figure.series) / 3) * 0.2 if legend else 0.0
+    canvas = Canvas(figsize=(6.4, height + below), layout="constrained")
+    axes = canvas.add_subplot()
+    if figure.kind == "heat":
+        _heat(figure, canvas, axes)
+    else:
+        _plot(figure, axes)
+    axes.set_xlabel(figure.x)
+    axes.set_ylabel(figure.y)
+    axes.set_title(short(figure.title, 110), fontsize=9, wrap=True)
+    if legend:
+        canvas.legend(loc="outside lower center", ncols=3, fontsize=7)
+    return canvas
 
 
-def _scores(sweep: Sweep, manifest: Manifest, records: Sequence[RunRecord]) -> Any:
-    """Lines over numbered rows, else bars in groups; whiskers are standard deviations over seeds."""
-    from matplotlib.figure import Figure
-
-    at = points(manifest, records)
-    rows, columns = (list(dict.fromkeys(place[i] for place in at)) for i in (0, 1))
-    task = shown_task(sweep.task, [record for group in at.values() for record in group])
-    figure = Figure(figsize=(1.6 + 0.9 * len(rows), 3.2), layout="constrained")
-    axes = figure.add_subplot()
-    for number, column in enumerate(columns):
-        cells = [summarise([r.score(task) for r in at.get((row, column), [])]) for row in rows]
-        means = [np.nan if cell.mean is None else SCALE * cell.mean for cell in cells]
-        spread = [_spread(cell) for cell in cells]
-        if sweep.numeric:
-            places = [float(row) for row in rows]
-            axes.errorbar(places, means, yerr=spread, marker="o", capsize=3, label=column)
-        else:
-            width = 0.8 / len(columns)
-            offsets = np.arange(len(rows)) + (number - (len(columns) - 1) / 2) * width
-            axes.bar(offsets, means, width, yerr=spread, capsize=2, label=column)
-    if not sweep.numeric:
-        axes.set_xticks(range(len(rows)), rows, rotation=30, ha="right")
-    axes.set_xlabel(sweep.axis)
-    axes.set_ylabel(f"Spearman x 100, {task}")
-    if len(columns) > 1:
-        axes.legend()
-    return figure
+def _plot(figure: Figure, axes: Any) -> None:
+    """Points, lines and strips."""
+    strip = figure.kind == "strip"
+    for number, one in enumerate(figure.series):
+        style = {
+            "color": COLOURS[number % len(COLOURS)],
+            "linestyle": _DASHES[number // len(COLOURS) % 4] if figure.kind == "lines" else "",
+            "marker": _MARKERS[(number + number // len(COLOURS)) % 4] if len(one.x) <= 12 or strip else "",
+            "markersize": 4,
+            "label": short(one.name),
+        }
+        shift = (number - (len(figure.series) - 1) / 2) * 0.12 if strip and one.spread else 0.0
+        y = [value + shift for value in one.y]
+        spread = {"xerr" if strip else "yerr": one.spread, "capsize": 2} if one.spread else {}
+        axes.errorbar(one.x, y, **spread, **style)
+        if figure.kind == "points":
+            for a, b, label in zip(one.x, one.y, one.labels, strict=True):
+                axes.annotate(short(label, 24), (a, b), xytext=(4, 3), textcoords="offset points", fontsize=6)
+    if strip:
+        axes.set_yticks(range(len(figure.rows)), [short(name) for name in figure.rows], fontsize=7)
+        axes.set_ylim(len(figure.rows) - 0.5, -0.5)
+    axes.grid(alpha=0.3)
 
 
-def _curves(sweep: Sweep, manifest: Manifest, records: Sequence[RunRecord]) -> Any:
-    """A column of panels for each method: dev score above, effective rank below, a line for each row."""
-    from matplotlib.figure import Figure
-
-    at = points(manifest, records)
-    rows, columns = (list(dict.fromkeys(place[i] for place in at)) for i in (0, 1))
-    figure = Figure(figsize=(1 + 2.4 * len(columns), 4.4), layout="constrained")
-    panels = figure.subplots(2, len(columns), squeeze=False, sharex="col")
-    lines = (("dev_curve", SCALE, "Spearman x 100, dev"), ("collapse_curve", 1.0, "effective rank"))
-    for (name, scale, label), across in zip(lines, panels, strict=True):
-        across[0].set_ylabel(label)
-        for column, axes in zip(columns, across, strict=True):
-            for row in rows:
-                found = [curve for curve in curves(at.get((row, column), []), name) if curve]
-                steps = sorted({step for curve in found for step, *_ in curve})
-                values = [[v for curve in found for s, v, *_ in curve if s == step] for step in steps]
-                axes.plot(steps, [scale * float(np.mean(v)) for v in values], marker=".", label=row)
-    for column, axes in zip(columns, panels[0], strict=True):
-        axes.set_title(column)
-    for axes in panels[1]:
-        axes.set_xlabel("step")
-    panels[0][-1].legend(title=sweep.axis)
-    return figure
-
-
-def _spread(cell: Cell) -> float:
-    return 0.0 if cell.sd is None else SCALE * cell.sd
-
-
-def _surface() -> Any:
-    """The norm ratio over the ratio of two lengths and their cosine (TNCSE, Figure 2; JTCSE, Figure 3)."""
-    from matplotlib.figure import Figure
-
-    k, t = np.meshgrid(np.linspace(0, 4, 161), np.linspace(-1, 1, 81))
-    figure = Figure(figsize=(4.8, 3.2), layout="constrained")
-    axes = figure.add_subplot()
-    contours = axes.contourf(k, t, norm_ratio(k, t), levels=np.linspace(0, 1, 21))
-    figure.colorbar(contours, label="norm ratio")
-    axes.set_xlabel("k, ratio of the lengths")
-    axes.set_ylabel("t, cosine")
-    return figure
+def _heat(figure: Figure, canvas: Any, axes: Any) -> None:
+    """A matrix with its scale."""
+    cells = np.array([[np.nan if v is None else v for v in row] for row in figure.cells])
+    image = axes.imshow(cells, cmap="viridis", aspect="auto")
+    for names, put in ((figure.columns, axes.set_xticks), (figure.rows, axes.set_yticks)):
+        shown = range(0, len(names), max(1, len(names) // 12))
+        put(list(shown), [short(names[i]) for i in shown], fontsize=7)
+    canvas.colorbar(image)

@@ -23,8 +23,9 @@ from bench.gate import (
     Seeds,
     cell_name,
 )
+from bench.reports.records import SCALE
 from bench.reports.render import DASH, markdown, markdown_escape, number
-from bench.reports.table import SCALE, Grid
+from bench.reports.table import Grid
 
 WORDS = {
     EQUAL: "equal",

@@ -1,11 +1,12 @@
-"""Tables as text, markdown, csv, json and LaTeX. Only here values are scaled and rounded."""
+"""Tables as text, markdown, csv, json and LaTeX. Only renderers scale and round values."""
 
 from __future__ import annotations
 
+import csv as csv_module
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from io import StringIO
 
 from rich import box
@@ -13,29 +14,14 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from bench.record import RunRecord
+from bench.reports import latex
+from bench.reports.marks import BEST, CAPTION
+from bench.reports.records import SCALE, long_frame
 from bench.reports.sweeps import sweep_grids
-from bench.reports.table import SCALE, Cell, Grid, Row, Table, leaderboards, long_frame
+from bench.reports.table import Cell, Grid, Quoted, Row, Table, leaderboards
 from bench.sweeps import Manifest
 
 DASH = "-"
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    '"': r"\textquotedbl{}",
-    "[": r"{[}",
-    "]": r"{]}",
-}
 
 
 def number(value: float | None) -> str:
@@ -44,13 +30,18 @@ def number(value: float | None) -> str:
 
 
 def plus_minus(cell: Cell) -> str:
-    """Mean and standard deviation of a cell, the latter only where there are several seeds."""
-    return number(cell.mean) + ("" if cell.sd is None else f"±{SCALE * cell.sd:.2f}")
+    """Mean and standard deviation of a cell, the latter only where there are several seeds, and its sign."""
+    return number(cell.mean) + ("" if cell.sd is None else f"±{SCALE * cell.sd:.2f}") + cell.sign
 
 
-def latex_escape(text: str) -> str:
-    """Make any text inert in LaTeX: every special character escaped, control characters dropped."""
-    return "".join(_LATEX.get(char, char) for char in text if char.isprintable())
+def plain(cell: Cell | Quoted | str) -> str:
+    """A cell as plain text; foreign figures in parentheses."""
+    if isinstance(cell, str):
+        return cell
+    if isinstance(cell, Quoted):
+        text = f"{cell.text}{cell.sign}"
+        return f"({text})" if cell.grey and cell.text != DASH else text
+    return plus_minus(cell)
 
 
 def markdown_escape(text: str) -> str:
@@ -70,11 +61,15 @@ def text(grids: Sequence[Grid]) -> str:
         table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
         for position, name in enumerate(grid.header):
             table.add_column(name, justify="right" if position else "left", no_wrap=True)
-        for row in grid.rows:
-            table.add_row(*(_plain(cell) for cell in row))
+        headings = dict(grid.groups)
+        for place, row in enumerate(grid.rows):
+            if place in headings:
+                table.add_row(headings[place])
+            table.add_row(*(plain(cell) for cell in row))
         console.print(table)
         for note in grid.notes:
-            console.print(note, soft_wrap=True)
+            if note != CAPTION:  # nothing is bold here
+                console.print(note, soft_wrap=True)
         console.print()
     return "\n".join(line.rstrip() for line in output.getvalue().rstrip().split("\n")) + "\n"
 
@@ -89,38 +84,19 @@ def markdown(grids: Sequence[Grid]) -> str:
             "| " + " | ".join(map(markdown_escape, grid.header)) + " |",
             "|" + "|".join(["---"] + ["---:"] * (len(grid.header) - 1)) + "|",
         ]
-        lines += [
-            "| " + " | ".join(markdown_escape(_plain(cell)) for cell in row) + " |" for row in grid.rows
-        ]
+        headings = dict(grid.groups)
+        for place, row in enumerate(grid.rows):
+            if place in headings:
+                blank = " |" * (len(grid.header) - 1)
+                lines.append(f"| *{markdown_escape(headings[place])}* |{blank}")
+            lines.append("| " + " | ".join(map(_markdown, row)) + " |")
         lines += ["", *(f"- {markdown_escape(note)}" for note in grid.notes), ""]
         parts.append("\n".join(lines))
     return "\n".join(parts)
 
 
-def latex(grids: Sequence[Grid]) -> str:
-    """Tables with booktabs; standard deviations stand as subscripts."""
-    parts = []
-    for grid in grids:
-        lines = [
-            r"\begin{table}",
-            r"\centering",
-            rf"\caption{{{latex_escape(grid.title)}. {latex_escape(' '.join(grid.notes))}}}",
-            rf"\begin{{tabular}}{{l{'r' * (len(grid.header) - 1)}}}",
-            r"\toprule",
-            " & ".join(map(latex_escape, grid.header)) + r" \\",
-            r"\midrule",
-            *(" & ".join(map(_latex, row)) + r" \\" for row in grid.rows),
-            r"\bottomrule",
-            r"\end{tabular}",
-            r"\end{table}",
-            "",
-        ]
-        parts.append("\n".join(lines))
-    return "\n".join(parts)
-
-
 def as_json(tables: Sequence[Table | Grid]) -> str:
-    """The contents of leaderboards and sweeps' grids, in the metrics' units at full precision."""
+    """The contents of leaderboards and grids, in the metrics' units at full precision."""
     return (
         json.dumps([asdict(table) for table in tables], indent=2, allow_nan=False, ensure_ascii=False) + "\n"
     )
@@ -131,26 +107,61 @@ def csv(records: Sequence[RunRecord], campaign: str) -> str:
     return long_frame(records, campaign).to_csv(index=False, lineterminator="\n")
 
 
+def grids_csv(grids: Sequence[Grid]) -> str:
+    """Grids in long form: one line a cell; numbers in the metric's unit at full precision."""
+    output = StringIO()
+    writer = csv_module.writer(output, lineterminator="\n")
+    writer.writerow(GRID_COLUMNS)
+    for grid in grids:
+        group, headings = "", dict(grid.groups)
+        for place, (label, *cells) in enumerate(grid.rows):
+            group = headings.get(place, group)
+            for name, cell in zip(grid.header[1:], cells, strict=True):
+                facts: tuple[object, ...] = ("", "", "", "", plain(cell))
+                if isinstance(cell, Cell):
+                    facts = (cell.mean, cell.sd, cell.n, cell.mark, cell.sign)
+                writer.writerow((grid.title, group, plain(label), name, *facts))
+    return output.getvalue()
+
+
+GRID_COLUMNS = ("table", "group", "row", "column", "value", "sd", "n", "mark", "text")
 _GRID_FORMATS: dict[str, Callable[[Sequence[Grid]], str]] = {
     "text": text,
     "markdown": markdown,
-    "latex": latex,
+    "latex": latex.tables,
+    "csv": grids_csv,
+    "json": as_json,
 }
-FORMATS = (*_GRID_FORMATS, "json", "csv")
+FORMATS = tuple(_GRID_FORMATS)
 
 
-def render(records: Sequence[RunRecord], campaign: str, form: str, sweeps: Sequence[Manifest] = ()) -> str:
+def render_grids(grids: Sequence[Grid], form: str, *, standalone: bool = False) -> str:
+    """Render grids in one of FORMATS; ``standalone`` makes LaTeX a document."""
+    return latex.tables(grids, standalone=True) if standalone else _GRID_FORMATS[form](grids)
+
+
+def render(
+    records: Sequence[RunRecord],
+    campaign: str,
+    form: str,
+    sweeps: Sequence[Manifest] = (),
+    *,
+    baseline: str | None = None,
+    rounded: bool = False,
+    standalone: bool = False,
+) -> str:
     """Render the leaderboards of these records, and the tables of sweeps over them, in one of FORMATS.
 
-    csv is the records' values alone, which the sweeps' tables regenerate from.
+    csv is the records' values alone, which the sweeps' tables regenerate from. ``rounded`` says that averages
+    are those of rounded scores.
     """
     if form == "csv":
         return csv(records, campaign)
-    tables = leaderboards(records, campaign)
+    tables = leaderboards(records, campaign, baseline, rounded=rounded)
     grids = sweep_grids(sweeps, records, campaign)
     if form == "json":
         return as_json([*tables, *grids])
-    return _GRID_FORMATS[form]([leaderboard_grid(table) for table in tables] + grids)
+    return render_grids([leaderboard_grid(table) for table in tables] + grids, form, standalone=standalone)
 
 
 def leaderboard_grid(table: Table) -> Grid:
@@ -164,13 +175,15 @@ def leaderboard_grid(table: Table) -> Grid:
         average = row.cells["avg"]
         cells: list[Cell | str] = [row.method, _seeds(row)]
         cells += [row.cells[task] for task in table.tasks if task != "avg"]
-        cells += [number(average.mean), number(average.sd)]
+        cells += [replace(average, sd=None), number(average.sd)]
         if trains:
             cells.append(DASH if row.sentences is None else f"{row.sentences:,}")
             cells.append(DASH if row.cpu_seconds is None else f"{row.cpu_seconds:.0f}")
         rows.append(tuple(cells))
     title = f"{table.suite}, profile {table.profile}, campaign {table.campaign}"
-    return Grid(title, tuple(header), tuple(rows), table.notes)
+    marked = any(cell.mark for row in table.rows for cell in row.cells.values())
+    notes = (*table.notes[:1], CAPTION, *table.notes[1:]) if marked else table.notes
+    return Grid(title, tuple(header), tuple(rows), notes)
 
 
 def _seeds(row: Row) -> str:
@@ -178,13 +191,10 @@ def _seeds(row: Row) -> str:
     return f"{finished} of {finished + row.failed}" if row.failed else str(finished)
 
 
-def _plain(cell: Cell | str) -> str:
-    return cell if isinstance(cell, str) else plus_minus(cell)
-
-
-def _latex(cell: Cell | str) -> str:
-    if isinstance(cell, str):
-        return latex_escape(cell)
-    if cell.sd is None:
-        return number(cell.mean)
-    return rf"{number(cell.mean)}$_{{\pm {SCALE * cell.sd:.2f}}}$"
+def _markdown(cell: Cell | Quoted | str) -> str:
+    """A cell: best bold, second underlined, foreign figures in parentheses."""
+    if not isinstance(cell, Cell) or not cell.mark:
+        return markdown_escape(plain(cell))
+    value = number(cell.mean)
+    text = f"**{value}**" if cell.mark == BEST else f"<u>{value}</u>"
+    return text + markdown_escape(plus_minus(cell).removeprefix(value))

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bench.record import RunRecord
-from bench.reports.table import Cell, Grid, check_comparable, summarise
+from bench.reports.records import check_comparable
+from bench.reports.table import Cell, Grid, summarise
 from bench.sweeps import SWEEPS, Manifest
 
 

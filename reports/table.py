@@ -1,34 +1,23 @@
-"""Records to tables: the long frame (one row a value) and the leaderboard (one row a method)."""
+"""Records to leaderboards (one row a method), and the grid that any table prints."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean, stdev
-from typing import Any
 
-import pandas as pd
-
-from bench.errors import NotComparableError
-from bench.record import ALL, RunRecord
-
-LONG_COLUMNS = (
-    "campaign",
-    "profile",
-    "backbone",
-    "method",
-    "seed",
-    "suite",
-    "task",
-    "subset",
-    "metric",
-    "value",
-    "n",
-    "status",
-    "reason",
-    "note",
+from bench.record import RunRecord
+from bench.reports.marks import ranks
+from bench.reports.records import (
+    by_method,
+    by_profile_and_suite,
+    check_comparable,
+    group_of,
+    is_ranked,
+    main_metric,
+    task_list,
 )
-SCALE = 100.0  # tables print Spearman x 100; records and csv hold the metric's own unit
+from bench.reports.significance import daggers
 
 
 @dataclass(frozen=True)
@@ -39,11 +28,30 @@ class Cell:
         mean: Mean over the seeds that finished, None if none did.
         sd: Sample standard deviation (divisor n - 1), None for fewer than two.
         n: Seeds behind it.
+        mark: "best" or "second" of its column, or "": a tie is never a win.
+        sign: What stands after it, such as a dagger.
     """
 
     mean: float | None
     sd: float | None
     n: int
+    mark: str = ""
+    sign: str = ""
+
+
+@dataclass(frozen=True)
+class Quoted:
+    """A figure that a paper prints.
+
+    Args:
+        text: The number with its printed decimals, or what is said in its place.
+        grey: True where backbone, data or training text are not ours.
+        sign: Of its footnote.
+    """
+
+    text: str
+    grey: bool = True
+    sign: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,6 +66,7 @@ class Row:
         cpu_seconds: CPU seconds its training took, mean over the seeds.
         reasons: Why seeds failed.
         ranked: False below the ranked rows, where training saw the mini grammar's own paraphrases as pairs.
+        group: What kind of encoder it is, see :func:`group_of`.
     """
 
     method: str
@@ -67,6 +76,7 @@ class Row:
     cpu_seconds: float | None = None
     reasons: tuple[str, ...] = ()
     ranked: bool = True
+    group: str = ""
 
     @property
     def average(self) -> float:
@@ -96,12 +106,14 @@ class Grid:
         header: Names of the columns, the first that of the rows.
         rows: A label and a cell or text for every other column.
         notes: Lines below it.
+        groups: Headings of groups of rows: (number of the first row, heading).
     """
 
     title: str
     header: tuple[str, ...]
-    rows: tuple[tuple[Cell | str, ...], ...]
+    rows: tuple[tuple[Cell | Quoted | str, ...], ...]
     notes: tuple[str, ...]
+    groups: tuple[tuple[int, str], ...] = ()
 
 
 def summarise(values: Sequence[float | None]) -> Cell:
@@ -110,69 +122,49 @@ def summarise(values: Sequence[float | None]) -> Cell:
     return Cell(fmean(there) if there else None, stdev(there) if len(there) > 1 else None, len(there))
 
 
-def long_frame(records: Sequence[RunRecord], campaign: str) -> pd.DataFrame:
-    """Return one row a value, in the metric's own unit; a failed cell is one row with an empty value."""
-    rows: list[dict[str, Any]] = []
-    for record in records:
-        backbone = record.backbone
-        head = {
-            "campaign": campaign,
-            "profile": record.profile,
-            "backbone": f"{backbone['name']}@{backbone['sha256'][:8]}" if backbone else None,
-            "method": record.method,
-            "seed": record.seed,
-            "suite": record.suite,
-            "status": record.status,
-            "reason": record.reason,
-            "note": " ".join(record.notes) or None,
-        }
-        rows += [
-            {
-                **head,
-                "task": score.task,
-                "subset": score.subset,
-                "metric": score.metric,
-                "value": score.value,
-                "n": score.n,
-            }
-            for score in record.scores
-        ] or [head]
-    frame = pd.DataFrame(rows, columns=list(LONG_COLUMNS))
-    return frame.astype({"seed": "Int64", "n": "Int64", "value": "float64"})
-
-
-def leaderboards(records: Sequence[RunRecord], campaign: str) -> list[Table]:
+def leaderboards(
+    records: Sequence[RunRecord], campaign: str, baseline: str | None = None, *, rounded: bool = False
+) -> list[Table]:
     """Return a table for every profile and suite, best average first.
+
+    Args:
+        records: The campaign's records.
+        campaign: Its name.
+        baseline: Method that the daggers compare with; None for simcse, where it is there.
+        rounded: True if averages are those of rounded scores (:func:`senteval_rounding`).
 
     Raises:
         NotComparableError: rows of one table were measured on different data.
     """
-    groups: dict[tuple[str, str], list[RunRecord]] = {}
-    for record in records:
-        groups.setdefault((record.profile, record.suite), []).append(record)
-    return [_leaderboard(groups[key], campaign) for key in sorted(groups)]
+    return [_leaderboard(group, campaign, baseline, rounded) for group in by_profile_and_suite(records)]
 
 
-def _leaderboard(records: Sequence[RunRecord], campaign: str) -> Table:
+def _leaderboard(records: Sequence[RunRecord], campaign: str, baseline: str | None, rounded: bool) -> Table:
     profile, suite = records[0].profile, records[0].suite
     check_comparable(records, campaign)
-    done = [record for record in records if record.status == "ok"]
-    tasks = (
-        tuple(s.task for s in done[0].scores if (s.subset, s.metric) == (ALL, "spearman"))
-        if done
-        else ("avg",)
-    )
-    by_method: dict[str, list[RunRecord]] = {}
-    for record in records:
-        by_method.setdefault(record.method, []).append(record)
-    rows = [_row(method, group, tasks) for method, group in by_method.items()]
+    tasks = task_list(records)
+    rows = [_row(method, group, tasks) for method, group in by_method(records).items()]
     rows.sort(key=lambda row: (not row.ranked, -row.average, row.method))
-    return Table(campaign, profile, suite, tasks, tuple(rows), _notes(records, rows))
+    signs, said = daggers(records, baseline)
+    rows = [_marked(row, signs.get(row.method, ""), rows) for row in rows]
+    return Table(campaign, profile, suite, tasks, tuple(rows), _notes(records, rows, said, rounded))
+
+
+def _marked(row: Row, sign: str, rows: Sequence[Row]) -> Row:
+    """The row with its marks among the ranked ones."""
+    if not row.ranked:
+        return row
+    cells = {}
+    for task, cell in row.cells.items():
+        marks = ranks({other.method: other.cells[task].mean for other in rows if other.ranked})
+        cells[task] = replace(cell, mark=marks[row.method], sign=sign if task == "avg" else "")
+    return replace(row, cells=cells)
 
 
 def _row(method: str, records: Sequence[RunRecord], tasks: Sequence[str]) -> Row:
     failed = [record for record in records if record.status == "failed"]
-    cells = {task: summarise([record.score(task) for record in records]) for task in tasks}
+    metric = main_metric(records)
+    cells = {task: summarise([record.score(task, metric=metric) for record in records]) for task in tasks}
     reasons = tuple(
         f"{method}{'' if record.seed is None else f' seed {record.seed}'}: {record.reason}"
         for record in failed
@@ -187,52 +179,28 @@ def _row(method: str, records: Sequence[RunRecord], tasks: Sequence[str]) -> Row
         round(fmean(seen)) if seen else None,
         fmean(seconds) if seconds else None,
         reasons,
-        all(map(_is_ranked, records)),
+        all(map(is_ranked, records)),
+        group_of(next((record for record in records if record.status == "ok"), records[0])),
     )
 
 
-def _is_ranked(record: RunRecord) -> bool:
-    """False where the mini grammar's own paraphrases were positives in training."""
-    stages = record.training.get("stages", {}).values()
-    return record.world is None or not any(stage.get("text", {}).get("paired") for stage in stages)
-
-
-def check_comparable(records: Sequence[RunRecord], campaign: str) -> None:
-    """Check that records of one suite may stand in one table.
-
-    Raises:
-        NotComparableError: measured on different data, or a method's seeds under different specifications.
-    """
-    data = {
-        tuple(sorted((task, facts["sha256"]) for task, facts in record.tasks.items())) for record in records
-    }
-    if len(data) > 1:
-        names = sorted({record.method for record in records})
-        raise NotComparableError(
-            f"the records of suite {records[0].suite} were measured on {len(data)} versions of the data",
-            where=f"campaign {campaign}, {', '.join(names)}",
-            hint="run one version in a campaign of its own",
-        )
-    families: dict[str, set[str]] = {}
-    for record in records:
-        if record.status == "ok":
-            families.setdefault(record.method, set()).add(record.family)
-    for method, found in families.items():
-        if len(found) > 1:
-            raise NotComparableError(
-                f"the seeds of {method} were measured under different specifications",
-                where=f"campaign {campaign}, suite {records[0].suite}",
-                hint="run one specification in a campaign of its own",
-            )
-
-
-def _notes(records: Sequence[RunRecord], rows: Sequence[Row]) -> tuple[str, ...]:
-    notes = [
-        "Spearman x 100, all pairs of a task in one correlation; avg is the mean of the unrounded scores."
-    ]
+def _notes(
+    records: Sequence[RunRecord], rows: Sequence[Row], said: Sequence[str], rounded: bool
+) -> tuple[str, ...]:
+    what = {"spearman": "Spearman x 100, all pairs of a task in one correlation"}
+    metric = main_metric(records)
+    rule = "rounded scores, as SimCSE averages" if rounded else "unrounded scores"
+    notes = [f"{what.get(metric, f'{metric} x 100'.capitalize())}; avg is the mean of the {rule}."]
     counts = sorted({cell.n for row in rows for cell in row.cells.values() if cell.n > 1})
     if counts:
         notes.append(f"Mean and standard deviation over {'/'.join(map(str, counts))} seeds.")
+    notes += said
+    notes += [
+        f"{row.method} has no {', '.join(lacking)}."
+        for row in rows
+        if row.average > float("-inf")
+        and (lacking := [task for task, cell in row.cells.items() if cell.mean is None])
+    ]
     odd = sorted({task for r in records for task, facts in r.tasks.items() if not facts["reference"]})
     if odd:
         notes.append(f"Not the reference data: {', '.join(odd)}.")

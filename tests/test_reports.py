@@ -8,8 +8,10 @@ import pytest
 
 from bench.errors import NotComparableError
 from bench.record import RunRecord, Score
-from bench.reports.render import FORMATS, latex_escape, markdown_escape, render
-from bench.reports.table import LONG_COLUMNS, leaderboards
+from bench.reports.latex import escape as latex_escape
+from bench.reports.records import LONG_COLUMNS
+from bench.reports.render import FORMATS, markdown_escape, render
+from bench.reports.table import leaderboards
 
 HOSTILE = 'a|b & 50% <script>alert("x")</script> \\input{x} _$#^~[x]\n\x07'
 

@@ -119,8 +119,9 @@ def test_sweeps_share_cells_a_broken_one_stops_nothing_and_tables_come_from_reco
     assert [row[0] for row in grid["rows"]] == ["0", "1", "2", "3"]
     code, _, err = cli("report", "--figures", "figures")
     assert code == 0
-    figure = tmp_path / "figures" / next(iter(records(tmp_path).values())).profile
-    (svg,) = figure.parent.glob("*.svg")
+    (svg,) = (tmp_path / "figures").glob("*-layer_norms-*.svg")
+    assert svg.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
+    assert svg.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
     drawn = svg.read_bytes()
     assert b"layers without" in drawn or b"<svg" in drawn
     cli("report", "--figures", "figures")

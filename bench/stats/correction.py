@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from statsmodels.stats.multitest import multipletests  # type: ignore[import-untyped]
@@ -42,8 +42,12 @@ class Family:
     @property
     def caption(self) -> str:
         """The family in words."""
-        number = len(self.comparisons)
-        return f"{self.correction} over {number} comparison{'s' * (number != 1)} ({self.name})"
+        return caption(self.correction, len(self.comparisons), self.name)
+
+
+def caption(correction: str, number: int, name: str) -> str:
+    """A family in words."""
+    return f"{correction} over {number} comparison{'s' * (number != 1)} ({name})"
 
 
 def holm(p: Mapping[str, float], name: str, minimum_p: Mapping[str, float] | None = None) -> Family:
@@ -79,13 +83,14 @@ def _correct(p: Mapping[str, float], name: str, minimum_p: Mapping[str, float], 
         if not 0 <= minimum_p.get(key, 0.0) <= value <= 1:
             raise ValueError(f"{key}: p={value}, minimum_p={minimum_p.get(key, 0.0)}; expected p in [0, 1]")
     names, values = list(p), list(p.values())
-    adjusted = _adjust(values, method)
+    adjusted = adjust(values, method)
     comparisons = {}
     for i, key in enumerate(names):
         at_best = [*values[:i], minimum_p.get(key, 0.0), *values[i + 1 :]]
-        comparisons[key] = Adjusted(values[i], adjusted[i], _adjust(at_best, method)[i])
+        comparisons[key] = Adjusted(values[i], adjusted[i], adjust(at_best, method)[i])
     return Family(name, METHODS[method], comparisons)
 
 
-def _adjust(values: list[float], method: str) -> list[float]:
-    return [float(value) for value in multipletests(values, method=method)[1]]
+def adjust(values: Sequence[float], method: str) -> list[float]:
+    """Return the corrected p of each, for "holm" or "fdr_bh"; see the functions of a whole family."""
+    return [float(value) for value in multipletests(list(values), method=method)[1]]

@@ -60,9 +60,9 @@ class Run:
 
 
 def task_names(record: RunRecord) -> tuple[str, ...]:
-    """Tasks with a Spearman correlation over all pairs, in the suite's order, without the average."""
-    found = ((s.task, s.subset, s.metric) for s in record.scores)
-    return tuple(task for task, *kind in found if kind == [ALL, "spearman"] and task != "avg")
+    """Tasks with a score over all items, in the suite's order, without the average."""
+    found, metric = ((s.task, s.subset, s.metric) for s in record.scores), record.metric
+    return tuple(task for task, *kind in found if kind == [ALL, metric] and task != "avg")
 
 
 def evaluation_tasks(record: RunRecord, data: Path | None) -> dict[str, PairTask]:
@@ -127,7 +127,7 @@ def item_draws(
     size = max(1, _CHUNK // draws)
     for start in range(0, len(runs), size):
         chunk = runs[start : start + size]
-        found = {run.path: kept for run in chunk if (kept := _read(run, draws, seed, say)) is not None}
+        found = {run.path: kept for run in chunk if (kept := stored_draws(run, draws, seed, say)) is not None}
         missing = [run for run in chunk if run.path not in found]
         for run, computed in zip(missing, _compute(missing, data, draws, seed), strict=True):
             _write(run, computed, seed, say)
@@ -174,8 +174,8 @@ def draws_path(run: Run, draws: int = DRAWS, seed: int = SEED) -> Path:
     return run.store.root / FOLDER / f"{safe_name(run.record.suite)}-{digest}.npz"
 
 
-def _read(run: Run, draws: int, seed: int, say: Say) -> Draws | None:
-    """Return kept draws, None if there are none or if they aren't this run's to the last bit."""
+def stored_draws(run: Run, draws: int = DRAWS, seed: int = SEED, say: Say = lambda _: None) -> Draws | None:
+    """Return kept (draws, tasks), None if there are none or if they aren't this run's to the last bit."""
     path = draws_path(run, draws, seed)
     shape = (draws, len(task_names(run.record)))
     largest = 4 * draws * shape[1] + 2**16

@@ -1,0 +1,139 @@
+"""How long a report takes, and how large the page is, for a campaign of 25 methods and 5 seeds.
+
+Records, predictions and kept draws of the items are made up in a folder of their own. Each format is a fresh
+process, as a user starts it; the least CPU time of ``--rounds`` counts. None may load torch.
+
+    python benchmarks/report.py [--methods 25] [--seeds 5] [--rounds 3] [--keep DIR]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.record import RunRecord, Score
+from bench.stats import draws as item_draws
+from bench.stats.draws import DRAWS, SEED, Run
+from bench.store import Place, ResultStore
+
+TASKS = {
+    "STS12": 3108,
+    "STS13": 1500,
+    "STS14": 3750,
+    "STS15": 3000,
+    "STS16": 1186,
+    "STSB": 1379,
+    "SICKR": 4927,
+}
+LIMITS = {"text": 3.0, "csv": 3.0, "latex": 3.0, "html": 6.0}
+MEGABYTES = 3.0
+_CODE = "import sys\nfrom bench.cli import main\ntry:\n main()\nfinally:\n assert 'torch' not in sys.modules"
+
+
+def make_campaign(root: Path, methods: int, seeds: int) -> None:
+    """Write records with predictions, probes, curves and draws."""
+    store, rng = ResultStore(root, "speed"), np.random.default_rng(1)
+    store.prepare()
+    names = [
+        "simcse",
+        "tncse",
+        "jtcse",
+        *(f"method{i}[option=value{i},other=true]" for i in range(methods - 3)),
+    ]
+    for number, method in enumerate(names):
+        for seed in range(1, seeds + 1):
+            values = {task: float(0.6 + 0.005 * number + rng.normal() / 200) for task in TASKS}
+            predictions = {task: rng.uniform(0, 1, n).astype(np.float32) for task, n in TASKS.items()}
+            record = make_record(method, seed, values, number)
+            record = store.write(Place("speed", method, seed, "sts7"), record, predictions)
+            write_draws(Run(store, record), values, rng)
+
+
+def write_draws(run: Run, values: dict[str, float], rng: np.random.Generator) -> None:
+    """Keep draws as ``bench stats`` does."""
+    centre = np.array(list(values.values()))
+    drawn = (centre + rng.normal(size=(DRAWS, len(values))) / 100).astype(np.float32)
+    item_draws._write(run, drawn, SEED, print)
+
+
+def make_record(method: str, seed: int, values: dict[str, float], number: int) -> RunRecord:
+    """A finished record with everything that a report shows."""
+    scores = [Score(task, "all", "spearman", value, TASKS[task]) for task, value in values.items()]
+    average = sum(values.values()) / len(values)
+    curve = [[40 * step, 0.7 + 0.01 * step] for step in range(1, 26)]
+    stage = {"sentences_seen": 7680, "dev_curve": curve, "collapse_curve": [[s, 30.0] for s, _ in curve]}
+    probes: dict[str, Any] = {
+        "version": 1,
+        "data": {"tasks": {"STSB-dev": {"sha256": "d"}}, "sentences": 100},
+        "alignment": {"value": 0.2 + 0.01 * number},
+        "uniformity": {"value": -2.0 - 0.1 * number},
+        "cls_energy": {"value": 0.3 + 0.02 * number, "pooling": "cls"},
+        "attention_sink": {"value": 0.4, "layers": [[0.1, 0.2, 0.1, 0.6]] * 12},
+        "cost": {"gmac": 5.4 + number, "parameters": 110_000_000},
+    }
+    return RunRecord(
+        "speed",
+        method,
+        method.split("[")[0],
+        1,
+        {},
+        {"name": "bert-base-uncased", "sha256": "b" * 64},
+        seed,
+        "sts7",
+        {task: {"sha256": task, "reference": True, "pairs": n} for task, n in TASKS.items()},
+        f"{method} {seed}",
+        method,
+        "ok",
+        (*scores, Score("avg", "all", "spearman", average, len(values))),
+        training={"corpus": {"name": "wiki.txt", "sentences": 1, "sha256": "c"}, "stages": {"joint": stage}},
+        timing={"training_cpu_seconds": {"joint": 100.0 + number}},
+        probes=probes,
+        provenance={"encoder": {"parts": 1}, "device": "cpu"},
+        schema=2,
+    )
+
+
+def cpu_seconds(command: list[str], out: Path) -> float:
+    """CPU seconds of a command and its children, its output in a file."""
+    before = os.times()
+    with out.open("wb") as stream:
+        subprocess.run(command, stdout=stream, check=True)  # noqa: S603
+    after = os.times()
+    used = after.children_user + after.children_system - before.children_user - before.children_system
+    return round(used, 2)
+
+
+def main() -> None:
+    """Measure and print one JSON line."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--methods", type=int, default=25)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--keep", type=Path, help="Keep campaign and outputs here.")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        root = given.keep or Path(temporary)
+        make_campaign(root, given.methods, given.seeds)
+        facts: dict[str, Any] = {"methods": given.methods, "seeds": given.seeds}
+        for form, limit in LIMITS.items():
+            out = root / f"report.{form}"
+            command = [sys.executable, "-c", _CODE, "report", "--results", str(root), "--campaign", "speed"]
+            times = [cpu_seconds([*command, "--format", form], out) for _ in range(given.rounds)]
+            facts[form] = min(times)
+            assert min(times) < limit, f"{form} took {min(times)} CPU seconds, {limit} allowed"
+        size = (root / "report.html").stat().st_size / 1e6
+        facts["html_megabytes"] = round(size, 2)
+        assert size < MEGABYTES
+        print(json.dumps(facts))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""What a report reads: a campaign's records, and the files of other commands that stand beside them."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.errors import DataError
+from bench.record import RunRecord
+from bench.reports.records import check_comparable, senteval_rounding
+from bench.store import ResultStore
+from bench.sweeps import Manifest
+
+OVERLAP = "overlap*.csv"
+"""Files of ``bench data overlap TEXT --format csv``, beside the records."""
+PROBES = "probes*.json"
+"""Files of ``bench probe METHOD... --format json``: densities' curves, attention maps."""
+GRADIENT = "gradient"
+"""Folder of ``bench gradient --out``."""
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """Records to report on.
+
+    Args:
+        store: The campaign.
+        records: Those that were asked for, averages rounded if asked for.
+        sweeps: Grids of its sweeps.
+        baseline: Method that the daggers compare with; None for simcse.
+        rounded: True if averages are those of rounded scores.
+    """
+
+    store: ResultStore
+    records: tuple[RunRecord, ...]
+    sweeps: tuple[Manifest, ...] = ()
+    baseline: str | None = None
+    rounded: bool = False
+
+    @property
+    def name(self) -> str:
+        """The campaign's name."""
+        return self.store.campaign
+
+    def suites(self, *wanted: str) -> dict[str, list[RunRecord]]:
+        """Records of each suite, all or those of the wanted ones."""
+        found: dict[str, list[RunRecord]] = {}
+        for record in self.records:
+            if not wanted or record.suite in wanted:
+                found.setdefault(record.suite, []).append(record)
+        return found
+
+
+def make_campaign(
+    store: ResultStore,
+    records: Sequence[RunRecord],
+    sweeps: Sequence[Manifest] = (),
+    baseline: str | None = None,
+    *,
+    rounded: bool = False,
+) -> Campaign:
+    """Return the records as a report reads them.
+
+    Raises:
+        NotComparableError: a method's seeds under different specifications, or a suite's rows on other data.
+    """
+    chosen = tuple(senteval_rounding(records)) if rounded else tuple(records)
+    places: dict[tuple[str, str], list[RunRecord]] = {}
+    for record in chosen:
+        places.setdefault((record.profile, record.suite), []).append(record)
+    for group in places.values():
+        check_comparable(group, store.campaign)
+    return Campaign(store, chosen, tuple(sweeps), baseline, rounded)
+
+
+def read_table(path: Path, columns: Sequence[str]) -> list[dict[str, str]]:
+    """Read a csv file of another command.
+
+    Raises:
+        DataError: it can't be read, or lacks a column.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="") as stream:
+            reader = csv.DictReader(stream)
+            rows = list(reader)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"this table can't be read: {error}", where=str(path)) from error
+    missing = [name for name in columns if name not in (reader.fieldnames or ())]
+    if missing or any(None in row.values() for row in rows):
+        raise DataError(
+            f"this table lacks {', '.join(missing) or 'cells'}",
+            where=str(path),
+            expected=f"the columns {', '.join(columns)}",
+            hint="write it anew, or move it out of the campaign's folder",
+        )
+    return rows
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file of another command; raises DataError if it isn't one."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(
+            f"this is no JSON: {error}", where=str(path), hint="write it anew, or move it away"
+        ) from error
