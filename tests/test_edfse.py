@@ -103,6 +103,7 @@ def plan_of(methods: str, tmp_path: Path) -> Plan:
     return make_plan(RunSpec(parse_methods(methods), (1,), "mini", results=tmp_path))
 
 
+@pytest.mark.slow
 def test_each_encoder_asks_for_its_own_text(tmp_path: Path) -> None:
     variants = ("edfse", "edfse[pairing=replace]", "edfse[sick=true]", "edfse[rtt=none]")
     plan = plan_of(",".join(variants), tmp_path)
@@ -312,6 +313,7 @@ def arguments(tiny_bert: Path, corpus: Path, methods: str, *extra: str) -> tuple
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_whole_way(
     cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path, translations: tuple[str, ...]
 ) -> None:

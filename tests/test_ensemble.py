@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from bench.cells import Cell
+from bench.data.tasks import PairTask
 from bench.methods.ensemble import weighted_members
 from bench.plan import Plan, make_plan
 from bench.registry import discover
@@ -111,6 +112,7 @@ def test_a_second_copy_has_streams_of_its_own(
     assert weights[0] != weights[1]
 
 
+@pytest.mark.slow
 def test_distil_any_method_and_share_the_stage_of_the_named_form(tmp_path: Path) -> None:
     given = "lr=1e-5,steps=7,eval_every=7,max_length=64"
     student, named = cells(f"distill:tncse,tncse_d[{given}]", tmp_path)
@@ -133,13 +135,15 @@ def test_nested_copies_and_seedless_sums(tmp_path: Path) -> None:
     assert seeds == [None]
 
 
+@pytest.mark.slow
 def test_every_text_is_another_stage_and_sick_stands_at_the_end(tmp_path: Path) -> None:
     texts = ("train", "a", "b", "train+sick", "a+sick", "b+sick")
     plan = plan_of(",".join(f"simcse[text={text}]" for text in texts), tmp_path)
     assert len({job.cell.stages[0].key for job in plan.jobs}) == 6
     assert plan.training is not None
     named = plan.training.texts
-    test = {s for pair in plan.suites["mini"][0].all_pairs() for s in pair}
+    (mini,) = (task for task in plan.suites["mini"] if isinstance(task, PairTask))
+    test = {s for pair in mini.all_pairs() for s in pair}
     for text in ("train", "a", "b"):
         more = named[f"{text}+sick"].sentences
         assert more[: len(named[text].sentences)] == named[text].sentences
@@ -195,6 +199,7 @@ def test_all_is_every_method_that_needs_no_path_and_no_methods(tmp_path: Path) -
     assert plan.ids["simcse"] == "simcse"
 
 
+@pytest.mark.slow
 def test_no_path_of_a_member_enters_a_record(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
     method = f"ensemble:0.5*hf:{tiny_bert}:avg+distill:hf:{tiny_bert}"
     short = tuple(text.replace("simcse", "distill") for text in SHORT)

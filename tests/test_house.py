@@ -30,6 +30,7 @@ LAYERS = (
         "runner",
         "estimate",
         "rerun",
+        "senteval_compat",
         "tune",
         "sweeps",
         "executors",
@@ -181,7 +182,7 @@ def test_the_wheel_holds_every_module_and_data_file(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("cse_bench-*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
     for path in (path for top in ("bench", *MAPPED) for path in (ROOT / top).rglob("*")):
-        if path.suffix in (".py", ".toml", ".json", ".typed", ".safetensors"):
+        if path.suffix in (".py", ".toml", ".json", ".typed", ".safetensors", ".csv", ".html", ".css", ".js"):
             relative = path.relative_to(ROOT).as_posix()
             assert (relative if relative.startswith("bench/") else f"bench/{relative}") in names
     assert not any(name.startswith(("tests", "benchmarks", *MAPPED)) for name in names)
@@ -222,7 +223,7 @@ def test_help_imports_nothing_heavy() -> None:
 def test_report_never_imports_torch(tmp_path: Path) -> None:
     results = str(tmp_path)
     assert "torch" not in heavy_after("run", "--methods", "noise", "--suite", "toy", "--results", results)
-    for form in ("text", "markdown", "csv", "json", "latex"):
+    for form in ("text", "markdown", "csv", "json", "latex", "html"):
         imports = heavy_after("report", "--results", results, "--format", form)
         assert "pandas" in imports
         assert not imports & {"torch", "transformers"}

@@ -19,7 +19,7 @@ from bench.data.mteb_names import (
     split_suites,
     suite_label,
 )
-from bench.data.published import figures
+from bench.data.published import figures, lines
 from bench.data.suites import SUITES, load_suite, suite_notes
 from bench.errors import InputError
 from bench.eval.mteb_scores import Entry, metric_name, suite_scores
@@ -189,3 +189,11 @@ def test_all_three_random_states_are_kept() -> None:
     with pytest.raises(ValueError, match=r"^$"):
         seeding()
     assert draws() == expected
+
+
+@pytest.mark.parametrize("suite", sorted(set(named_suites()) - {"unsee"}))
+def test_published_figures_stand_beside_each_suite(suite: str) -> None:
+    rows = lines(suite)
+    assert len(rows) >= 10
+    ours = {task.id for task in named_suites()[suite].tasks}
+    assert {task for row in rows for task in row.figures} == {*ours, "avg"}

@@ -128,6 +128,7 @@ def test_spectral_embeddings_by_hand() -> None:
     assert not found[4].any()
 
 
+@pytest.mark.slow
 def test_wordpiece_is_the_same_in_every_process(text: Corpus) -> None:
     code = (
         "from bench.data.toy import toy_task; from bench.nn.wordpiece import train_wordpiece; "

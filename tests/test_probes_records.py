@@ -53,6 +53,7 @@ def bare(text: bytes) -> dict[str, Any]:
     return dict(data)
 
 
+@pytest.mark.slow
 def test_probes_come_to_finished_records_from_cached_stages(
     cli: Cli, tmp_path: Path, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,6 +140,7 @@ def test_probes_that_fail_leave_the_record_as_it_is(
     assert stored(tmp_path) != before
 
 
+@pytest.mark.slow
 def test_a_stage_that_was_trained_again_to_another_encoder_is_refused(
     cli: Cli, tmp_path: Path, tiny_bert: Path
 ) -> None:

@@ -171,6 +171,7 @@ def test_the_whole_way(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) 
     assert {name: content for name, content in stable_bytes(tmp_path).items() if "simcse" in name} == before
 
 
+@pytest.mark.slow
 def test_same_bytes_with_workers_and_after_other_work(
     cli: Cli, bench: Bench, tmp_path: Path, tiny_bert: Path, corpus: Path
 ) -> None:

@@ -12,7 +12,7 @@ from bench.plan import make_plan
 from bench.reports.sweeps import norm_ratio
 from bench.spec import RunSpec, parse_methods
 from bench.sweeps import SWEEPS, Backbone, single_encoders
-from tests.test_cli import Cli, records
+from tests.test_cli import Cli
 from tests.test_simcse import corpus, stage_folders
 from tests.test_tncse import sets
 
@@ -83,6 +83,7 @@ def test_dry_run_says_question_grid_seeds_and_cost(cli: Cli, tiny_bert: Path, co
     assert "about" in out
 
 
+@pytest.mark.slow
 def test_sweeps_share_cells_a_broken_one_stops_nothing_and_tables_come_from_records(
     cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
 ) -> None:

@@ -329,6 +329,7 @@ def test_options_are_other_stages(cli: Cli, tmp_path: Path, tiny_bert: Path, cor
     assert "expected one of single_projection, online_projection, projection" in err
 
 
+@pytest.mark.slow
 def test_sweep_shows_scores_and_ranks_and_draws_curves(
     cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
 ) -> None:

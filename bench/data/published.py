@@ -14,7 +14,20 @@ WIKI = "wiki1m"
 SICK = "sickr_unlabelled"
 NO_TEXT = "none"
 
+# sections by suite; those of mteb's suites belong to one paper: names repeat, lists of tasks don't
 _SUITES = {"sts7": ("sts7", "sts7_released_checkpoints"), "transfer7": ("transfer7",)}
+_MTEB_SUITES = {
+    "jtcse-classification": ("jtcse", "zero_shot_classification"),
+    "jtcse-reranking": ("jtcse", "reranking"),
+    "jtcse-bitext": ("jtcse", "bitext"),
+    "jtcse-sts22v2": ("jtcse", "sts22v2"),
+    "sts3": ("jtcse", "sts3_mteb"),
+    "tncse-classification": ("tncse", "zero_shot_classification"),
+    "tncse-retrieval": ("tncse", "retrieval_map10"),
+    "tncse-reranking": ("tncse", "reranking"),
+    "tncse-sts17": ("tncse", "sts17"),
+    "tncse-sts22": ("tncse", "sts22"),
+}
 _UNTRAINED = {"bert_base", "roberta_base", "bert_whitening", "roberta_whitening", "glove"}
 # these papers say that they train on SimCSE's text; the tables that quote them don't
 _ON_WIKI = {
@@ -149,10 +162,12 @@ def _setting(text: str) -> tuple[tuple[str, str], ...]:
 
 @cache
 def lines(suite: str) -> tuple[Line, ...]:
-    """Rows of tables on a suite of ours ("sts7", "transfer7"), none for another."""
+    """Rows of tables on a suite ("sts7", "transfer7", the papers' of mteb), none for another."""
     groups: dict[tuple[object, ...], dict[str, Figure]] = {}
     for figure in figures():
-        if figure.section in _SUITES.get(suite, ()):
+        if figure.section in _SUITES.get(suite, ()) or (figure.paper, figure.section) == _MTEB_SUITES.get(
+            suite
+        ):
             key = (figure.paper, figure.section, figure.backbone, figure.method, figure.setting)
             groups.setdefault(key, {})[figure.task] = figure
     return tuple(Line(group) for group in groups.values())
