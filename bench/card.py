@@ -78,7 +78,7 @@ class MethodCard:
         takes_path: True for ``NAME:PATH`` methods, which bring their own model folder.
         takes_file: True for such a method whose model is a file of word vectors, not a folder.
         short_option: Option that may follow the name after a colon (``untrained:avg``).
-        takes_methods: True for ``NAME:METHODS``: the short option is an expression of other methods.
+        takes_methods: True for ``NAME:METHODS``: the short option names other methods, or a checkpoint.
         published_names: Names of this method in published tables, with the options that give them.
         padding_matters: True if its loss sees padding: the same batch padded further gives another loss.
         auxiliaries: Options that name a model it needs in training beside the backbone: a folder, a hub name

@@ -31,7 +31,11 @@ _RESULTS = (
 )
 _SPEC = (
     click.option("--profile", help="See `bench list profiles`; default mini."),
-    click.option("--suite", "suites", help="Comma-separated; default is the profile's."),
+    click.option(
+        "--suite",
+        "suites",
+        help="Comma-separated: `bench list suites`, mteb:TASK,TASK, local:FILE.toml. Default: the profile's.",
+    ),
     click.option(
         "--data", "data_dir", type=click.Path(path_type=Path), help="Evaluation data; default BENCH_DATA."
     ),
@@ -55,6 +59,20 @@ _SPEC = (
     click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True),
     click.option(
         "--threads", type=click.IntRange(1, 256), default=1, show_default=True, help="Torch threads a cell."
+    ),
+    click.option(
+        "--transfer-solver",
+        type=click.Choice(["exact", "sgd"]),
+        default="exact",
+        show_default=True,
+        help="Transfer tasks: the optimum, or SentEval's Adam with early stopping.",
+    ),
+    click.option(
+        "--precision",
+        type=click.Choice(["fp32", "bf16", "fp16"]),
+        default="fp32",
+        show_default=True,
+        help="Arithmetic of the encoder in evaluation; the record says what less than fp32 changes.",
     ),
     *_RESULTS,
 )
@@ -93,13 +111,15 @@ def make_spec(options: dict[str, Any]) -> RunSpec:
     Raises:
         InputError: a value that is none, or a suite that is named twice.
     """
+    from bench.data.mteb_names import split_suites, suite_label
+    from bench.data.suites import SUITES
     from bench.probes import parse_probes
     from bench.profiles import DEFAULT
     from bench.spec import RunSpec, parse_copies, parse_methods, parse_override, parse_seeds
 
     suites, seeds = options["suites"], options["seeds"]
-    names = tuple(name.strip() for name in suites.split(",")) if suites is not None else ()
-    if len(set(names)) < len(names):
+    names = split_suites(suites, SUITES.names()) if suites is not None else ()
+    if len(set(map(suite_label, names))) < len(names):
         raise InputError(f"'{suites}' names a suite twice", where="--suite")
     return RunSpec(
         methods=parse_methods(options["methods"]),
@@ -121,6 +141,9 @@ def make_spec(options: dict[str, Any]) -> RunSpec:
         workers=options.get("workers") or _default_workers(options["device"], options["threads"]),
         force=options.get("force", False),
         probes=parse_probes(options["probes"]) if options.get("probes") else (),
+        transfer_solver=options.get("transfer_solver", "exact"),
+        precision=options.get("precision", "fp32"),
+        keep_vectors=options.get("keep_vectors", False),
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli_options import check_device, make_spec, spec_options, workers_option
+from bench.record import ALL
 
 if TYPE_CHECKING:
     from bench.plan import Plan
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 @click.option(
     "--methods",
     required=True,
-    help="Comma-separated: NAME, NAME:POOLING, NAME[option=value], hf:PATH[:POOLING], [ALIAS=]st:PATH; "
-    "all for every registered method that needs no path.",
+    help="Comma-separated: NAME, NAME:POOLING, NAME[option=value], hf:PATH[:POOLING], [ALIAS=]st:PATH, "
+    "vectors:FILE[:avg|sif]; all for every registered method that needs no path.",
 )
 @click.option("--seeds", default="1-5", show_default=True, help="Such as 1-5 or 1,3,7-9.")
 @spec_options
@@ -29,6 +30,12 @@ if TYPE_CHECKING:
     "--probes",
     metavar="all|NAME,...",
     help="Add these (`bench list probes`) to every record, also to those that are finished.",
+)
+@click.option(
+    "--keep-vectors",
+    is_flag=True,
+    help="Keep every suite's vectors below --results, and take them from there where weights, tokenizer, "
+    "options and sentences are the same.",
 )
 @click.option("--force", is_flag=True, help="Run finished cells again and replace their records.")
 def run(dry_run: bool, **options: Any) -> None:
@@ -59,6 +66,7 @@ def leave_if_failed(cells: int) -> None:
 
 def show_plan(plan: Plan) -> None:
     """Print the cells, what is done and an estimate."""
+    from bench.data.mteb_names import is_mteb
     from bench.estimate import estimate_seconds
     from bench.probing import jobs_without_probes
     from bench.stages import StageCache
@@ -78,6 +86,10 @@ def show_plan(plan: Plan) -> None:
         f"{len(pending)} of {len(states)} cells to run; {len(stages)} training stages "
         f"({done} done already, {len(uses) - len(stages)} uses shared)"
     )
+    mteb = [job for job in pending if is_mteb(job.suite)]
+    if mteb:
+        click.echo(f"no estimate for the {len(mteb)} that mteb measures")
+    pending = [job for job in pending if job not in mteb]
     if pending:
         seconds = estimate_seconds(plan, pending)
         workers = min(plan.spec.workers, len(pending))
@@ -120,5 +132,5 @@ def _describe(outcome: Outcome) -> str:
         return f"{what}: FAILED, {record.reason}"
     if outcome.state == "probed":
         return f"{what}: probes in {record.timing['probes']['wall_seconds']:.1f} s"
-    average = record.score("avg")
-    return f"{what}: avg {100 * (average or 0):.2f} in {record.timing['wall_seconds']:.1f} s"
+    average = next(score.value for score in record.scores if (score.task, score.subset) == ("avg", ALL))
+    return f"{what}: avg {100 * average:.2f} in {record.timing['wall_seconds']:.1f} s"

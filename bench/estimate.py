@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bench.builder import Builder
 from bench.cells import Cell
+from bench.data.tasks import LabelledTask, PairTask
 from bench.encoder import Encoder, PairScorer
 from bench.plan import Job, Plan
 from bench.runner import torch_threads
@@ -60,8 +61,13 @@ def _measure(plan: Plan, job: Job, sentences: list[str]) -> tuple[float, float]:
 
 def _sentences(plan: Plan, suite: str) -> list[str]:
     """Distinct sentences of a suite by length."""
-    pairs = (pair for task in plan.suites[suite] for pair in task.all_pairs())
-    return sorted({sentence for pair in pairs for sentence in pair}, key=lambda text: (len(text), text))
+    found: set[str] = set()
+    for task in plan.suites[suite]:
+        if isinstance(task, PairTask):
+            found.update(sentence for pair in task.all_pairs() for sentence in pair)
+        elif isinstance(task, LabelledTask):
+            found.update(sentence for split in task.splits for sentence in (*split.first, *split.second))
+    return sorted(found, key=lambda text: (len(text), text))
 
 
 def _encode(encoder: Encoder | PairScorer, sentences: list[str]) -> None:

@@ -15,9 +15,19 @@ from bench.card import MethodCard
 from bench.cells import Cell, auxiliary_facts, make_cells, refuse_twins, with_members, without_idle_seeds
 from bench.data.hub import CORPUS
 from bench.data.mini.world import DEFAULT_SEED, make_world
-from bench.data.suites import MINI_SUITES, SUITES, data_folder, is_reference, load_suite
-from bench.data.tasks import PairTask
+from bench.data.mteb_names import is_mteb, suite_label
+from bench.data.suites import (
+    MINI_SUITES,
+    TRANSFER_SUITES,
+    data_folder,
+    is_reference,
+    load_suite,
+    load_transfer,
+    suite_notes,
+)
+from bench.data.tasks import LabelledTask, PairTask
 from bench.errors import DataError, InputError, NewerRecordError, NotComparableError, did_you_mean
+from bench.eval.mteb_tasks import MtebTask, load_mteb_suite
 from bench.nn.folder import ModelFolder, resolve
 from bench.record import RunRecord
 from bench.registry import METHODS, discover
@@ -27,8 +37,10 @@ from bench.store import Place, ResultStore
 from bench.training_data import TrainingData, load_training_data, uses_world, with_texts
 
 T = TypeVar("T")
+SuiteTask = PairTask | LabelledTask | MtebTask
 
 EVALUATION = 1  # raised when the numbers of an evaluation change; part of every key
+TRANSFER_EVALUATION = 1  # the same, part of the keys of transfer suites alone
 
 
 @dataclass(frozen=True)
@@ -42,6 +54,8 @@ class Job:
     family: str
     notes: tuple[str, ...] = ()
     world: dict[str, int] | None = None
+    source: str = ""
+    """What loads the suite where its name in records doesn't: a ``local:`` file."""
 
     @property
     def place(self) -> Place:
@@ -55,7 +69,7 @@ class Plan:
 
     spec: RunSpec
     jobs: tuple[Job, ...]
-    suites: Mapping[str, list[PairTask]]
+    suites: Mapping[str, list[SuiteTask]]
     store: ResultStore
     training: TrainingData | None
     world_seed: int = DEFAULT_SEED
@@ -152,6 +166,7 @@ def make_plan(spec: RunSpec) -> Plan:
         for cell in cells
         for name in suite_names
     )
+    suites = {suite_label(name): tasks for name, tasks in suites.items()}
     store = ResultStore(spec.results, spec.campaign)
     ids = {r.text: group[0].method for r, group in zip(spec.methods, groups, strict=True)}
     return Plan(spec, jobs, suites, store, training, seed, ids)
@@ -191,9 +206,17 @@ class _Problems:
             raise InputError(f"{len(found)} inputs are missing or wrong: {' | '.join(found)}")
 
 
-def _suite(name: str, spec: RunSpec, world_seed: int) -> list[PairTask]:
-    data = data_folder(spec.data)
-    return load_suite(name, data, accept_data=spec.accept_data, world_seed=world_seed)[1]
+def _suite(name: str, spec: RunSpec, world_seed: int) -> list[SuiteTask]:
+    return load_tasks(name, data_folder(spec.data), accept_data=spec.accept_data, world_seed=world_seed)
+
+
+def load_tasks(name: str, data: Path | None, *, accept_data: bool, world_seed: int) -> list[SuiteTask]:
+    """Read the tasks of any suite, those that mteb measures too; see :func:`bench.data.suites.load_suite`."""
+    if is_mteb(name):
+        return list(load_mteb_suite(name, data))
+    if name in TRANSFER_SUITES:
+        return list(load_transfer(name, data, accept_data=accept_data))
+    return list(load_suite(name, data, accept_data=accept_data, world_seed=world_seed)[1])
 
 
 def _trains(request: MethodRequest, cells: Callable[[MethodRequest], list[Cell]]) -> bool:
@@ -306,8 +329,12 @@ def _backbone(spec: RunSpec, profile: profiles.Profile, cards: list[MethodCard])
     )
 
 
-def _job(cell: Cell, suite: str, tasks: list[PairTask], spec: RunSpec, training: TrainingData | None) -> Job:
-    facts = tuple((task.id, task.pairs, task.sha256, is_reference(task)) for task in tasks)
+def _job(cell: Cell, name: str, tasks: list[SuiteTask], spec: RunSpec, training: TrainingData | None) -> Job:
+    suite = suite_label(name)
+    facts = tuple(
+        (task.id, _items(task), task.sha256, isinstance(task, MtebTask) or is_reference(task))
+        for task in tasks
+    )
     setting: dict[str, object] = {
         "evaluation": EVALUATION,
         "suite": suite,
@@ -315,13 +342,22 @@ def _job(cell: Cell, suite: str, tasks: list[PairTask], spec: RunSpec, training:
         "device": spec.device,
         "threads": spec.threads,
     }
+    if suite in TRANSFER_SUITES:
+        setting["transfer"] = {"version": TRANSFER_EVALUATION, "solver": spec.transfer_solver}
+    if spec.precision != "fp32":
+        setting["precision"] = spec.precision
     family = setting | cell.family()
     if cell.trains and training:
         family |= {"corpus": training.corpus.sha256, "dev": training.dev.sha256}
         if spec.copies and (copies := _copies(cell, training)):
             family["copies"] = copies
-    notes = (*cell.notes, *filter(None, (SUITES.get(suite).note,)), *_paired_notes(cell, training))
-    return Job(cell, suite, facts, _digest(setting | cell.identity()), _digest(family), notes)
+    notes = (*cell.notes, *suite_notes(suite), *_paired_notes(cell, training))
+    key = _digest(setting | cell.identity())
+    return Job(cell, suite, facts, key, _digest(family), notes, source="" if name == suite else name)
+
+
+def _items(task: SuiteTask) -> int:
+    return task.items if isinstance(task, LabelledTask) else task.pairs
 
 
 def _paired_notes(cell: Cell, training: TrainingData | None) -> tuple[str, ...]:

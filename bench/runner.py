@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 from bench.builder import Builder
 from bench.data.mini.world import DEFAULT_SEED
-from bench.data.suites import data_folder, load_suite
-from bench.data.tasks import PairTask
-from bench.encoder import Progress
+from bench.data.mteb_names import is_mteb
+from bench.data.suites import TRANSFER_SUITES, data_folder
+from bench.encoder import Encoder, PairScorer, Progress
 from bench.errors import BenchError, DataError, NewerRecordError, NotComparableError
+from bench.eval.mteb_tasks import MtebTask
+from bench.evaluation import at_precision, evaluate, kept, precision_effect
 from bench.executors.local import local_executor
-from bench.plan import Job, Plan
+from bench.plan import Job, Plan, SuiteTask, load_tasks
 from bench.probing import add_probes, jobs_without_probes, missing_probes, probe_data, probed_suite
 from bench.provenance import clean_traceback, provenance, timing, without_paths
 from bench.record import ALL, RunRecord, Score
 from bench.stages import StageCache
-from bench.store import ResultStore
+from bench.store import ResultStore, safe_name
 from bench.training_data import TrainingData
 
 
@@ -44,6 +48,9 @@ class CellTask:
     probes: tuple[str, ...] = ()
     probed: str = ""
     """Suite whose sentences are probed."""
+    transfer_solver: str = "exact"
+    precision: str = "fp32"
+    keep_vectors: bool = False
 
 
 @dataclass(frozen=True)
@@ -121,6 +128,9 @@ def _cell_tasks(plan: Plan) -> list[CellTask]:
             plan.world_seed,
             probes=spec.probes,
             probed=probed_suite(spec) if spec.probes else "",
+            transfer_solver=spec.transfer_solver,
+            precision=spec.precision,
+            keep_vectors=spec.keep_vectors,
         )
         for jobs in by_cell.values()
     ]
@@ -128,7 +138,7 @@ def _cell_tasks(plan: Plan) -> list[CellTask]:
 
 def run_cell(
     task: CellTask,
-    suites: Mapping[str, list[PairTask]] | None = None,
+    suites: Mapping[str, list[SuiteTask]] | None = None,
     progress: Progress | None = None,
 ) -> tuple[CellTask, list[Outcome]]:
     """Run one cell's pending suites under its lock, and add the probes that their records lack.
@@ -146,7 +156,8 @@ def run_cell(
             return task, [Outcome(job, "busy") for job in task.jobs]
         cache = StageCache(task.results / ".stages")
         builder = Builder(cell, task.device, task.training, cache, progress)
-        with torch_threads(task.threads, needs_torch=cell.model is not None):
+        classifies = any(job.suite in TRANSFER_SUITES or is_mteb(job.suite) for job in task.jobs)
+        with torch_threads(task.threads, needs_torch=cell.model is not None or classifies):
             for job in task.jobs:
                 finished = _finished_meanwhile(store, job, task)
                 if finished is not None:
@@ -184,24 +195,35 @@ def _run_job(
     task: CellTask,
     store: ResultStore,
     builder: Builder,
-    data: list[PairTask] | None,
+    data: list[SuiteTask] | None,
     progress: Progress | None,
 ) -> Outcome:
     """Evaluate and write one record; a failure becomes a record with its traceback, never a number."""
-    from bench.eval.sts import predict, score_suite
-
     started, wall, cpu = time.time(), time.perf_counter(), time.process_time()
     record, predictions, facts = _blank(job), None, {}
+    more: dict[str, Any] = {}
     try:
-        tasks = data or _suite_tasks(job.suite, task.data, task.accept_data, task.world_seed)
+        tasks = data or _suite_tasks(job.source or job.suite, task.data, task.accept_data, task.world_seed)
         if [(t.id, t.sha256) for t in tasks] != [(name, sha256) for name, _, sha256, _ in job.tasks]:
             raise BenchError("the evaluation data changed since the run was planned", where=job.suite)
         encoder = builder.encoder()
         facts = encoder.facts
-        predictions = predict(encoder, tasks, progress=progress)
-        scores = score_suite(tasks, predictions)
-        if job.cell.trains:
-            scores += _last_checkpoint(builder, tasks, scores, progress)
+        if is_mteb(job.suite):
+            if task.precision != "fp32":
+                raise BenchError("what mteb measures has fp32 alone", hint="without --precision")
+            scores, more["mteb"] = _measure_with_mteb(encoder, tasks, job, task, store, progress)
+        else:
+            lowered = kept(at_precision(encoder, task), job, task, precision=task.precision)
+            scores, predictions, found = evaluate(lowered, tasks, job, task, progress)
+            more |= found
+            facts = {**facts, **getattr(encoder, "coverage", {})}  # what it knew of these sentences
+            if task.precision != "fp32":
+                whole = kept(encoder, job, task, precision="fp32")
+                full = evaluate(whole, tasks, job, task, progress)[0]
+                more["evaluation_precision"] = precision_effect(task.precision, scores, full)
+                more["precision"] = task.precision
+            if job.cell.trains and job.suite not in TRANSFER_SUITES:
+                scores += _last_checkpoint(builder, tasks, scores, job, task, progress)
         record = replace(record, status="ok", scores=scores, training=builder.facts())
     except Exception as error:
         predictions = None
@@ -214,7 +236,7 @@ def _run_job(
         block["training_cpu_seconds"] = builder.training_seconds()
     record = replace(
         record,
-        provenance={**provenance(device=task.device, threads=task.threads), "encoder": facts},
+        provenance={**provenance(device=task.device, threads=task.threads), "encoder": facts, **more},
         timing=block,
     )
     if record.status == "failed" and _has_result(store, job):
@@ -223,21 +245,50 @@ def _run_job(
     return Outcome(job, "ran" if record.status == "ok" else "failed", record)
 
 
+def _measure_with_mteb(
+    encoder: Encoder | PairScorer,
+    tasks: Sequence[SuiteTask],
+    job: Job,
+    task: CellTask,
+    store: ResultStore,
+    progress: Progress | None,
+) -> tuple[tuple[Score, ...], dict[str, Any]]:
+    """Scores of a suite of mteb's, and what the record says of them; finished tasks aren't measured again."""
+    from bench.eval.mteb_run import evaluate
+
+    cell = job.cell
+    run = evaluate(
+        encoder,
+        [each for each in tasks if isinstance(each, MtebTask)],
+        name=f"bench/{safe_name(f'{cell.profile}-{cell.describe()}'.replace(' ', '-'))}",
+        folder=store.root / "mteb",
+        identity=json.dumps([cell.identity(), task.device, task.threads, task.precision], sort_keys=True),
+        force=task.force,
+        progress=progress,
+    )
+    return run.scores, run.facts
+
+
 def _last_checkpoint(
-    builder: Builder, tasks: list[PairTask], selected: tuple[Score, ...], progress: Progress | None
+    builder: Builder,
+    tasks: Sequence[SuiteTask],
+    selected: tuple[Score, ...],
+    job: Job,
+    task: CellTask,
+    progress: Progress | None,
 ) -> tuple[Score, ...]:
     """Scores of the last checkpoint (metric "spearman_last"), for what choosing on the dev set was worth."""
-    from bench.eval.sts import predict, score_suite
-
     scores = selected
     if builder.last_differs():
-        scores = score_suite(tasks, predict(builder.encoder("last"), tasks, progress=progress))
+        last = at_precision(builder.encoder("last"), task)
+        last = kept(last, job, task, precision=task.precision, checkpoint="last")
+        scores = evaluate(last, tasks, job, task, progress)[0]
     return tuple(replace(score, metric="spearman_last") for score in scores if score.subset == ALL)
 
 
 @cache
-def _suite_tasks(name: str, data: Path | None, accept_data: bool, world_seed: int) -> list[PairTask]:
-    return load_suite(name, data, accept_data=accept_data, world_seed=world_seed)[1]
+def _suite_tasks(name: str, data: Path | None, accept_data: bool, world_seed: int) -> list[SuiteTask]:
+    return load_tasks(name, data, accept_data=accept_data, world_seed=world_seed)
 
 
 def _finished_meanwhile(store: ResultStore, job: Job, task: CellTask) -> RunRecord | None:
@@ -270,7 +321,7 @@ def _has_result(store: ResultStore, job: Job) -> bool:
 
 
 def _blank(job: Job) -> RunRecord:
-    cell = job.cell
+    cell, items = job.cell, "items" if job.suite in TRANSFER_SUITES else "pairs"
     return RunRecord(
         profile=cell.profile,
         method=cell.method,
@@ -281,8 +332,8 @@ def _blank(job: Job) -> RunRecord:
         seed=cell.seed,
         suite=job.suite,
         tasks={
-            task_id: {"pairs": pairs, "sha256": sha256, "reference": reference}
-            for task_id, pairs, sha256, reference in job.tasks
+            task_id: {items: count, "sha256": sha256, "reference": reference}
+            for task_id, count, sha256, reference in job.tasks
         },
         key=job.key,
         family=job.family,

@@ -13,8 +13,9 @@ from bench.errors import InputError
 MAX_SEEDS = 10_000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 ALL_METHODS = "all"
-OF_METHODS = ("ensemble", "distill")
-"""Methods of methods, NAME:METHODS: all after the colon, brackets too, belongs to the methods named there."""
+OF_METHODS = ("ensemble", "distill", "released")
+"""Methods of methods (or of published towers), NAME:METHODS: all after the colon, brackets too, belongs to
+the methods named there."""
 _OF_METHODS = re.compile(
     rf"(?:(?P<alias>{_NAME.pattern})=)?(?P<name>{'|'.join(OF_METHODS)}):(?P<methods>.*\S.*)"
 )
@@ -47,8 +48,8 @@ class Override:
 class RunSpec:
     """A whole ``bench run``, parsed but not yet resolved against the registry and the profile.
 
-    ``data``, ``results``, ``workers``, ``force`` and ``probes`` say where and how to run and never change a
-    score; everything else is part of the cells' identity.
+    ``data``, ``results``, ``workers``, ``force``, ``probes`` and ``keep_vectors`` say where and how to run
+    and never change a score; everything else is part of the cells' identity.
     """
 
     methods: tuple[MethodRequest, ...]
@@ -70,6 +71,9 @@ class RunSpec:
     workers: int = 1
     force: bool = False
     probes: tuple[str, ...] = ()
+    transfer_solver: str = "exact"
+    precision: str = "fp32"
+    keep_vectors: bool = False
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:

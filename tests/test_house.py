@@ -27,6 +27,7 @@ LAYERS = (
         "plan",
         "builder",
         "probing",
+        "evaluation",
         "runner",
         "estimate",
         "rerun",

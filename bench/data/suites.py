@@ -12,18 +12,27 @@ from typing import Any
 
 from bench.data import senteval
 from bench.data.mini.world import DEFAULT_SEED, make_world, pairs
+from bench.data.mteb_names import STSB_MULTI, is_mteb, named_suites
 from bench.data.tasks import LabelledTask, PairTask, Suite, Task
 from bench.data.toy import toy_task
 from bench.errors import DataError, InputError
 from bench.registry import Registry
 
 SUITES: Registry[Suite] = Registry("suite")
+TRANSFER = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")
+"""SentEval's transfer tasks in the order of the papers' tables."""
 for _suite in (
     Suite(
         "sts7",
         "STS12-16, STS-B test, SICK-R test: the papers' seven, Spearman over all pairs of a year",
         (*senteval.STS_YEARS, "STSB", "SICKR"),
     ),
+    Suite(
+        "transfer7",
+        "MR CR SUBJ MPQA SST2 TREC MRPC: accuracy of logistic regression under SentEval's protocol",
+        TRANSFER,
+    ),
+    Suite("transfer8", "the same and SST5", (*TRANSFER, "SST5")),
     Suite("stsb-dev", "STS-B dev, for choosing, never for reporting", ("STSB-dev",)),
     Suite("sickr-dev", "SICK-R trial", ("SICKR-dev",)),
     Suite(
@@ -45,6 +54,19 @@ for _suite in (
     ),
 ):
     SUITES.register(_suite.name, _suite, __name__)
+for _name, _listed in named_suites().items():
+    _summary = f"{_listed.summary} (mteb)"
+    _printed = tuple(task.id for task in _listed.tasks)
+    SUITES.register(_name, Suite(_name, _summary, _printed, note=_listed.note), __name__)
+SUITES.register(
+    STSB_MULTI,
+    Suite(
+        STSB_MULTI,
+        "STS-B test as it was and in ten translations (mteb, on local files)",
+        ("de", "en", "es", "fr", "it", "ja", "nl", "pl", "pt", "ru", "zh"),
+    ),
+    __name__,
+)
 
 _EMBEDDED: dict[str, Callable[[int], PairTask]] = {
     "mini": lambda seed: pairs(make_world(seed), "test"),
@@ -53,6 +75,7 @@ _EMBEDDED: dict[str, Callable[[int], PairTask]] = {
 }
 
 MINI_SUITES = frozenset({"mini", "mini-dev"})
+TRANSFER_SUITES = frozenset({"transfer7", "transfer8"})
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "sts7": (*SUITES.get("sts7").tasks, "STSB-dev", "STSB-train", "SICKR-dev", "SICKR-train"),
@@ -78,6 +101,15 @@ def data_folder(given: Path | None) -> Path | None:
     return Path("data") if Path("data").is_dir() else None
 
 
+def suite_notes(name: str) -> tuple[str, ...]:
+    """What every record and table of a suite must say."""
+    own = SUITES.get(name).note if name in SUITES.names() else ""
+    mteb = (
+        "Measured by mteb: a task's value is the mean over its subsets and splits." if is_mteb(name) else ""
+    )
+    return tuple(filter(None, (mteb, own)))
+
+
 def load_suite(
     name: str, data: Path | None, *, accept_data: bool = False, world_seed: int = DEFAULT_SEED
 ) -> tuple[Suite, list[PairTask]]:
@@ -93,6 +125,12 @@ def load_suite(
         InputError: unknown suite, or no data folder.
         DataError: missing or damaged files (file and line), or data that differ from the reference.
     """
+    if is_mteb(name):
+        raise InputError(
+            f"suite '{name}' is measured by mteb",
+            where="--suite",
+            expected="a suite of pairs here, such as sts7, stsb-dev or mini",
+        )
     suite = SUITES.get(name, where="--suite")
     if suite.embedded:
         return suite, [_EMBEDDED[name](world_seed)]
@@ -114,6 +152,43 @@ def load_suite(
             check_reference(task, root)
         tasks.append(task)
     return suite, tasks
+
+
+def load_transfer(name: str, data: Path | None, *, accept_data: bool = False) -> list[LabelledTask]:
+    """Read all tasks of a transfer suite and check them.
+
+    Args:
+        name: One of TRANSFER_SUITES.
+        data: Data folder, or None.
+        accept_data: Take data that differ from the reference (every record says so).
+
+    Raises:
+        InputError: no data folder.
+        DataError: missing, damaged or differing data; names every task that has them.
+    """
+    if data is None:
+        raise InputError(
+            f"suite '{name}' needs evaluation data",
+            expected="--data DIR or BENCH_DATA",
+            hint="get it with: bench data fetch transfer7 --data data",
+        )
+    root = senteval.find_root(data)
+    tasks: list[LabelledTask] = []
+    failed: list[str] = []
+    for task_id in SUITES.get(name).tasks:
+        try:
+            task = read_task(root, task_id)
+            if not accept_data:
+                check_reference(task, root)
+        except DataError as error:
+            failed.append(f"{task_id}: {error}")
+        else:
+            if isinstance(task, LabelledTask):
+                tasks.append(task)
+    if failed:
+        count = f"{len(failed)} of {len(SUITES.get(name).tasks)} tasks"
+        raise DataError(f"suite '{name}' lacks {count}: {' | '.join(failed)}")
+    return tasks
 
 
 def read_task(root: Path, task_id: str) -> Task:

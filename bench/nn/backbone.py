@@ -134,7 +134,7 @@ class TransformerEncoder:
         output = np.empty((len(ids), self.dim), dtype=np.float32)
         budget = batch_tokens or default_batch_tokens(self.device)
         for batch in length_sorted_batches([len(row) for row in ids], budget):
-            output[batch] = self._embed([ids[index] for index in batch]).cpu().numpy()
+            output[batch] = self._embed([ids[index] for index in batch]).float().cpu().numpy()
             if progress:
                 progress(len(batch))
         return output

@@ -1,0 +1,102 @@
+"""``released:NAME``: a checkpoint that its authors published, evaluated as they evaluate it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from bench.card import BuildContext, MethodCard, Option, OptionValue
+from bench.data.released import Tower, checkpoint
+from bench.encoder import Encoder
+from bench.errors import InputError
+from bench.nn.folder import content_hash, resolve
+from bench.registry import add_method
+
+FOLDERS = "BENCH_CHECKPOINTS"
+"""Environment variable: where folders of the authors' downloads are."""
+
+
+def find_tower(tower: Tower, where: str) -> Path:
+    """Return the folder of one encoder: below ``BENCH_CHECKPOINTS``, else in the local hub cache.
+
+    Raises:
+        InputError: it is in neither place; says how to get it.
+    """
+    given = os.environ.get(FOLDERS)
+    if given and tower.folder and (Path(given) / tower.folder).is_dir():
+        return Path(given) / tower.folder
+    if not tower.hub:
+        raise InputError(
+            f"the checkpoint's folder {tower.folder} is not there",
+            where=where,
+            expected=f"{FOLDERS}=DIR, the folder into which the authors' download was copied",
+        )
+    if tower.revision:
+        return _snapshot(tower, where)
+    return resolve(tower.hub, where=where).path
+
+
+def _snapshot(tower: Tower, where: str) -> Path:
+    """The pinned revision in the hub cache, which knows commits by their whole names."""
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    kept = Path(HF_HUB_CACHE) / f"models--{tower.hub.replace('/', '--')}" / "snapshots"
+    found = sorted(kept.glob(f"{tower.revision}*"))
+    if len(found) != 1:
+        raise InputError(
+            f"'{tower.hub}' at revision {tower.revision} is not in the local model cache",
+            where=where,
+            hint=f"download it first with: hf download {tower.hub}",
+        )
+    return found[0]
+
+
+@add_method
+class Released:
+    """A published checkpoint; several towers are added."""
+
+    card = MethodCard(
+        name="released",
+        kind="external",
+        summary="released:NAME, a checkpoint that its authors published; reports show their figures beside",
+        version=1,
+        equations=("one encoder, or the weighted sum of the towers' vectors",),
+        options=(Option("name", "", "the checkpoint, an entry of bench/data/released.toml"),),
+        deviations=(
+            "weights come from the local model cache or from folders below BENCH_CHECKPOINTS, no network",
+        ),
+        deterministic=True,
+        needs_backbone=False,
+        short_option="name",
+        takes_methods=True,
+    )
+
+    def members(self, options: Mapping[str, OptionValue]) -> Mapping[str, str]:
+        """The towers, by number, as ``hf:`` methods."""
+        entry = checkpoint(str(options["name"]), where="--methods released:NAME")
+        where = f"--methods released:{entry.name}"
+        members = {}
+        for number, tower in enumerate(entry.towers, start=1):
+            path = str(find_tower(tower, where))
+            if any(char in path for char in "[],"):
+                raise InputError(f"the folder '{path}' has a bracket or comma in its name", where=where)
+            template = f",template={entry.template}" if entry.template else ""
+            members[str(number)] = f"hf:{path}[pooling={entry.pooling}{template}]"
+        return members
+
+    def build(self, context: BuildContext) -> Encoder:
+        """Return the encoder or the sum, with the hash of each tower among its facts."""
+        from bench.nn.sum_encoder import SumEncoder
+
+        entry = checkpoint(str(context.options["name"]))
+        encoders = [context.members[role] for role in sorted(context.members, key=int)]
+        single = len(encoders) == 1
+        encoder = encoders[0] if single else SumEncoder(encoders, [tower.weight for tower in entry.towers])
+        hashes = [content_hash(find_tower(tower, f"released:{entry.name}"))[:12] for tower in entry.towers]
+        encoder.facts = {
+            **encoder.facts,
+            "checkpoint": "+".join(tower.name for tower in entry.towers),
+            "weights_sha256": "+".join(hashes),
+        }
+        return encoder

