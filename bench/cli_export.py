@@ -14,7 +14,8 @@ from bench.errors import DataError, InputError
 if TYPE_CHECKING:
     from bench.builder import Builder
     from bench.cells import Cell
-    from bench.plan import Job, Plan
+    from bench.jobs import Job
+    from bench.plan import Plan
     from bench.record import RunRecord
     from bench.spec import RunSpec
 

@@ -11,7 +11,8 @@ from bench.builder import Builder
 from bench.cells import Cell
 from bench.data.tasks import LabelledTask, PairTask
 from bench.encoder import Encoder, PairScorer
-from bench.plan import Job, Plan
+from bench.jobs import Job
+from bench.plan import Plan
 from bench.runner import torch_threads
 from bench.stages import Stage, StageCache, planned_steps
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bench.data.suites import TRANSFER_SUITES
 from bench.data.tasks import LabelledTask, PairTask
 from bench.encoder import Encoder, FloatArray, PairScorer, Progress
-from bench.plan import EVALUATION, Job, SuiteTask
+from bench.jobs import EVALUATION, Job, SuiteTask
 from bench.record import ALL, Score
 
 if TYPE_CHECKING:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -14,53 +12,24 @@ from bench import profiles
 from bench.card import MethodCard
 from bench.cells import Cell, auxiliary_facts, make_cells, refuse_twins, with_members, without_idle_seeds
 from bench.data.hub import CORPUS
-from bench.data.mini.world import DEFAULT_SEED, make_world
-from bench.data.mteb_names import is_mteb, suite_label
+from bench.data.mini.world import DEFAULT_SEED
+from bench.data.mteb_names import suite_label
 from bench.data.suites import (
     MINI_SUITES,
     TRANSFER_SUITES,
     data_folder,
-    is_reference,
-    load_suite,
-    load_transfer,
-    suite_notes,
 )
-from bench.data.tasks import LabelledTask, PairTask
 from bench.errors import DataError, InputError, NewerRecordError, NotComparableError, did_you_mean
-from bench.eval.mteb_tasks import MtebTask, load_mteb_suite
+from bench.jobs import Job, SuiteTask, copies_of, digest, load_tasks, make_job, with_world
 from bench.nn.folder import ModelFolder, resolve
 from bench.record import RunRecord
 from bench.registry import METHODS, discover
 from bench.spec import ALL_METHODS, MethodRequest, RunSpec
-from bench.stages import TRAIN, ComposedMethod, TrainedMethod, copy_name, is_paired, keyed_stages
-from bench.store import Place, ResultStore
+from bench.stages import ComposedMethod, TrainedMethod, copy_name, keyed_stages
+from bench.store import ResultStore
 from bench.training_data import TrainingData, load_training_data, uses_world, with_texts
 
 T = TypeVar("T")
-SuiteTask = PairTask | LabelledTask | MtebTask
-
-EVALUATION = 1  # raised when the numbers of an evaluation change; part of every key
-TRANSFER_EVALUATION = 1  # the same, part of the keys of transfer suites alone
-
-
-@dataclass(frozen=True)
-class Job:
-    """One cell on one suite, with the key of everything that determines its scores."""
-
-    cell: Cell
-    suite: str
-    tasks: tuple[tuple[str, int, str, bool], ...]
-    key: str
-    family: str
-    notes: tuple[str, ...] = ()
-    world: dict[str, int] | None = None
-    source: str = ""
-    """What loads the suite where its name in records doesn't: a ``local:`` file."""
-
-    @property
-    def place(self) -> Place:
-        """Where the record belongs."""
-        return self.cell.place(self.suite)
 
 
 @dataclass(frozen=True)
@@ -162,7 +131,7 @@ def make_plan(spec: RunSpec) -> Plan:
     # seed by seed, so that a run which is stopped early still compares fairly
     cells.sort(key=lambda cell: -1 if cell.seed is None else cell.seed)
     jobs = tuple(
-        _with_world(_job(cell, name, suites[name], spec, training), training, seed)
+        with_world(make_job(cell, name, suites[name], spec, training), training, seed)
         for cell in cells
         for name in suite_names
     )
@@ -208,15 +177,6 @@ class _Problems:
 
 def _suite(name: str, spec: RunSpec, world_seed: int) -> list[SuiteTask]:
     return load_tasks(name, data_folder(spec.data), accept_data=spec.accept_data, world_seed=world_seed)
-
-
-def load_tasks(name: str, data: Path | None, *, accept_data: bool, world_seed: int) -> list[SuiteTask]:
-    """Read the tasks of any suite, those that mteb measures too; see :func:`bench.data.suites.load_suite`."""
-    if is_mteb(name):
-        return list(load_mteb_suite(name, data))
-    if name in TRANSFER_SUITES:
-        return list(load_transfer(name, data, accept_data=accept_data))
-    return list(load_suite(name, data, accept_data=accept_data, world_seed=world_seed)[1])
 
 
 def _trains(request: MethodRequest, cells: Callable[[MethodRequest], list[Cell]]) -> bool:
@@ -282,7 +242,7 @@ def _with_stages(cell: Cell, spec: RunSpec, training: TrainingData | None) -> Ce
         **{f"auxiliary/{option}": folder.sha256 for option, folder in cell.auxiliaries},
     }
     texts = {name: corpus.sha256 for name, corpus in training.texts.items()}
-    keys = {role: _digest(member.identity()) for role, member in members}
+    keys = {role: digest(member.identity()) for role, member in members}
     specs = method.stages(dict(cell.options))
     seed = 0 if cell.seed is None else cell.seed  # a deterministic method's stage draws nothing
     stages = keyed_stages(specs, seed, fingerprints, texts, keys, cell.copy)
@@ -329,70 +289,6 @@ def _backbone(spec: RunSpec, profile: profiles.Profile, cards: list[MethodCard])
     )
 
 
-def _job(cell: Cell, name: str, tasks: list[SuiteTask], spec: RunSpec, training: TrainingData | None) -> Job:
-    suite = suite_label(name)
-    facts = tuple(
-        (task.id, _items(task), task.sha256, isinstance(task, MtebTask) or is_reference(task))
-        for task in tasks
-    )
-    setting: dict[str, object] = {
-        "evaluation": EVALUATION,
-        "suite": suite,
-        "tasks": [[task_id, sha256] for task_id, _, sha256, _ in facts],
-        "device": spec.device,
-        "threads": spec.threads,
-    }
-    if suite in TRANSFER_SUITES:
-        setting["transfer"] = {"version": TRANSFER_EVALUATION, "solver": spec.transfer_solver}
-    if spec.precision != "fp32":
-        setting["precision"] = spec.precision
-    family = setting | cell.family()
-    if cell.trains and training:
-        family |= {"corpus": training.corpus.sha256, "dev": training.dev.sha256}
-        if spec.copies and (copies := _copies(cell, training)):
-            family["copies"] = copies
-    notes = (*cell.notes, *suite_notes(suite), *_paired_notes(cell, training))
-    key = _digest(setting | cell.identity())
-    return Job(cell, suite, facts, key, _digest(family), notes, source="" if name == suite else name)
-
-
-def _items(task: SuiteTask) -> int:
-    return task.items if isinstance(task, LabelledTask) else task.pairs
-
-
-def _paired_notes(cell: Cell, training: TrainingData | None) -> tuple[str, ...]:
-    """The footnote where a method or its teacher learned from pairs of the mini world's grammar."""
-    if training is None or training.corpus.world is None:
-        return ()
-    if not any(is_paired(stage.spec.text) for stage in cell.all_stages):
-        return ()
-    return (f"{cell.method}: the grammar's own paraphrases are positives in its training: not ranked here.",)
-
-
-def _copies(cell: Cell, training: TrainingData) -> dict[str, str]:
-    """Fingerprint of the translated copy that each stage trains on, by the stage's name in the record."""
-    copies = {
-        f"{role}/{name}": sha256
-        for role, member in cell.members
-        for name, sha256 in _copies(member, training).items()
-    }
-    own = {stage.spec.role: stage.spec.text for stage in cell.stages if stage.spec.text != TRAIN}
-    return copies | {role: training.texts[text].sha256 for role, text in own.items()}
-
-
-def _with_world(job: Job, training: TrainingData | None, seed: int) -> Job:
-    """Name the mini world where the suite, the training text or the dev set comes from it."""
-    trained = training is not None and job.cell.trains
-    world = make_world(seed).facts
-    if job.suite in MINI_SUITES or (trained and training is not None and training.corpus.world == world):
-        return replace(job, world=world)
-    return job
-
-
-def _digest(identity: Mapping[str, object]) -> str:
-    return hashlib.sha256(json.dumps(identity, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
-
-
 def explain_difference(record: RunRecord, job: Job, plan: Plan) -> str:
     """Say in a few words what differs between a finished record and what is asked now."""
     spec, training = plan.spec, plan.training if job.cell.trains else None
@@ -409,9 +305,11 @@ def explain_difference(record: RunRecord, job: Job, plan: Plan) -> str:
         ("auxiliary models", record.training.get("auxiliaries", {}), auxiliary_facts(job.cell)),
         ("data", {name: facts.get("sha256") for name, facts in record.tasks.items()}, tasks),
         ("training text", (record.training.get("corpus") or {}).get("sha256"), corpus),
-        ("translated copies", copies, _copies(job.cell, training) if training else {}),
+        ("translated copies", copies, copies_of(job.cell, training) if training else {}),
         ("dev set", (record.training.get("dev") or {}).get("sha256"), dev),
         ("threads", record.provenance.get("threads"), spec.threads),
+        ("precision", record.provenance.get("precision", "fp32"), spec.precision),
+        ("transfer solver", *_solvers(record, job, spec)),
         ("device", str(record.provenance.get("device")).split(" ")[0], spec.device),
     )
     differing = [
@@ -422,3 +320,9 @@ def explain_difference(record: RunRecord, job: Job, plan: Plan) -> str:
         if then != now
     ]
     return "; ".join(differing) or "another version of the evaluation"
+
+
+def _solvers(record: RunRecord, job: Job, spec: RunSpec) -> tuple[object, object]:
+    if job.suite not in TRANSFER_SUITES:
+        return None, None
+    return record.provenance.get("transfer", {}).get("solver"), spec.transfer_solver

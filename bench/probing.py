@@ -12,7 +12,8 @@ from bench.builder import Builder
 from bench.data.suites import data_folder, load_suite
 from bench.encoder import Progress
 from bench.errors import BenchError, DataError
-from bench.plan import Job, Plan
+from bench.jobs import Job
+from bench.plan import Plan
 from bench.probes.data import VERSION, ProbeData
 from bench.record import PROBED, RunRecord
 from bench.spec import RunSpec

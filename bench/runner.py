@@ -21,7 +21,8 @@ from bench.errors import BenchError, DataError, NewerRecordError, NotComparableE
 from bench.eval.mteb_tasks import MtebTask
 from bench.evaluation import at_precision, evaluate, kept, precision_effect
 from bench.executors.local import local_executor
-from bench.plan import Job, Plan, SuiteTask, load_tasks
+from bench.jobs import Job, SuiteTask, load_tasks
+from bench.plan import Plan
 from bench.probing import add_probes, jobs_without_probes, missing_probes, probe_data, probed_suite
 from bench.provenance import clean_traceback, provenance, timing, without_paths
 from bench.record import ALL, RunRecord, Score

@@ -24,6 +24,7 @@ LAYERS = (
     (
         "training_data",
         "cells",
+        "jobs",
         "plan",
         "builder",
         "probing",
