@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
@@ -227,7 +228,9 @@ def _relation(
     rho = low = high = None
     if len(points) >= MIN_PAIRS and min(len(set(energies)), len(set(averages))) > 1:
         rho = float(spearman_rows(energies, averages)[0])
-        if abs(rho) < 1:
+        if 1 - abs(rho) < 1e-12:  # the same order, but for rounding
+            rho = math.copysign(1.0, rho)
+        else:
             low, high = spearman_interval(rho, len(points), level)
     return EnergyAgainstScore(profile, suite, points, rho, low, high, level, left_out)
 

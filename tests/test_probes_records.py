@@ -250,6 +250,7 @@ def test_energy_against_score_is_over_methods_not_runs() -> None:
         ((1, 2, 3), (1, 2, 3), None, "no rank correlation (it takes 4 methods, not all equal)"),
         ((1, 1, 1, 1), (1, 2, 3, 4), None, "no rank correlation"),
         ((1, 2, 3, 4), (1, 2, 3, 4), 1.0, "Spearman's rho +1.00, no interval: it has no width there"),
+        ((1, 2, 3, 4, 5), (1, 2, 3, 4, 5), 1.0, "+1.00, no interval"),  # 1 - 2e-16 in floating point
         ((1, 2, 3, 4), (4, 3, 2, 1), -1.0, "Spearman's rho -1.00, no interval"),
     ],
 )

