@@ -341,6 +341,6 @@ def test_sweep_shows_scores_and_ranks_and_draws_curves(
     assert all(1 <= float(rank) <= 16 for rank in row[5:])
     code, _, err = cli("report", "--figures", "figures")
     assert code == 0, err
-    (svg,) = (tmp_path / "figures").glob("*.svg")
-    drawn = svg.read_text()
-    assert drawn.count('id="axes_') == 8
+    files = (tmp_path / "figures").glob("*-unsee_architectures-toy-*.svg")
+    drawn = {path.stem.split("-toy-")[1] for path in files}
+    assert drawn == {f"unsee_{objective}-{panel}" for objective in OBJECTIVES for panel in ("dev", "rank")}
