@@ -308,7 +308,7 @@ def explain_difference(record: RunRecord, job: Job, plan: Plan) -> str:
         ("translated copies", copies, copies_of(job.cell, training) if training else {}),
         ("dev set", (record.training.get("dev") or {}).get("sha256"), dev),
         ("threads", record.provenance.get("threads"), spec.threads),
-        ("precision", record.provenance.get("precision", "fp32"), spec.precision),
+        ("precision", record.provenance.get("evaluation_precision", {}).get("name", "fp32"), spec.precision),
         ("transfer solver", *_solvers(record, job, spec)),
         ("device", str(record.provenance.get("device")).split(" ")[0], spec.device),
     )
