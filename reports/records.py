@@ -116,7 +116,7 @@ def senteval_rounding(records: Sequence[RunRecord]) -> list[RunRecord]:
 
 def group_of(record: RunRecord) -> str:
     """Say what kind of encoder a method makes, for the groups of a table."""
-    if record.name in ("hf", "st", "released"):
+    if record.name in ("hf", "st", "vectors", "released"):
         return "checkpoints as they are"
     stages = record.training.get("stages", {})
     if not stages:
