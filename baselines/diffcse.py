@@ -215,7 +215,13 @@ def make_diffcse_objective(
 
 
 def train_diffcse(context: StageContext) -> dict[str, Any]:
-    """The stage."""
+    """Train with the contrastive and the replaced-token loss: the stage.
+
+    Argument and result as of :func:`bench.train.sentence_encoder.train_towers`, which has further errors.
+
+    Raises:
+        InputError: a generator that can't be loaded or has another vocabulary than the backbone.
+    """
     from bench.nn.backbone import load_backbone
     from bench.nn.masked_lm import check_same_vocabulary, load_masked_lm
     from bench.train.sentence_encoder import train_towers

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from bench.baselines.simcse import (
@@ -21,6 +21,8 @@ from bench.stages import SICK, TRAIN, StageContext, StageSpec, paired
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from bench.nn.backbone import Rows
+
 SUBMODELS = tuple((f"sub{number}", copy) for number, copy in enumerate("abcdef", start=1))
 """The six encoders and the round-trip translated copy that each of them learns from."""
 PAPER = (
@@ -36,7 +38,7 @@ _OUTSIDE = (
 )  # the text that a stage sees, and what the encoder is asked for
 
 
-def make_paired_objective(model: Any, pad_id: int, tau: float, partners: Sequence[list[int]]) -> Any:
+def make_paired_objective(model: Any, pad_id: int, tau: float, partners: Rows) -> Any:
     """Return the module: (sentence number, token row) pairs to InfoNCE against the translations.
 
     Args:
@@ -66,14 +68,14 @@ def make_paired_objective(model: Any, pad_id: int, tau: float, partners: Sequenc
 
 def train_submodel(context: StageContext) -> dict[str, Any]:
     """The stage of one encoder: SimCSE, with the translations as positives where the text is paired."""
-    from bench.nn.backbone import load_backbone, token_rows
+    from bench.nn.backbone import TokenRows, load_backbone
     from bench.train.sentence_encoder import train_sentence_encoder, train_towers
 
     tau = float(context.config["tau"])
     if not context.partners:
         return train_sentence_encoder(context, lambda model, pad_id: make_objective(model, pad_id, tau))
     tower = load_backbone(context.model)
-    partners = token_rows(tower[1], context.partners, int(context.config["max_length"]))
+    partners = TokenRows(tower[1], context.partners, int(context.config["max_length"]))
     return train_towers(
         context,
         [tower],

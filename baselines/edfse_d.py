@@ -10,7 +10,7 @@ from bench.baselines.simcse import POOLING_OPTION, info_nce, trained_encoder, tr
 from bench.card import BuildContext, MethodCard, Option, OptionValue
 from bench.encoder import Encoder
 from bench.registry import add_method
-from bench.stages import StageContext, StageSpec
+from bench.stages import SICK, TRAIN, StageContext, StageSpec
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -114,6 +114,7 @@ class DistilledEDFSE:
             Option("tau", 0.05, "temperature of the contrastive objective", minimum=1e-4),
             *training_options(lr=1e-5, max_length=64, eval_every=100),
             Option(POOLING_OPTION.name, POOLING_OPTION.default, POOLING_OPTION.help, POOLING_OPTION.choices),
+            Option("sick", False, "the student learns from SICK's unlabelled sentences too", added=True),
         ),
         deviations=(
             "no code was released; which of the two objectives gave the published rows is not known",
@@ -129,9 +130,10 @@ class DistilledEDFSE:
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
         """The student's stage."""
-        config = tuple(sorted((name, value) for name, value in options.items() if name != "pooling"))
+        config = tuple(sorted((n, value) for n, value in options.items() if n not in ("pooling", "sick")))
+        version, text = self.card.version, TRAIN + (SICK if options["sick"] else "")
         return (
-            StageSpec("distill", "edfse_d", self.card.version, config, train_student, inputs=("teacher",)),
+            StageSpec("distill", "edfse_d", version, config, train_student, inputs=("teacher",), text=text),
         )
 
     def build(self, context: BuildContext) -> Encoder:

@@ -144,7 +144,13 @@ def random_start(model: Any) -> Any:
 
 
 def train_esimcse(context: StageContext) -> dict[str, Any]:
-    """The stage."""
+    """Train on repeated words with a momentum queue: the stage.
+
+    Argument and result as of :func:`bench.train.sentence_encoder.train_towers`, which has further errors.
+
+    Raises:
+        InputError: a ``max_length`` that repeated words make longer than the model's longest input.
+    """
     from bench.nn.backbone import TransformerEncoder, load_backbone
     from bench.train.augment import repetition_bound
     from bench.train.sentence_encoder import train_towers

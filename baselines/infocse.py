@@ -135,7 +135,13 @@ def make_infocse_objective(
 
 
 def train_infocse(context: StageContext) -> dict[str, Any]:
-    """The stage."""
+    """Train with the contrastive loss and the reconstruction from [CLS]: the stage.
+
+    Argument and result as of :func:`bench.train.sentence_encoder.train_towers`, which has further errors.
+
+    Raises:
+        InputError: a masked-LM head that can't be loaded or has another vocabulary; a backbone of one layer.
+    """
     from bench.nn.backbone import load_backbone
     from bench.nn.masked_lm import check_same_vocabulary, load_masked_lm, mlm_head
     from bench.train.sentence_encoder import train_towers

@@ -184,7 +184,13 @@ def make_objective(model: Any, pad_id: int, config: Mapping[str, OptionValue], e
 
 
 def train_pcl(context: StageContext) -> dict[str, Any]:
-    """The stage."""
+    """Train on views whose texts differ in their words: the stage.
+
+    Argument and result as of :func:`bench.train.sentence_encoder.train_towers`, which has further errors.
+
+    Raises:
+        InputError: ``share`` above 1.
+    """
     from bench.train.sentence_encoder import train_sentence_encoder
     from bench.train.streams import generator
 

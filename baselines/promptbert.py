@@ -51,6 +51,9 @@ def prompted_encoder(context: BuildContext, role: str, template: Mapping[str, st
         context: Its options name the pooling.
         role: The stage.
         template: The template, or one for each mask token.
+
+    Raises:
+        BenchError: the stage has not run.
     """
     from bench.nn.backbone import TransformerEncoder, load_backbone
     from bench.train.sentence_encoder import checkpoint_folder
@@ -103,7 +106,8 @@ def make_promptbert_objective(
     import torch
     from torch import nn
 
-    from bench.nn.denoising import denoised, mask_states
+    from bench.nn.denoising import denoised
+    from bench.train.chunks import prompted_states
 
     tau, longest = float(config["tau"]), int(config["max_length"])
     positions = str(config["noise_positions"])
@@ -117,7 +121,7 @@ def make_promptbert_objective(
         def forward(self, batch: list[tuple[int, list[int]]]) -> Tensor:
             texts = [sentences[number] for number, _ in batch]
             views = [prompt.rows(texts, prompt.length + longest) for prompt in prompts]
-            states = mask_states(model, [row for rows in views for row in rows], prompts[0].tokenizer)
+            states = prompted_states(model, [row for rows in views for row in rows], prompts[0].tokenizer)
             halves = list(states.view(2, len(batch), -1).unbind())
             if config["denoising"]:
                 parts = zip(prompts, views, halves, strict=True)
@@ -129,7 +133,13 @@ def make_promptbert_objective(
 
 
 def train_promptbert(context: StageContext) -> dict[str, Any]:
-    """The stage."""
+    """Train through the templates: the stage.
+
+    Argument and result as of :func:`bench.train.sentence_encoder.train_towers`, which has further errors.
+
+    Raises:
+        InputError: no template for the backbone's mask token, or one that leaves no room.
+    """
     from bench.nn.backbone import TransformerEncoder, load_backbone
     from bench.nn.denoising import DenoisedEncoder, check_positions
     from bench.nn.prompt import Prompt

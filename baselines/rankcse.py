@@ -208,7 +208,13 @@ def make_objective(
 
 
 def train_rankcse(context: StageContext) -> dict[str, Any]:
-    """The stage; its teachers are the members ``teacher1`` and, where there is one, ``teacher2``."""
+    """Train with the rankings of the teachers, the members ``teacher1`` and ``teacher2`` if any: the stage.
+
+    Argument and result as of :func:`bench.train.sentence_encoder.train_towers`, which has further errors.
+
+    Raises:
+        InputError: ``alpha`` above 1.
+    """
     from bench.nn.backbone import load_backbone
     from bench.train.sentence_encoder import train_towers
     from bench.train.streams import generator

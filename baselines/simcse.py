@@ -61,7 +61,11 @@ def one_stage(
 
 
 def trained_encoder(context: BuildContext, role: str) -> Encoder:
-    """Return the transformer that stage ``role`` trained, of the asked checkpoint, with its pooling."""
+    """Return the transformer that stage ``role`` trained, of the asked checkpoint, with its pooling.
+
+    Raises:
+        BenchError: the stage has not run.
+    """
     from bench.nn.backbone import TransformerEncoder
     from bench.train.sentence_encoder import checkpoint_folder
 
@@ -146,7 +150,10 @@ def make_objective(model: Any, pad_id: int, tau: float, *, head: bool = True) ->
 
 
 def train_simcse(context: StageContext) -> dict[str, Any]:
-    """The stage."""
+    """Train with InfoNCE over two dropout views: the stage.
+
+    Arguments, result and errors are those of :func:`bench.train.sentence_encoder.train_towers`.
+    """
     from bench.train.sentence_encoder import train_sentence_encoder
 
     tau = float(context.config["tau"])

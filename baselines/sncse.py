@@ -79,7 +79,7 @@ def make_sncse_objective(
     import torch
     from torch import nn
 
-    from bench.nn.denoising import mask_states
+    from bench.train.chunks import prompted_states
 
     tau, weight = float(config["tau"]), float(config["bml_weight"])
     alpha, beta = float(config["alpha"]), float(config["beta"])
@@ -97,7 +97,7 @@ def make_sncse_objective(
             rows = [*first.rows(texts, longest), *second.rows(texts, longest)]
             if weight:
                 rows += second.rows([self.negation(text) for text in texts], longest)
-            projected = torch.tanh(self.head(mask_states(model, rows, first.tokenizer)))
+            projected = torch.tanh(self.head(prompted_states(model, rows, first.tokenizer)))
             anchors, positives, *soft = projected.view(-1, len(batch), projected.shape[1]).unbind()
             loss = info_nce(anchors, positives, tau)
             for negatives in soft:
@@ -115,7 +115,13 @@ def make_sncse_objective(
 
 
 def train_sncse(context: StageContext) -> dict[str, Any]:
-    """The stage."""
+    """Train with soft negatives: the stage.
+
+    Argument and result as of :func:`bench.train.sentence_encoder.train_towers`, which has further errors.
+
+    Raises:
+        InputError: a backbone without a mask token, or a template that leaves no room.
+    """
     from bench.nn.backbone import TransformerEncoder, load_backbone
     from bench.nn.prompt import Prompt
     from bench.train.sentence_encoder import train_towers

@@ -29,7 +29,11 @@ POOLING_OPTIONS = (
 
 
 def transformer_encoder(context: BuildContext) -> Encoder:
-    """Build the encoder of a model folder with the card's pooling options."""
+    """Build the encoder of a model folder with the card's pooling options.
+
+    Raises:
+        BenchError: no model folder was given.
+    """
     from bench.nn.backbone import TransformerEncoder
 
     if context.model is None:

@@ -150,6 +150,8 @@ class SifScorer:
         Raises:
             BenchError: no word has a vector, or all sentences lie on one line.
         """
+        if not first:
+            return np.zeros(0, dtype=np.float32)
         vectors = np.zeros((2 * len(first), int(self.facts["dim"])))
         mean_vectors(self.table, [*first, *second], vectors, self.weights)
         self.coverage = _words(self.table)

@@ -104,7 +104,13 @@ def make_objective(
 
 
 def train_whitenedcse(context: StageContext) -> dict[str, Any]:
-    """The stage."""
+    """Train with shuffled group whitening: the stage.
+
+    Argument and result as of :func:`bench.train.sentence_encoder.train_towers`, which has further errors.
+
+    Raises:
+        InputError: ``groups`` that don't divide the backbone's channels.
+    """
     from bench.train.sentence_encoder import train_sentence_encoder
     from bench.train.streams import generator
 

@@ -103,6 +103,8 @@ class TargetWhitening:
             BenchError: fewer than two sentences, or all vectors equal.
         """
         row = {sentence: i for i, sentence in enumerate(dict.fromkeys((*first, *second)))}
+        if not row:
+            return np.zeros(0, dtype=np.float32)
         vectors = self.base.encode(list(row))
         a, b = ([row[sentence] for sentence in side] for side in (first, second))
         moments = Moments(self.base.dim)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,9 +14,13 @@ from bench.data.corpus import Corpus
 from bench.encoder import Encoder, PairScorer, Progress
 from bench.errors import BenchError
 from bench.nn.folder import content_hash
+from bench.plugins import plugins_of_methods
 from bench.registry import discover
 from bench.stages import Stage, StageCache, StageContext, is_paired
 from bench.training_data import TrainingData
+
+STEP_TIMES = ("step_seconds", "dev_seconds")
+"""Facts of a stage, for estimates, that repeat no more than its CPU seconds do."""
 
 
 class Builder:
@@ -126,6 +132,8 @@ class Builder:
         for stage in self.cell.stages:
             facts = self.cache.facts(stage)
             del facts["cpu_seconds"]  # stands in the timing block
+            for name in STEP_TIMES:
+                facts.pop(name, None)
             text = self.training.texts[stage.spec.text]
             own = {} if text is corpus else {"text": _text_facts(text, stage.spec.text)}
             stages[stage.spec.role] = {"key": stage.key, **own, **facts}
@@ -148,6 +156,35 @@ class Builder:
         return seconds | {stage.spec.role: self.cache.facts(stage)["cpu_seconds"] for stage in finished}
 
     def _train(self, stage: Stage, inputs: dict[str, Path], out: Path) -> dict[str, Any]:
+        """Train a stage into ``out``, here or in several processes; return its facts."""
+        if self.training is None or self.cell.model is None:
+            raise BenchError(f"stage '{stage.spec.role}' needs a training text and a backbone")
+        if self.cell.ranks == 1:
+            return self.train_here(stage, inputs, out)
+        from bench.train.launch import run_together
+
+        for role in set(stage.spec.inputs) & self._members.keys():
+            self._members[role].prepare()  # the processes find it finished
+        training = self.training.for_stage(stage.spec.text)
+        work = RankWork(self.cell, self.device, training, self.cache, stage.key, inputs, out)
+        names = {self.cell.card.name, *self.cell.member_names}
+        facts: dict[str, Any] = run_together(
+            work,
+            self.cell.ranks,
+            device=self.device,
+            plugins=plugins_of_methods(names),
+            progress=self.progress,
+        )
+        return facts
+
+    def prepare(self) -> None:
+        """Run or find all stages, its members' too."""
+        for member in self._members.values():
+            member.prepare()
+        self.folders()
+
+    def train_here(self, stage: Stage, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
+        """Train a stage in this process, alone or as one of several; return its facts."""
         from bench.eval.sts import dev_spearman
 
         if self.training is None or self.cell.model is None:
@@ -179,6 +216,27 @@ class Builder:
         for model in dict.fromkeys((self.cell.model, *(folder for _, folder in self.cell.auxiliaries))):
             if model is not None and content_hash(model.path) != model.sha256:
                 raise BenchError(f"the files of model '{model.name}' changed since the run was planned")
+
+
+@dataclass(frozen=True)
+class RankWork:
+    """A stage of a cell, as each of the processes that train it together gets it (it must pickle)."""
+
+    cell: Cell
+    device: str
+    training: TrainingData
+    cache: StageCache
+    key: str
+    inputs: Mapping[str, Path]
+    out: Path
+
+    def __call__(self, scratch: Path, progress: Progress | None) -> dict[str, Any]:
+        """Train it; the first process alone writes into the stage's folder."""
+        from bench.train.distributed import is_first
+
+        builder = Builder(self.cell, self.device, self.training, self.cache, progress)
+        (stage,) = (stage for stage in self.cell.stages if stage.key == self.key)
+        return builder.train_here(stage, self.inputs, self.out if is_first() else scratch)
 
 
 def _text_facts(text: Corpus, name: str) -> dict[str, Any]:

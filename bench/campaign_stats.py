@@ -8,7 +8,7 @@ from statistics import fmean, stdev
 
 import numpy as np
 
-from bench.errors import BenchError
+from bench.errors import BenchError, DataError
 from bench.sides import Group, by_place, check_family
 from bench.stats.checks import FloatArray
 from bench.stats.descriptive import iqm
@@ -120,6 +120,7 @@ def method_intervals(runs: Sequence[Run], level: float) -> list[MethodInterval]:
 
     Raises:
         NotComparableError: a method's runs under several specifications.
+        DataError: a record that lacks a score.
     """
     found = []
     for (profile, suite), there in by_place(runs).items():
@@ -130,6 +131,7 @@ def method_intervals(runs: Sequence[Run], level: float) -> list[MethodInterval]:
             group = Group(method, tuple(of_method))
             check_family(group)
             names = task_names(of_method[0].record)
+            _check_scores(group, names)
             averages = group.scores(AVERAGE)
             table = np.array([group.scores(name) for name in names])
             d = one_sample(averages, 0.0, level) if len(averages) > 1 else None
@@ -146,3 +148,13 @@ def method_intervals(runs: Sequence[Run], level: float) -> list[MethodInterval]:
                 )
             )
     return sorted(found, key=lambda one: (one.profile, one.suite, -one.mean))
+
+
+def _check_scores(group: Group, names: Sequence[str]) -> None:
+    for record in (run.record for run in group.runs):
+        if task_names(record) != tuple(names) or not names or record.score(AVERAGE) is None:
+            raise DataError(
+                f"a record of {record.method} lacks scores",
+                where=", suite ".join(group.place),
+                hint="run the cell again",
+            )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from bench.encoder import Encoder, PairScorer
 from bench.errors import InputError, did_you_mean
+from bench.shape import Block, Maybe, Rows, fault, flag, label, number, setting, text, whole
 
 OptionValue = str | int | float | bool
 
@@ -40,7 +40,7 @@ class Option:
         value: OptionValue
         try:
             value = {"true": True, "false": False}[str(text).lower()] if kind is bool else kind(text)
-            if isinstance(value, float) and not math.isfinite(value):
+            if not setting(value):
                 raise ValueError
         except (ValueError, KeyError, OverflowError):
             names = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
@@ -154,3 +154,47 @@ class Method(Protocol):
     def build(self, context: BuildContext) -> Encoder | PairScorer:
         """Return the encoder (or pair scorer) to evaluate."""
         ...
+
+
+_OPTION = Block(
+    {
+        "name": label,
+        "default": setting,
+        "help": text,
+        "choices": Rows(text),
+        "minimum": Maybe(number),
+        "added": flag,
+    }
+)
+_CARD = Block(
+    {
+        **dict.fromkeys(("kind", "summary", "paper", "code"), text),
+        **dict.fromkeys(("equations", "deviations", "auxiliaries"), Rows(text)),
+        **dict.fromkeys(("deterministic", "needs_backbone", "takes_path", "takes_file"), flag),
+        **dict.fromkeys(("takes_methods", "padding_matters"), flag),
+        "name": label,
+        "version": whole,
+        "options": Rows(_OPTION),
+        "short_option": Maybe(text),
+        "published_names": Rows(Rows(text, least=2)),
+    }
+)
+
+
+def check_types(method: object) -> None:
+    """Raise InputError unless a method has a card with fields of their types, and a way to build."""
+    card, name = getattr(method, "card", None), type(method).__name__
+    if not isinstance(card, MethodCard) or not callable(getattr(method, "build", None)):
+        raise InputError(f"{name} is no method", expected="a card, a MethodCard, and build(context)")
+    if place := fault(_plain(card), _CARD):
+        raise InputError(
+            f"'{place}' on the card of {name} is missing or of another type",
+            expected="what bench.card says of it",
+        )
+
+
+def _plain(value: Any) -> Any:
+    """A card, an option or a tuple of them as mappings and lists."""
+    if isinstance(value, MethodCard | Option):
+        return {name: _plain(entry) for name, entry in vars(value).items()}
+    return [_plain(entry) for entry in value] if isinstance(value, tuple | list) else value

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bench.card import MethodCard, OptionValue
 from bench.errors import InputError
 from bench.nn.folder import ModelFolder, resolve, resolve_file
+from bench.plugins import file_hash, plugin_facts
 from bench.profiles import Profile
 from bench.profiles import names as profile_names
 from bench.registry import METHODS
-from bench.spec import MethodRequest, Override, RunSpec, parse_methods
+from bench.spec import MethodRequest, Override, RunSpec, parse_methods, quoted
 from bench.stages import ComposedMethod, Stage, TrainedMethod, planned_steps
 from bench.store import Place
 
@@ -38,6 +40,8 @@ class Cell:
         copy: Number of this copy among equal members of an ensemble ("2", inside another copy "2.2"), "" for
             the first: it has its own random streams.
         auxiliaries: Each model it needs in training beside the backbone, by the option that names it.
+        plugin: sha256 of the file that the method was loaded from, "" for one from a package.
+        ranks: Processes that train each of its stages together; dropout, and so the result, depends on it.
     """
 
     profile: str
@@ -51,6 +55,8 @@ class Cell:
     members: tuple[tuple[str, Cell], ...] = ()
     copy: str = ""
     auxiliaries: tuple[tuple[str, ModelFolder], ...] = ()
+    plugin: str = ""
+    ranks: int = 1
 
     @property
     def trains(self) -> bool:
@@ -62,6 +68,12 @@ class Cell:
         """Its members' stages and its own, each once."""
         stages = [stage for _, member in self.members for stage in member.all_stages]
         return tuple({stage.key: stage for stage in (*stages, *self.stages)}.values())
+
+    @property
+    def most_ranks(self) -> int:
+        """Processes that train its stages, or a member's, together; 1 where nothing trains."""
+        own = self.ranks if self.stages else 1
+        return max([own, *(member.most_ranks for _, member in self.members)])
 
     @property
     def member_names(self) -> set[str]:
@@ -80,6 +92,10 @@ class Cell:
         }
         if self.auxiliaries:
             facts["auxiliaries"] = {option: folder.sha256 for option, folder in self.auxiliaries}
+        if self.plugin:
+            facts["plugin"] = self.plugin
+        if self.ranks > 1 and self.stages:
+            facts["ranks"] = self.ranks
         if self.members:
             facts["members"] = {role: member.identity() for role, member in self.members}
         return facts
@@ -108,6 +124,7 @@ def make_cells(
     label: str,
     backbone: ModelFolder | None,
     corpus_size: int,
+    find: Callable[[Callable[[], ModelFolder]], ModelFolder | None] = lambda load: load(),
 ) -> list[Cell]:
     """Return the request's cells, one a seed.
 
@@ -119,6 +136,7 @@ def make_cells(
         label: The profile's name in results.
         backbone: The profile's backbone or the one that was named.
         corpus_size: Sentences of the training text, 0 where no method trains.
+        find: Calls what finds an auxiliary model, and may keep its error: the cells then lack the model.
 
     Raises:
         InputError: an unknown option or a value that is none, a model folder that is none.
@@ -141,13 +159,15 @@ def make_cells(
         options[name] = card.option(name, where).parse(value, where)
     model = None
     if path is not None:
-        find = resolve_file if card.takes_file else resolve
-        model = find(path, where=f"--methods {request.text}")
+        resolved = resolve_file if card.takes_file else resolve
+        model = resolved(path, where=f"--methods {request.text}")
     if card.needs_backbone:
         model = backbone
-    auxiliaries = _auxiliaries(card, options, backbone)
+    auxiliaries = _auxiliaries(card, options, backbone, find)
     options |= {name: folder.name for name, folder in auxiliaries if options[name] != BACKBONE}
-    changed = [f"{name}={value}" for name, value in sorted(options.items()) if value != base[name]]
+    changed = [
+        f"{name}={quoted(str(value))}" for name, value in sorted(options.items()) if value != base[name]
+    ]
     if match := options.pop("match", ""):  # said by the steps that it gives, so no part of the identity
         options |= _matched_length(str(match), options, spec, profile, corpus_size)
     stem = f"{model.name.split('/')[-1]}-{model.sha256[:8]}" if card.takes_path and model else card.name
@@ -166,10 +186,9 @@ def make_cells(
     seeds: tuple[int | None, ...] = (None,) if card.deterministic else spec.seeds
     frozen = tuple(sorted(options.items()))
     notes = (profile.note,) if profile.note and card.needs_backbone and spec.backbone is None else ()
-    return [
-        Cell(label, identity, card, frozen, model, seed, notes=notes, auxiliaries=auxiliaries)
-        for seed in seeds
-    ]
+    first = Cell(label, identity, card, frozen, model, None, notes=notes, auxiliaries=auxiliaries)
+    first = replace(first, plugin=file_hash(card.name), ranks=1 if card.deterministic else spec.ranks)
+    return [replace(first, seed=seed) for seed in seeds]
 
 
 def auxiliary_facts(cell: Cell) -> dict[str, dict[str, str]]:
@@ -177,29 +196,39 @@ def auxiliary_facts(cell: Cell) -> dict[str, dict[str, str]]:
     return {option: {"name": folder.name, "sha256": folder.sha256} for option, folder in cell.auxiliaries}
 
 
-def _auxiliaries(
-    card: MethodCard, options: Mapping[str, OptionValue], backbone: ModelFolder | None
-) -> tuple[tuple[str, ModelFolder], ...]:
-    """Find the models that options name.
+def plugins_of(cell: Cell) -> dict[str, dict[str, Any]]:
+    """Where its method and those it builds on came from, by method, of those that aren't bench's own."""
+    found = {name: plugin_facts(name) for name in sorted({cell.card.name, *cell.member_names})}
+    return {name: facts for name, facts in found.items() if facts is not None}
 
-    Raises:
-        InputError: no such model.
-    """
+
+def _auxiliaries(
+    card: MethodCard,
+    options: Mapping[str, OptionValue],
+    backbone: ModelFolder | None,
+    find: Callable[[Callable[[], ModelFolder]], ModelFolder | None],
+) -> tuple[tuple[str, ModelFolder], ...]:
+    """Find the models that options name; raises what ``find`` lets through."""
     found = []
     for name in card.auxiliaries:
-        reference = str(options[name])
-        if reference != BACKBONE:
-            hint = f"make it with: bench pretrain --profile {reference} --out {reference}"
-            made_here = reference in profile_names() and not Path(reference).is_dir()
-            try:
-                found.append((name, resolve(reference, where=f"{card.name}.{name}")))
-            except InputError as error:
-                raise InputError(
-                    error.what, where=error.where, hint=hint if made_here else error.hint
-                ) from error
-        elif backbone is not None:
-            found.append((name, backbone))
+        reference = str(options[card.option(name, f"the models of {card.name}").name])
+        if reference == BACKBONE:
+            folder = backbone
+        else:
+            folder = find(partial(_auxiliary, reference, f"{card.name}.{name}"))
+        if folder is not None:
+            found.append((name, folder))
     return tuple(found)
+
+
+def _auxiliary(reference: str, where: str) -> ModelFolder:
+    """Find a model that an option names; raises InputError."""
+    hint = f"make it with: bench pretrain --profile {reference} --out {reference}"
+    made_here = reference in profile_names() and not Path(reference).is_dir()
+    try:
+        return resolve(reference, where=where)
+    except InputError as error:
+        raise InputError(error.what, where=error.where, hint=hint if made_here else error.hint) from error
 
 
 def profile_options(card: MethodCard, profile: Profile) -> dict[str, OptionValue]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -14,15 +16,17 @@ from bench.cli_check import check
 from bench.cli_compare import compare
 from bench.cli_data import data
 from bench.cli_diff import diff
+from bench.cli_encode import encode
 from bench.cli_export import export
 from bench.cli_gradient import gradient
+from bench.cli_options import loaded_plugins, plugin_option
 from bench.cli_probe import probe
 from bench.cli_report import report
 from bench.cli_run import run
 from bench.cli_stats import stats
 from bench.cli_sweep import sweep
 from bench.cli_train import pretrain, tune
-from bench.errors import BenchError, InputError
+from bench.errors import BenchError, InputError, printable, storage_reason
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -42,8 +46,10 @@ def main(arguments: list[str] | None = None) -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
-        code = cli.main(args=argv, prog_name="bench", standalone_mode=False)
-        sys.stdout.flush()
+        with _own_environment(argv):
+            code = cli.main(args=argv, prog_name="bench", standalone_mode=False)
+        if sys.stdout is not None:  # closed by who started us
+            sys.stdout.flush()
     except Exception as error:
         if "--debug" in argv and not isinstance(error, click.Abort | BrokenPipeError):
             raise
@@ -51,6 +57,28 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         code = _explain(click.Abort())
     sys.exit(code)
+
+
+@contextmanager
+def _own_environment(arguments: list[str]) -> Iterator[None]:
+    """What holds in this process and its workers unless the user's environment says otherwise.
+
+    The hub's libraries ask the network for nothing, but for ``bench data fetch``, and workers import nothing
+    from the current folder, which may be a results folder that came with somebody's records.
+    """
+    ours = {"PYTHONSAFEPATH": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+    if [text for text in arguments if not text.startswith("-")][:2] != ["data", "fetch"]:
+        ours["HF_HUB_OFFLINE"] = "1"
+    before = {name: os.environ.get(name) for name in ours}
+    os.environ.update({name: value for name, value in ours.items() if not before[name]})
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def _explain(error: Exception) -> int:
@@ -69,12 +97,16 @@ def _explain(error: Exception) -> int:
     elif isinstance(error, click.ClickException):
         where = f"{error.ctx.command_path}: " if isinstance(error, click.UsageError) and error.ctx else ""
         text, code = where + error.format_message(), 2
-    elif isinstance(error, OSError) and error.filename is None:
-        text, code = f"the output can't be written: {error.strerror}", 1
+    elif isinstance(error, OSError) and (error.filename is None or storage_reason(error)):
+        text, code = f"{error.filename or 'the output'} can't be written: {error.strerror}", 1
+    elif (
+        isinstance(error, OSError) and error.strerror
+    ):  # a name that no file can have, a folder without rights
+        text, code = f"{error.filename}: {error.strerror}", 2
     else:
         hint = "run again with --debug before the command for the traceback"
         text, code = f"internal error, {type(error).__name__}: {error}; {hint}", 1
-    click.echo(f"error: {' '.join(text.split())}", err=True)
+    click.echo(f"error: {printable(' '.join(text.split()))}", err=True)
     return code
 
 
@@ -88,8 +120,14 @@ def _explain(error: Exception) -> int:
     "--corpus", type=click.Path(path_type=Path), help="Training text, where it isn't the profile's."
 )
 @click.option("--copy", "copies", multiple=True, metavar="NAME=FILE", help="As given to bench run.")
+@plugin_option
 def rerun(
-    record: Path, data_dir: Path | None, model: str | None, corpus: Path | None, copies: tuple[str, ...]
+    record: Path,
+    data_dir: Path | None,
+    model: str | None,
+    corpus: Path | None,
+    copies: tuple[str, ...],
+    plugins: tuple[str, ...],
 ) -> None:
     """Repeat a RECORD.json, training included, and say equal, or which digits differ (exit code 1)."""
     from bench.record import from_json
@@ -100,6 +138,7 @@ def rerun(
         text = record.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"the record can't be read: {error}", where="bench rerun") from error
+    loaded_plugins(plugins)
     found = repeat(
         from_json(text, str(record)), data=data_dir, model=model, corpus=corpus, copies=parse_copies(copies)
     )
@@ -108,7 +147,7 @@ def rerun(
         return
     for difference in found:
         name = f"{difference.task} {difference.subset} {difference.metric}"
-        click.echo(f"{name}: then {difference.then!r}, now {difference.now!r}")
+        click.echo(f"{printable(name)}: then {difference.then!r}, now {difference.now!r}")
     sys.exit(1)
 
 
@@ -155,10 +194,12 @@ def list_(what: str) -> None:
 
 @cli.command()
 @click.argument("method")
-def show(method: str) -> None:
+@plugin_option
+def show(method: str, plugins: tuple[str, ...]) -> None:
     """Show a method's card: sources, equations, options, deviations."""
     from bench.registry import discover
 
+    loaded_plugins(plugins)
     card = discover().get(method, where="bench show").card
     click.echo(f"{card.name} ({card.kind}, version {card.version}): {card.summary}")
     click.echo("one run, no seed" if card.deterministic else "seeded")
@@ -180,6 +221,7 @@ cli.add_command(check)
 cli.add_command(compare)
 cli.add_command(data)
 cli.add_command(diff)
+cli.add_command(encode)
 cli.add_command(export)
 cli.add_command(gradient)
 cli.add_command(pretrain)

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
+from bench.cli_options import NumberRange
 from bench.errors import InputError, NotComparableError
 
 if TYPE_CHECKING:
@@ -42,17 +44,24 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--seeds", help="Only these seeds, such as 1-5 or 1,3,7-9.")
 @click.option(
     "--tolerance",
-    type=click.FloatRange(0, 100),
+    type=NumberRange(0, 100),
     default=0.5,
     show_default=True,
     help="Points that an average may fall by.",
 )
 @click.option(
     "--level",
-    type=click.FloatRange(0.5, 0.999),
+    type=NumberRange(0.5, 0.999),
     default=0.95,
     show_default=True,
     help="Of the intervals, together.",
+)
+@click.option(
+    "--plugin",
+    "plugins",
+    multiple=True,
+    metavar="FILE.py|PACKAGE|METHOD|all",
+    help="Check instead that methods keep to what every method has to; a file's code is run. Repeatable.",
 )
 @click.option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML, a test case a cell.")
 @click.option("--json", "json_file", type=_FILE, metavar="FILE", help="Write the verdict with all figures.")
@@ -75,13 +84,29 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     envvar="BENCH_WORKERS",
     help="Cells side by side.",
 )
-def check(**options: Any) -> None:
+@click.pass_context
+def check(context: click.Context, /, plugins: tuple[str, ...], **options: Any) -> None:
     """Compare new records with a reference; fail only where a drop is real.
 
     Without --results it repeats the reference's own cells in a temporary folder. Exit codes: 0 passed, 1 an
     average fell by more than the tolerance and its interval supports it, or a cell failed or is missing,
     2 bad input, 3 other specifications or data.
+
+    With --plugin it runs the conformance checks on the methods of a file or an installed package, on a method
+    by its name (such as mine, or hf:DIR), or on all that are registered: in profile mini, with two training
+    steps. Of the other options it takes --json. Exit codes: 0 passed, 1 a check failed, 2 bad input.
     """
+    if plugins:
+        from bench.cli_conformance import conformance
+
+        given = context.get_parameter_source
+        named = [f"--{n}" for n in options if given(n) is ParameterSource.COMMANDLINE and n != "json_file"]
+        if named:
+            raise InputError(
+                "it compares records", where=f"--plugin {plugins[0]} {named[0]}", expected="--json"
+            )
+        conformance(plugins, options["json_file"])
+        return
     from bench.reference import check_whole, load, open_reference
     from bench.spec import parse_seeds
 

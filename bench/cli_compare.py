@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
-from bench.cli_options import progress_bar, results_options
+from bench.cli_options import NumberRange, progress_bar, results_options
 from bench.errors import InputError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def item_options(function: F) -> F:
         ),
         click.option(
             "--level",
-            type=click.FloatRange(0.5, 0.999),
+            type=NumberRange(0.5, 0.999),
             default=0.95,
             show_default=True,
             help="Of the intervals.",

@@ -189,7 +189,9 @@ def _clean_rows(
 
 def _echo_frame(frame: Any, form: str) -> None:
     if form == "csv":
-        click.echo(frame.to_csv(index=False, lineterminator="\n"), nl=False)
+        from bench.reports.render import frame_csv
+
+        click.echo(frame_csv(frame), nl=False)
     else:
         click.echo(frame.to_string(index=False, na_rep="-", float_format=lambda value: f"{value:.4f}"))
 

@@ -100,7 +100,7 @@ def _table(pairs: list[MovedPair]) -> Table:
     from rich import box
     from rich.table import Table
 
-    from bench.sides import printable
+    from bench.errors import printable
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, leading=1)
     for name in ("change", "A", "B", "gold"):

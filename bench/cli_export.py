@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli_options import check_device, make_spec, progress_bar, spec_options
+from bench.cli_options import check_device, loaded_plugins, make_spec, progress_bar, spec_options
 from bench.errors import DataError, InputError
 
 if TYPE_CHECKING:
     from bench.builder import Builder
     from bench.cells import Cell
+    from bench.encoder import Encoder
     from bench.jobs import Job
     from bench.plan import Plan
     from bench.record import RunRecord
@@ -21,75 +21,93 @@ if TYPE_CHECKING:
 
 _WHERE = "bench export"
 
-
-@click.command()
-@click.argument("method")
-@click.option("--seed", type=click.IntRange(0), help="Which seed's encoder; not for a deterministic method.")
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder to write.")
-@click.option(
+checkpoint_option = click.option(
     "--checkpoint",
     type=click.Choice(["selected", "last"]),
     default="selected",
     show_default=True,
     help="Selected on the dev set, or the last.",
 )
+
+
+@click.command()
+@click.argument("method")
+@click.option("--seed", type=click.IntRange(0), help="Which seed's encoder; not for a deterministic method.")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder to write.")
+@checkpoint_option
 @spec_options
 def export(method: str, seed: int | None, out: Path, checkpoint: str, **options: Any) -> None:
     """Write METHOD's encoder as a folder for transformers, sentence-transformers or bench.load.
 
     Give the options of the `bench run` that trained it: its finished stages are then used as they are.
     """
-    from bench.builder import Builder
-    from bench.encoder import PairScorer
     from bench.plan import make_plan
     from bench.runner import torch_threads
-    from bench.stages import StageCache, planned_steps
 
-    plan = make_plan(_spec(method, seed, options))
+    spec = one_method(method, seed, options, _WHERE)
+    if spec.methods[0].name == "st":
+        raise InputError(
+            f"'{method}' is a sentence-transformers folder already", where=_WHERE, hint="copy it"
+        )
+    plan = make_plan(spec)
     cell = plan.jobs[0].cell
     check_device(plan.spec.device)
     with torch_threads(plan.spec.threads, needs_torch=True):
         from bench.nn.export import check_target, export_encoder
 
         check_target(out)
-        cache = StageCache(plan.spec.results / ".stages")
-        missing = [stage for stage in cell.all_stages if cache.find(stage) is None]
-        if missing:
-            names = ", ".join(stage.spec.role for stage in missing)
-            click.echo(f"{cell.describe()} is trained first, stage {names}: not in {cache.root}", err=True)
-        sentences = len(plan.training.corpus.sentences) if plan.training else 0
-        configs = [dict(stage.spec.config) for stage in missing]
-        total = sum(planned_steps(config, sentences) * int(config["batch_size"]) for config in configs)
-        with progress_bar("train", total) as advance:
-            builder = Builder(cell, plan.spec.device, plan.training, cache, advance)
-            encoder = builder.encoder(checkpoint)
-        if isinstance(encoder, PairScorer):
-            raise InputError(
-                f"'{cell.method}' compares two sentences directly: it has no vectors to export", where=_WHERE
-            )
+        builder, encoder = finished_encoder(plan, checkpoint, _WHERE)
         export_encoder(encoder, out, _card(plan, builder, checkpoint))
     size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
     click.echo(f"{out}: {cell.describe()}, {encoder.dim} dimensions, {size / 1e6:.1f} MB")
 
 
-def _spec(text: str, seed: int | None, options: dict[str, Any]) -> RunSpec:
-    """Check method and seed before anything is read.
+def one_method(text: str, seed: int | None, options: dict[str, Any], where: str) -> RunSpec:
+    """Check method and seed before anything is read; the specification of that one encoder.
 
     Raises:
-        InputError: several methods, an unknown one, one that is a folder already, or no seed.
+        InputError: several methods, an unknown one, or no seed.
     """
     from bench.registry import discover
     from bench.spec import parse_methods
 
     methods = parse_methods(text)
     if len(methods) != 1:
-        raise InputError(f"'{text}' names {len(methods)} methods", where=_WHERE, expected="one method")
-    card = discover().get(methods[0].name, where=_WHERE).card
-    if card.name == "st":
-        raise InputError(f"'{text}' is a sentence-transformers folder already", where=_WHERE, hint="copy it")
+        raise InputError(f"'{text}' names {len(methods)} methods", where=where, expected="one method")
+    loaded_plugins(options["plugins"], options["results"])
+    card = discover().get(methods[0].name, where=where).card
     if seed is None and not card.deterministic:
-        raise InputError(f"'{text}' has an encoder a seed", where=_WHERE, expected="--seed N")
+        raise InputError(f"'{text}' has an encoder a seed", where=where, expected="--seed N")
     return make_spec({**options, "methods": text, "seeds": (seed or 0,)})
+
+
+def finished_encoder(plan: Plan, checkpoint: str, where: str) -> tuple[Builder, Encoder]:
+    """The encoder of a plan of one method and seed, and what built it; stages not at hand are trained first.
+
+    Raises:
+        InputError: a method without vectors.
+    """
+    from bench.builder import Builder
+    from bench.encoder import PairScorer
+    from bench.stages import StageCache, planned_steps
+
+    cell, cache = plan.jobs[0].cell, StageCache(plan.spec.results / ".stages")
+    missing = [stage for stage in cell.all_stages if cache.find(stage) is None]
+    if missing:
+        names = ", ".join(stage.spec.role for stage in missing)
+        click.echo(f"{cell.describe()} is trained first, stage {names}: not in {cache.root}", err=True)
+    sentences = len(plan.training.corpus.sentences) if plan.training else 0
+    configs = [dict(stage.spec.config) for stage in missing]
+    total = sum(planned_steps(config, sentences) * int(config["batch_size"]) for config in configs)
+    with progress_bar("train", total) as advance:
+        builder = Builder(cell, plan.spec.device, plan.training, cache, advance)
+        encoder = builder.encoder(checkpoint)
+    if isinstance(encoder, PairScorer):
+        raise InputError(
+            f"'{cell.method}' compares two sentences directly: it has no vectors to {where.split()[-1]}",
+            where=where,
+        )
+    return builder, encoder
 
 
 def _card(plan: Plan, builder: Builder, checkpoint: str) -> str:
@@ -183,4 +201,4 @@ def inert(text: str) -> str:
     from bench.reports.render import markdown_escape
 
     printable = "".join(char for char in text if char.isprintable() or char.isspace())
-    return re.sub(r"([~$])", r"\\\1", markdown_escape(printable))
+    return markdown_escape(printable)

@@ -93,16 +93,19 @@ def _measured(method: str, out: Path, seed: int, most: int, options: dict[str, A
     from bench.plan import make_plan
     from bench.probes.gradient_views import dropout_views, embedding_figures, watch_training
     from bench.runner import torch_threads
+    from bench.store import safe_name
     from bench.train.sentence_encoder import set_dropout
 
     plan = make_plan(make_spec({**options, "methods": method, "seeds": str(seed)}))
     check_device(plan.spec.device)
+    if plan.spec.ranks > 1:
+        raise InputError("this training is watched in one process", where=f"--ranks {plan.spec.ranks}")
     cell = plan.jobs[0].cell
     if len(plan.ids) != 1 or len(cell.stages) != 1 or cell.members or cell.model is None:
         raise InputError(
             f"'{method}' can't be measured", expected="one method that trains one transformer in one stage"
         )
-    folder = out / f"{cell.method}-seed-{seed}"
+    folder = out / f"{safe_name(cell.method)}-seed-{seed}"
     if folder.exists():
         raise InputError("the folder is there already", where=str(folder), expected="a new one")
     folder.mkdir()

@@ -7,10 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli_options import check_device, make_spec, spec_options, workers_option
+from bench.cli_options import (
+    NumberRange,
+    check_device,
+    executor_options,
+    make_spec,
+    spec_options,
+    workers_option,
+)
+from bench.errors import printable
 from bench.record import ALL
 
 if TYPE_CHECKING:
+    from bench.jobs import Job
     from bench.plan import Plan
     from bench.runner import Outcome
 
@@ -25,7 +34,14 @@ if TYPE_CHECKING:
 @click.option("--seeds", default="1-5", show_default=True, help="Such as 1-5 or 1,3,7-9.")
 @spec_options
 @workers_option
+@executor_options
 @click.option("--dry-run", is_flag=True, help="Show the cells, what is done and an estimate; run nothing.")
+@click.option(
+    "--price-per-hour",
+    type=NumberRange(0),
+    metavar="PRICE",
+    help="With --dry-run: what an hour of one device costs, for the cost of a cell.",
+)
 @click.option(
     "--probes",
     metavar="all|NAME,...",
@@ -38,7 +54,7 @@ if TYPE_CHECKING:
     "options and sentences are the same.",
 )
 @click.option("--force", is_flag=True, help="Run finished cells again and replace their records.")
-def run(dry_run: bool, **options: Any) -> None:
+def run(dry_run: bool, price_per_hour: float | None, **options: Any) -> None:
     """Evaluate methods over seeds and suites; finished cells are never computed twice.
 
     Progress goes to stderr, the leaderboard of this run to stdout.
@@ -47,9 +63,10 @@ def run(dry_run: bool, **options: Any) -> None:
     from bench.reports.render import render
 
     plan = make_plan(make_spec(options))
-    check_device(plan.spec.device)
+    if plan.spec.executor == "local":  # else the nodes' devices count
+        check_device(plan.spec.device, plan.spec.ranks)
     if dry_run:
-        show_plan(plan)
+        show_plan(plan, price_per_hour)
         return
     failed = execute(plan)
     records = [record for job in plan.jobs if (record := plan.store.read(job.place)) is not None]
@@ -64,10 +81,10 @@ def leave_if_failed(cells: int) -> None:
         sys.exit(1)
 
 
-def show_plan(plan: Plan) -> None:
-    """Print the cells, what is done and an estimate."""
+def show_plan(plan: Plan, price: float | None = None) -> None:
+    """Print the cells, what is done, what they read, an estimate, and its cost where an hour has a price."""
     from bench.data.mteb_names import is_mteb
-    from bench.estimate import estimate_seconds
+    from bench.inputs import inputs
     from bench.probing import jobs_without_probes
     from bench.stages import StageCache
 
@@ -89,11 +106,29 @@ def show_plan(plan: Plan) -> None:
     mteb = [job for job in pending if is_mteb(job.suite)]
     if mteb:
         click.echo(f"no estimate for the {len(mteb)} that mteb measures")
+    for what, which in inputs(plan):
+        click.echo(f"reads {what}: {printable(which)}")
     pending = [job for job in pending if job not in mteb]
     if pending:
-        seconds = estimate_seconds(plan, pending)
-        workers = min(plan.spec.workers, len(pending))
-        click.echo(f"about {seconds / workers:.0f} s with {workers} worker(s), start-up not counted")
+        _show_estimate(plan, pending, price)
+
+
+def _show_estimate(plan: Plan, jobs: list[Job], price: float | None) -> None:
+    """Print what the cells of each method take, and all together."""
+    from bench.estimate import Estimate, cost, described, estimates, span
+
+    seconds, devices, workers = 0.0, plan.spec.ranks, min(plan.spec.workers or 1, len(jobs))
+    whole = True
+    for found in estimates(plan, jobs):
+        if isinstance(found, Estimate):
+            seconds += found.seconds
+            click.echo(described(found, price, devices))
+        else:  # a method that fails: the run makes it a failed cell
+            whole = False
+            click.echo(printable(found))
+    without = "" if whole else " without those"
+    line = f"about {span(seconds / workers)}{without} with {workers} worker(s), start-up not counted"
+    click.echo(line if price is None else f"{line}; cost {cost(seconds, price, devices)}")
 
 
 def execute(plan: Plan) -> int:

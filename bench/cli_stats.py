@@ -71,8 +71,8 @@ def stats(
 
 
 def _methods(methods: list[MethodInterval], campaign: str, level: float) -> Grid:
+    from bench.errors import printable
     from bench.reports.table import Grid
-    from bench.sides import printable
     from bench.verdict import SCALE, percent, seed_list, span
 
     rows = tuple(
@@ -94,8 +94,8 @@ def _methods(methods: list[MethodInterval], campaign: str, level: float) -> Grid
 
 
 def _records(records: list[RecordInterval], level: float, draws: int, notes: tuple[str, ...]) -> Grid:
+    from bench.errors import printable
     from bench.reports.table import Grid
-    from bench.sides import printable
     from bench.verdict import SCALE, percent, span
 
     rows = tuple(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli_options import check_device, make_spec, spec_options, workers_option
+from bench.cli_options import check_device, executor_options, make_spec, spec_options, workers_option
 from bench.cli_run import execute, leave_if_failed, show_plan
 from bench.errors import InputError
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 @click.option("--seeds", default="1-2", show_default=True, help="Such as 1-5 or 1,3,7-9.")
 @spec_options
 @workers_option
+@executor_options
 @click.option("--dry-run", is_flag=True, help="Show question, grid, seeds and an estimate; run nothing.")
 def sweep(name: str, dry_run: bool, **options: Any) -> None:
     """Run the grid of sweep NAME (see `bench list sweeps`) and print its table.
@@ -47,7 +48,8 @@ def sweep(name: str, dry_run: bool, **options: Any) -> None:
     points = list(wanted.points(_backbone(spec)))
     methods = dict.fromkeys(point.method for point in points)
     plan = make_plan(replace(spec, methods=parse_methods(",".join(methods))))
-    check_device(plan.spec.device)
+    if plan.spec.executor == "local":  # else the nodes' devices count
+        check_device(plan.spec.device, plan.spec.ranks)
     if dry_run:
         click.echo(f"{wanted.name}: {wanted.question} ({wanted.source})")
         click.echo(f"{len(methods)} methods x seeds {options['seeds']}: {', '.join(methods)}")

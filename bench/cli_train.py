@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli_options import check_device, progress_bar
+from bench.cli_options import (
+    check_device,
+    executor_options,
+    loaded_plugins,
+    plugin_option,
+    progress_bar,
+    ray_address,
+)
 from bench.errors import InputError
 
 if TYPE_CHECKING:
@@ -106,7 +113,13 @@ def _head(profile: Profile, world_seed: int | None, data_dir: Path | None) -> tu
 @click.option("--profile", help="Default mini.")
 @click.option("--data", "data_dir", type=click.Path(path_type=Path), help="Default BENCH_DATA.")
 @click.option("--set", "overrides", multiple=True, metavar="METHOD[.STAGE].OPTION=VALUE", help="Repeatable.")
-@click.option("--workers", type=click.IntRange(1, 256), default=1, show_default=True)
+@plugin_option
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 256),
+    help="Values side by side; default 1, with Ray as many as the cluster has room for.",
+)
+@executor_options
 @click.option(
     "--results",
     type=click.Path(path_type=Path),
@@ -122,8 +135,10 @@ def tune(
     profile: str | None,
     data_dir: Path | None,
     overrides: tuple[str, ...],
-    workers: int,
+    plugins: tuple[str, ...],
+    workers: int | None,
     results: Path,
+    **where: Any,
 ) -> None:
     """Choose a METHOD's learning rate on the dev set alone, with the budget every method gets.
 
@@ -140,7 +155,10 @@ def tune(
         overrides=tuple(parse_override(text) for text in overrides),
         data=data_dir,
         results=results,
-        workers=workers,
+        executor=where["executor"],
+        ray_address=ray_address(where["executor"], where["ray_address"]),
+        workers=workers or (0 if where["executor"] == "ray" else 1),
+        plugins=loaded_plugins(plugins, results),
     )
 
     def report(value: float, outcome: float | str) -> None:

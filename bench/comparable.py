@@ -9,13 +9,15 @@ from typing import Any
 from bench.record import SCHEMA, RunRecord, to_json
 
 _MACHINE = ("python", "platform", "device", "threads", "precision")
+_SETTING = ("device", "threads", "ranks")
 _UNSET = "not set"
 
 
 def differences(then: RunRecord, now: RunRecord) -> tuple[str, ...]:
     """Say what of the specification and the data differs, a line each; nothing where they compare.
 
-    Device and threads are part of a record's family but no difference here: they change last digits.
+    Device, threads and ranks are part of a record's family but no difference here: the first two change last
+    digits, the last one which dropout is drawn, as another seed would.
     """
     if then.family == now.family and then.tasks == now.tasks:
         return ()
@@ -34,7 +36,7 @@ def differences(then: RunRecord, now: RunRecord) -> tuple[str, ...]:
         if was != now_is
     ]
     machines = (machine(then), machine(now))
-    same_setting = all(machines[0].get(name) == machines[1].get(name) for name in ("device", "threads"))
+    same_setting = all(machines[0].get(name) == machines[1].get(name) for name in _SETTING)
     if not lines and then.family != now.family and same_setting:
         lines = ["another version of the evaluation, or of a method that this one builds on"]
     return tuple(lines)
@@ -48,8 +50,9 @@ def same_result(then: RunRecord, now: RunRecord) -> bool:
 
 
 def machine(record: RunRecord) -> dict[str, str]:
-    """Versions, device, threads and CPU of a record: where all are equal, equal bytes are expected."""
+    """Versions, device, threads, ranks and CPU of a record: where all are equal, so are the bytes."""
     facts = {name: record.provenance.get(name) for name in _MACHINE}
+    facts["ranks"] = record.ranks
     for block in ("versions", "encoder"):
         facts |= record.provenance.get(block) or {}
     facts["CPU"] = record.timing.get("processor")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import errno
+import os
 from collections.abc import Iterable
 
 
@@ -29,13 +31,18 @@ class BenchError(Exception):
         return _rebuild, (type(self), self.what, self.where, self.expected, self.hint)
 
     def __str__(self) -> str:
-        """All parts on one line."""
+        """All parts on one line, which no terminal obeys: a part may quote a file that isn't trusted."""
         text = f"{self.where}: {self.what}" if self.where else self.what
         if self.expected:
             text += f"; expected {self.expected}"
         if self.hint:
             text += f"; {self.hint}"
-        return " ".join(text.split())
+        return printable(" ".join(text.split()))
+
+
+def printable(text: str) -> str:
+    """Return a text with every character that could steer a terminal, or turn its line, as its escape."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def _rebuild(
@@ -66,6 +73,22 @@ class NotComparableError(BenchError):
 
 class CellFailedError(BenchError):
     """At least one cell of a run failed (exit code 1)."""
+
+
+class StorageError(BenchError):
+    """Nothing more can be written, so the run ends: every further cell would be computed in vain (exit 1)."""
+
+
+def storage_reason(error: BaseException) -> str | None:
+    """Return the system's words where an error says that a disk is full or read-only, else None.
+
+    Libraries that write by themselves raise errors of their own, which only quote the system.
+    """
+    for number in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+        words = os.strerror(number)
+        if getattr(error, "errno", None) == number or words in str(error):
+            return words
+    return None
 
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str | None:

@@ -22,7 +22,7 @@ from bench.data.suites import (
 from bench.data.tasks import LabelledTask, PairTask
 from bench.eval.mteb_tasks import MtebTask, load_mteb_suite
 from bench.spec import RunSpec
-from bench.stages import TRAIN, is_paired
+from bench.stages import TRAIN, copy_name, is_paired
 from bench.store import Place
 from bench.training_data import TrainingData
 
@@ -84,11 +84,16 @@ def make_job(
     family = setting | cell.family()
     if cell.trains and training:
         family |= {"corpus": training.corpus.sha256, "dev": training.dev.sha256}
-        if spec.copies and (copies := copies_of(cell, training)):
+        given = spec.copies or (training.corpus.world is None and _learns_from_copies(cell))
+        if given and (copies := copies_of(cell, training)):
             family["copies"] = copies
     notes = (*cell.notes, *suite_notes(suite), *_paired_notes(cell, training))
     key = digest(setting | cell.identity())
     return Job(cell, suite, facts, key, digest(family), notes, source="" if name == suite else name)
+
+
+def _learns_from_copies(cell: Cell) -> bool:
+    return any(copy_name(stage.spec.text) for stage in cell.all_stages)
 
 
 def _items(task: SuiteTask) -> int:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from bench.errors import printable
 from bench.record import RunRecord
-from bench.sides import Group, printable
+from bench.sides import Group
 
 _MOST = 6  # differing options that a sentence names
 _HARDWARE = ("device", "threads", "precision", "platform")

@@ -10,7 +10,15 @@ from typing import TypeVar
 
 from bench import profiles
 from bench.card import MethodCard
-from bench.cells import Cell, auxiliary_facts, make_cells, refuse_twins, with_members, without_idle_seeds
+from bench.cells import (
+    Cell,
+    auxiliary_facts,
+    make_cells,
+    plugins_of,
+    refuse_twins,
+    with_members,
+    without_idle_seeds,
+)
 from bench.data.hub import CORPUS
 from bench.data.mini.world import DEFAULT_SEED
 from bench.data.mteb_names import suite_label
@@ -22,12 +30,19 @@ from bench.data.suites import (
 from bench.errors import DataError, InputError, NewerRecordError, NotComparableError, did_you_mean
 from bench.jobs import Job, SuiteTask, copies_of, digest, load_tasks, make_job, with_world
 from bench.nn.folder import ModelFolder, resolve
+from bench.provenance import plugin_files
 from bench.record import RunRecord
 from bench.registry import METHODS, discover
 from bench.spec import ALL_METHODS, MethodRequest, RunSpec
 from bench.stages import ComposedMethod, TrainedMethod, copy_name, keyed_stages
 from bench.store import ResultStore
-from bench.training_data import TrainingData, load_training_data, uses_world, with_texts
+from bench.training_data import (
+    TrainingData,
+    load_training_data,
+    missing_texts,
+    uses_world,
+    with_texts,
+)
 
 T = TypeVar("T")
 
@@ -106,25 +121,28 @@ def make_plan(spec: RunSpec) -> Plan:
         profile.name if spec.backbone is None or backbone is None else f"{profile.name}@{backbone.sha256[:8]}"
     )
 
-    def new_cells(corpus_size: int, request: MethodRequest) -> list[Cell]:
+    def new_cells(corpus_size: int, kept: _Problems, request: MethodRequest) -> list[Cell]:
         card = METHODS.get(request.name, where=request.text).card
-        return make_cells(request, card, spec, profile, label, backbone, corpus_size)
+        return make_cells(request, card, spec, profile, label, backbone, corpus_size, kept.get)
 
-    def whole_cells(corpus_size: int, request: MethodRequest) -> list[Cell]:
-        new = partial(new_cells, corpus_size)
+    def whole_cells(corpus_size: int, kept: _Problems, request: MethodRequest) -> list[Cell]:
+        new = partial(new_cells, corpus_size, kept)
         return without_idle_seeds([with_members(cell, new) for cell in new(request)])
 
-    trained = [request.name for request in spec.methods if _trains(request, partial(whole_cells, 0))]
+    early = partial(whole_cells, 0, _Problems())  # what they say is said again below
+    trained = [request.name for request in spec.methods if _trains(request, early)]
     training = problems.get(lambda: _training_data(spec, profile, trained))
     size = len(training.corpus.sentences) if training else 0
-    groups = [problems.get(partial(whole_cells, size, request)) or [] for request in spec.methods]
+    groups = [problems.get(partial(whole_cells, size, problems, request)) or [] for request in spec.methods]
     cells = [cell for group in groups for cell in group]
+    texts = set[str]().union(*map(_texts, cells))
+    problems.found += missing_texts(texts, spec, profile)
     seed = _world_seed(spec, profile, suite_names)
     suites = {name: problems.get(partial(_suite, name, spec, seed)) or [] for name in suite_names}
     problems.check()
     _check_overrides(spec, cells)
     if training:
-        training = with_texts(training, set().union(*map(_texts, cells)), spec, profile)
+        training = with_texts(training, texts, spec, profile)
     cells = [_with_stages(cell, spec, training) for cell in cells]
     _check_copies(spec, cells)
     refuse_twins(cells)
@@ -239,7 +257,9 @@ def _with_stages(cell: Cell, spec: RunSpec, training: TrainingData | None) -> Ce
         "dev": training.dev.sha256,
         "device": spec.device,
         "threads": spec.threads,
+        **({"ranks": cell.ranks} if cell.ranks > 1 else {}),
         **{f"auxiliary/{option}": folder.sha256 for option, folder in cell.auxiliaries},
+        **({"plugin": cell.plugin} if cell.plugin else {}),
     }
     texts = {name: corpus.sha256 for name, corpus in training.texts.items()}
     keys = {role: digest(member.identity()) for role, member in members}
@@ -300,6 +320,7 @@ def explain_difference(record: RunRecord, job: Job, plan: Plan) -> str:
     pairs = (
         ("method", record.name, job.cell.card.name),
         ("method version", record.version, job.cell.card.version),
+        ("plug-in file", plugin_files(record.provenance), plugin_files({"plugins": plugins_of(job.cell)})),
         ("options", record.options, dict(job.cell.options)),
         ("model weights", (record.backbone or {}).get("sha256"), model),
         ("auxiliary models", record.training.get("auxiliaries", {}), auxiliary_facts(job.cell)),
@@ -308,6 +329,7 @@ def explain_difference(record: RunRecord, job: Job, plan: Plan) -> str:
         ("translated copies", copies, copies_of(job.cell, training) if training else {}),
         ("dev set", (record.training.get("dev") or {}).get("sha256"), dev),
         ("threads", record.provenance.get("threads"), spec.threads),
+        ("ranks", record.ranks, job.cell.most_ranks),
         ("precision", record.provenance.get("evaluation_precision", {}).get("name", "fp32"), spec.precision),
         ("transfer solver", *_solvers(record, job, spec)),
         ("device", str(record.provenance.get("device")).split(" ")[0], spec.device),

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import traceback
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
@@ -40,6 +41,14 @@ def provenance(*, device: str, threads: int) -> dict[str, Any]:
         "threads": threads,
         "precision": "float32",
     }
+
+
+def plugin_files(provenance: Mapping[str, Any]) -> dict[str, str]:
+    """sha256 of the file that each method of a record came from, of those that came from one (--plugin)."""
+    plugins = provenance.get("plugins")
+    found = plugins.items() if isinstance(plugins, dict) else ()
+    files = ((name, facts) for name, facts in found if isinstance(facts, dict) and "file" in facts)
+    return {name: str(facts.get("sha256")) for name, facts in files}
 
 
 def timing(*, started: float, wall: float, cpu: float) -> dict[str, Any]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from bench.errors import DataError, NewerRecordError
+from bench.record_shape import RECORD
+from bench.shape import fault, unwritable
 
 SCHEMA = 1
 PROBED = 2
 """Schema of a record with probes; without them it is as ever."""
+AVERAGE = "avg"
 ALL = "all"  # subset name: every pair of a task in one correlation, the field's convention
 
 
@@ -97,6 +100,11 @@ class RunRecord:
         found = (score.metric for score in self.scores if (score.task, score.subset) == ("avg", ALL))
         return next((metric for metric in found if not metric.endswith("_last")), "spearman")
 
+    @property
+    def ranks(self) -> int:
+        """Processes that trained a stage together, the most of all stages; 1 where nothing was trained."""
+        return max((facts.get("ranks", 1) for facts in self.training.get("stages", {}).values()), default=1)
+
     def score(self, task: str, subset: str = ALL, metric: str | None = None) -> float | None:
         """Return one value in the metric's unit (None: the suite's metric), or None if there is none."""
         metric = self.metric if metric is None else metric
@@ -117,94 +125,84 @@ def to_json(record: RunRecord, *, timing: bool = True) -> str:
 
 
 def from_json(text: str, where: str) -> RunRecord:
-    """Parse a record.
+    """Parse a record, also one of an older bench.
 
     Raises:
         NewerRecordError: a newer schema.
-        DataError: no JSON, not a record, or a field or score of the wrong type or range.
+        DataError: no JSON, not a record, or a field or score of the wrong type or range; says which.
     """
-    hint = "delete the file and run the cell again"
     try:
-        data = json.loads(text)
-        schema = data["schema"]
-        if isinstance(schema, int) and schema > (PROBED if data.get("probes") else SCHEMA):
-            raise NewerRecordError(
-                f"record schema {schema} is newer than this bench",
-                where=where,
-                expected=f"schema {SCHEMA} or older",
-                hint="upgrade cse-bench",
-            )
-        data["scores"] = tuple(Score(**score) for score in data["scores"])
-        data["notes"] = tuple(data["notes"])
-        if data["traceback"] is not None:
-            data["traceback"] = tuple(data["traceback"])
-        record = RunRecord(**data)
-        if not _is_sound(record):
-            raise ValueError("a field has the wrong type or range")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DataError("this is no run record", where=where, hint=hint) from error
-    return record
+        data = json.loads(text, object_pairs_hook=_distinct)
+        if not isinstance(data, dict):
+            raise ValueError("no mapping")
+        _check_schema(data, where)
+        if place := unwritable(data) or fault(data, RECORD):
+            raise ValueError(f"'{place.removeprefix('.')}' is missing or isn't what it should be")
+        _check_sense(data)
+        return _record(data)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise DataError(
+            f"this is no run record: {error}", where=where, hint="delete the file and run the cell again"
+        ) from error
 
 
-def _is_sound(record: RunRecord) -> bool:
-    """True if every field that is relied on has its type and range."""
-    texts = (record.profile, record.method, record.name, record.suite, record.key, record.family)
-    mappings = (
-        record.options,
-        record.tasks,
-        record.provenance,
-        record.timing,
-        record.training,
-        record.probes,
-    )
-    stages = record.training.get("stages", {})
-    return (
-        all(isinstance(text, str) for text in texts)
-        and all(isinstance(mapping, dict) for mapping in mappings)
-        and (record.seed is None or type(record.seed) is int)
-        and record.status in ("ok", "failed")
-        and (record.status == "failed") == (not record.scores)
-        and _is_text_mapping(record.backbone, ("name", "sha256"))
-        and _is_text_mapping(record.predictions, ("file", "sha256"))
-        and all(
-            _is_text_mapping(facts, ("sha256",)) and "reference" in facts for facts in record.tasks.values()
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name stands twice in one block")
+    return found
+
+
+def _check_schema(data: dict[str, Any], where: str) -> None:
+    schema, known = data.get("schema"), PROBED if data.get("probes") else SCHEMA
+    if type(schema) is not int or schema < 1:
+        raise ValueError("it has no schema")
+    if schema > known:
+        raise NewerRecordError(
+            f"record schema {schema} is newer than this bench",
+            where=where,
+            expected=f"schema {known} or older",
+            hint="upgrade cse-bench",
         )
-        and all(isinstance(stage["sentences_seen"], int) for stage in stages.values())
-        and (not stages or isinstance(record.timing["training_cpu_seconds"], dict))
-        and (record.world is None or all(type(value) is int for value in record.world.values()))
-        and (record.reason is None or isinstance(record.reason, str))
-        and all(isinstance(note, str) for note in record.notes)
-        and all(_is_sound_score(score) for score in record.scores)
-        and _are_sound_probes(record.probes)
-    )
 
 
-def _is_text_mapping(value: Any, names: tuple[str, ...]) -> bool:
-    return value is None or all(isinstance(value[name], str) for name in names)
+def _check_sense(data: dict[str, Any]) -> None:
+    """Raise ValueError where blocks contradict each other, or a score is none."""
+    if (data["status"] == "failed") != (not data["scores"]):
+        raise ValueError("'scores' is empty in a finished record, or not in a failed one")
+    if data.get("training", {}).get("stages") and "training_cpu_seconds" not in data.get("timing", {}):
+        raise ValueError("'timing.training_cpu_seconds' is missing")
+    seen = set()
+    for score in data["scores"]:
+        name = score["task"], score["subset"], score["metric"]
+        if name in seen:
+            raise ValueError(f"two scores of {' '.join(name)}")
+        if score["subset"] == ALL and score["task"] not in (AVERAGE, *data["tasks"]):
+            raise ValueError(f"a score of {score['task']}, which is none of 'tasks'")
+        if score["metric"].startswith("spearman") and abs(score["value"]) > 1:
+            raise ValueError(f"{' '.join(name)} is {score['value']}")
+        seen.add(name)
+    probes = data.get("probes", {})
+    if any(name != "version" and not isinstance(block, dict) for name, block in probes.items()):
+        raise ValueError("a block of 'probes' is none")
+    if probes and "data" not in probes:
+        raise ValueError("'probes.data' is missing")
 
 
-def _is_sound_score(score: Score) -> bool:
-    texts = (score.task, score.subset, score.metric)
-    in_range = math.isfinite(score.value) and (
-        not score.metric.startswith("spearman") or abs(score.value) <= 1
-    )
-    return all(isinstance(text, str) for text in texts) and type(score.n) is int and in_range
+def _record(data: dict[str, Any]) -> RunRecord:
+    """Make the record; what an older bench left out has its default."""
+    scores = tuple(Score(**score) for score in data["scores"])
+    traceback = data.get("traceback")
+    lists = {
+        "scores": scores,
+        "notes": tuple(data.get("notes", ())),
+        "traceback": None if traceback is None else tuple(traceback),
+    }
+    return RunRecord(**{"family": _older_family(data), **data, **lists})
 
 
-def _are_sound_probes(probes: dict[str, Any]) -> bool:
-    blocks = [block for name, block in probes.items() if name != "version"]
-    data = probes.get("data", {})
-    return (
-        all(isinstance(block, dict) for block in blocks)
-        and _is_sound_value(probes)
-        and (not probes or (isinstance(data["tasks"], dict) and type(data["sentences"]) is int))
-    )
-
-
-def _is_sound_value(value: Any) -> bool:
-    """True for JSON whose numbers are all finite."""
-    if isinstance(value, dict):
-        return all(map(_is_sound_value, value.values()))
-    if isinstance(value, list):
-        return all(map(_is_sound_value, value))
-    return not isinstance(value, float) or math.isfinite(value)
+def _older_family(data: dict[str, Any]) -> str:
+    """A family for a record from before there were any: what it says of itself, less the seed."""
+    facts = {name: data[name] for name in ("name", "version", "options", "backbone", "tasks")}
+    facts |= {name: data.get("provenance", {}).get(name) for name in ("device", "threads")}
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

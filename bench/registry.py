@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import pkgutil
+import sys
 from collections.abc import Iterator
+from functools import cache
 from typing import Generic, TypeVar
 
-from bench.card import Method
+from bench.card import Method, check_types
 from bench.errors import BenchError, unknown
 
 T = TypeVar("T")
@@ -43,6 +45,19 @@ class Registry(Generic[T]):
         """All names, sorted."""
         return sorted(self._items)
 
+    def origin(self, name: str) -> str:
+        """Return the module that added an item."""
+        return self._items[name][1]
+
+    def names_from(self, module: str) -> list[str]:
+        """Names of what a module, or one below it, added, sorted."""
+        return [name for name in self.names() if f"{self.origin(name)}.".startswith(f"{module}.")]
+
+    def forget(self, module: str) -> None:
+        """Drop what a module added."""
+        for name in self.names_from(module):
+            del self._items[name]
+
     def __iter__(self) -> Iterator[tuple[str, T]]:
         """Yield (name, item) in the order of the names."""
         return ((name, self._items[name][0]) for name in self.names())
@@ -52,10 +67,22 @@ METHODS: Registry[Method] = Registry("method")
 
 
 def add_method(kind: type[Method]) -> type[Method]:
-    """Class decorator: register one instance under its card's name."""
+    """Class decorator: register one instance under its card's name; raises InputError for what is none."""
     method = kind()
+    check_types(method)
     METHODS.register(method.card.name, method, kind.__module__)
     return kind
+
+
+def entry_points() -> tuple[importlib.metadata.EntryPoint, ...]:
+    """The entry points of group ``bench.methods``."""
+    return _entry_points(tuple(sys.path))
+
+
+@cache
+def _entry_points(search: tuple[str, ...]) -> tuple[importlib.metadata.EntryPoint, ...]:
+    """Read once a search path: a look at every installed package takes as long as building an encoder."""
+    return tuple(importlib.metadata.entry_points(group=ENTRY_POINTS))
 
 
 def discover() -> Registry[Method]:
@@ -65,12 +92,12 @@ def discover() -> Registry[Method]:
         for module in pkgutil.iter_modules(package.__path__):
             if not module.name.startswith("_"):
                 importlib.import_module(f"{package_name}.{module.name}")
-    for entry in importlib.metadata.entry_points(group=ENTRY_POINTS):
+    for entry in entry_points():
         try:
             entry.load()
         except BenchError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise BenchError(
                 f"the plug-in '{entry.name}' ({entry.value}) can't be imported: {error}",
                 hint="mend or uninstall it",

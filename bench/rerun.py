@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from bench import profiles
+from bench.data.mteb_names import FILES
 from bench.data.suites import SUITES
-from bench.errors import CellFailedError, InputError, NotComparableError
+from bench.errors import CellFailedError, DataError, InputError, NotComparableError
 from bench.plan import explain_difference, make_plan
 from bench.record import RunRecord
 from bench.registry import discover
@@ -52,7 +53,8 @@ def rerun(
         The scores that differ, none if every digit is the same.
 
     Raises:
-        InputError: a failed record, or a model or translated copies that have to be named.
+        InputError: a failed record, a plug-in that isn't there, or a model or translated copies that have to
+            be named.
         NotComparableError: data, weights, options or code version aren't the record's; says which.
         CellFailedError: the repetition failed.
     """
@@ -93,6 +95,13 @@ def spec_of(
     results: Path,
 ) -> RunSpec:
     """Return the specification that repeats a record's cell; see :func:`rerun` for arguments and errors."""
+    _check_plugins(record)
+    if record.suite.startswith(FILES):  # a record doesn't say which file of this machine is read
+        raise InputError(
+            f"the record's suite '{record.suite}' came from a file that only its bench run named",
+            where=record.method,
+            hint="repeat that bench run, with --suite local:FILE.toml",
+        )
     profile, _, other_backbone = record.profile.partition("@")
     external = record.name in ("hf", "st", "vectors")
     if (external or other_backbone) and model is None:
@@ -113,13 +122,16 @@ def spec_of(
             )
     stages = record.training.get("stages", {})
     given = {role: facts["text"]["name"] for role, facts in stages.items() if "text" in facts}
-    if given and not copies and (corpus is not None or not uses_world(profiles.load(profile))):
+    own = profiles.load(profile)
+    brought = corpus is None and (uses_world(own) or "copies" in own.corpus)
+    if given and not copies and not brought:
         raise InputError(
             f"the record's stages learned from copies of the training text "
             f"({', '.join(f'{role}: {name}' for role, name in given.items())})",
             where=record.method,
             expected="--copy NAME=FILE, as given to its bench run",
         )
+    device, threads, solver, precision = _how_it_ran(record)
     options = tuple((name, str(value)) for name, value in record.options.items())
     request = MethodRequest(record.method, record.name, model if external else None, options)
     dev = record.training.get("dev", {}).get("task")
@@ -131,8 +143,9 @@ def spec_of(
         suites=(record.suite,),
         backbone=None if external else model,
         overrides=_member_overrides(members),
-        device=str(record.provenance["device"]).split(" ")[0],
-        threads=int(record.provenance["threads"]),
+        device=device,
+        threads=threads,
+        ranks=record.ranks,
         corpus=corpus,
         copies=copies,
         dev=dev_suite,
@@ -140,9 +153,59 @@ def spec_of(
         data=data,
         accept_data=not all(facts["reference"] for facts in record.tasks.values()),
         results=results,
-        transfer_solver=record.provenance.get("transfer", {}).get("solver", "exact"),
-        precision=record.provenance.get("evaluation_precision", {}).get("name", "fp32"),
+        transfer_solver=solver,
+        precision=precision,
     )
+
+
+def _how_it_ran(record: RunRecord) -> tuple[str, int, str, str]:
+    """Device, threads, transfer solver, precision; raises DataError for what no bench run takes."""
+    facts = record.provenance
+    device, threads = str(facts.get("device")).split(" ")[0], facts.get("threads")
+    solver = facts.get("transfer", {}).get("solver", "exact")
+    precision = facts.get("evaluation_precision", {}).get("name", "fp32")
+    found = {"device": device, "transfer solver": solver, "precision": precision}
+    for name, choices in _CHOICES.items():
+        if found[name] not in choices:
+            raise DataError(
+                f"the record's {name} is '{found[name]}'",
+                where=record.method,
+                expected=f"one of {', '.join(choices)}",
+            )
+    if not isinstance(threads, int) or not 1 <= threads <= _MOST_THREADS:
+        raise DataError(
+            f"the record's threads are '{threads}'", where=record.method, expected=f"1 to {_MOST_THREADS}"
+        )
+    return device, threads, solver, precision
+
+
+_CHOICES = {
+    "device": ("cpu", "cuda"),
+    "transfer solver": ("exact", "sgd"),
+    "precision": ("fp32", "bf16", "fp16"),
+}
+_MOST_THREADS = 256
+
+
+def _check_plugins(record: RunRecord) -> None:
+    """Raise InputError where a method came from a plug-in that isn't loaded; a record never loads one."""
+    plugins = record.provenance.get("plugins")
+    for name, facts in plugins.items() if isinstance(plugins, dict) else ():
+        if name in discover().names() or not isinstance(facts, dict):
+            continue
+        if "file" in facts:
+            sha256 = str(facts.get("sha256"))[:12]
+            raise InputError(
+                f"method {name!r} came from the file {facts['file']!r}, sha256 {sha256!r}",
+                where=record.method,
+                expected="--plugin FILE, with that file",
+            )
+        raise InputError(
+            f"method {name!r} came from the package {facts.get('package', facts.get('module'))!r}, version "
+            f"{facts.get('version')!r}, which isn't installed",
+            where=record.method,
+            expected="that package, or --plugin FILE|PACKAGE",
+        )
 
 
 def _member_overrides(members: dict[str, Any]) -> tuple[Override, ...]:

@@ -13,19 +13,30 @@ from pathlib import Path
 from typing import Any
 
 from bench.builder import Builder
+from bench.cells import plugins_of
 from bench.data.mini.world import DEFAULT_SEED
 from bench.data.mteb_names import is_mteb
 from bench.data.suites import TRANSFER_SUITES, data_folder
 from bench.encoder import Encoder, PairScorer, Progress
-from bench.errors import BenchError, DataError, NewerRecordError, NotComparableError
+from bench.errors import (
+    BenchError,
+    DataError,
+    NewerRecordError,
+    NotComparableError,
+    StorageError,
+    printable,
+)
 from bench.eval.mteb_tasks import MtebTask
 from bench.evaluation import at_precision, evaluate, kept, precision_effect
-from bench.executors.local import local_executor
+from bench.executors import executor_for
+from bench.executors.local import InProcess
 from bench.jobs import Job, SuiteTask, load_tasks
 from bench.plan import Plan
 from bench.probing import add_probes, jobs_without_probes, missing_probes, probe_data, probed_suite
 from bench.provenance import clean_traceback, provenance, timing, without_paths
 from bench.record import ALL, RunRecord, Score
+from bench.record_shape import ENCODER, TRAINING, kept_facts
+from bench.shape import number
 from bench.stages import StageCache
 from bench.store import ResultStore, safe_name
 from bench.training_data import TrainingData
@@ -81,16 +92,21 @@ def run_plan(
     Returns:
         The outcomes of all jobs of :func:`pending_jobs`.
     """
-    plan.store.prepare()
     tasks = _cell_tasks(plan)
-    function = run_cell if plan.spec.workers > 1 else partial(run_cell, suites=plan.suites, progress=progress)
-    executor = local_executor(plan.spec.workers)
+    if tasks:  # else nothing is written, and the folder may be read-only
+        plan.store.prepare()
+    plan.store.clear_leftovers()
+    StageCache(plan.spec.results / ".stages").clear_leftovers()
+    executor = executor_for(plan.spec)
+    here = isinstance(executor, InProcess)
+    function = partial(run_cell, suites=plan.suites, progress=progress) if here else run_cell
     outcomes: list[Outcome] = []
     while tasks:
+        task_of = {task.jobs[0].place: task for task in tasks}
         busy: list[CellTask] = []
-        for task, results in executor.run(function, tasks, _stage_keys):
+        for results in executor.run(function, tasks, _stage_keys):
             if any(outcome.state == "busy" for outcome in results):
-                busy.append(replace(task, wait=True))
+                busy.append(replace(task_of[results[0].job.place], wait=True))
                 continue
             for outcome in results:
                 outcomes.append(outcome)
@@ -120,7 +136,7 @@ def _cell_tasks(plan: Plan) -> list[CellTask]:
             tuple(jobs),
             spec.results,
             spec.campaign,
-            data_folder(spec.data),
+            spec.data,
             spec.accept_data,
             spec.device,
             spec.threads,
@@ -141,20 +157,21 @@ def run_cell(
     task: CellTask,
     suites: Mapping[str, list[SuiteTask]] | None = None,
     progress: Progress | None = None,
-) -> tuple[CellTask, list[Outcome]]:
+) -> list[Outcome]:
     """Run one cell's pending suites under its lock, and add the probes that their records lack.
 
     Args:
-        task: The cell.
+        task: The cell; its data are looked for where it runs.
         suites: The suites' data where this process has read them already; a worker reads its own.
         progress: Called with finished sentences.
     """
+    task = replace(task, data=data_folder(task.data))
     store = ResultStore(task.results, task.campaign)
     cell = task.jobs[0].cell
     outcomes: list[Outcome] = []
     with store.claim(task.jobs[0].place, wait=task.wait) as mine:
         if not mine:
-            return task, [Outcome(job, "busy") for job in task.jobs]
+            return [Outcome(job, "busy") for job in task.jobs]
         cache = StageCache(task.results / ".stages")
         builder = Builder(cell, task.device, task.training, cache, progress)
         classifies = any(job.suite in TRANSFER_SUITES or is_mteb(job.suite) for job in task.jobs)
@@ -167,7 +184,7 @@ def run_cell(
                     data = suites[job.suite] if suites else None
                     outcome = _run_job(job, task, store, builder, data, progress)
                 outcomes.append(_with_probes(outcome, task, store, builder, progress))
-    return task, outcomes
+    return outcomes
 
 
 def _with_probes(
@@ -184,9 +201,11 @@ def _with_probes(
             return outcome
         record = add_probes(record, missing, data, builder, progress)
         record = store.write(job.place, record, store.predictions(record))
+    except StorageError:
+        raise
     except Exception as error:
         reason = str(error) if isinstance(error, BenchError) else f"{type(error).__name__}: {error}"
-        reason = without_paths(f"probes: {' '.join(reason.split())}")
+        reason = printable(without_paths(f"probes: {' '.join(reason.split())}"))
         return Outcome(job, "failed", replace(record, status="failed", reason=reason))
     return Outcome(job, "ran" if outcome.state == "ran" else "probed", record)
 
@@ -208,7 +227,7 @@ def _run_job(
         if [(t.id, t.sha256) for t in tasks] != [(name, sha256) for name, _, sha256, _ in job.tasks]:
             raise BenchError("the evaluation data changed since the run was planned", where=job.suite)
         encoder = builder.encoder()
-        facts = encoder.facts
+        facts = kept_facts(encoder.facts, ENCODER, "the encoder's facts")
         if is_mteb(job.suite):
             if task.precision != "fp32":
                 raise BenchError("what mteb measures has fp32 alone", hint="without --precision")
@@ -217,7 +236,8 @@ def _run_job(
             lowered = kept(at_precision(encoder, task), job, task, precision=task.precision)
             scores, predictions, found = evaluate(lowered, tasks, job, task, progress)
             more |= found
-            facts = {**facts, **getattr(encoder, "coverage", {})}  # what it knew of these sentences
+            coverage = getattr(encoder, "coverage", {})  # what it knew of these sentences
+            facts |= kept_facts(coverage, ENCODER, "the encoder's coverage")
             if task.precision != "fp32":
                 whole = kept(encoder, job, task, precision="fp32")
                 full = evaluate(whole, tasks, job, task, progress)[0]
@@ -225,25 +245,42 @@ def _run_job(
                 more["precision"] = task.precision
             if job.cell.trains and job.suite not in TRANSFER_SUITES:
                 scores += _last_checkpoint(builder, tasks, scores, job, task, progress)
-        record = replace(record, status="ok", scores=scores, training=builder.facts())
-    except Exception as error:
+        training = kept_facts(builder.facts(), TRAINING, "the facts of its training")
+        record = replace(record, status="ok", scores=scores, training=training)
+    except StorageError:
+        raise  # the next cell's training would be in vain as well
+    except (Exception, SystemExit) as error:
         predictions = None
         reason = str(error) if isinstance(error, BenchError) else f"{type(error).__name__}: {error}"
-        record = replace(
-            record, reason=without_paths(" ".join(reason.split())), traceback=clean_traceback(error)
-        )
+        reason = printable(without_paths(" ".join(reason.split())))
+        record = replace(record, reason=reason, traceback=clean_traceback(error))
+    plugins = plugins_of(job.cell)
     block = timing(started=started, wall=time.perf_counter() - wall, cpu=time.process_time() - cpu)
     if job.cell.trains:
-        block["training_cpu_seconds"] = builder.training_seconds()
+        block["training_cpu_seconds"] = _training_seconds(builder)
     record = replace(
         record,
-        provenance={**provenance(device=task.device, threads=task.threads), "encoder": facts, **more},
+        provenance={
+            **provenance(device=task.device, threads=task.threads),
+            "encoder": facts,
+            **({"plugins": plugins} if plugins else {}),
+            **more,
+        },
         timing=block,
     )
     if record.status == "failed" and _has_result(store, job):
         return Outcome(job, "failed", record)  # a forced run that fails doesn't cost the finished record
     record = store.write(job.place, record, predictions)
     return Outcome(job, "ran" if record.status == "ok" else "failed", record)
+
+
+def _training_seconds(builder: Builder) -> dict[str, float]:
+    """CPU seconds of each finished stage; none where a stage doesn't say, which fails the cell."""
+    try:
+        seconds = builder.training_seconds()
+    except KeyError:
+        return {}
+    return {stage: value for stage, value in seconds.items() if number(value)}
 
 
 def _measure_with_mteb(

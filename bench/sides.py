@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.errors import InputError, NotComparableError, unknown
+from bench.errors import InputError, NotComparableError, printable, unknown
 from bench.record import ALL
 from bench.stats.draws import Run
 from bench.store import ResultStore
@@ -248,8 +248,3 @@ def _labels(a: Side, b: Side, runs_a: list[Run], runs_b: list[Run]) -> tuple[str
     campaigns = runs_a[0].store.campaign, runs_b[0].store.campaign
     places = campaigns if campaigns[0] != campaigns[1] else (a.text, b.text)
     return printable(f"{one} ({places[0]})"), printable(f"{other} ({places[1]})")
-
-
-def printable(text: str) -> str:
-    """Return a text with every character that could steer a terminal written as its escape."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

@@ -11,13 +11,14 @@ from pathlib import Path
 from bench.errors import InputError
 
 MAX_SEEDS = 10_000
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
+METHOD_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
+"""Names of methods, aliases and options."""
 ALL_METHODS = "all"
 OF_METHODS = ("ensemble", "distill", "released")
 """Methods of methods (or of published towers), NAME:METHODS: all after the colon, brackets too, belongs to
 the methods named there."""
 _OF_METHODS = re.compile(
-    rf"(?:(?P<alias>{_NAME.pattern})=)?(?P<name>{'|'.join(OF_METHODS)}):(?P<methods>.*\S.*)"
+    rf"(?:(?P<alias>{METHOD_NAME.pattern})=)?(?P<name>{'|'.join(OF_METHODS)}):(?P<methods>.*\S.*)"
 )
 _SEED_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 
@@ -45,11 +46,25 @@ class Override:
 
 
 @dataclass(frozen=True)
+class Plugin:
+    """One ``--plugin``: a package by its import name, or a file with what stood in it when it was read.
+
+    Other processes run what was read, so a file that changes in between changes nothing.
+    """
+
+    name: str
+    path: str = ""
+    source: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True)
 class RunSpec:
     """A whole ``bench run``, parsed but not yet resolved against the registry and the profile.
 
-    ``data``, ``results``, ``workers``, ``force``, ``probes`` and ``keep_vectors`` say where and how to run
-    and never change a score; everything else is part of the cells' identity.
+    ``data``, ``results``, ``executor``, ``ray_address``, ``workers``, ``force``, ``probes`` and
+    ``keep_vectors`` say where and how to run and never change a score; everything else is part of the cells'
+    identity. ``workers`` is 0 for as many as a Ray cluster has room for. ``plugins`` are loaded already;
+    worker processes load them too.
     """
 
     methods: tuple[MethodRequest, ...]
@@ -60,6 +75,7 @@ class RunSpec:
     overrides: tuple[Override, ...] = ()
     device: str = "cpu"
     threads: int = 1
+    ranks: int = 1
     corpus: Path | None = None
     copies: tuple[tuple[str, Path], ...] = ()
     dev: str | None = None
@@ -68,12 +84,15 @@ class RunSpec:
     accept_data: bool = False
     results: Path = field(default_factory=lambda: Path("results"))
     campaign: str = "local"
+    executor: str = "local"
+    ray_address: str = ""
     workers: int = 1
     force: bool = False
     probes: tuple[str, ...] = ()
     transfer_solver: str = "exact"
     precision: str = "fp32"
     keep_vectors: bool = False
+    plugins: tuple[Plugin, ...] = ()
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
@@ -109,10 +128,15 @@ def parse_seeds(text: str) -> tuple[int, ...]:
 
 
 def split_outside_brackets(text: str, at: str = ",") -> list[str]:
-    """Split at the commas (or another character) that stand outside square brackets."""
-    parts, depth, start = [], 0, 0
+    """Split at the commas (or another character) that stand outside square brackets.
+
+    A character after a backslash is only itself.
+    """
+    parts, depth, start, escaped = [], 0, 0, False
     for position, char in enumerate(text):
-        if char == "[":
+        if escaped or char == "\\":
+            escaped = not escaped
+        elif char == "[":
             depth += 1
         elif char == "]":
             depth -= 1
@@ -121,6 +145,35 @@ def split_outside_brackets(text: str, at: str = ",") -> list[str]:
             start = position + 1
     parts.append(text[start:])
     return [part.strip() for part in parts]
+
+
+def quoted(value: str) -> str:
+    """Return an option's value as it stands in a method's brackets, so that it is read as itself.
+
+    A backslash makes a comma, a bracket or a backslash a part of the value. A value that is a method with
+    options of its own stays as it is.
+    """
+    whole = split_outside_brackets(value) == [value] and _is_balanced(value)
+    return value if whole and _unquoted(value) == value else re.sub(r"([\\,\[\]])", r"\\\1", value)
+
+
+def _unquoted(value: str) -> str:
+    """Drop the backslashes outside brackets; those inside belong to a method that is named there."""
+    found, depth, escaped = [], 0, False
+    for char in value:
+        if char == "\\" and not escaped:
+            escaped = True
+            found += [char] if depth else []
+            continue
+        depth += 0 if escaped else (char == "[") - (char == "]")
+        escaped = False
+        found.append(char)
+    return "".join(found)
+
+
+def _is_balanced(text: str) -> bool:
+    bare = re.sub(r"\\.", "", text)
+    return bare.count("[") == bare.count("]")
 
 
 def parse_methods(text: str) -> tuple[MethodRequest, ...]:
@@ -136,27 +189,27 @@ def _parse_method(text: str) -> MethodRequest:
     where = "--methods"
     form = "[ALIAS=]NAME[:ARGUMENT][[OPTION=VALUE,...]] with commas between methods"
     _refuse_unprintable(text, where)
-    if (of := _OF_METHODS.fullmatch(text)) and text.count("[") == text.count("]"):
+    if (of := _OF_METHODS.fullmatch(text)) and _is_balanced(text):
         return MethodRequest(text, of["name"], of["methods"].strip(), (), of["alias"])
-    if not text or text.count("[") != text.count("]") or ("[" in text and not text.endswith("]")):
+    if not text or not _is_balanced(text) or ("[" in text and not text.endswith("]")):
         raise InputError(f"'{text}' is no method", where=where, expected=form)
     head, _, inner = text.removesuffix("]").partition("[") if text.endswith("]") else (text, "", "")
     options = []
     for item in split_outside_brackets(inner) if inner else []:
         key, equals, value = item.partition("=")
-        if not equals or not _NAME.fullmatch(key.strip()):
+        if not equals or not METHOD_NAME.fullmatch(key.strip()):
             raise InputError(f"'{item}' in '{text}' is no OPTION=VALUE", where=where, expected=form)
-        options.append((key.strip(), value.strip()))
+        options.append((key.strip(), _unquoted(value.strip())))
     alias: str | None = None
     before, equals, after = head.partition("=")
     if equals and ":" not in before:
         alias, head = before.strip(), after.strip()
-        if not _NAME.fullmatch(alias):
+        if not METHOD_NAME.fullmatch(alias):
             raise InputError(
                 f"'{alias}' in '{text}' is no alias", where=where, expected="letters, digits, _ . + -"
             )
     name, colon, argument = head.partition(":")
-    if not _NAME.fullmatch(name) or (colon and not argument):
+    if not METHOD_NAME.fullmatch(name) or (colon and not argument):
         raise InputError(f"'{text}' is no method", where=where, expected=form)
     return MethodRequest(text, name, argument or None, tuple(options), alias)
 
@@ -170,7 +223,7 @@ def parse_override(text: str) -> Override:
     _refuse_unprintable(text, "--set")
     key, equals, value = text.partition("=")
     parts = [part.strip() for part in key.split(".")]
-    if not equals or len(parts) not in (2, 3) or not all(_NAME.fullmatch(part) for part in parts):
+    if not equals or len(parts) not in (2, 3) or not all(METHOD_NAME.fullmatch(part) for part in parts):
         raise InputError(
             f"'{text}' is no override",
             where="--set",
@@ -188,7 +241,7 @@ def parse_copies(texts: Sequence[str]) -> tuple[tuple[str, Path], ...]:
     copies: dict[str, Path] = {}
     for text in texts:
         name, equals, file = text.partition("=")
-        if not equals or not file or not _NAME.fullmatch(name):
+        if not equals or not file or not METHOD_NAME.fullmatch(name):
             raise InputError(
                 f"'{text}' is no copy", where="--copy", expected="NAME=FILE, e.g. a=wiki.en-fr-en.txt"
             )

@@ -7,6 +7,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -15,7 +16,7 @@ from filelock import FileLock, Timeout
 
 from bench.card import OptionValue
 from bench.encoder import Encoder, Progress
-from bench.errors import BenchError, InputError
+from bench.errors import InputError, StorageError, storage_reason
 
 _MANIFEST = "MANIFEST.json"
 _FACTS = "facts.json"
@@ -210,12 +211,7 @@ class StageCache:
     def find(self, stage: Stage) -> Path | None:
         """Return a finished stage's folder if every file is as it was written, else None."""
         folder = self.root / stage.key
-        try:
-            manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
-            whole = manifest == _checksums(folder)
-        except (OSError, ValueError):
-            return None
-        return folder if whole else None
+        return folder if is_whole(folder) else None
 
     def facts(self, stage: Stage) -> dict[str, Any]:
         """Facts that the stage's training left for the record."""
@@ -235,21 +231,37 @@ class StageCache:
             wait: Wait for another process that trains the stage; else return None while one does.
 
         Raises:
-            BenchError: the cache can't be written.
+            StorageError: the cache can't be written.
         """
+        if (found := self.find(stage)) is not None:
+            return found  # also from a cache that can only be read
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             with FileLock(self.root / f".{stage.key}.lock", blocking=wait):
-                found = self.find(stage)
-                if found is not None:
-                    return found
-                return self._train(stage, train)
+                return self.find(stage) or self._train(stage, train)
         except Timeout:
             return None
-        except OSError as error:
-            raise BenchError(
-                f"a finished stage can't be kept: {error.strerror or error}", where=str(self.root)
+        except Exception as error:
+            if isinstance(error, StorageError) or (reason := self._reason(error)) is None:
+                raise
+            raise StorageError(
+                f"stage '{stage.spec.role}' can't be kept: {reason}",
+                where=str(self.root),
+                hint="finished cells and stages are kept: mend this and run the same command again",
             ) from error
+
+    def _reason(self, error: Exception) -> str | None:
+        """Why the cache can't be written, None for an error of another kind in the training."""
+        if isinstance(error, OSError) and Path(error.filename or "").is_relative_to(self.root):
+            return error.strerror
+        return storage_reason(error)
+
+    def clear_leftovers(self) -> None:
+        """Remove what killed processes left half trained, where no other process is at work."""
+        for leftover in self.root.glob(".*.tmp"):
+            key = leftover.name.split(".")[1]
+            with suppress(OSError, Timeout), FileLock(self.root / f".{key}.lock", blocking=False):
+                shutil.rmtree(leftover, ignore_errors=True)
 
     def _train(self, stage: Stage, train: Callable[[Path], dict[str, Any]]) -> Path:
         for leftover in self.root.glob(f".{stage.key}.*.tmp"):
@@ -257,6 +269,8 @@ class StageCache:
         target = self.root / stage.key
         temporary = Path(tempfile.mkdtemp(prefix=f".{stage.key}.", suffix=".tmp", dir=self.root))
         try:
+            if (found := self.find(stage)) is not None:
+                return found  # on NFS a node may see another's finished stage only once it changes the folder
             facts = train(temporary)
             (temporary / _FACTS).write_text(json.dumps(facts, indent=1, sort_keys=True, allow_nan=False))
             (temporary / _MANIFEST).write_text(json.dumps(_checksums(temporary), indent=1, sort_keys=True))
@@ -265,6 +279,14 @@ class StageCache:
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
         return target
+
+
+def is_whole(folder: Path) -> bool:
+    """True if this is the folder of a finished stage, and every file in it is as it was written."""
+    try:
+        return bool(json.loads((folder / _MANIFEST).read_text(encoding="utf-8")) == _checksums(folder))
+    except (OSError, ValueError):
+        return False
 
 
 def _checksums(folder: Path) -> dict[str, str]:

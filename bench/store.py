@@ -6,6 +6,7 @@ import hashlib
 import io
 import os
 import re
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -15,11 +16,12 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from bench.encoder import FloatArray
-from bench.errors import BenchError, DataError, InputError
+from bench.errors import DataError, InputError, StorageError
 from bench.record import RunRecord, from_json, to_json
 
 _CAMPAIGN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._+=,\[\]@-]+")
+_SEAL, _BLANK = "record_sha256", "0" * 64
 
 
 @dataclass(frozen=True)
@@ -68,15 +70,21 @@ class ResultStore:
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             (self.root / ".locks").mkdir(exist_ok=True)
-            probe = self.root / ".locks" / f".write-{os.getpid()}.tmp"
-            probe.write_bytes(b"")
-            probe.unlink()
+            with tempfile.TemporaryFile(dir=self.root / ".locks"):  # has no name: a kill leaves nothing
+                pass
         except OSError as error:
             raise InputError(
                 f"results can't be written: {error.strerror}",
                 where=str(self.root),
                 hint="name another folder with --results",
             ) from error
+
+    def clear_leftovers(self) -> None:
+        """Remove what killed processes left half written, where no other process is at work."""
+        for folder in {leftover.parent for leftover in self.root.glob("*/*/*/.*.tmp")}:
+            with suppress(StorageError), self._locked(folder, wait=False) as mine:
+                if mine:
+                    _clear(folder)
 
     def path(self, place: Place) -> Path:
         """Path of a record."""
@@ -108,13 +116,13 @@ class ResultStore:
         whose predictions don't match, which :meth:`is_whole` finds and the next run repeats.
 
         Raises:
-            BenchError: the disk is full, the folder can't be written.
+            StorageError: the disk is full, the folder can't be written.
         """
         path = self.path(place)
         try:
             return self._write(path, record, predictions)
         except OSError as error:
-            raise BenchError(
+            raise StorageError(
                 f"the record can't be written: {error.strerror}",
                 where=str(path),
                 hint="finished cells are kept: mend this and run the same command again",
@@ -124,8 +132,6 @@ class ResultStore:
         self, path: Path, record: RunRecord, predictions: Mapping[str, FloatArray] | None
     ) -> RunRecord:
         path.parent.mkdir(parents=True, exist_ok=True)
-        for leftover in path.parent.glob(f".{path.stem}.*.tmp"):  # of a killed process; we hold the lock
-            leftover.unlink(missing_ok=True)
         if predictions is None:
             path.with_suffix(".npz").unlink(missing_ok=True)
         else:
@@ -133,11 +139,12 @@ class ResultStore:
             digest = hashlib.sha256(payload).hexdigest()
             record = replace(record, predictions={"file": f"{path.stem}.npz", "sha256": digest})
             _write_atomically(path.with_suffix(".npz"), payload)
+        record = sealed(record)
         _write_atomically(path, to_json(record).encode("utf-8"))
         return record
 
     def predictions(self, record: RunRecord) -> dict[str, FloatArray]:
-        """Return {task: float32 (pairs,)} of a record; raises DataError if missing or not its own."""
+        """Return {task: float32 (pairs,)} of a record; raises DataError if missing, damaged or another's."""
         place = Place(record.profile, record.method, record.seed, record.suite)
         file = self.path(place).with_suffix(".npz")
         if record.predictions is None or not self.is_whole(place, record):
@@ -146,22 +153,48 @@ class ResultStore:
                 where=str(file),
                 hint="run the cell again",
             )
-        with np.load(io.BytesIO(file.read_bytes()), allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
+        found = _arrays(file)
+        wanted = {name: facts.get("pairs") for name, facts in record.tasks.items()}
+        if found.keys() != wanted.keys() or any(
+            wanted[name] not in (None, len(found[name])) for name in found
+        ):
+            raise DataError(
+                f"predictions of {', '.join(f'{name} ({len(values)})' for name, values in found.items())}",
+                where=str(file),
+                expected=", ".join(f"{name} ({size})" if size else name for name, size in wanted.items()),
+                hint="run the cell again",
+            )
+        return found
 
     @contextmanager
     def claim(self, place: Place, *, wait: bool) -> Iterator[bool]:
         """Hold the cell's lock; yields False at once if another process has it and ``wait`` is off.
 
-        The lock is the operating system's, so a killed process leaves none behind.
+        The lock is the operating system's, so a killed process leaves none behind; what else it left half
+        written in the cell is removed.
+
+        Raises:
+            StorageError: the lock's file can't be written.
         """
-        name = hashlib.sha256(place.folder.as_posix().encode()).hexdigest()[:20]
+        folder = self.root / place.folder
+        with self._locked(folder, wait=wait) as mine:
+            if mine:
+                _clear(folder)
+            yield mine
+
+    @contextmanager
+    def _locked(self, folder: Path, *, wait: bool) -> Iterator[bool]:
+        name = hashlib.sha256(folder.relative_to(self.root).as_posix().encode()).hexdigest()[:20]
         lock = FileLock(self.root / ".locks" / f"{name}.lock")
         try:
             lock.acquire(timeout=-1 if wait else 0)
         except Timeout:
             yield False
             return
+        except OSError as error:
+            raise StorageError(
+                f"the lock of {folder.name} can't be written: {error.strerror}", where=lock.lock_file
+            ) from error
         try:
             yield True
         finally:
@@ -209,12 +242,62 @@ class ResultStore:
         return found
 
 
+def _clear(folder: Path) -> None:
+    """Remove temporary files of a folder whose lock is held."""
+    for leftover in folder.glob(".*.tmp"):
+        with suppress(OSError):
+            leftover.unlink(missing_ok=True)
+
+
 def _read(path: Path) -> RunRecord:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"this record can't be read: {error}", where=str(path)) from error
-    return from_json(text, str(path))
+    record = from_json(text, str(path))
+    if not _is_sealed(record, text):
+        raise DataError(
+            "this record was changed since it was written",
+            where=str(path),
+            hint="delete the file and run the cell again",
+        )
+    return record
+
+
+def _arrays(file: Path) -> dict[str, FloatArray]:
+    """Read predictions; raises DataError for anything but finite float32 numbers, a list a task."""
+    try:
+        with np.load(io.BytesIO(file.read_bytes()), allow_pickle=False) as archive:
+            if sum(member.file_size for member in archive.zip.infolist()) > file.stat().st_size:
+                raise ValueError("packed, which ours never are: it could unpack to anything")
+            found = {name: archive[name] for name in archive.files}
+    except Exception as error:  # a damaged file makes numpy and zipfile fail in many ways
+        raise DataError(
+            f"these are no predictions: {type(error).__name__}", where=str(file), hint="run the cell again"
+        ) from error
+    for name, values in found.items():
+        if values.dtype != np.float32 or values.ndim != 1 or not np.isfinite(values).all():
+            raise DataError(
+                f"the predictions of {name} are damaged",
+                where=str(file),
+                expected="a list of finite float32 numbers",
+                hint="run the cell again",
+            )
+    return found
+
+
+def sealed(record: RunRecord) -> RunRecord:
+    """Return the record with its file's sha256, taken with zeros in its place, in the timing block."""
+    blank = replace(record, timing={**record.timing, _SEAL: _BLANK})
+    digest = hashlib.sha256(to_json(blank).encode("utf-8")).hexdigest()
+    return replace(record, timing={**record.timing, _SEAL: digest})
+
+
+def _is_sealed(record: RunRecord, text: str) -> bool:
+    """True if no byte of a record's file has changed, and for one of an older bench, which has no seal."""
+    seal = record.timing.get(_SEAL)
+    blank = text.replace(f'"{_SEAL}": "{seal}"', f'"{_SEAL}": "{_BLANK}"')
+    return seal is None or seal == hashlib.sha256(blank.encode("utf-8")).hexdigest()
 
 
 def _npz(arrays: Mapping[str, FloatArray]) -> bytes:

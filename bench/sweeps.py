@@ -10,11 +10,22 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from bench.errors import DataError, unknown
+from bench.data.tasks import decimal
+from bench.errors import DataError, StorageError, unknown
 from bench.registry import discover
+from bench.shape import Block, Rows, count, fault, label
 from bench.stages import TrainedMethod
 
 FOLDER = "sweeps"
+_MANIFEST = Block(
+    {
+        "sweep": label,
+        "profile": label,
+        "suites": Rows(label),
+        "seeds": Rows(count),
+        "points": Rows(Rows(label, least=3)),
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -130,8 +141,8 @@ def _single(backbone: Backbone) -> Iterable[Point]:
 
 
 def _layer_norms(backbone: Backbone) -> Iterable[Point]:
-    for count, twin in product(range(min(6, backbone.layers) + 1), TWINS):
-        yield Point(str(count), twin, f"{twin}[drop_norms={count}]" if count else twin)
+    for dropped, twin in product(range(min(6, backbone.layers) + 1), TWINS):
+        yield Point(str(dropped), twin, f"{twin}[drop_norms={dropped}]" if dropped else twin)
 
 
 def _dual_ensembles(backbone: Backbone) -> Iterable[Point]:
@@ -345,12 +356,18 @@ def get(name: str) -> Sweep:
 
 
 def save(manifest: Manifest, campaign: Path) -> None:
-    """Keep a sweep's grid beside its records, atomically."""
+    """Keep a sweep's grid beside its records, atomically; raises StorageError where that can't be written."""
     path = campaign / FOLDER / f"{manifest.profile}-{manifest.sweep}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(asdict(manifest), indent=1) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            temporary.write_text(json.dumps(asdict(manifest), indent=1) + "\n", encoding="utf-8")
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise StorageError(f"the sweep's grid can't be written: {error.strerror}", where=str(path)) from error
 
 
 def load_all(campaign: Path) -> list[Manifest]:
@@ -359,17 +376,21 @@ def load_all(campaign: Path) -> list[Manifest]:
     for path in sorted((campaign / FOLDER).glob("*.json")):
         try:
             manifests.append(_manifest(json.loads(path.read_text(encoding="utf-8"))))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise DataError(
                 f"the sweep's grid is damaged: {error}", where=str(path), hint="run bench sweep again"
             ) from error
     return manifests
 
 
-def _manifest(data: dict[str, Any]) -> Manifest:
-    points = tuple((str(row), str(column), str(method)) for row, column, method in data["points"])
-    seeds = tuple(int(seed) for seed in data["seeds"])
-    name = str(data["sweep"])
+def _manifest(data: Any) -> Manifest:
+    if place := fault(data, _MANIFEST):
+        raise ValueError(f"'{place}' is missing or isn't what it should be")
+    name = data["sweep"]
     if name not in SWEEPS:
         raise ValueError(f"no sweep '{name}'")
-    return Manifest(name, str(data["profile"]), tuple(map(str, data["suites"])), seeds, points)
+    points = tuple((row, column, method) for row, column, method in data["points"])
+    if SWEEPS[name].numeric:
+        for row, _, _ in points:
+            decimal(row)
+    return Manifest(name, data["profile"], tuple(data["suites"]), tuple(data["seeds"]), points)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from bench.data.mini.world import (
 )
 from bench.data.rtt import read_provenance
 from bench.data.suites import data_folder, load_suite
-from bench.data.tasks import PairTask, normalise
+from bench.data.tasks import MARK, PairTask, normalise
 from bench.errors import DataError, InputError
 from bench.profiles import Profile
 from bench.spec import RunSpec
@@ -43,6 +44,11 @@ class TrainingData:
     def partners(self, text: str) -> Sequence[str]:
         """Return the translation of each sentence of a paired text, nothing for another text."""
         return self.texts[_copy_of(text)].sentences if is_paired(text) else ()
+
+    def for_stage(self, text: str) -> TrainingData:
+        """Return as much of it as a stage on that text needs."""
+        needed = {text, _copy_of(text)} if is_paired(text) else {text}
+        return TrainingData({name: self.texts[name] for name in sorted(needed)}, self.dev)
 
     @property
     def corpus(self) -> Corpus:
@@ -117,7 +123,7 @@ def read_copy(path: Path, corpus: Corpus, *, where: str) -> Corpus:
         DataError: missing, another number of lines, an empty line, not UTF-8, or made from another text.
     """
     try:
-        lines = path.read_bytes().removesuffix(b"\n").split(b"\n")
+        lines = path.read_bytes().removeprefix(MARK.encode()).removesuffix(b"\n").split(b"\n")
     except OSError as error:
         raise DataError(f"the copy can't be read: {error.strerror}", where=where) from error
     expected = len(corpus.sentences)
@@ -156,7 +162,7 @@ def read_copy(path: Path, corpus: Corpus, *, where: str) -> Corpus:
 def with_texts(
     training: TrainingData, names: Collection[str], spec: RunSpec, profile: Profile
 ) -> TrainingData:
-    """Add the texts that stages ask for: further copies of the mini world's text, SICK's sentences, pairs.
+    """Add the texts that stages ask for: further copies, of the mini world or a profile's, SICK's, pairs.
 
     A text whose copy is not at hand stays out: its stage says so (:func:`bench.stages.keyed_stages`).
 
@@ -168,13 +174,16 @@ def with_texts(
 
     Raises:
         InputError: SICK's sentences are asked for, and the profile has none, or no data folder.
-        DataError: no such file.
+        DataError: no such file, or a copy that doesn't fit the text.
     """
     if spec.corpus is None and uses_world(profile):
         world = make_world(DEFAULT_SEED if spec.world_seed is None else spec.world_seed)
         missing = sorted({copy_name(name) for name in names} & set(ALL_COPIES) - training.texts.keys())
         further = {copy: training_copy(world, copy) for copy in missing}
         training = TrainingData({**training.texts, **further}, training.dev)
+    files = {name: path for name, path in copy_files(names, spec, profile).items() if path is not None}
+    read = {copy: read_copy(path, training.corpus, where=str(path)) for copy, path in files.items()}
+    training = TrainingData({**training.texts, **read}, training.dev)
     if any(name.endswith(SICK) for name in names):
         training = with_sick(training, spec, profile)
     both = {
@@ -183,6 +192,59 @@ def with_texts(
         if is_paired(name) and _copy_of(name) in training.texts
     }
     return TrainingData({**training.texts, **both}, training.dev)
+
+
+def copy_files(names: Collection[str], spec: RunSpec, profile: Profile) -> dict[str, Path | None]:
+    """File of each copy that the asked texts need and the profile names, None without a data folder."""
+    if spec.corpus is not None:
+        return {}  # the profile's are of its own text
+    named, data = profile.corpus.get("copies", {}), data_folder(spec.data)
+    needed = {copy_name(name) for name in names} - {name for name, _ in spec.copies}
+    return {copy: data / named[copy] if data else None for copy in sorted(needed & named.keys())}
+
+
+def missing_texts(names: Collection[str], spec: RunSpec, profile: Profile) -> list[InputError]:
+    """Say which of the profile's files beside the training text are asked for and not there.
+
+    Args:
+        names: Names of all texts that are asked for.
+        spec: The specification.
+        profile: Its profile.
+    """
+    found, data = list[InputError](), data_folder(spec.data)
+    files = copy_files(names, spec, profile)
+    if missing := [copy for copy, path in files.items() if path is None or not path.is_file()]:
+        file = Path(profile.corpus["copies"][missing[0]])
+        pivots = [_PIVOT.fullmatch(profile.corpus["copies"][copy]) for copy in missing]
+        languages = [match[1] for match in pivots if match]
+        codes = ",".join(_TARGETS.get(language, language) for language in languages)
+        found.append(
+            DataError(
+                f"the round-trip translated copies {', '.join(missing)} of the training text are missing",
+                where=str((data or Path("data")) / file.parent),
+                expected=", ".join(Path(profile.corpus["copies"][copy]).name for copy in missing),
+                hint=f"make them with: bench data rtt --pivots {codes} --profile {profile.name} "
+                f"--data {data or 'data'} --out {(data or Path('data')) / file.parent}, from "
+                f"{', '.join(f'opus-mt-en-{x}, opus-mt-{x}-en' for x in languages)} (hf download "
+                "Helsinki-NLP/NAME)",
+            )
+        )
+    sick = profile.corpus.get("sick")
+    if sick and any(name.endswith(SICK) for name in names) and not (data and (data / sick).is_file()):
+        found.append(
+            DataError(
+                "SICK's unlabelled sentences are missing",
+                where=str((data or Path("data")) / sick),
+                expected=("" if data else "--data DIR or BENCH_DATA with ")
+                + "the sentences of SICK's training split, each once (docs/reproduce.md)",
+            )
+        )
+    return found
+
+
+_PIVOT = re.compile(r".*\.en-([A-Za-z_]+)-en\.txt")
+_TARGETS = {"zh": "zh:cmn_Hans"}
+"""Pivots whose model translates into several languages."""
 
 
 def _paired(text: Corpus, copy: Corpus) -> Corpus:

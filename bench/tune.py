@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from bench.builder import Builder
 from bench.errors import BenchError, CellFailedError, InputError
-from bench.executors.local import local_executor
+from bench.executors import executor_for
 from bench.plan import Plan, make_plan
 from bench.runner import torch_threads
 from bench.spec import RunSpec
@@ -70,7 +70,7 @@ def tune_option(
     if not plans[0].jobs[0].cell.stages:
         raise InputError(f"'{request.name}' doesn't train", where="bench tune")
     outcomes: dict[float, float | str] = {}
-    for index, outcome in local_executor(spec.workers).run(_dev_score, list(enumerate(plans))):
+    for index, outcome in executor_for(spec).run(_dev_score, list(enumerate(plans))):
         outcomes[numbers[index]] = outcome
         report(numbers[index], outcome)
     scores = {value: score for value in numbers if isinstance(score := outcomes[value], float)}

@@ -16,6 +16,7 @@ import math
 import time
 
 import numpy as np
+from claim import add_json, faster, show
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from bench.probes.gradient import (
@@ -55,6 +56,7 @@ def main() -> None:
     """Measure and print one JSON line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--peer-cells", type=int, default=8)
+    add_json(parser)
     arguments = parser.parse_args()
     rows, columns = positive_means(), negative_means()
     with threadpool_limits(1):
@@ -85,6 +87,8 @@ def main() -> None:
             }
         )
     )
+    what = f"10,000 cells, four losses: batch by batch, scaled from {arguments.peer_cells} cells"
+    show(arguments.json, faster("gradient_probe", what, ours=cpu, peer=peer))
 
 
 if __name__ == "__main__":

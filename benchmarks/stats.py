@@ -27,6 +27,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from claim import add_json, faster, show
 from numpy.typing import NDArray
 from scipy import stats
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
@@ -51,6 +52,7 @@ SIZES = {
     "SICKR": 4927,
 }
 METHODS, DRAWS = 10, 10_000
+GOAL = 20
 ALPHA = 0.05
 
 Array = NDArray[np.float64]
@@ -73,23 +75,28 @@ def speed(arguments: argparse.Namespace) -> Iterator[Line]:
         rows = np.clip(0.6 + 0.1 * latent + 0.08 * noise, -1, 1).astype(np.float32)
         rows[-1] = np.round(rows[-1], 2)
         wall, cpu = time.perf_counter(), time.process_time()
-        values = spearman_draws(rows, gold, generator(1, task), DRAWS)
+        values = spearman_draws(rows, gold, generator(1, task), arguments.draws)
         ours_wall += time.perf_counter() - wall
         ours_cpu += time.process_time() - cpu
         peer = values[: arguments.peer_draws]
         chosen = generator(1, task).integers(0, pairs, (len(peer), pairs))
         cpu = time.process_time()
         loop = [[stats.spearmanr(row[draw], gold[draw]).statistic for row in rows] for draw in chosen]
-        loop_cpu += (time.process_time() - cpu) * DRAWS / len(peer)
+        loop_cpu += (time.process_time() - cpu) * arguments.draws / len(peer)
         columns = np.vstack([rows, gold]).T
         cpu = time.process_time()
         matrix = [np.asarray(stats.spearmanr(columns[draw]).statistic)[-1, :-1] for draw in chosen]
-        matrix_cpu += (time.process_time() - cpu) * DRAWS / len(peer)
+        matrix_cpu += (time.process_time() - cpu) * arguments.draws / len(peer)
         largest = max(largest, np.abs(peer - loop).max(), np.abs(peer - matrix).max())
     assert largest < 1e-12, f"values differ by {largest}"
+    what = f"Spearman of {METHODS} methods, {arguments.draws:,} draws of sts7's items: scipy.stats.spearmanr"
+    scaled = f", scaled from {arguments.peer_draws} draws"
+    one_by_one = faster("stats", f"{what}, one by one{scaled}", ours=ours_cpu, peer=loop_cpu, goal=GOAL)
+    at_once = faster("stats at once", f"{what}, all methods at once{scaled}", ours=ours_cpu, peer=matrix_cpu)
+    show(arguments.json, one_by_one, at_once)
     yield {
         "benchmark": "stats speed",
-        "draws": DRAWS,
+        "draws": arguments.draws,
         "methods": METHODS,
         "tasks": list(SIZES.values()),
         "peer_draws_measured": arguments.peer_draws,
@@ -268,9 +275,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", choices=PARTS)
     parser.add_argument("--peer-draws", type=int, default=20)
+    parser.add_argument("--draws", type=int, default=DRAWS, help="of the part speed")
     parser.add_argument(
         "--simulations", type=int, default=2000, help="of slow cases; ten times as many of fast"
     )
+    add_json(parser)
     arguments = parser.parse_args()
     with threadpool_limits(1):
         for name, part in PARTS.items():

@@ -7,7 +7,7 @@ same model object, float32 and the same number of threads. The similarities must
 scores to 5e-5: sentences that differ in case alone get exactly equal vectors here, so their pairs tie, while
 rounding orders them at the peer.
 
-    python benchmarks/sts_eval.py --data ../shared/data [--threads 1] [--pooling avg]
+    python benchmarks/sts_eval.py --data data [--threads 1] [--pooling avg]
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from claim import add_json, faster, show
 
 from bench import profiles
 from bench.data import senteval
@@ -115,6 +116,8 @@ def main() -> None:
     parser.add_argument(
         "--backbone", default=None, help="model folder; default all-MiniLM-L6-v2 of the extra"
     )
+    parser.add_argument("--goal", type=float, default=3.3)
+    add_json(parser)
     arguments = parser.parse_args()
     data = data_folder(arguments.data)
     if data is None:
@@ -155,6 +158,11 @@ def main() -> None:
             }
         )
     )
+    what = f"sts7, {Path(reference).name if arguments.backbone else 'all-MiniLM-L6-v2'}, {arguments.pooling}"
+    claim = faster(
+        "sts_eval", f"{what}: SentEval's batching", ours=our_cpu, peer=peer_cpu, goal=arguments.goal
+    )
+    show(arguments.json, claim)
 
 
 if __name__ == "__main__":

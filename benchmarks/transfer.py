@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from claim import add_json, faster, show
 from numpy.typing import NDArray
 
 from bench import profiles
@@ -120,7 +121,7 @@ def made_up(rows: int = 3_775, dim: int = 384) -> tuple[FloatArray, Labels]:
     return x.astype(np.float32), y
 
 
-def measure(name: str, x: FloatArray, y: Labels, outer_folds: int) -> None:
+def measure(name: str, x: FloatArray, y: Labels, outer_folds: int, goal: float | None, wanted: bool) -> None:
     """Print one task's line."""
     begin = time.process_time()
     fitter = Fitter(x, y, 2, Protocol())
@@ -140,6 +141,10 @@ def measure(name: str, x: FloatArray, y: Labels, outer_folds: int) -> None:
         f"objective of the refits: ours {np.mean([g[0] for g in gaps]):.6f}, "
         f"peer {np.mean([g[1] for g in gaps]):.6f}"
     )
+    what = f"{name}, {fitter.fits} fits: SentEval's one after the other"
+    if outer_folds < FOLDS:
+        what += f", scaled from {outer_folds} of {FOLDS} folds"
+    show(wanted, faster(f"transfer {name}", what, ours=ours, peer=whole, goal=goal))
 
 
 def main() -> None:
@@ -151,15 +156,19 @@ def main() -> None:
     parser.add_argument("--profile", default="minilm")
     parser.add_argument("--tasks", default="MR,CR")
     parser.add_argument("--folds", type=int, default=FOLDS, choices=range(1, FOLDS + 1))
+    parser.add_argument("--rows", type=int, default=3_775, help="rows of the made-up vectors")
+    parser.add_argument("--goal", type=float, default=50)
+    add_json(parser)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
+    said = arguments.folds, arguments.goal, arguments.json
     if arguments.data is None:
-        measure("made-up", *made_up(), arguments.folds)
+        measure("made-up", *made_up(arguments.rows), *said)
         return
     folder = Path(profiles.backbone_reference(profiles.load(arguments.profile)))
     encoder, root = TransformerEncoder(folder, "avg"), senteval.find_root(arguments.data)
     for task in arguments.tasks.split(","):
-        measure(task, *features_of(root, task, encoder), arguments.folds)
+        measure(task, *features_of(root, task, encoder), *said)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from bench.baselines.simcse import training_options
 from bench.card import BuildContext, MethodCard, Option, OptionValue
 from bench.encoder import Encoder
 from bench.registry import METHODS
-from bench.stages import StageContext, StageSpec
+from bench.stages import SICK, TRAIN, StageContext, StageSpec
 
 DISTILL_VERSION = 1
 _NO_SCRIPT = "the distillation script is not released"
@@ -24,11 +24,18 @@ DISTILL_OPTIONS = training_options(lr=1e-5, max_length=64, eval_every=100)
 """The supplement's rate, length and interval; SimCSE's where it doesn't say."""
 
 
+_SICK_OPTION = Option("sick", False, "the student learns from SICK's unlabelled sentences too", added=True)
+STUDENT_OPTIONS = (*DISTILL_OPTIONS, _SICK_OPTION)
+
+
 def student_stage(options: Mapping[str, OptionValue]) -> StageSpec:
     """The stage that distils the member ``teacher``, from a method's training options."""
     names = {option.name for option in DISTILL_OPTIONS}
     config = tuple(sorted((name, value) for name, value in options.items() if name in names))
-    return StageSpec("distill", "distill", DISTILL_VERSION, config, _train_student, inputs=("teacher",))
+    text = TRAIN + (SICK if options["sick"] else "")
+    return StageSpec(
+        "distill", "distill", DISTILL_VERSION, config, _train_student, inputs=("teacher",), text=text
+    )
 
 
 def build_student(context: BuildContext) -> Encoder:
@@ -52,7 +59,7 @@ class Distilled:
             version=1,
             paper=paper,
             equations=("L = mean (h_cls - (CLS_I + CLS_II))^2, the teacher frozen and in evaluation mode",),
-            options=DISTILL_OPTIONS,
+            options=STUDENT_OPTIONS,
             deviations=(_NO_SCRIPT, _CUMULATIVE),
             published_names=((f"{twin}_d", "as published: profile bert-base or roberta-base"),),
         )
@@ -111,7 +118,11 @@ class DistilledUnion(Distilled):
             version=1,
             paper=paper,
             equations=("L = mean (h_cls - ((1 - w)(CLS_I + CLS_II) + w CLS_UC))^2, the teacher frozen",),
-            options=(*_UNION, *training_options(lr=1.5e-5, max_length=64, eval_every=100)),
+            options=(
+                *_UNION,
+                *training_options(lr=1.5e-5, max_length=64, eval_every=100),
+                _SICK_OPTION,
+            ),
             deviations=(_NO_SCRIPT, _CUMULATIVE),
             published_names=((f"{twin}_uc_d", "as published: profile bert-base or roberta-base"),),
         )

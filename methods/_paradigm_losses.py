@@ -274,7 +274,7 @@ def _one_direction(anchors: Tensor, others: Tensor, parts: Paradigm, form: str) 
 
 
 def distance(cosine: Tensor) -> Tensor:
-    """Distance of unit vectors by their cosine, sqrt(2 - 2 c), its square held at 1e-4 or more."""
+    """Distance of unit vectors by their cosine, sqrt(2 - 2 c), of any shape; its square is at least 1e-4."""
     return _held(2 - 2 * cosine, _LEAST_SQUARE, math.inf).sqrt()
 
 
@@ -293,7 +293,7 @@ def check_form(form: str) -> None:
 
 
 def no_loss(first: Tensor, second: Tensor) -> Tensor:
-    """0 with gradient 0 in both views."""
+    """Scalar 0 with gradient 0 in both views, (N, H) each."""
     return (first * 0).sum() + (second * 0).sum()
 
 

@@ -249,7 +249,11 @@ def make_joint_objective(
 
 
 def twin_encoder(context: BuildContext) -> Encoder:
-    """The sum of both towers' vectors: two plain encoders, without pooler or normalisation."""
+    """The sum of both towers' vectors: two plain encoders, without pooler or normalisation.
+
+    Raises:
+        BenchError: a stage has not run.
+    """
     from bench.nn.backbone import TransformerEncoder, remove_layer_norms
     from bench.nn.sum_encoder import SumEncoder
     from bench.train.sentence_encoder import tower_folders

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from bench.card import BuildContext, MethodCard, Option, OptionValue
 from bench.encoder import Encoder
 from bench.errors import InputError
-from bench.methods._derived import DISTILL_OPTIONS, build_student, student_stage
+from bench.methods._derived import STUDENT_OPTIONS, build_student, student_stage
 from bench.registry import add_method
 from bench.stages import StageSpec
 
@@ -23,7 +23,7 @@ class Distill:
         version=1,
         paper="Zong et al. 2025 (TNCSE), TNCSE-D",
         equations=("L = mean (h_cls - X(s))^2, the teacher X frozen and in evaluation mode",),
-        options=(Option("of", "", "the teacher"), *DISTILL_OPTIONS),
+        options=(Option("of", "", "the teacher"), *STUDENT_OPTIONS),
         deviations=("the distillation script is not released",),
         short_option="of",
         takes_methods=True,

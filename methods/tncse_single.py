@@ -64,7 +64,10 @@ class TNCSESingle:
 
 
 def train_single(context: StageContext) -> dict[str, Any]:
-    """The stage."""
+    """Train with the NCE and the tensor-norm loss: the stage.
+
+    Arguments, result and errors are those of :func:`bench.train.sentence_encoder.train_towers`.
+    """
     from bench.train.sentence_encoder import train_sentence_encoder
 
     return train_sentence_encoder(

@@ -88,7 +88,10 @@ class Unsee:
         return (StageSpec(name, name, self.card.version, tuple(sorted(options.items())), self.train),)
 
     def train(self, context: StageContext) -> dict[str, Any]:
-        """The stage."""
+        """Train against the moving-average target: the stage.
+
+        Argument, result and errors are those of :func:`bench.train.sentence_encoder.train_towers`.
+        """
         from bench.nn.backbone import load_backbone
         from bench.train.sentence_encoder import train_towers
 

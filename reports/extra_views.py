@@ -11,6 +11,7 @@ import numpy as np
 from bench.errors import DataError
 from bench.reports.campaign import GRADIENT, PROBES, Campaign, read_json, read_table
 from bench.reports.figure import Figure, Series
+from bench.shape import LARGEST
 from bench.store import safe_name
 
 _SPECIAL = ("[CLS]", "[SEP]", "<s>", "</s>")
@@ -48,6 +49,8 @@ def extra_figures(campaign: Campaign) -> list[Figure]:
 def _checked(path: Path, make: Any) -> list[Figure]:
     try:
         made: list[Figure] = make()
+        if not all(map(_is_drawable, made)):
+            raise ValueError("a number that can't be drawn, or another number of them than places")
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         raise DataError(
             f"this file is damaged: {type(error).__name__} {error}",
@@ -55,6 +58,17 @@ def _checked(path: Path, make: Any) -> list[Figure]:
             hint="write it anew, or move it out of the campaign's folder",
         ) from error
     return made
+
+
+def _is_drawable(figure: Figure) -> bool:
+    """True if every number is one, and there are as many as places for them."""
+    series = (value for one in figure.series for value in (*one.x, *one.y, *one.spread))
+    cells = (value for row in figure.cells for value in row if value is not None)
+    matched = all(len(one.x) == len(one.y) and len(one.spread) in (0, len(one.x)) for one in figure.series)
+    if figure.kind == "heat":
+        sizes = {len(row) for row in figure.cells}
+        matched = sizes == {len(figure.columns)} != {0} and len(figure.cells) == len(figure.rows)
+    return matched and all(abs(value) <= LARGEST for value in (*series, *cells))
 
 
 def _probe_figures(path: Path) -> Iterator[Figure]:
@@ -102,7 +116,7 @@ def _grids(path: Path) -> Iterator[Figure]:
         kind, _, loss = key.partition("_")
         cells = tuple(tuple(float(at[(p, n)][key]) for n in columns) for p in rows)
         yield Figure(
-            f"gradient-{key.replace('_', '-')}",
+            f"gradient-{safe_name(key.replace('_', '-'))}",
             f"{_NAMES.get(kind, kind)}: {loss.replace('_', ' ')}",
             "heat",
             "mean angle of negatives",

@@ -11,6 +11,7 @@ import numpy as np
 
 from bench.errors import InputError
 from bench.reports.campaign import Campaign
+from bench.reports.canvas import plain_canvas, save
 from bench.reports.extra_views import extra_figures
 from bench.reports.figure import Figure, short
 from bench.reports.views import figures
@@ -35,24 +36,22 @@ def draw(campaign: Campaign, folder: Path) -> list[Path]:
     wanted = [*figures(campaign), *extra_figures(campaign)]
     if not wanted:
         raise InputError("nothing to draw", where="--figures", hint="bench run makes records")
-    import matplotlib
+    with plain_canvas():
+        return [path for figure in wanted for path in _save(figure, folder)]
 
-    matplotlib.use("agg")
-    matplotlib.rcParams["svg.hashsalt"] = "bench"  # ids in the file, random otherwise
-    matplotlib.rcParams["text.parse_math"] = False  # a method's name may hold a dollar
-    paths = []
-    for figure in wanted:
-        drawn = _drawn(figure)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            for ending, metadata in _FORMATS.items():
-                path = folder / f"{figure.name}.{ending}"
-                with warnings.catch_warnings():  # a letter that the font lacks is a box
-                    warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-                    drawn.savefig(path, format=ending, metadata=metadata, dpi=150)
-                paths.append(path)
-        except OSError as error:
-            raise InputError(f"a figure can't be written: {error.strerror}", where=str(folder)) from error
+
+def _save(figure: Figure, folder: Path) -> list[Path]:
+    """Write one figure's files."""
+    drawn, paths = _drawn(figure), []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for ending, metadata in _FORMATS.items():
+            paths.append(folder / f"{figure.name}.{ending}")
+            with warnings.catch_warnings():  # a letter that the font lacks is a box
+                warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+                save(drawn, paths[-1], format=ending, metadata=metadata, dpi=150)
+    except OSError as error:
+        raise InputError(f"a figure can't be written: {error.strerror}", where=str(folder)) from error
     return paths
 
 

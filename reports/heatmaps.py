@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.errors import InputError
+from bench.reports.canvas import plain_canvas, save
 
 _COLUMNS = 4
 
@@ -25,10 +26,11 @@ def draw_heatmaps(
     Raises:
         InputError: the file can't be written.
     """
-    import matplotlib
+    with plain_canvas():
+        _draw(tokens, layers, title, path)
 
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "bench"  # ids in the file, random otherwise
+
+def _draw(tokens: Sequence[str], layers: Sequence[Sequence[Sequence[float]]], title: str, path: Path) -> None:
     from matplotlib.figure import Figure
 
     rows = -(-len(layers) // _COLUMNS)
@@ -41,12 +43,12 @@ def draw_heatmaps(
             continue
         image = panel.imshow(layers[number], vmin=0, vmax=1, cmap="viridis")
         panel.set_title(f"layer {number + 1}", fontsize=8)
-        panel.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=5, parse_math=False)
-        panel.set_yticks(range(len(tokens)), tokens, fontsize=5, parse_math=False)
+        panel.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=5)
+        panel.set_yticks(range(len(tokens)), tokens, fontsize=5)
     figure.colorbar(image, ax=panels, label="attention, mean over heads", shrink=0.6)
-    figure.suptitle(title, fontsize=9, parse_math=False)
+    figure.suptitle(title, fontsize=9)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, format="svg", metadata={"Date": None})
+        save(figure, path, format="svg", metadata={"Date": None})
     except OSError as error:
         raise InputError(f"a heatmap can't be written: {error.strerror}", where=str(path)) from error

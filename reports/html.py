@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, select_autoescape
 from markupsafe import Markup
 
 import bench
-from bench.errors import InputError
+from bench.errors import InputError, printable
 from bench.record import RunRecord
 from bench.reports import svg
 from bench.reports.campaign import Campaign
@@ -96,6 +96,7 @@ def page(campaign: Campaign, table: str | None = None) -> str:
     environment = Environment(
         loader=PackageLoader("bench.reports", "templates"),
         autoescape=select_autoescape(default_for_string=True, default=True),
+        finalize=_shown,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -144,7 +145,12 @@ def _is_quoted(value: object) -> bool:
 
 def _breaks(text: str) -> Markup:
     """A name that may break after its punctuation; joining escapes every piece."""
-    return Markup("<wbr>").join(re.findall(r"[^,\[+_=:/]+[,\[+_=:/]*|[,\[+_=:/]+", text))
+    return Markup("<wbr>").join(re.findall(r"[^,\[+_=:/]+[,\[+_=:/]*|[,\[+_=:/]+", printable(text)))
+
+
+def _shown(value: object) -> object:
+    """What stands on the page for a value: in its texts nothing that turns a line or can't be seen."""
+    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _interval(ends: tuple[float, float] | None) -> str:

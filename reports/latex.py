@@ -102,7 +102,9 @@ def _table(grid: Grid, part: range) -> str:
                 rf"\multicolumn{{{len(grid.header)}}}{{l}}{{\textit{{{escape(headings[number])}}}}} \\"
             )
         label, *cells = grid.rows[number]
-        lines.append(" & ".join([_label(label), *map(cell_text, cells)]) + r" \\")
+        first = _label(label)
+        guard = "{}" if first.startswith("*") else ""  # or it would belong to the line break before it
+        lines.append(" & ".join([guard + first, *map(cell_text, cells)]) + r" \\")
     return "\n".join(
         [
             r"\begin{table}[!htbp]",

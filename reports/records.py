@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from bench.errors import NotComparableError
+from bench.errors import DataError, NotComparableError
 from bench.record import ALL, RunRecord
 
 LONG_COLUMNS = (
@@ -97,7 +97,11 @@ def task_list(records: Sequence[RunRecord]) -> tuple[str, ...]:
 
 
 def senteval_rounding(records: Sequence[RunRecord]) -> list[RunRecord]:
-    """Replace every average by the mean of the scores as printed (x 100, two decimals), as SimCSE."""
+    """Replace every average by the mean of the scores as printed (x 100, two decimals), as SimCSE.
+
+    Raises:
+        DataError: an average of a metric that no task has.
+    """
     found = []
     for record in records:
         metric = main_metric([record])
@@ -106,6 +110,12 @@ def senteval_rounding(records: Sequence[RunRecord]) -> list[RunRecord]:
             for s in record.scores
             if (s.subset, s.metric) == (ALL, metric) and s.task != "avg"
         ]
+        if record.scores and not printed:
+            raise DataError(
+                f"the record of {record.method} on {record.suite} has no task's {metric}, so its average "
+                "can't be that of rounded scores",
+                hint="without --senteval-rounding",
+            )
         scores = tuple(
             replace(s, value=fmean(printed)) if (s.task, s.subset, s.metric) == ("avg", ALL, metric) else s
             for s in record.scores

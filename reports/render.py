@@ -9,10 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from io import StringIO
 
+from pandas import DataFrame
 from rich import box
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from bench.errors import printable
 from bench.record import RunRecord
 from bench.reports import latex
 from bench.reports.marks import BEST, CAPTION
@@ -45,33 +47,42 @@ def plain(cell: Cell | Quoted | str) -> str:
 
 
 def markdown_escape(text: str) -> str:
-    """Make any text inert in a markdown table cell."""
-    flat = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return re.sub(r"([\\`*_\[\]|#!])", r"\\\1", flat)
+    """Make any text inert in a markdown table cell; an address is no link."""
+    flat = printable(" ".join(text.split())).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\`*_\[\]|#!~$]|(?<=:)/(?=/)|(?<=www)\.)", r"\\\1", flat)
 
 
 def text(grids: Sequence[Grid]) -> str:
-    """Plain tables for a terminal or a log."""
+    """Plain tables for a terminal or a log, which obeys no text in them."""
     output = StringIO()
     console = Console(
         file=output, width=10_000, color_system=None, highlight=False, markup=False, emoji=False
     )
     for grid in grids:
-        console.print(grid.title)
+        console.print(_line(grid.title))
         table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
         for position, name in enumerate(grid.header):
-            table.add_column(name, justify="right" if position else "left", no_wrap=True)
+            table.add_column(_line(name), justify="right" if position else "left", no_wrap=True)
         headings = dict(grid.groups)
         for place, row in enumerate(grid.rows):
             if place in headings:
-                table.add_row(headings[place])
-            table.add_row(*(plain(cell) for cell in row))
+                table.add_row(_line(headings[place]))
+            table.add_row(*(_line(plain(cell)) for cell in row))
         console.print(table)
         for note in grid.notes:
             if note != CAPTION:  # nothing is bold here
-                console.print(note, soft_wrap=True)
+                console.print(_line(note), soft_wrap=True)
         console.print()
-    return "\n".join(line.rstrip() for line in output.getvalue().rstrip().split("\n")) + "\n"
+    lines = (line.rstrip() for line in output.getvalue().rstrip().split("\n"))
+    return "\n".join(_COMMAND.sub(r"\1\\x3a:", line) for line in lines) + "\n"
+
+
+def _line(text: str) -> str:
+    return printable(" ".join(text.split("\n")))
+
+
+_COMMAND = re.compile(r"^(\s*)::")
+"""How a line of a log begins that GitHub's runner takes for a command."""
 
 
 def markdown(grids: Sequence[Grid]) -> str:
@@ -97,14 +108,39 @@ def markdown(grids: Sequence[Grid]) -> str:
 
 def as_json(tables: Sequence[Table | Grid]) -> str:
     """The contents of leaderboards and grids, in the metrics' units at full precision."""
-    return (
-        json.dumps([asdict(table) for table in tables], indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-    )
+    found = json.dumps([asdict(table) for table in tables], indent=2, allow_nan=False, ensure_ascii=False)
+    return _UNPRINTABLE.sub(lambda char: json.dumps(char[0])[1:-1], found) + "\n"
+
+
+_UNPRINTABLE = re.compile(r"[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+"""What JSON may hold unescaped though a terminal or a line shown would obey it."""
 
 
 def csv(records: Sequence[RunRecord], campaign: str) -> str:
-    """The long form: one line a value, at full precision."""
-    return long_frame(records, campaign).to_csv(index=False, lineterminator="\n")
+    """The long form: one line a value, at full precision; numbers are numbers, and no text is a formula."""
+    return frame_csv(long_frame(records, campaign))
+
+
+def frame_csv(frame: DataFrame) -> str:
+    """A frame as csv, its texts through :func:`no_formula`."""
+    texts = frame.select_dtypes(["object", "string"])
+    inert = {str(name): texts[name].map(no_formula, na_action="ignore") for name in texts}
+    return frame.assign(**inert).to_csv(index=False, lineterminator="\n")
+
+
+def no_formula(value: object) -> object:
+    """A csv cell that no spreadsheet computes: a text that would be a formula gets an apostrophe before it.
+
+    Signed numbers and what tables print of them, such as ``-0.05``, ``+1.20*`` or ``-``, stay as they are.
+    """
+    if not isinstance(value, str) or not value.lstrip().startswith(_FORMULA) or _NUMERIC.fullmatch(value):
+        return value
+    return f"'{value}"
+
+
+_FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""How a formula begins, in full width too."""
+_NUMERIC = re.compile(r"[+-][\d.,\s\[\]\N{PLUS-MINUS SIGN}\N{DAGGER}\N{DOUBLE DAGGER}*%+-]*")
 
 
 def grids_csv(grids: Sequence[Grid]) -> str:
@@ -120,7 +156,7 @@ def grids_csv(grids: Sequence[Grid]) -> str:
                 facts: tuple[object, ...] = ("", "", "", "", plain(cell))
                 if isinstance(cell, Cell):
                     facts = (cell.mean, cell.sd, cell.n, cell.mark, cell.sign)
-                writer.writerow((grid.title, group, plain(label), name, *facts))
+                writer.writerow(map(no_formula, (grid.title, group, plain(label), name, *facts)))
     return output.getvalue()
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from html import escape
+from html import escape as html_escape
 
+from bench.errors import printable
 from bench.reports.figure import Figure, Series, short
 
 WIDTH = 680
@@ -30,6 +31,11 @@ _SCALE = (
 )
 """The viridis colours, readable in grey too."""
 _WRITTEN_CELLS = 400
+
+
+def escape(text: str) -> str:
+    """Make any text inert in an element or an attribute; what turns a line is written as its escape."""
+    return html_escape(printable(text))
 
 
 def draw(figure: Figure) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import product
 from statistics import fmean
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from bench.record import RunRecord
 from bench.reports.records import check_comparable
 from bench.reports.table import Cell, Grid, summarise
+from bench.stats.seeds import welch
 from bench.sweeps import SWEEPS, Manifest
 
 
@@ -94,6 +96,8 @@ def _grid(manifest: Manifest, suite: str, records: Sequence[RunRecord], campaign
         for r in used
         if r.status == "failed"
     ]
+    if sweep.curves:
+        notes += _collapse_notes(at, rows, columns)
     missing = [place for place, group in at.items() if not group]
     if missing:
         notes.append("Not run yet: " + "; ".join(f"{row}, {column}" for row, column in missing) + ".")
@@ -120,10 +124,36 @@ def curves(records: Sequence[RunRecord], name: str) -> list[list[list[float]]]:
     return [list(own[-1].get(name, ())) for own in stages if own]
 
 
+def _collapse(records: Sequence[RunRecord], column: int) -> list[float]:
+    """A column of the collapse curve (1 effective rank, 2 mean cosine) at each record's last evaluation."""
+    return [curve[-1][column] for curve in curves(records, "collapse_curve") if curve]
+
+
 def _rank(records: Sequence[RunRecord]) -> str:
-    """Mean effective rank of the dev sentences' vectors at the last evaluation, over seeds."""
-    ranks = [curve[-1][1] for curve in curves(records, "collapse_curve") if curve]
+    ranks = _collapse(records, 1)
     return f"{fmean(ranks):.1f}" if ranks else "-"
+
+
+def _collapse_notes(
+    at: Mapping[tuple[str, str], Sequence[RunRecord]], rows: Sequence[str], columns: Sequence[str]
+) -> list[str]:
+    """How every row's collapse figures differ from the first row's, with Welch's intervals over seeds."""
+    notes = [
+        "rank: effective rank of the dev sentences' vectors at the last evaluation, mean over seeds. "
+        f"Below: its difference from {rows[0]}, and that of their mean cosine, with 95% intervals (Welch)."
+    ]
+    for column, row in product(columns, rows[1:]):
+        told = []
+        for index, shown, digits in ((1, "rank", 1), (2, "cosine", 3)):
+            a, b = (_collapse(at.get((place, column), ()), index) for place in (row, rows[0]))
+            if min(len(a), len(b)) > 1:
+                found = welch(a, b)
+                values = (found.difference, found.low, found.high)
+                difference, low, high = (f"{value:+.{digits}f}" for value in values)
+                told.append(f"{shown} {difference} [{low}, {high}]")
+        if told:
+            notes.append(f"{column}, {row} less {rows[0]}: {'; '.join(told)}.")
+    return notes
 
 
 def _said(seeds: Sequence[int]) -> str:

@@ -43,7 +43,7 @@ def make_record(
         stage = {
             "sentences_seen": 640,
             "dev_curve": [[10, 0.5], [20, 0.6]],
-            "collapse_curve": [[10, 4.0], [20, 3.5]],
+            "collapse_curve": [[10, 4.0, 0.4, 0.7], [20, 3.5, 0.5, 0.6]],
         }
         training = {
             "corpus": {"name": corpus[0], "sentences": corpus[1], "sha256": "c" * 64},
@@ -99,6 +99,8 @@ def hostile_campaign(root: Path) -> ResultStore:
             record = make_record(
                 method, seed, scores, name=method, probes=probes_of(number), parts=1 + number % 2
             )
+            for task, n in TASKS.items():
+                record.tasks[task]["pairs"] = n
             predictions = {task: rng.uniform(-1, 1, n).astype(np.float32) for task, n in TASKS.items()}
             store.write(Place("mini", method, seed, "sts7"), record, predictions)
     return store

@@ -109,6 +109,11 @@ class DyingMethod:
 '''
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Start the longest first, so that no worker is left alone with one at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("minutes") is None)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def plugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Install the test methods through an entry point, for this process and for those it starts."""

@@ -347,6 +347,7 @@ def test_debug_shows_the_traceback(bench: Bench) -> None:
     assert "Traceback" in debug.stderr
 
 
+@pytest.mark.slow
 def test_a_dead_worker_is_an_error_not_a_hang(bench: Bench, tmp_path: Path) -> None:
     done = bench("run", "--methods", "noise,dying", "--seeds", "1-2", *TOY, "--workers", "2")
     assert done.returncode == 1

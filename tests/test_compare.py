@@ -22,7 +22,7 @@ from bench.stats.checks import generator
 from bench.stats.correlations import steiger, williams
 from bench.stats.draws import Run
 from bench.stats.seeds import exact_permutation, sign_flip
-from bench.store import ResultStore
+from bench.store import ResultStore, sealed
 from bench.verdict import p_value, percent, seed_list, verdict
 from tests.test_cli import Cli, records
 
@@ -84,7 +84,7 @@ def as_json(cli: Cli, *arguments: str) -> list[dict[str, Any]]:
 
 def rewrite(folder: Path, pattern: str, change: Change) -> None:
     for path in folder.glob(f"{pattern}/*.json"):
-        path.write_text(to_json(change(from_json(path.read_text(), str(path)))))
+        path.write_text(to_json(sealed(change(from_json(path.read_text(), str(path))))))
 
 
 def other_version(record: RunRecord) -> RunRecord:

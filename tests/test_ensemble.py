@@ -163,7 +163,7 @@ def test_sick_needs_data_that_has_it(
         "--corpus", str(corpus), "--profile", "minilm", "--backbone", str(tiny_bert),
     )  # fmt: skip
     assert code == 2
-    assert "SICK's unlabelled sentences are asked for; expected --data DIR or BENCH_DATA" in err
+    assert "SICK's unlabelled sentences are missing; expected --data DIR or BENCH_DATA" in err
     data = tmp_path / "data"
     (data / "corpus").mkdir(parents=True)
     (data / "corpus" / "sick_unlabelled.txt").write_text("A made-up sentence.\n")

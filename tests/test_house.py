@@ -17,8 +17,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 MAPPED = ("baselines", "methods", "reports")
 LAYERS = (
-    ("errors", "card", "spec", "encoder", "record", "profiles", "provenance"),
-    ("registry", "store", "stages", "data"),
+    ("errors", "card", "spec", "encoder", "shape", "record_shape", "record", "profiles", "provenance"),
+    ("registry", "plugins", "store", "stages", "data"),
     ("nn",),
     ("train", "eval", "probes", "stats"),
     (
@@ -31,6 +31,7 @@ LAYERS = (
         "evaluation",
         "runner",
         "estimate",
+        "inputs",
         "rerun",
         "senteval_compat",
         "tune",
@@ -42,6 +43,11 @@ LAYERS = (
         "check",
         "comparable",
         "compare",
+        "conformance",
+        "conformance_card",
+        "conformance_checks",
+        "conformance_encoder",
+        "conformance_subject",
         "diff",
         "gate",
         "levels",
@@ -78,7 +84,7 @@ MAY_IMPORT = {
         "baselines",
         "methods",
     },
-    "reports": {"errors", "record", "store", "stats", "data", "sweeps", "gate", "reports"},
+    "reports": {"errors", "record", "shape", "store", "stats", "data", "sweeps", "gate", "reports"},
 }
 
 
@@ -222,6 +228,7 @@ def test_help_imports_nothing_heavy() -> None:
     assert heavy_after("run", "--help") == set()
 
 
+@pytest.mark.slow
 def test_report_never_imports_torch(tmp_path: Path) -> None:
     results = str(tmp_path)
     assert "torch" not in heavy_after("run", "--methods", "noise", "--suite", "toy", "--results", results)

@@ -40,6 +40,7 @@ def test_committed_records_of_three_worlds(campaign: str, world: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.minutes
 def test_a_new_run_of_the_default_profile(bench: Bench, tmp_path: Path) -> None:
     methods = "word_overlap,untrained,untrained:avg,simcse"
     done = bench("run", "--methods", methods, "--seeds", "1")

@@ -22,7 +22,7 @@ from bench.stats import draws as draws_module
 from bench.stats.checks import generator
 from bench.stats.draws import Run, draws_path, item_draws
 from bench.stats.resampling import spearman_draws
-from bench.store import ResultStore
+from bench.store import ResultStore, sealed
 from tests.test_cli import Cli
 
 FEW = ("--draws", "100")
@@ -179,7 +179,7 @@ def test_what_has_no_items_says_so_and_keeps_its_seeds(cli: Cli, runs: list[Run]
     assert "noise/seed-1/toy.json: items left out, the predictions beside it are missing" in err
     for run in runs:
         tasks = {"TOY": {**run.record.tasks["TOY"], "sha256": "0" * 64}}
-        run.path.write_text(to_json(replace(from_json(run.path.read_text(), ""), tasks=tasks)))
+        run.path.write_text(to_json(sealed(replace(from_json(run.path.read_text(), ""), tasks=tasks))))
     code, out, err = cli("stats", *FEW)
     assert code == 0
     assert "items left out: suite toy: TOY at hand is not the version" in err

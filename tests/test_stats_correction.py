@@ -36,6 +36,7 @@ def test_benjamini_hochberg_is_scipys() -> None:
     assert [found.adjusted for found in family.comparisons.values()] == pytest.approx(expected.tolist())
 
 
+@pytest.mark.slow
 def test_the_minimum_is_what_the_test_can_give_within_the_family() -> None:
     seeds = 2 / 252  # five seeds against five
     family = holm({f"m{i}": 0.2 for i in range(7)}, "all", {f"m{i}": seeds for i in range(7)})

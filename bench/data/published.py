@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
+from io import StringIO
+
+from bench.data.tasks import decimal
+from bench.errors import DataError
 
 PAPERS = {"tncse": "TNCSE", "jtcse": "JTCSE", "unsee": "UNSEE", "gradient_paradigm": "Gradient paradigm"}
 WIKI = "wiki1m"
@@ -14,6 +18,15 @@ WIKI = "wiki1m"
 SICK = "sickr_unlabelled"
 NO_TEXT = "none"
 
+_COLUMNS = ("table", "section", "backbone", "method", "setting", "task", "metric", "value", "note")
+_NEEDED = {
+    "ablation_cael": "cael",
+    "ablation_loss": "loss",
+    "ablation_pooling": "pooling",
+    "ablation_sickr": "data",
+    "incremental_modification": "terms",
+}
+"""What a section's rows must say of their setting."""
 # sections by suite; those of mteb's suites belong to one paper: names repeat, lists of tasks don't
 _SUITES = {"sts7": ("sts7", "sts7_released_checkpoints"), "transfer7": ("transfer7",)}
 _MTEB_SUITES = {
@@ -134,30 +147,48 @@ class Line:
 
 @cache
 def figures() -> tuple[Figure, ...]:
-    """Every figure of every table, in the papers' order."""
+    """Every figure of every table, in the papers' order; raises DataError for a damaged table."""
     return tuple(figure for paper in PAPERS for figure in _read(paper))
 
 
 def _read(paper: str) -> Iterator[Figure]:
-    text = (files("bench.data") / "published" / f"{paper}.csv").read_text(encoding="utf-8")
-    for row in csv.DictReader(text.splitlines()):
-        yield Figure(
-            paper,
-            row["table"],
-            row["section"],
-            row["backbone"],
-            row["method"],
-            _setting(row["setting"]),
-            row["task"],
-            row["metric"],
-            row["value"],
-            row["note"],
-        )
+    """Read a paper's file; raises DataError with the line for a row that is none, or a figure twice."""
+    where = f"bench/data/published/{paper}.csv"
+    try:
+        text = (files("bench.data") / "published" / f"{paper}.csv").read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError("these bytes are not utf-8", where=where) from error
+    reader = csv.reader(StringIO(text, newline=""), strict=True)
+    seen: set[Figure] = set()
+    try:
+        if tuple(next(reader, ())) != _COLUMNS:
+            raise DataError("other columns", where=f"{where}:1", expected=", ".join(_COLUMNS))
+        for row in reader:
+            figure = _figure(paper, row, f"{where}:{reader.line_num}")
+            same = replace(figure, table="", text="", note="")
+            if same in seen:
+                raise DataError("a figure that stands above already", where=f"{where}:{reader.line_num}")
+            seen.add(same)
+            yield figure
+    except csv.Error as error:
+        raise DataError(f"no table: {error}", where=f"{where}:{reader.line_num}") from error
 
 
-def _setting(text: str) -> tuple[tuple[str, str], ...]:
-    pairs = (part.partition("=") for part in text.split(";") if part)
-    return tuple((key, value) for key, _, value in pairs)
+def _figure(paper: str, row: list[str], where: str) -> Figure:
+    if len(row) != len(_COLUMNS) or not all(map(str.isprintable, row)):
+        raise DataError(f"{len(row)} cells", where=where, expected=f"{len(_COLUMNS)} that can be printed")
+    table, section, backbone, method, setting, task, metric, value, note = row
+    pairs = [part.partition("=") for part in setting.split(";") if part]
+    named = tuple((key, text) for key, _, text in pairs)
+    try:
+        decimal(value)
+    except ValueError as error:
+        raise DataError(f"'{value}' is no figure", where=where, expected="a number") from error
+    needed = _NEEDED.get(section)
+    if not all(equals for _, equals, _ in pairs) or needed not in (None, *dict(named)):
+        expected = f"KEY=VALUE;...{f' with {needed}' if needed else ''}"
+        raise DataError(f"the setting '{setting}'", where=where, expected=expected)
+    return Figure(paper, table, section, backbone, method, named, task, metric, value, note)
 
 
 @cache

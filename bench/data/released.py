@@ -8,7 +8,8 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from bench.errors import unknown
+from bench.errors import DataError, unknown
+from bench.shape import Block, Each, Rows, fault, flag, label, number
 
 
 @dataclass(frozen=True)
@@ -56,11 +57,26 @@ class Checkpoint:
     sick: bool = False
 
 
+_TOWER = Block(optional={"folder": label, "hub": label, "revision": label, "weight": number}, closed=True)
+_TABLE = Each(
+    Block(
+        {"method": label, "backbone": label, "towers": Rows(_TOWER, least=1)},
+        {"pooling": label, "template": label, "sick": flag},
+        closed=True,
+    )
+)
+
+
 @cache
 def checkpoints() -> dict[str, Checkpoint]:
-    """All checkpoints by name."""
-    text = resources.files(__package__).joinpath("released.toml").read_text(encoding="utf-8")
-    table: dict[str, dict[str, Any]] = tomllib.loads(text)
+    """All checkpoints by name; raises DataError for a damaged table."""
+    file = resources.files(__package__).joinpath("released.toml")
+    try:
+        table: dict[str, dict[str, Any]] = tomllib.loads(file.read_text(encoding="utf-8"))
+        if place := fault(table, _TABLE):
+            raise ValueError(f"'{place}' is missing, unknown or of another type")
+    except (ValueError, RecursionError) as error:  # no UTF-8 and no TOML among them
+        raise DataError(f"no table of checkpoints: {error}", where="bench/data/released.toml") from error
     return {
         name: Checkpoint(name, **{**entry, "towers": tuple(Tower(**tower) for tower in entry["towers"])})
         for name, entry in table.items()

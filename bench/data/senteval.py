@@ -11,7 +11,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.data.tasks import LabelledSplit, LabelledTask, PairSubset, PairTask, Task, normalise
+from bench.data.tasks import (
+    MARK,
+    LabelledSplit,
+    LabelledTask,
+    PairSubset,
+    PairTask,
+    Task,
+    decimal,
+    normalise,
+)
 from bench.errors import DataError
 
 STS_YEARS = {
@@ -24,6 +33,7 @@ STS_YEARS = {
 _STSB = {"train": "sts-train.csv", "dev": "sts-dev.csv", "test": "sts-test.csv"}
 _SICK = {"train": "SICK_train.txt", "dev": "SICK_trial.txt", "test": "SICK_test_annotated.txt"}
 _SICK_HEADER = "pair_ID\tsentence_A\tsentence_B\trelatedness_score"
+_MRPC_HEADER = "Quality"
 _BINARY = {
     "MR": ("MR/rt-polarity.pos", "MR/rt-polarity.neg"),
     "CR": ("CR/custrev.pos", "CR/custrev.neg"),
@@ -41,7 +51,7 @@ class Source:
 
 
 def lines(root: Path, file: str, encoding: str = "utf-8") -> list[str]:
-    """Return a file's lines without line ends.
+    """Return a file's lines without line ends, and without a byte order mark before UTF-8.
 
     Raises:
         DataError: missing or unreadable file, or (file and line) bytes that are not in the encoding.
@@ -60,7 +70,7 @@ def lines(root: Path, file: str, encoding: str = "utf-8") -> list[str]:
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise DataError(f"these bytes are not {encoding}", where=f"{path}:{line}") from error
-    parts = text.split("\n")
+    parts = (text.removeprefix(MARK) if encoding == "utf-8" else text).split("\n")
     if parts[-1] == "":
         parts.pop()
     return [part.removesuffix("\r") for part in parts]
@@ -68,7 +78,7 @@ def lines(root: Path, file: str, encoding: str = "utf-8") -> list[str]:
 
 def _number(text: str, where: str) -> float:
     try:
-        value = float(text)
+        value = decimal(text)
     except ValueError:
         value = float("nan")
     if not 0 <= value <= 5:
@@ -120,10 +130,8 @@ def _read_pairs(
     """Read one tab-separated file of pairs; ``columns`` are those of the sentences and the score."""
     rows = lines(root, file)
     start = 1 if header else 0
-    if header and (not rows or not rows[0].startswith(header)):
-        raise DataError(
-            "the header line is missing", where=f"{root / file}:1", expected=header.replace("\t", ", ")
-        )
+    if header:
+        _check_header(rows, header, width, f"{root / file}:1")
     first, second, gold = [], [], []
     for number, row in enumerate(rows[start:], start=start + 1):
         where = f"{root / file}:{number}"
@@ -133,6 +141,12 @@ def _read_pairs(
         gold.append(_number(parts[columns[2]], where))
     subset = PairSubset(split, tuple(first), tuple(second), tuple(gold), file, len(rows))
     return PairTask(task, (subset,))
+
+
+def _check_header(rows: list[str], header: str, width: int, where: str) -> None:
+    if not rows or not rows[0].startswith(header) or rows[0].count("\t") + 1 != width:
+        names = header.replace("\t", ", ")
+        raise DataError("the header line is missing", where=where, expected=f"{names}: {width} columns")
 
 
 def _stsb(task: str, split: str) -> Source:
@@ -186,15 +200,15 @@ def _parse_trec(row: str, where: str) -> tuple[str, str]:
 
 def _parse_sst2(row: str, where: str) -> tuple[str, str]:
     sentence, label = _columns(row, 2, where, "a sentence, a tab and its label")
-    return _sst_label(label, "01", where), sentence
+    return _label(label, "01", where), sentence
 
 
 def _parse_sst5(row: str, where: str) -> tuple[str, str]:
     label, _, sentence = row.partition(" ")
-    return _sst_label(label, "01234", where), sentence
+    return _label(label, "01234", where), sentence
 
 
-def _sst_label(label: str, allowed: str, where: str) -> str:
+def _label(label: str, allowed: str, where: str) -> str:
     if len(label) != 1 or label not in allowed:
         raise DataError(f"'{label}' is no label", where=where, expected=f"one of {', '.join(allowed)}")
     return label
@@ -215,11 +229,13 @@ def _read_mrpc(root: Path) -> LabelledTask:
     splits = []
     for name in ("train", "test"):
         file = f"MRPC/msr_paraphrase_{name}.txt"
-        rows = lines(root, file, "utf-8-sig")
-        items = [
-            _columns(row, 5, f"{root / file}:{number}", "label, two ids, two sentences; no quoting")
-            for number, row in enumerate(rows, start=1)
-        ][1:]
+        rows = lines(root, file)
+        _check_header(rows, _MRPC_HEADER, 5, f"{root / file}:1")
+        items = []
+        for number, row in enumerate(rows[1:], start=2):
+            where = f"{root / file}:{number}"
+            items.append(_columns(row, 5, where, "label, two ids, two sentences; no quoting"))
+            _label(items[-1][0], "01", where)
         splits.append(
             LabelledSplit(
                 name,

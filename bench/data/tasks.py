@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 from bench.errors import DataError
+
+_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
+"""The byte order mark that some editors put before a UTF-8 text; it is no part of it."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +145,17 @@ def suite_average(values: Iterable[float]) -> float:
 def normalise(sentence: str) -> str:
     """White space as SentEval hands a sentence to an encoder: runs become one blank, none at the ends."""
     return " ".join(sentence.split())
+
+
+def decimal(text: str) -> float:
+    """Read a number as data files write it; Python's other forms (``1_0``, other scripts' digits) are none.
+
+    Raises:
+        ValueError: no number; "nan" and "inf" are none.
+    """
+    if not _DECIMAL.fullmatch(text.strip()):
+        raise ValueError(f"{text!a} is no number")
+    return float(text)
 
 
 def _sentences(split: LabelledSplit) -> Iterator[tuple[str, ...]]:

@@ -21,6 +21,10 @@ FORM = "word vectors as text (word2vec or GloVe: a word and its numbers a line),
 _OPEN: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 _TEXT = (".txt", ".vec")
 _LONGEST = 1 << 20  # bytes of a line: a binary file may have no line end at all
+_EXPANDS, _SMALL = (
+    100,
+    1 << 28,
+)  # times its size that a file may unpack to, and bytes that any may; text: 2 to 5
 
 
 @dataclass(frozen=True)
@@ -110,8 +114,14 @@ def _entries(path: Path) -> Iterator[tuple[str, FloatArray]]:
 
 def _lines(path: Path) -> Iterator[bytes]:
     try:
+        left = max(_SMALL, _EXPANDS * path.stat().st_size)
         with _OPEN.get(path.suffix, open)(path, "rb") as stream:
             while line := stream.readline(_LONGEST):
+                left -= len(line)
+                if left < 0:
+                    raise DataError(
+                        f"it unpacks to more than {_EXPANDS} times its size", where=str(path), expected=FORM
+                    )
                 if len(line) == _LONGEST:
                     raise DataError("a line of more than a megabyte", where=str(path), expected=FORM)
                 yield line
@@ -122,7 +132,7 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def _header(fields: Sequence[bytes]) -> tuple[int, int] | None:
-    if len(fields) == 2 and all(field.isdigit() for field in fields) and int(fields[1]):
+    if len(fields) == 2 and all(field.isdigit() and len(field) < 19 for field in fields) and int(fields[1]):
         return int(fields[0]), int(fields[1])
     return None
 
@@ -136,6 +146,8 @@ def _entry(fields: list[bytes], dim: int, where: str, expected: str) -> tuple[st
     except UnicodeDecodeError as error:
         raise DataError("these bytes are not utf-8", where=where, expected=FORM) from error
     try:
+        if b"_" in b" ".join(fields[extra + 1 :]):  # numpy takes 1_0 for 10
+            raise ValueError
         with np.errstate(over="ignore"):  # it becomes an infinity, which is refused below
             row = np.array(fields[extra + 1 :], dtype=np.float32)
     except ValueError as error:
@@ -152,4 +164,4 @@ def _is_number(field: bytes) -> bool:
         float(field)
     except ValueError:
         return False
-    return True
+    return b"_" not in field

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bench.encoder import Encoder, FloatArray, Progress
 from bench.errors import BenchError
+
+BLOCK = 4096
+"""Sentences that :func:`stream` holds at once."""
 
 
 @dataclass(frozen=True)
@@ -77,3 +81,46 @@ def embed(
             where=f"distinct sentence {row + 1} is the first",
         )
     return Embeddings({text: row for row, text in enumerate(texts)}, vectors)
+
+
+def stream(
+    encoder: Encoder,
+    sentences: Iterable[str],
+    *,
+    block: int = BLOCK,
+    batch_tokens: int | None = None,
+    progress: Progress | None = None,
+) -> Iterator[FloatArray]:
+    """Encode a text of any length in memory that doesn't grow with it.
+
+    Args:
+        encoder: The encoder.
+        sentences: The text; never more than a block of it is drawn ahead.
+        block: Sentences that are encoded together, sorted by length, equal ones once; at least 1.
+        batch_tokens: See :class:`bench.encoder.Encoder`.
+        progress: Called with finished sentences.
+
+    Yields:
+        float32 (n, dim) of each block, row i for its sentence i; all but the last have ``block`` rows.
+
+    Raises:
+        BenchError: as :func:`embed`, naming the block.
+    """
+    source, done = iter(sentences), 0
+    while texts := list(islice(source, block)):
+        try:
+            found = embed(encoder, texts, batch_tokens=batch_tokens, progress=progress)
+        except BenchError as error:
+            where = f"sentences {done + 1:,} to {done + len(texts):,}"
+            raise BenchError(
+                f"{error.what} ({error.where})" if error.where else error.what,
+                where=where,
+                expected=error.expected,
+            ) from error
+        done += len(texts)
+        if len(found.rows) == len(texts):
+            yield found.vectors
+            continue
+        if progress:
+            progress(len(texts) - len(found.rows))
+        yield found.vectors[[found.rows[text] for text in texts]]

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.encoder import Encoder, PairScorer, Progress
-from bench.errors import BenchError
+from bench.errors import BenchError, StorageError, storage_reason
 from bench.eval.mteb_model import MtebEncoder, revision_of
 from bench.eval.mteb_scores import Entry, suite_scores
 from bench.eval.mteb_setup import import_mteb, kept_random_state
@@ -83,15 +83,26 @@ def evaluate(
             try:
                 found |= _finished_or_measured(model, group, folder, force=force)
             except Exception as error:  # the hub's, mteb's or the data's: said below, after the other tasks
+                if words := storage_reason(error):
+                    raise StorageError(
+                        f"what mteb measures can't be kept: {words}", where=str(folder)
+                    ) from error
                 reason = " ".join(str(error).split()) or type(error).__name__
                 failed.append(f"{group[0].asked.name}: {reason}")
     if failed:
         raise BenchError(
             f"{len(failed)} of {len(groups)} tasks of mteb failed ({' | '.join(failed)})",
-            hint="the others are kept: run the same command again",
+            hint=f"the others are kept: run the same command again{_how_to_fetch(failed)}",
         )
     facts = {"version": _version(), "model": name, "revision": model.mteb_model_meta.revision}
     return MtebRun(suite_scores(tasks, found), {**facts, "tasks": {task.id: task.facts for task in tasks}})
+
+
+def _how_to_fetch(failed: Sequence[str]) -> str:
+    """What to do about data sets that aren't in the local cache: nothing is fetched that isn't asked for."""
+    offline = os.environ.get("HF_HUB_OFFLINE") not in (None, "", "0")
+    missing = any("Couldn't reach" in reason or "offline" in reason.lower() for reason in failed)
+    return ", with HF_HUB_OFFLINE=0 before it to fetch data sets" if offline and missing else ""
 
 
 def _groups(tasks: Sequence[MtebTask]) -> list[list[MtebTask]]:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.encoder import Encoder, FloatArray, Progress
+from bench.errors import StorageError
 
 
 class CachedEncoder:
@@ -48,6 +49,8 @@ class CachedEncoder:
         """Kept vectors, None if there are none or if they are damaged."""
         try:
             with np.load(path, allow_pickle=False) as archive:
+                if sum(member.file_size for member in archive.zip.infolist()) > path.stat().st_size:
+                    return None  # packed, which ours never are
                 vectors: FloatArray = archive["vectors"]
                 sound = archive["sha256"].item() == hashlib.sha256(vectors.tobytes()).hexdigest()
         except Exception:  # no file, or a damaged one, which makes numpy and zipfile fail in many ways
@@ -56,14 +59,21 @@ class CachedEncoder:
 
 
 def _write(path: Path, vectors: FloatArray) -> None:
-    """Keep vectors, atomically; raises OSError where the folder can't be written."""
+    """Keep vectors, atomically; raises StorageError where the folder can't be written."""
     payload = io.BytesIO()
     digest = np.array(hashlib.sha256(vectors.tobytes()).hexdigest())
     np.savez(payload, allow_pickle=False, vectors=vectors, sha256=digest)
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp")
     try:
-        temporary.write_bytes(payload.getbuffer())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            temporary.write_bytes(payload.getbuffer())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise StorageError(
+            f"vectors can't be kept: {error.strerror}",
+            where=str(path.parent),
+            hint="mend this, or run without --keep-vectors",
+        ) from error

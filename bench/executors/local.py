@@ -7,12 +7,16 @@ import multiprocessing.process
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from bench.errors import CellFailedError
+from bench.plugins import load_plugins
+from bench.spec import Plugin
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -23,6 +27,13 @@ Needs = Callable[[Any], frozenset[str]]
 def needs_nothing(task: object) -> frozenset[str]:
     """No task hinders another."""
     return frozenset()
+
+
+def take(waiting: list[Task], running: Iterable[frozenset[str]], needs: Needs) -> Task:
+    """Remove and return the first task that needs nothing of what runs, or just the first."""
+    taken = frozenset().union(*running)
+    free = (i for i, task in enumerate(waiting) if not taken & needs(task))
+    return waiting.pop(next(free, 0))
 
 
 class Executor(Protocol):
@@ -48,30 +59,29 @@ class InProcess:
 class WorkerProcesses:
     """``workers`` fresh (spawned) processes; function, tasks and results must pickle."""
 
-    def __init__(self, workers: int) -> None:
-        self.workers = workers
+    def __init__(self, workers: int, plugins: tuple[Plugin, ...] = ()) -> None:
+        self.workers, self.plugins = workers, plugins
 
     def run(
         self, function: Callable[[Task], Result], tasks: Sequence[Task], needs: Needs = needs_nothing
     ) -> Iterator[Result]:
         """Yield results in the order of completion.
 
-        A free worker takes the first task that needs nothing of what runs, or just the first.
-
         Raises:
             CellFailedError: a worker died (killed, out of memory); what was finished is kept.
         """
         context = multiprocessing.get_context("spawn")
         count = min(self.workers, len(tasks))
-        with ProcessPoolExecutor(count, mp_context=context, initializer=_leave_on_interrupt) as pool:
+        start = partial(_start, self.plugins)
+        with ProcessPoolExecutor(count, mp_context=context, initializer=start) as pool:
             waiting, running = list(tasks), dict[Future[Result], frozenset[str]]()
             try:
                 while waiting or running:
                     while waiting and len(running) < count:
-                        taken = frozenset().union(*running.values())
-                        free = (i for i, task in enumerate(waiting) if not taken & needs(task))
-                        task = waiting.pop(next(free, 0))
-                        running[pool.submit(function, task)] = needs(task)
+                        task = take(waiting, running.values(), needs)
+                        with _interrupt_held():
+                            future = pool.submit(function, task)
+                        running[future] = needs(task)
                     for future in wait(running, return_when=FIRST_COMPLETED).done:
                         del running[future]
                         yield future.result()
@@ -88,9 +98,26 @@ class WorkerProcesses:
                 pool.shutdown(wait=True, cancel_futures=True)
 
 
+def _start(plugins: tuple[Plugin, ...]) -> None:
+    """What a worker does before its first task, whose functions may come from plug-ins."""
+    _leave_on_interrupt()
+    load_plugins(plugins)
+
+
+@contextmanager
+def _interrupt_held() -> Iterator[None]:
+    """Let Ctrl-C wait: a worker that starts here holds it too, until it can leave without a word."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _leave_on_interrupt() -> None:
     """Ctrl-C reaches the workers too: they go without a word, the parent says it all; and with it."""
     signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
@@ -102,6 +129,6 @@ def _leave_with(parent: multiprocessing.process.BaseProcess) -> None:
     os._exit(1)
 
 
-def local_executor(workers: int) -> Executor:
-    """In-process for one worker, else worker processes; the number never changes a score."""
-    return InProcess() if workers == 1 else WorkerProcesses(workers)
+def local_executor(workers: int, plugins: tuple[Plugin, ...] = ()) -> Executor:
+    """In-process for one worker, else worker processes that load the plug-ins; no number changes a score."""
+    return InProcess() if workers == 1 else WorkerProcesses(workers, plugins)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from bench.errors import InputError
 from bench.nn.batches import default_batch_tokens, length_sorted_batches
 from bench.nn.pooling import masked_token, pool
 from bench.nn.prompt import Prompt
+from bench.nn.untrusted import check_folder, check_tokenizer, not_loadable, offline
 
 
 @contextmanager
@@ -47,7 +48,7 @@ def load_backbone(folder: Path, *, needs_pooler: bool = False) -> tuple[Any, Any
     Raises:
         InputError: no model in the folder, weights missing from the checkpoint, no padding token.
     """
-    with quiet():
+    with quiet(), torch.random.fork_rng(devices=[]):  # transformers draws what the checkpoint lacks
         return _load(folder, needs_pooler=needs_pooler)
 
 
@@ -77,6 +78,44 @@ def token_rows(tokenizer: Any, sentences: Sequence[str], max_length: int) -> lis
         return []
     ids: list[list[int]] = tokenizer(list(sentences), truncation=True, max_length=max_length)["input_ids"]
     return ids
+
+
+class Rows(Protocol):
+    """As much of a list as training needs: rows by number, the number of rows."""
+
+    def __len__(self) -> int:
+        """How many."""
+        ...
+
+    def __getitem__(self, index: int, /) -> Any:
+        """One of them."""
+        ...
+
+
+class TokenRows:
+    """The rows of :func:`token_rows`, each made when it is asked for: a run sees a part of a long text.
+
+    Args:
+        tokenizer: The tokenizer.
+        sentences: The text.
+        max_length: Tokens a row keeps, specials included.
+        numbered: Give (number, row).
+    """
+
+    def __init__(
+        self, tokenizer: Any, sentences: Sequence[str], max_length: int, *, numbered: bool = False
+    ) -> None:
+        self._tokenizer, self._sentences = tokenizer, sentences
+        self._max_length, self._numbered = max_length, numbered
+
+    def __len__(self) -> int:
+        """How many sentences."""
+        return len(self._sentences)
+
+    def __getitem__(self, index: int) -> Any:
+        """Token ids of one sentence."""
+        (row,) = token_rows(self._tokenizer, [self._sentences[index]], self._max_length)
+        return (index, row) if self._numbered else row
 
 
 def padded(rows: Sequence[list[int]], pad_id: int, device: str) -> tuple[Tensor, Tensor]:
@@ -163,19 +202,23 @@ def _load(folder: Path, *, needs_pooler: bool) -> tuple[Any, Any]:
     """Load model and tokenizer from a folder; raises InputError for anything that isn't whole."""
     where = folder.name
     safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    check_folder(folder)
     try:
-        config = AutoConfig.from_pretrained(folder, **safe)
-        model, info = AutoModel.from_pretrained(
-            folder, config=config, dtype=torch.float32, weights_only=True, output_loading_info=True, **safe
-        )
-        tokenizer = AutoTokenizer.from_pretrained(folder, **safe)
+        with offline():
+            config = AutoConfig.from_pretrained(folder, **safe)
+            model, info = AutoModel.from_pretrained(
+                folder,
+                config=config,
+                dtype=torch.float32,
+                weights_only=True,
+                output_loading_info=True,
+                **safe,
+            )
+            tokenizer = AutoTokenizer.from_pretrained(folder, **safe)
     except Exception as error:  # transformers raises many kinds here; all mean that the folder can't be used
-        reason = str(error).strip().split("\n")[0]
-        raise InputError(
-            f"this model can't be loaded: {reason}",
-            where=where,
-            expected="a transformers checkpoint with its tokenizer",
-        ) from error
+        expected = "a transformers checkpoint with its tokenizer"
+        raise not_loadable(error, where, expected=expected) from error
+    check_tokenizer(tokenizer, folder)
     missing = sorted(info["missing_keys"]) + sorted(str(key) for key in info["mismatched_keys"])
     missing_pooler = [key for key in missing if "pooler" in key.split(".")]
     missing = [key for key in missing if key not in missing_pooler]
@@ -205,6 +248,13 @@ def first_position(model: Any) -> int:
 
 
 def _max_length(model: Any, tokenizer: Any) -> int:
-    """Longest input in tokens, specials included."""
+    """Longest input in tokens, specials included; raises InputError where no word has room."""
     positions = int(model.config.max_position_embeddings) - first_position(model)
-    return int(min(positions, tokenizer.model_max_length))
+    given = tokenizer.model_max_length
+    if not isinstance(given, int | float) or not given >= 3 or positions < 3:
+        raise InputError(
+            f"its longest input is {given!r} tokens by its tokenizer, {positions} by its positions",
+            where=Path(str(tokenizer.name_or_path)).name,
+            expected="room for a word between the two special tokens",
+        )
+    return int(min(positions, given))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,7 +41,7 @@ def resolve(reference: str, *, where: str, name: str | None = None) -> ModelFold
     """Find a model by folder, or by hub name in the local model cache (never over the network).
 
     Raises:
-        InputError: no such folder, or a folder without configuration or weights.
+        InputError: no such folder, a name that can't be printed, a folder without configuration or weights.
     """
     path = Path(reference).expanduser()
     if not path.is_dir():
@@ -57,10 +58,7 @@ def resolve(reference: str, *, where: str, name: str | None = None) -> ModelFold
             where=where,
             expected="model.safetensors (or pytorch_model.bin) in it",
         )
-    name = name or path.resolve().name
-    if not name.isprintable():
-        raise InputError(f"the folder's name {name!a} can't be printed", where=where, hint="rename it")
-    return ModelFolder(path, name, content_hash(path))
+    return ModelFolder(path, _printable_name(name or path.resolve().name, where), content_hash(path))
 
 
 def resolve_file(reference: str, *, where: str) -> ModelFolder:
@@ -73,7 +71,13 @@ def resolve_file(reference: str, *, where: str) -> ModelFolder:
     if not path.is_file():
         raise InputError(f"'{reference}' is no file", where=where, expected=FORM)
     dimension(path)
-    return ModelFolder(path, stem(path), content_hash(path))
+    return ModelFolder(path, _printable_name(stem(path), where), content_hash(path))
+
+
+def _printable_name(name: str, where: str) -> str:
+    if not name.isprintable():
+        raise InputError(f"the name {name!a} can't be printed", where=where, hint="rename the folder or file")
+    return name
 
 
 def content_hash(path: Path) -> str:
@@ -81,12 +85,7 @@ def content_hash(path: Path) -> str:
     if path.is_file():
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
-    files = {
-        file.relative_to(path).as_posix(): file
-        for pattern in _PARTS
-        for file in path.rglob(pattern)
-        if file.is_file() and file.name not in _NOT_MODEL
-    }
+    files = {file.relative_to(path).as_posix(): file for file in _parts(path)}
     digest = hashlib.sha256()
     for name in sorted(files):
         with files[name].open("rb") as stream:
@@ -94,11 +93,32 @@ def content_hash(path: Path) -> str:
     return digest.hexdigest()
 
 
+def _parts(path: Path) -> Iterator[Path]:
+    """The files that determine embeddings.
+
+    Raises:
+        InputError: a linked folder, which ``rglob`` passes by, or a file that is no plain one.
+    """
+    for entry in path.rglob("*"):
+        if entry.is_symlink() and entry.is_dir():
+            raise InputError(
+                f"the folder '{entry.name}' is a link, so the model's hash would not hold its files",
+                where=path.name,
+                hint="put a copy there",
+            )
+        if not any(entry.match(pattern) for pattern in _PARTS) or entry.is_dir():
+            continue
+        if entry.exists() and not entry.is_file():
+            raise InputError(f"'{entry.name}' is no plain file", where=path.name)
+        if entry.is_file() and entry.name not in _NOT_MODEL:
+            yield entry
+
+
 def shape(path: Path) -> tuple[int, bool]:
     """Return the number of transformer layers, and whether a pretrained pooler is among the weights.
 
     Raises:
-        InputError: the configuration doesn't say, or can't be read.
+        InputError: the configuration doesn't say, or it or the weights can't be read.
     """
     try:
         layers = int(json.loads((path / "config.json").read_text(encoding="utf-8"))["num_hidden_layers"])
@@ -106,12 +126,15 @@ def shape(path: Path) -> tuple[int, bool]:
         raise InputError(
             "the model's configuration names no number of layers", where=str(path / "config.json")
         ) from error
-    from safetensors import safe_open
+    from safetensors import SafetensorError, safe_open
 
     names: list[str] = []
     for file in sorted(path.glob("*.safetensors")):
-        with safe_open(file, framework="np") as weights:
-            names += weights.keys()
+        try:
+            with safe_open(file, framework="np") as weights:
+                names += weights.keys()
+        except SafetensorError as error:
+            raise InputError(f"{file.name} can't be read: {error}", where=path.name) from error
     return layers, not names or any("pooler" in name.split(".") for name in names)
 
 

@@ -16,6 +16,7 @@ from bench.encoder import Progress
 from bench.errors import BenchError, InputError
 from bench.nn.batches import length_sorted_batches
 from bench.nn.folder import content_hash, resolve
+from bench.nn.untrusted import check_folder, not_loadable, offline
 
 HUB = "Helsinki-NLP"
 BATCH_TOKENS = {"cpu": 4096, "cuda": 32_768}  # cpu: fastest of 240 to 8,160 at OPUS-MT's size, one thread
@@ -209,7 +210,8 @@ def _load(model: TranslationModel) -> tuple[Any, Any]:
 
     model_class: Any = MarianMTModel
     safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-    with quiet(), warnings.catch_warnings():
+    check_folder(model.path)
+    with quiet(), offline(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")  # not used
         try:
             config = AutoConfig.from_pretrained(model.path, **safe)
@@ -220,12 +222,7 @@ def _load(model: TranslationModel) -> tuple[Any, Any]:
             )
             tokenizer = MarianTokenizer.from_pretrained(model.path, **safe)
         except Exception as error:  # transformers raises many kinds here; all mean that it can't be used
-            reason = str(error).strip().split("\n")[0]
-            raise InputError(
-                f"this model can't be loaded: {reason}",
-                where=model.name,
-                expected="a Marian model of OPUS-MT",
-            ) from error
+            raise not_loadable(error, model.name, expected="a Marian model of OPUS-MT") from error
     missing = sorted(info["missing_keys"]) + sorted(str(key) for key in info["mismatched_keys"])
     if missing:
         raise InputError(

@@ -15,6 +15,7 @@ from transformers.masking_utils import create_bidirectional_mask
 from bench.errors import InputError
 from bench.nn.backbone import quiet
 from bench.nn.twin import ARCHITECTURES
+from bench.nn.untrusted import check_folder, check_tokenizer, not_loadable, offline
 
 
 def load_masked_lm(folder: Path, *, new_head: bool = False) -> tuple[Any, Any]:
@@ -29,15 +30,16 @@ def load_masked_lm(folder: Path, *, new_head: bool = False) -> tuple[Any, Any]:
     """
     safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     where = folder.name
+    check_folder(folder)
     try:
-        with quiet():
+        with quiet(), offline():
             model, info = AutoModelForMaskedLM.from_pretrained(
                 folder, dtype=torch.float32, weights_only=True, output_loading_info=True, **safe
             )
             tokenizer = AutoTokenizer.from_pretrained(folder, **safe)
     except Exception as error:  # transformers raises many kinds here; all mean that the folder can't be used
-        reason = str(error).strip().split("\n")[0]
-        raise InputError(f"this masked language model can't be loaded: {reason}", where=where) from error
+        raise not_loadable(error, where, "this masked language model") from error
+    check_tokenizer(tokenizer, folder)
     missing = sorted(info["missing_keys"]) + sorted(str(key) for key in info["mismatched_keys"])
     if new_head:
         missing = [key for key in missing if key.startswith(f"{model.base_model_prefix}.")]

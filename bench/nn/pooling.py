@@ -23,7 +23,7 @@ def mean_tokens(states: Tensor, mask: Tensor) -> Tensor:
 
 
 def pool(states: Sequence[Tensor], mask: Tensor, pooling: str, *, first_layer: str = "embedding") -> Tensor:
-    """Pool the hidden states of a transformer (baselines.md section 14).
+    """Pool the hidden states of a transformer (Gao et al. 2021, SimCSE, and its evaluation.py).
 
     Args:
         states: (B, L, H) each: the embedding output, then every layer's output. For "cls" and "avg" the

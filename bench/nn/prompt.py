@@ -13,7 +13,7 @@ TEMPLATES = {
     "[MASK]": 'This sentence of "{sentence}" means{mask}.',
     "<mask>": "This sentence : ' {sentence} ' means{mask}.",
 }
-"""PromptBERT's inference templates, by the tokenizer's mask token (baselines.md section 9)."""
+"""PromptBERT's inference templates, by the tokenizer's mask token (Jiang et al. 2022, released code)."""
 
 FULL_STOPS = {"": None, ".": ".?\"'", " .": string.punctuation}
 """Endings that {sentence}, {sentence.} (PromptBERT) and {sentence .} (SNCSE) give a sentence, and the last

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from sentence_transformers import SentenceTransformer
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from bench.encoder import FloatArray, Progress
 from bench.errors import InputError
 from bench.nn.backbone import quiet
 from bench.nn.batches import default_batch_tokens, length_sorted_batches
+from bench.nn.untrusted import check_modules, check_tokenizer, not_loadable, offline
 
 
 class SentenceTransformerEncoder:
@@ -24,7 +25,7 @@ class SentenceTransformerEncoder:
         device: "cpu" or "cuda".
 
     Raises:
-        InputError: sentence-transformers can't load it.
+        InputError: sentence-transformers can't load it, or it isn't whole.
     """
 
     def __init__(self, folder: Path, *, device: str = "cpu") -> None:
@@ -36,9 +37,11 @@ class SentenceTransformerEncoder:
                 expected="modules.json in it",
                 hint="use hf:PATH:pooling for a plain transformers folder",
             )
-        _refuse_foreign_modules(folder)
+        from sentence_transformers import SentenceTransformer  # slow, and the probes import this module
+
+        places = check_modules(folder)
         try:
-            with quiet():
+            with quiet(), offline():
                 self.model = SentenceTransformer(
                     str(folder),
                     device=device,
@@ -46,13 +49,17 @@ class SentenceTransformerEncoder:
                     trust_remote_code=False,
                     model_kwargs={"dtype": "float32"},
                 )
+                for module, place in zip(self.model, places, strict=True):
+                    _check_whole(module, place)
+            self.model.eval()
+            self.dim = int(self.model.get_embedding_dimension() or 0)
+            limit = self.model.max_seq_length
+            self.max_length = int(limit) if limit and math.isfinite(limit) else 0  # 0: no limit
+            self.encode(["a"])
+        except InputError:
+            raise
         except Exception as error:  # many kinds; all mean that the folder can't be used
-            reason = str(error).strip().split("\n")[0]
-            raise InputError(f"this model can't be loaded: {reason}", where=folder.name) from error
-        self.model.eval()
-        self.dim = int(self.model.get_embedding_dimension() or 0)
-        limit = self.model.max_seq_length
-        self.max_length = int(limit) if limit and math.isfinite(limit) else 0  # 0: no limit
+            raise not_loadable(error, folder.name) from error
         self.facts: dict[str, str | int] = {
             "modules": "+".join(type(module).__name__ for module in self.model),
             "max_length": self.max_length,
@@ -86,16 +93,20 @@ class SentenceTransformerEncoder:
         return [min(len(row), self.max_length or len(row)) for row in rows]
 
 
-def _refuse_foreign_modules(folder: Path) -> None:
-    """Raise InputError if modules.json names a class outside sentence-transformers: it would be imported."""
-    try:
-        kinds = [str(module["type"]) for module in json.loads((folder / "modules.json").read_text("utf-8"))]
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError("modules.json is damaged", where=folder.name) from error
-    for kind in kinds:
-        if not kind.startswith("sentence_transformers."):
-            raise InputError(
-                f"modules.json names the foreign class '{kind}', which is not executed",
-                where=folder.name,
-                expected="classes of sentence_transformers alone",
-            )
+def _check_whole(module: object, folder: Path) -> None:
+    """Raise InputError if sentence-transformers made up weights or a vocabulary that the folder lacks."""
+    model = getattr(module, "auto_model", None)
+    if not isinstance(model, PreTrainedModel):
+        return  # other modules' weights are loaded strictly
+    kind: Any = type(model)
+    safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False, "weights_only": True}
+    _, info = kind.from_pretrained(folder, config=model.config, output_loading_info=True, **safe)
+    missing = [key for key in sorted(info["missing_keys"]) if "pooler" not in key.split(".")]
+    if missing:
+        raise InputError(
+            f"{len(missing)} weight(s) are missing from the checkpoint, the first is {missing[0]}",
+            where=folder.name,
+        )
+    tokenizer = getattr(module, "tokenizer", None)
+    if isinstance(tokenizer, PreTrainedTokenizerBase):
+        check_tokenizer(tokenizer, folder)

@@ -31,12 +31,12 @@ _LEAST_SQUARE = 1e-4
 
 
 def positive_means(count: int = 100) -> FloatArray:
-    """Means of the positive angle, from pi/20 to pi/2, ends included."""
+    """Means of the positive angle in radians, (count,), from pi/20 to pi/2, ends included."""
     return np.linspace(math.pi / 20, math.pi / 2, count)
 
 
 def negative_means(count: int = 100) -> FloatArray:
-    """Means of the negative angle, from pi/20 to pi, ends included."""
+    """Means of the negative angle in radians, (count,), from pi/20 to pi, ends included."""
     return np.linspace(math.pi / 20, math.pi, count)
 
 
@@ -54,7 +54,19 @@ class Negatives:
 
 
 def sample_positives(means: FloatArray, batches: int = BATCHES, seed: int = 0) -> FloatArray:
-    """Draw the positive angle of every batch, (means, batches); few are below 0 and stay so."""
+    """Draw the positive angle of every batch, normal with standard deviation POSITIVE_SD.
+
+    Args:
+        means: Means of the angle in radians, (means,).
+        batches: Batches a mean.
+        seed: Seed of the draws.
+
+    Returns:
+        (means, batches) radians; few are below 0 and stay so.
+
+    Raises:
+        ValueError: no batch.
+    """
     _check_batches(batches)
     draws = generator(seed, "gradient/positive").standard_normal((len(means), batches))
     return means[:, None] + POSITIVE_SD * draws
@@ -67,7 +79,18 @@ def sample_negatives(
     seed: int = 0,
     negatives: int = NEGATIVES,
 ) -> Negatives:
-    """Draw the negatives of every batch and keep what components need of them."""
+    """Draw the negatives of every batch, normal with NEGATIVE_SD, and keep what components need of them.
+
+    Args:
+        means: Means of the angle in radians, (means,).
+        batches: Batches a mean.
+        taus: Temperatures, above 0.
+        seed: Seed of the draws.
+        negatives: Negatives a batch.
+
+    Raises:
+        ValueError: no batch, no negative, or a temperature that isn't above 0.
+    """
     _check_batches(batches)
     if negatives < 1 or not all(tau > 0 for tau in taus):
         raise ValueError(f"{negatives} negatives, taus {tuple(taus)}; expected at least 1, and above 0")
@@ -238,13 +261,13 @@ def shaded(
 
 
 def distance(cosine: FloatArray) -> FloatArray:
-    """Distance of unit vectors by their cosine, sqrt(2 - 2 c), its square at least 1e-4."""
+    """Distance of unit vectors by their cosine, sqrt(2 - 2 c), of any shape; its square is at least 1e-4."""
     values: FloatArray = np.sqrt(np.maximum(2 - 2 * cosine, _LEAST_SQUARE))
     return values
 
 
 def arccon_ratio(cosine: FloatArray, u: float = ANGLE) -> FloatArray:
-    """sin(theta + u) / sin(theta) by the cosine, which is held within +-(1 - 1e-6)."""
+    """sin(theta + u) / sin(theta), element by element of the cosine, which is held within +-(1 - 1e-6)."""
     theta = np.arccos(np.clip(cosine, -_INSIDE, _INSIDE))
     values: FloatArray = np.sin(theta + u) / np.sin(theta)
     return values

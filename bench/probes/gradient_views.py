@@ -108,7 +108,15 @@ def pair_cosines(cosines: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def density(values: FloatArray, bins: int = 200) -> tuple[FloatArray, FloatArray]:
-    """Histogram density of cosines on [-1, 1]: (edges (bins + 1,), density (bins,)) (Figure 5)."""
+    """Histogram density of cosines on [-1, 1] (Figure 5).
+
+    Args:
+        values: Cosines, (n,).
+        bins: Equal intervals.
+
+    Returns:
+        Edges (bins + 1,) and density (bins,), which integrates to 1.
+    """
     heights, edges = np.histogram(values, bins=bins, range=(-1, 1), density=True)
     return edges, heights
 
@@ -131,7 +139,17 @@ class Hardest:
 def hardest_negatives(
     first: FloatArray, second: FloatArray, m: float = MARGIN, batch: int = BATCH
 ) -> Hardest:
-    """Find the anchors that the baseline keeps, s_ii - max_{k != i} s_ik < m, and their hardest negatives."""
+    """Find the anchors that the baseline keeps, s_ii - max_{k != i} s_ik < m, and their hardest negatives.
+
+    Args:
+        first: Anchors, (n, dim), unit rows.
+        second: Their positives, (n, dim), unit rows.
+        m: Margin of the kept anchors.
+        batch: Sentences a batch.
+
+    Raises:
+        ValueError: as :func:`batch_cosines`.
+    """
     cosines = batch_cosines(first, second, batch)
     own, values, places = _own_and_hardest(cosines)
     kept = own - values < m

@@ -62,7 +62,7 @@ class Modulus(Observer):
         self._norms = [{part: Norms() for part in PARTS} for _ in range(towers)]
 
     def on_output(self, tower: int, states: Tensor, pooled: Tensor | None) -> None:
-        """Add a batch."""
+        """Add a batch: last hidden states (B, T, H), and the pooler's output (B, H) where there is one."""
         self._norms[tower]["cls"].add(states[:, 0])
         if pooled is not None:
             self._norms[tower]["pooler"].add(pooled)

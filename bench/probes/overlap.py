@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.data.tasks import PairTask, normalise
+from bench.data.tasks import MARK, PairTask, normalise
 from bench.encoder import FloatArray
 from bench.errors import DataError
 from bench.eval.sts import spearman
@@ -30,6 +30,7 @@ from bench.stats.items import spearman_interval
 LEVELS = ("exact", "key", "near")
 RUN = 8  # words
 MIN_CLEAN_PAIRS = 50
+_LONGEST = 1 << 26  # bytes of a line, unpacked
 _NOT_KEY = re.compile(r"[^a-z0-9]+")
 _WORD = re.compile(r"[a-z0-9]+")
 
@@ -92,9 +93,11 @@ def training_lines(path: Path) -> Iterator[str]:
     count = 0
     try:
         with lzma.open(path, "rb") if path.suffix == ".xz" else path.open("rb") as stream:
-            for line in stream:
+            while line := stream.readline(_LONGEST):
                 count += 1
-                text = normalise(line.decode("utf-8"))
+                if len(line) == _LONGEST:
+                    raise DataError("a line of more than 64 megabytes", where=f"{path}:{count}")
+                text = normalise(line.decode("utf-8").removeprefix(MARK if count == 1 else ""))
                 if text:
                     yield text
     except UnicodeDecodeError as error:

@@ -10,8 +10,46 @@ from pathlib import Path
 from typing import Any
 
 from bench.errors import DataError, InputError, unknown
+from bench.shape import Block, Each, Rows, Shape, anything, count, fault, label, setting
 
 DEFAULT = "mini"
+
+
+def _option(value: Any) -> bool:
+    """An option's value, or a stage's table of them."""
+    return setting(value) or (isinstance(value, dict) and fault(value, Each(_option)) is None)
+
+
+def _one_of(*blocks: Block) -> Shape:
+    return lambda value: any(fault(value, block) is None for block in blocks)
+
+
+_PROFILE = Block(
+    {
+        "summary": label,
+        "suites": Rows(label),
+        "backbone": _one_of(
+            Block({"name": label, "hub": label}, closed=True),
+            Block({"name": label, "package": label, "folder": label}, {"extra": label}, closed=True),
+        ),
+        "corpus": _one_of(
+            Block({"world": label}, closed=True),
+            Block(
+                {"file": label},
+                {"sick": label, "copies": Each(label), "exclude_lines": Rows(count, least=2)},
+                closed=True,
+            ),
+        ),
+        "dev": label,
+    },
+    {
+        "note": label,
+        "methods": Each(Each(_option)),
+        "pretrain": Each(setting),
+        "tuning": Rows(Each(anything)),
+    },
+    closed=True,
+)
 
 
 @dataclass(frozen=True)
@@ -24,7 +62,8 @@ class Profile:
         suites: Suites that ``bench run`` evaluates when ``--suite`` is not given.
         backbone: {"name"} and either {"package", "folder", "extra"} or {"hub"}.
         corpus: {"world"} for the mini world's text, else {"file"} below the data folder, and perhaps
-            "exclude_lines" (first and last, from 1) and "sick" (SICK's unlabelled sentences, below it too).
+            "exclude_lines" (first and last, from 1), "sick" (SICK's unlabelled sentences, below it too) and
+            "copies" (file below it of every round-trip translated copy, by the copy's name).
         dev: Suite of one task on which checkpoints are selected.
         note: What every table of this profile must say, or "".
         methods: Options of every method that differ from its card's defaults; a stage's in a table of
@@ -54,9 +93,11 @@ def load(name: str) -> Profile:
     """Read a profile; raises InputError with a suggestion for an unknown name."""
     if name not in names():
         raise unknown("profile", name, names(), where="--profile")
-    text = resources.files(__name__).joinpath(f"{name}.toml").read_text(encoding="utf-8")
+    file = resources.files(__name__).joinpath(f"{name}.toml")
     try:
-        data = tomllib.loads(text)
+        data = tomllib.loads(file.read_text(encoding="utf-8"))
+        if place := fault(data, _PROFILE):
+            raise ValueError(f"'{place}' is missing, unknown or of another type")
         return Profile(
             name,
             data["summary"],
@@ -69,7 +110,7 @@ def load(name: str) -> Profile:
             dict(data.get("pretrain", {})),
             tuple(data.get("tuning", ())),
         )
-    except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
+    except (ValueError, RecursionError) as error:  # no UTF-8 and no TOML among them
         raise DataError(f"not a profile: {error}", where=f"bench/profiles/{name}.toml") from error
 
 
@@ -82,11 +123,15 @@ def backbone_reference(profile: Profile) -> str:
     source = profile.backbone
     if "hub" in source:
         return source["hub"]
-    package = importlib.util.find_spec(source["package"])
+    try:
+        package = importlib.util.find_spec(source["package"])
+    except (ImportError, ValueError):  # of a package that isn't there, or no name of one
+        package = None
     if package is None or package.origin is None:
+        install = f"pip install 'cse-bench[{source['extra']}]', or " if "extra" in source else ""
         raise InputError(
             f"the backbone of profile '{profile.name}', {source['name']}, is not installed",
-            hint=f"pip install 'cse-bench[{source['extra']}]', or name a folder with --backbone",
+            hint=f"{install}name a folder with --backbone",
         )
     return str(Path(package.origin).parent / source["folder"])
 

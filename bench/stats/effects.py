@@ -16,6 +16,10 @@ def superiority(a: ArrayLike, b: ArrayLike) -> float:
 
     Vargha and Delaney's A (2000), the Mann-Whitney U over n_a n_b.
 
+    Args:
+        a: (runs,) scores of one method.
+        b: (runs,) scores of the other; their numbers may differ.
+
     Returns:
         A number in [0, 1]; 0.5 for no difference.
 
@@ -28,6 +32,10 @@ def superiority(a: ArrayLike, b: ArrayLike) -> float:
 
 def cohen_d(a: ArrayLike, b: ArrayLike) -> float:
     """Cohen's d: (mean a - mean b) / s, with s^2 the variance pooled over both sides' degrees of freedom.
+
+    Args:
+        a: (runs,) scores of one method, at least two seeds.
+        b: (runs,) scores of the other, at least two seeds.
 
     Raises:
         ValueError: fewer than two seeds on a side, another shape, a score that is not finite, or no spread.
@@ -42,7 +50,7 @@ def cohen_d(a: ArrayLike, b: ArrayLike) -> float:
 def hedges_g(a: ArrayLike, b: ArrayLike) -> float:
     """Hedges' g: Cohen's d without its bias in small samples (Hedges 1981, eq. 6e).
 
-    g = d Gamma(m / 2) / (sqrt(m / 2) Gamma((m - 1) / 2)) with m = n_a + n_b - 2.
+    g = d Gamma(m / 2) / (sqrt(m / 2) Gamma((m - 1) / 2)) with m = n_a + n_b - 2. Arguments as ``cohen_d``.
 
     Raises:
         ValueError: as ``cohen_d``.

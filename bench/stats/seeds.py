@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,6 +17,7 @@ from bench.stats.checks import FloatArray, check_level, run_scores
 
 MAX_SEEDS = 40  # of both sides together in an exact test: a million half sums
 LEAST_PAIRS = 6  # fewer sign flips can't reach p = .05
+_LEAST_SPREAD = 1e-70
 _TIE = 1e-10  # of the largest score: sums that differ by less are one sum, rounded differently
 
 
@@ -81,9 +85,10 @@ def welch(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> SeedDifference:
     """
     x, y = run_scores(a, "a", least=2), run_scores(b, "b", least=2)
     check_level(level)
-    if np.ptp(x) == 0 and np.ptp(y) == 0:
+    if not (_varies(x) or _varies(y)):
         return _without_spread(float(x[0] - y[0]), len(x), len(y))
-    test = stats.ttest_ind(x, y, equal_var=False)
+    with _on_like_scores():
+        test = stats.ttest_ind(x, y, equal_var=False)
     low, high = test.confidence_interval(level)
     difference = float(x.mean() - y.mean())
     t, df, p = float(test.statistic), float(test.df), float(test.pvalue)
@@ -107,9 +112,10 @@ def one_sample(a: ArrayLike, fixed: float, level: float = 0.95) -> SeedDifferenc
     x = run_scores(a, "a", least=2)
     value = float(run_scores([fixed], "fixed", least=1)[0])
     check_level(level)
-    if np.ptp(x) == 0:
+    if not _varies(x):
         return _without_spread(float(x[0]) - value, len(x), 1)
-    test = stats.ttest_1samp(x, value)
+    with _on_like_scores():
+        test = stats.ttest_1samp(x, value)
     low, high = test.confidence_interval(level)
     t, df, p = float(test.statistic), float(test.df), float(test.pvalue)
     return SeedDifference(
@@ -192,6 +198,19 @@ def verdict(
     if minimum_p > alpha:
         return "cannot show"
     return "differs" if p <= alpha else "not shown"
+
+
+def _varies(scores: FloatArray) -> bool:
+    """True if scores differ by more than what a variance, squared, can still be told from 0."""
+    return bool(np.ptp(scores) > _LEAST_SPREAD)
+
+
+@contextmanager
+def _on_like_scores() -> Iterator[None]:
+    """Without scipy's warning that scores agree in all but their last digits: seeds may well do so."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Precision loss occurred")
+        yield
 
 
 def _without_spread(difference: float, n_a: int, n_b: int) -> SeedDifference:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from bench.errors import InputError
+from bench.nn.backbone import Rows
 from bench.train.chunks import pooled_states
 from bench.train.momentum import MomentumCopy
 
@@ -62,7 +63,7 @@ class Bootstrap(nn.Module):
         *,
         loss: PairLoss,
         decay: float,
-        partners: Sequence[list[int]] | None = None,
+        partners: Rows | None = None,
         pooling: str = "avg",
         target_head: bool = False,
     ) -> None:

@@ -1,8 +1,12 @@
-"""A batch through a transformer in chunks of like length: less padding, the same states."""
+"""A batch through a transformer in chunks of like length: less padding, the same states.
+
+Where several processes train together, each encodes a share (:mod:`bench.train.distributed`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -10,8 +14,10 @@ from torch import Tensor
 
 from bench.nn.backbone import padded
 from bench.nn.batches import default_batch_tokens, length_sorted_batches
+from bench.nn.denoising import mask_states
 from bench.nn.pooling import pool
 from bench.nn.twin import twin_states
+from bench.train.distributed import size, spread
 
 
 class TwinClsStates(NamedTuple):
@@ -46,6 +52,17 @@ def pooled_states(
     Returns:
         (B, H), row i for ``rows[i]``.
     """
+    return spread(rows, partial(_pooled, model, pad_id=pad_id, pooling=pooling, budget=budget))
+
+
+def prompted_states(model: Any, rows: Sequence[list[int]], tokenizer: Any) -> Tensor:
+    """State of each row's mask token, with gradient; see :func:`bench.nn.denoising.mask_states`."""
+    return spread(rows, lambda own: mask_states(model, own, tokenizer))
+
+
+def _pooled(
+    model: Any, rows: Sequence[list[int]], *, pad_id: int, pooling: str, budget: int | None
+) -> Tensor:
     device = str(model.device)
     chunks = _chunks(rows, device, budget)
     states = []
@@ -77,6 +94,29 @@ def twin_cls_states(
         cross_stream: "carry" or "last".
         budget: As for :func:`pooled_states`.
     """
+
+    def encode(own: Sequence[list[int]]) -> TwinClsStates:
+        return _twin(first, second, own, pad_id, caels, cross_stream, budget)
+
+    if size() == 1:
+        return encode(rows)
+
+    def joined(own: Sequence[list[int]]) -> Tensor:
+        return torch.cat([states for states in encode(own) if states is not None], dim=1)
+
+    columns = spread(rows, joined).chunk(4 if caels else 2, dim=1)
+    return TwinClsStates(columns[0], columns[1], *(columns[2:] or (None, None)))
+
+
+def _twin(
+    first: Any,
+    second: Any,
+    rows: Sequence[list[int]],
+    pad_id: int,
+    caels: Sequence[int],
+    cross_stream: str,
+    budget: int | None,
+) -> TwinClsStates:
     device = str(first.device)
     chunks = _chunks(rows, device, budget)
     parts = []

@@ -9,18 +9,31 @@ import torch
 from torch import Tensor, nn
 
 from bench.encoder import Encoder
+from bench.errors import BenchError
 from bench.nn.backbone import load_backbone
 from bench.stages import StageContext
 from bench.train.chunks import cls_states
+from bench.train.distributed import spread_arrays
 from bench.train.sentence_encoder import train_towers
 
 
 def train_student(context: StageContext) -> dict[str, Any]:
-    """The stage: its teacher is the member ``teacher``, encoding in evaluation mode without gradient."""
+    """The stage: its teacher is the member ``teacher``, encoding in evaluation mode without gradient.
+
+    Raises:
+        BenchError: vectors of another dimension than the student's.
+    """
     teacher, sentences = context.members["teacher"], context.sentences
+    student = load_backbone(context.model)
+    width = student[0].config.hidden_size
+    if teacher.dim != width:
+        raise BenchError(
+            f"the teacher's vectors have {teacher.dim} dimensions, the student's {width}",
+            hint="distill a method of the same width, or name another --backbone",
+        )
     return train_towers(
         context,
-        [load_backbone(context.model)],
+        [student],
         lambda model, pad_id: Distillation(model, pad_id, teacher, sentences),
         numbered=True,
     )
@@ -46,6 +59,6 @@ class Distillation(nn.Module):
 
     def forward(self, batch: list[tuple[int, list[int]]]) -> Tensor:
         """Loss of a batch of (sentence number, token row) pairs."""
-        vectors = self._teacher.encode([self._sentences[number] for number, _ in batch])
+        vectors = spread_arrays([self._sentences[number] for number, _ in batch], self._teacher.encode)
         states = cls_states(self.student, [row for _, row in batch], self.pad_id)
         return nn.functional.mse_loss(states, torch.from_numpy(vectors).to(states.device))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from bench.errors import BenchError, InputError
+from bench.nn.backbone import Rows
+from bench.nn.heap import keep_freed_memory
+from bench.train.distributed import from_first, share_gradients
 from bench.train.streams import generator
 
 State = dict[str, Tensor]
@@ -67,6 +71,8 @@ class TrainResult:
         best: Weights of the evaluated encoder at that step.
         last: Its weights after the last step.
         sentences: Sentences seen, each view of a sentence counted once.
+        step_seconds: Wall clock of a step, a mean without the first one where there are more.
+        dev_seconds: Wall clock of a dev evaluation, a mean; 0 where there was none.
     """
 
     curve: tuple[tuple[int, float], ...]
@@ -75,6 +81,8 @@ class TrainResult:
     best: State
     last: State
     sentences: int
+    step_seconds: float
+    dev_seconds: float
 
 
 def batches(
@@ -96,7 +104,7 @@ def batches(
 def train(
     objective: nn.Module,
     encoder: nn.Module,
-    rows: Sequence[Any],
+    rows: Rows,
     settings: TrainSettings,
     *,
     seed: int,
@@ -105,6 +113,8 @@ def train(
     progress: Callable[[int], None] | None = None,
 ) -> TrainResult:
     """Minimise ``objective`` over batches of token rows.
+
+    Processes that train together (:mod:`bench.train.distributed`) all call it, and see the same batches.
 
     Args:
         objective: Maps a list of token rows to a scalar loss; its parameters are trained.
@@ -121,13 +131,14 @@ def train(
         BenchError: empty corpus, or a loss that is not finite (naming the step).
         InputError: less than a batch, where a short one is left out.
     """
-    if not rows:
+    if not len(rows):
         raise BenchError("the training text has no sentence")
     if settings.drop_last and len(rows) < settings.batch_size:
         raise InputError(
             f"{len(rows)} sentences are no batch of {settings.batch_size}, and a short one is left out",
             expected="a smaller batch_size, or drop_last=false",
         )
+    keep_freed_memory()
     parameters = [parameter for parameter in objective.parameters() if parameter.requires_grad]
     groups = parameter_groups(objective, settings)
     optimizer = torch.optim.AdamW(groups, lr=settings.lr, weight_decay=settings.weight_decay)
@@ -135,9 +146,10 @@ def train(
     curve: list[tuple[int, float]] = []
     losses: list[float] = []
     best_step, best_score, best = 0, -math.inf, None
-    sentences = 0
+    sentences, spent, evaluating = 0, list[float](), list[float]()
     objective.train()
     for step in range(1, settings.steps + 1):
+        begin = time.perf_counter()
         batch = [rows[index] for index in next(order)]
         sentences += len(batch)
         loss = objective(batch)
@@ -148,13 +160,16 @@ def train(
             group["lr"] = rate(settings, step)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
+        share_gradients(parameters)
         if settings.clip:
             nn.utils.clip_grad_norm_(parameters, settings.clip)
         optimizer.step()
+        spent.append(time.perf_counter() - begin)
         if step % settings.eval_every == 0:
             objective.eval()
-            score = dev_score()
+            score = from_first(dev_score)
             objective.train()
+            evaluating.append(time.perf_counter() - begin - spent[-1])
             curve.append((step, score))
             if score > best_score:
                 best_step, best_score, best = step, score, copy_state(encoder)
@@ -163,8 +178,19 @@ def train(
     objective.eval()
     last = copy_state(encoder)
     return TrainResult(
-        tuple(curve), tuple(losses), best_step or settings.steps, best or last, last, sentences
+        tuple(curve),
+        tuple(losses),
+        best_step or settings.steps,
+        best or last,
+        last,
+        sentences,
+        _mean(spent[1:] or spent),
+        _mean(evaluating),
     )
+
+
+def _mean(seconds: Sequence[float]) -> float:
+    return sum(seconds) / max(1, len(seconds))
 
 
 def parameter_groups(objective: nn.Module, settings: TrainSettings) -> list[dict[str, Any]]:

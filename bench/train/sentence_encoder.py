@@ -12,10 +12,11 @@ from torch import nn
 
 from bench.encoder import Encoder
 from bench.errors import InputError
-from bench.nn.backbone import TransformerEncoder, load_backbone, quiet, token_rows
+from bench.nn.backbone import TokenRows, TransformerEncoder, load_backbone, quiet
 from bench.nn.sum_encoder import SumEncoder
 from bench.stages import StageContext, planned_steps
 from bench.train.dev import DevEvaluation
+from bench.train.distributed import is_first, seed_draws, size, total
 from bench.train.loop import State, TrainResult, TrainSettings, train
 from bench.train.streams import own_random_state
 
@@ -33,7 +34,10 @@ def train_sentence_encoder(context: StageContext, make_objective: MakeObjective)
             initial weights from torch's state, which is the stream ``head`` there.
 
     Returns:
-        Facts for the record: steps, sentences seen, dev curve, selected step, CPU seconds.
+        Facts for the record: steps, sentences seen, dev curve, selected step, seconds.
+
+    Raises:
+        InputError: a folder that holds no whole model; see :func:`train_towers` for other errors.
     """
     return train_towers(context, [load_backbone(context.model)], make_objective)
 
@@ -62,6 +66,10 @@ def train_towers(
 
     Returns:
         Facts for the record.
+
+    Raises:
+        BenchError: an empty training text, or a loss that is no number.
+        InputError: settings that the text or the model can't meet.
     """
     config, cpu = context.config, time.process_time()
     models = [model for model, _ in towers]
@@ -69,7 +77,7 @@ def train_towers(
         set_dropout(model, float(config["dropout"]))
         model.to(context.device)
     tokenizer = towers[0][1]
-    rows = token_rows(tokenizer, context.sentences, int(config["max_length"]))
+    rows = TokenRows(tokenizer, context.sentences, int(config["max_length"]), numbered=numbered)
     settings = TrainSettings(
         lr=float(config["lr"]),
         batch_size=int(config["batch_size"]),
@@ -86,23 +94,25 @@ def train_towers(
         objective = make_objective(*models, tokenizer.pad_token_id).to(context.device)
     encoder = _encoder([TransformerEncoder(tower, pooling, device=context.device) for tower in towers])
     dev = DevEvaluation(context.dev_score, encoder, select, collapse)
+    seed_draws(context.seed, f"dropout/{context.role}")
     with own_random_state(context.seed, f"dropout/{context.role}", context.device):
         result = train(
             objective,
             nn.ModuleList(models),
-            list(enumerate(rows)) if numbered else rows,
+            rows,
             settings,
             seed=context.seed,
             corpus=context.corpus,
             dev_score=dev.score,
             progress=context.progress,
         )
-    _save(towers, result.best, context.out / "selected")
-    if result.best_step != settings.steps:
-        _save(towers, result.last, context.out / "last")
-    (context.out / "losses.json").write_text(json.dumps(result.losses))
-    facts = _facts(result, settings, time.process_time() - cpu)
-    if collapse:
+    if is_first():
+        _save(towers, result.best, context.out / "selected")
+        if result.best_step != settings.steps:
+            _save(towers, result.last, context.out / "last")
+        (context.out / "losses.json").write_text(json.dumps(result.losses))
+    facts = _facts(result, settings, total(time.process_time() - cpu))
+    if collapse and is_first():
         steps = [step for step, _ in result.curve]
         facts["collapse_curve"] = [[s, *figures] for s, figures in zip(steps, dev.figures, strict=True)]
     return facts
@@ -157,4 +167,7 @@ def _facts(result: TrainResult, settings: TrainSettings, cpu_seconds: float) -> 
         "selected_dev": max((score for _, score in result.curve), default=None),
         "last_loss": result.losses[-1],
         "cpu_seconds": round(cpu_seconds, 1),
+        "step_seconds": result.step_seconds,
+        "dev_seconds": result.dev_seconds,
+        **({"ranks": size()} if size() > 1 else {}),
     }

@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from bench.encoder import Encoder, FloatArray
 from bench.errors import BenchError
+from bench.train.distributed import spread_arrays
 
 KEPT_BYTES = 2**28
 
@@ -38,7 +39,8 @@ class Teacher:
         new = [number for number in dict.fromkeys(numbers) if number not in self._kept]
         found: dict[int, FloatArray] = {}
         if new:
-            encoded = self.encoder.encode([self.sentences[number] for number in new])
+            texts = [self.sentences[number] for number in new]
+            encoded = spread_arrays(texts, self.encoder.encode)
             if not np.isfinite(encoded).all():
                 raise BenchError("a teacher's vectors are not finite")
             found = dict(zip(new, encoded, strict=True))

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cache
+from operator import attrgetter
 
 from bench.data.corpus import Corpus, make_corpus
 from bench.data.mini.grammar import Draw, Event, realise
@@ -75,13 +76,17 @@ def _preference(draw: Draw, count: int, preferred: int, share: float) -> tuple[f
     return tuple((1 - share) / count + (share / preferred if i in chosen else 0.0) for i in range(count))
 
 
-_FIELDS = tuple(field.name for field in fields(Event))
+_said = attrgetter(*(field.name for field in fields(Event)[:-2]))  # all but past and negated
 
 
 def split_of(world: World, event: Event) -> str:
     """Train (8 of 10), dev or test: by a hash of who does what to how many, where and when."""
-    said = replace(event, past=True, negated=False)
-    identity = f"{SPLIT}/{world.seed}/{tuple(getattr(said, field) for field in _FIELDS)}"
+    return _split(world, _said(event))
+
+
+def _split(world: World, said: tuple[int | None, ...]) -> str:
+    """The split of all events of the same parts, past or present, negated or not."""
+    identity = f"{SPLIT}/{world.seed}/{(*said, True, False)}"
     bucket = hashlib.sha256(identity.encode()).digest()[0] % 10
     return "dev" if bucket == 8 else "test" if bucket == 9 else "train"
 
@@ -94,7 +99,7 @@ def sample_event(world: World, draw: Draw, split: str, topic: int | None = None)
         words = lexicon.topics[t]
         agent = draw.below(len(words.agents))
         frame = draw.weighted(world.actions[t][agent])
-        event = Event(
+        said = (
             t,
             agent,
             draw.chance(0.2),
@@ -104,11 +109,10 @@ def sample_event(world: World, draw: Draw, split: str, topic: int | None = None)
             draw.below(len(lexicon.qualities)) if draw.chance(0.1) else None,
             draw.weighted(world.places[t][agent]) if draw.chance(0.5) else None,
             draw.below(len(lexicon.times)) if draw.chance(0.35) else None,
-            draw.chance(0.7),
-            draw.chance(0.1),
         )
-        if split_of(world, event) == split:
-            return event
+        past, negated = draw.chance(0.7), draw.chance(0.1)
+        if _split(world, said) == split:
+            return Event(*said, past, negated)
 
 
 def training_text(world: World) -> Corpus:

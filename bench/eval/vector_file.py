@@ -1,0 +1,83 @@
+"""A .npy file that grows by rows, for vectors that don't fit into memory."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+import numpy as np
+
+from bench.encoder import FloatArray
+from bench.errors import BenchError, InputError
+
+
+class VectorFile:
+    """Writes float32 (n, dim) for ``numpy.load``, with ``mmap_mode`` too; n is known only at the end.
+
+    The file appears whole when the block is left without an error, or not at all.
+
+    Args:
+        path: The file; it must not be there.
+        dim: Width of a row.
+
+    Raises:
+        InputError: the file is there already, or its folder isn't.
+        BenchError: it can't be written.
+    """
+
+    def __init__(self, path: Path, dim: int) -> None:
+        check_new(path)
+        self.path, self.dim, self.rows = path, dim, 0
+        self._temporary = path.with_name(f".{path.name[:80]}.{os.getpid()}.tmp")
+        self._stream: BinaryIO
+
+    def __enter__(self) -> VectorFile:
+        """Open a temporary file beside it."""
+        try:
+            self._stream = self._temporary.open("wb")
+        except OSError as error:
+            raise self._failed(error) from error
+        self._write_header()
+        return self
+
+    def append(self, vectors: FloatArray) -> None:
+        """Add float32 rows (m, dim)."""
+        try:
+            self._stream.write(np.ascontiguousarray(vectors, dtype="<f4").data)
+        except OSError as error:
+            raise self._failed(error) from error
+        self.rows += len(vectors)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Put the number of rows into the header and the file into its place, or remove what was written."""
+        try:
+            if error is None:
+                self._stream.seek(0)
+                self._write_header()
+                self._stream.close()
+                self._temporary.replace(self.path)
+        except OSError as failure:
+            raise self._failed(failure) from failure
+        finally:
+            self._stream.close()
+            self._temporary.unlink(missing_ok=True)
+
+    def _write_header(self) -> None:
+        """Write the header; numpy leaves room in it for any number of rows."""
+        shape = {"descr": "<f4", "fortran_order": False, "shape": (self.rows, self.dim)}
+        np.lib.format.write_array_header_1_0(self._stream, shape)
+
+    def _failed(self, error: OSError) -> BenchError:
+        return BenchError(f"the vectors can't be written: {error.strerror or error}", where=str(self.path))
+
+
+def check_new(path: Path) -> None:
+    """Raise InputError if the file is there already, or its folder isn't."""
+    if path.exists():
+        raise InputError("this is there already", where=f"--out {path}", expected="a new file")
+    if not path.parent.is_dir():
+        raise InputError("there is no such folder", where=f"--out {path}", expected="a new file in a folder")

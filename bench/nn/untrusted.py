@@ -1,0 +1,225 @@
+"""Model folders are data: what would run code, load another folder's files or ask the network is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from bench.errors import InputError
+
+MOST_LAYERS = 1024
+_CODE = re.compile(r"[a-z0-9_]+")
+_VOCABULARY = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "*.spm")
+_MODULE = re.compile(r"sentence_transformers(\.\w+)*\.[A-Z]\w*", re.ASCII)
+_ACTIVATION = re.compile(r"torch\.nn(\.\w+)*\.[A-Z]\w*", re.ASCII)
+_ARGUMENTS = (
+    "model_args",
+    "model_kwargs",
+    "tokenizer_args",
+    "processor_kwargs",
+    "config_args",
+    "config_kwargs",
+)
+_HARMLESS = {
+    "add_pooling_layer",
+    "attn_implementation",
+    "do_lower_case",
+    "dtype",
+    "model_max_length",
+    "padding_side",
+    "reference_compile",
+    "torch_dtype",
+    "truncation_side",
+    "trust_remote_code",  # sentence-transformers drops it
+    "unpad_inputs",
+    "use_cache",
+    "use_fast",
+    "use_memory_efficient_attention",
+}
+"""What sentence_bert_config.json may hand to transformers; weights_only, for one, it may not."""
+
+
+@contextmanager
+def offline() -> Iterator[None]:
+    """Forbid the hub while a folder is loaded: its settings can name another model, which would be fetched.
+
+    ``local_files_only`` reaches the folder's own files alone.
+    """
+    from huggingface_hub import constants
+
+    before = constants.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = before
+
+
+def check_folder(folder: Path) -> None:
+    """Check a transformers folder before it is loaded.
+
+    Raises:
+        InputError: an adapter, weights of another folder, attention code from elsewhere, absurdly many
+            layers, or a settings file that is no JSON.
+    """
+    if (folder / "adapter_config.json").exists():
+        raise InputError(
+            "this is an adapter: its settings name another model to load",
+            where=f"{folder.name}/adapter_config.json",
+            expected="a whole model",
+            hint="merge the adapter into its base model and save that",
+        )
+    for file in sorted(folder.glob("*.index.json")):
+        shards = _read(file).get("weight_map")
+        for name in sorted({str(name) for name in shards.values()}) if isinstance(shards, dict) else ():
+            if PurePosixPath(name).name != name or "\\" in name:
+                raise InputError(
+                    f"it names the weights file '{name}', which is not beside it",
+                    where=f"{folder.name}/{file.name}",
+                    expected="names of files of the folder",
+                )
+    if (folder / "config.json").is_file():
+        _check_settings(_read(folder / "config.json"), f"{folder.name}/config.json")
+
+
+def _check_settings(settings: dict[str, Any], where: str) -> None:
+    waiting = [settings]
+    while waiting:
+        for name, value in waiting.pop().items():
+            if isinstance(value, dict):
+                waiting.append(value)
+            if name.endswith("attn_implementation"):
+                for code in value.values() if isinstance(value, dict) else [value]:
+                    if isinstance(code, str) and not _CODE.fullmatch(code):
+                        raise InputError(
+                            f"{name} = '{code}' is code from elsewhere, which is not executed",
+                            where=where,
+                            expected="eager, sdpa or another of transformers' own",
+                        )
+            if name.endswith(("layer", "layers")) and type(value) is int and value > MOST_LAYERS:
+                raise InputError(f"{name} = {value}", where=where, expected=f"at most {MOST_LAYERS}")
+
+
+def check_tokenizer(tokenizer: Any, folder: Path) -> None:
+    """Raise InputError if there is no vocabulary in the folder: transformers would make up an empty one."""
+    named = tuple(getattr(tokenizer, "vocab_files_names", {}).values())
+    if named and not any(True for name in (*named, *_VOCABULARY) for _ in folder.glob(name)):
+        raise InputError(
+            "the tokenizer's vocabulary is missing",
+            where=folder.name,
+            expected="tokenizer.json, vocab.txt or another file of the model's tokenizer",
+        )
+
+
+def check_modules(folder: Path) -> list[Path]:
+    """Check a sentence-transformers folder before it is loaded; return its modules' folders.
+
+    Raises:
+        InputError: a class that isn't sentence-transformers' own (it would be imported), a path that leads
+            out, or settings that decide how weights and tokenizer are loaded.
+    """
+    modules = _read(folder / "modules.json", kind=list)
+    places = []
+    for module in modules:
+        if not isinstance(module, dict) or not isinstance(module.get("path"), str):
+            raise InputError("modules.json is damaged", where=folder.name)
+        _check_class(module.get("type"), f"{folder.name}/modules.json")
+        _check_path(module["path"], f"{folder.name}/modules.json")
+        places.append(folder / module["path"])
+    for file in sorted(folder.rglob("*.json")):
+        if file.name in ("modules.json", "tokenizer.json", "vocab.json") or file.name.endswith("index.json"):
+            continue
+        with suppress(_UnreadableError):  # sentence-transformers reads it with the same parser, or not at all
+            if isinstance(settings := _read(file, kind=object), dict):
+                _check_module(settings, file.relative_to(folder.parent).as_posix())
+    for place in {folder, *places}:
+        check_folder(place)
+    return places
+
+
+def _check_module(settings: dict[str, Any], where: str) -> None:
+    tokenizer, parts = settings.get("tokenizer_class"), settings.get("types")
+    if isinstance(tokenizer, str) and "." in tokenizer:
+        _check_class(tokenizer, where)
+    for path, kind in parts.items() if isinstance(parts, dict) else ():
+        _check_class(kind, where)
+        _check_path(path, where)
+    activation = settings.get("activation_function")
+    if isinstance(activation, str) and "." in activation and not _ACTIVATION.fullmatch(activation):
+        raise InputError(
+            f"it names the foreign class '{activation}', which is not executed",
+            where=where,
+            expected="a class of torch.nn",
+        )
+    for name in _ARGUMENTS:
+        given = settings.get(name)
+        for argument, value in given.items() if isinstance(given, dict) else ():
+            if argument not in _HARMLESS:
+                raise InputError(
+                    f"{name} holds '{argument}', which decides how the files are loaded",
+                    where=where,
+                    expected=f"none but {', '.join(sorted(_HARMLESS))}",
+                )
+            _check_settings({argument: value}, where)
+    if "tokenizer_name_or_path" in settings:
+        raise InputError("it names another model's tokenizer", where=where, expected="a tokenizer of its own")
+
+
+def _check_class(kind: object, where: str) -> None:
+    if not isinstance(kind, str) or not _MODULE.fullmatch(kind):
+        raise InputError(
+            f"it names the foreign class '{kind}', which is not executed",
+            where=where,
+            expected="classes of sentence_transformers alone",
+        )
+
+
+def _check_path(text: str, where: str) -> None:
+    path = PurePosixPath(text)
+    if path.is_absolute() or ".." in path.parts or "\\" in text:
+        raise InputError(
+            f"the module's path '{text}' leads out of the folder", where=where, expected="a folder below it"
+        )
+
+
+def not_loadable(
+    error: Exception, where: str, what: str = "this model", expected: str | None = None
+) -> InputError:
+    """Return the error for a folder that a library couldn't load, in words that help.
+
+    Args:
+        error: What the library raised.
+        where: The folder's name.
+        what: What can't be loaded.
+        expected: What would have been right.
+    """
+    reason = str(error).strip().split("\n")[0] or type(error).__name__
+    if "weights only load failed" in reason.lower() or "UnpicklingError" in type(error).__name__:
+        return InputError(
+            f"{what} can't be loaded: its .bin file holds pickled objects other than tensors, which could "
+            "run code and are not unpickled",
+            where=where,
+            expected="model.safetensors, or a .bin file of tensors alone",
+            hint="ask its author for safetensors",
+        )
+    if "ignore_mismatched_sizes" in reason:
+        reason = "the shapes of its weights aren't those that config.json gives"
+    return InputError(f"{what} can't be loaded: {reason}", where=where, expected=expected)
+
+
+class _UnreadableError(InputError):
+    """A settings file that is no JSON."""
+
+
+def _read(file: Path, kind: type = dict) -> Any:
+    try:
+        settings = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise _UnreadableError(f"{file.name} is damaged", where=file.parent.name, expected="JSON") from error
+    if not isinstance(settings, kind):
+        raise InputError(f"{file.name} is damaged", where=file.parent.name, expected="a JSON object or list")
+    return settings

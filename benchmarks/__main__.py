@@ -1,0 +1,160 @@
+"""Run every benchmark, one after the other, each in a process of its own, and write the table of claims.
+
+    python benchmarks [--data data]                 # half an hour on a free machine
+    python benchmarks --only memory --only stats    # to the screen, no file is written
+    python benchmarks --quick                       # tiny sizes: do they work?
+
+The table goes between the marks ``<!-- speed-table -->`` and ``<!-- /speed-table -->`` of docs/speed.md and
+README.md, where they stand there. Exit code 1: a goal is missed or a benchmark failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from claim import Claim, parse
+
+from bench import provenance
+from bench.data.suites import data_folder
+
+HERE = Path(__file__).resolve().parent
+PAGES = (HERE.parent / "docs" / "speed.md", HERE.parent / "README.md")
+START, END = "<!-- speed-table -->", "<!-- /speed-table -->"
+
+
+@dataclass(frozen=True)
+class Script:
+    """A benchmark.
+
+    Args:
+        name: Its file.
+        options: Its options.
+        quick: Its options for a try without data, None where there is none.
+        data: It takes ``--data``, which the measurement needs.
+    """
+
+    name: str
+    options: tuple[str, ...] = ()
+    quick: tuple[str, ...] | None = None
+    data: bool = False
+
+
+SCRIPTS = (
+    Script("sts_eval", data=True),
+    Script("transfer", ("--folds", "1"), ("--rows", "300", "--folds", "1", "--goal", "0"), data=True),
+    Script("train_step", quick=("--profile", "mini", "--steps", "1", "--only", "simcse"), data=True),
+    Script("probes", quick=("--profile", "mini", "--pairs", "100", "--rounds", "1"), data=True),
+    Script("stats", ("--only", "speed"), ("--only", "speed", "--peer-draws", "2", "--draws", "100")),
+    Script("gradient_probe", quick=("--peer-cells", "1")),
+    Script("report", quick=("--methods", "4", "--seeds", "2", "--rounds", "1")),
+    Script("end_to_end", quick=("--methods", "word_overlap", "--seeds", "1", "--suite", "toy")),
+    Script(
+        "cost_curves",
+        quick=("--method", "word_overlap", "--methods", "word_overlap", "--seeds", "1", "--suite", "toy"),
+    ),
+    Script("memory", quick=("--sizes", "1000", "2000", "--dim", "8")),
+)
+
+
+def run(script: Script, data: Path | None, quick: bool) -> tuple[list[Claim], str]:
+    """Run a script, its output on the screen; its claims, and why it failed ("" if it didn't)."""
+    options = list((script.quick or ()) if quick else script.options)
+    if script.data and data is not None and not quick:
+        options += ["--data", str(data)]
+    command = [sys.executable, str(HERE / f"{script.name}.py"), *options, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True)  # noqa: S603
+    claims = []
+    for line in done.stdout.splitlines():
+        found = parse(line)
+        if found is None:
+            print(line, flush=True)
+        else:
+            claims.append(found)
+    reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+    return claims, reason if done.returncode else ""
+
+
+def figure(value: float) -> str:
+    """Three digits or more, without an exponent."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def row(claim: Claim) -> str:
+    """A claim as a row of the table."""
+    peer = "" if claim.peer is None else figure(claim.peer)
+    ratio = "" if claim.ratio is None else f"{claim.ratio:.3g}"
+    met = {True: "yes", False: "**no**", None: ""}[claim.met]
+    cells = (claim.name, claim.what, figure(claim.ours), peer, claim.unit, ratio, claim.goal, met)
+    return f"| {' | '.join(cells)} |"
+
+
+def machine() -> str:
+    """Date, processor, versions and commit, without a name or a path of the machine."""
+    facts = provenance.provenance(device="cpu", threads=1)
+    timing = provenance.timing(started=datetime.now(UTC).timestamp(), wall=0, cpu=0)
+    git, versions = facts["git"], facts["versions"]
+    commit = "no commit" if git["commit"] is None else f"commit {git['commit'][:12]}"
+    named = ", ".join(f"{name} {versions[name]}" for name in ("torch", "transformers", "numpy", "scipy"))
+    return (
+        f"{timing['started'][:10]}, {timing['processor']}, {timing['cores']} cores, "
+        f"{facts['platform']}, Python {platform.python_version()}, {named}, "
+        f"{commit}{' and changes' if git['dirty'] else ''}"
+    )
+
+
+def table(claims: Sequence[Claim], failures: Sequence[str]) -> str:
+    """The table in markdown, with where and when it was measured."""
+    head = "| benchmark | what: compared with | ours | peer | unit | ratio | goal | met |"
+    lines = [machine() + ".", "", head, "|---|---|---:|---:|---|---:|---|---|", *map(row, claims)]
+    return "\n".join([*lines, *(["", *(f"Failed: {failure}." for failure in failures)] if failures else [])])
+
+
+def place(text: str, files: Sequence[Path]) -> None:
+    """Put the table between the marks of each file that has them."""
+    for file in files:
+        content = file.read_text(encoding="utf-8") if file.is_file() else ""
+        before, start, rest = content.partition(START)
+        _, end, after = rest.partition(END)
+        if start and end:
+            file.write_text(f"{before}{START}\n\n{text}\n\n{END}{after}", encoding="utf-8")
+
+
+def main() -> None:
+    """Run what is asked for, print the table, write it where all of it was measured."""
+    names = [script.name for script in SCRIPTS]
+    parser = argparse.ArgumentParser(
+        prog="python benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--only", action="append", choices=names)
+    parser.add_argument("--quick", action="store_true", help="tiny sizes; writes nothing")
+    given = parser.parse_args()
+    data = data_folder(given.data)
+    claims: list[Claim] = []
+    failures: list[str] = []
+    for script in SCRIPTS:
+        if given.only and script.name not in given.only:
+            continue
+        if given.quick and script.quick is None:
+            continue
+        print(f"{script.name} ...", file=sys.stderr, flush=True)
+        found, reason = run(script, data, given.quick)
+        claims += found
+        failures += [f"{script.name}, {reason}"] if reason else []
+    text = table(claims, failures)
+    print(text)
+    if not given.only and not given.quick:
+        place(text, PAGES)
+    if failures or any(claim.met is False for claim in claims):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

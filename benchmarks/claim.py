@@ -1,0 +1,77 @@
+"""What a benchmark says in one line, for the table: what was measured, against what, and the goal."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A row of the table.
+
+    Args:
+        name: The script, and its case where it has several.
+        what: What was measured, and behind a colon what it is compared with.
+        ours: Our figure.
+        peer: The figure it is compared with, None for none.
+        unit: Of both.
+        ratio: How many times better ours is, or where a cost is bounded how many times as much it is.
+        goal: Such as ">= 3.3" or "<= 180 s", "" for none.
+        met: Whether it is.
+    """
+
+    name: str
+    what: str
+    ours: float
+    peer: float | None
+    unit: str
+    ratio: float | None
+    goal: str
+    met: bool | None
+
+
+def faster(
+    name: str, what: str, *, ours: float, peer: float, unit: str = "CPU s", goal: float | None = None
+) -> Claim:
+    """Something that takes the peer several times as long; ``goal`` is the smallest ratio."""
+    ratio = peer / ours
+    said, met = (f">= {goal:g}", ratio >= goal) if goal is not None else ("", None)
+    return Claim(name, what, ours, peer, unit, ratio, said, met)
+
+
+def bounded(
+    name: str, what: str, *, ours: float, peer: float, unit: str = "CPU s", goal: float | None = None
+) -> Claim:
+    """A cost as a multiple of another; ``goal`` is the largest one."""
+    ratio = ours / peer
+    said, met = (f"<= {goal:g}", ratio <= goal) if goal is not None else ("", None)
+    return Claim(name, what, ours, peer, unit, ratio, said, met)
+
+
+def within(name: str, what: str, *, ours: float, unit: str, goal: float) -> Claim:
+    """A figure without a peer, below a limit."""
+    return Claim(name, what, ours, None, unit, None, f"<= {goal:g} {unit}", ours <= goal)
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add ``--json``."""
+    parser.add_argument(
+        "--json", action="store_true", help="print the line for the table too; a missed goal is no error then"
+    )
+
+
+def show(wanted: bool, *claims: Claim) -> None:
+    """Print claims, a JSON line each, if that is wanted."""
+    for claim in claims if wanted else ():
+        print(json.dumps(asdict(claim)), flush=True)
+
+
+def parse(line: str) -> Claim | None:
+    """A claim, None for a line that is none."""
+    try:
+        found = json.loads(line)
+        return Claim(**found)
+    except (ValueError, TypeError):
+        return None

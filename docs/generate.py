@@ -1,0 +1,249 @@
+"""What the site makes from the program itself: a page for every method, and tables from committed records.
+
+``mkdocs build`` calls this through ``docs/hooks.py``, so it is never committed and never stale.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from statistics import fmean
+
+import scale
+from click.testing import CliRunner
+
+from bench import profiles
+from bench.card import Method, MethodCard, Option, OptionValue
+from bench.cells import profile_options
+from bench.cli import cli
+from bench.data.published import Line, lines
+from bench.data.suites import SUITES
+from bench.errors import InputError
+from bench.record import RunRecord
+from bench.registry import discover
+from bench.reports.published import Footnotes, merged, quoted_row
+from bench.store import ResultStore
+
+RESULTS = Path(__file__).parents[1] / "results"
+EPOCH_HOURS = 125
+"""Core-hours of SimCSE's epoch on BERT-base, as reproduce.md computes them."""
+KINDS = {"method": "Methods of the papers", "baseline": "Baselines", "external": "Encoders from elsewhere"}
+PUBLISHED = ("sts7", "transfer7")
+"""Suites whose printed figures stand on a method's page."""
+
+
+def method_pages() -> dict[str, str]:
+    """Path below the docs to markdown: ``methods/NAME.md`` for every registered method, and the index."""
+    methods = own_methods()
+    pages = {f"methods/{method.card.name}.md": method_page(method) for method in methods}
+    return {"methods/index.md": index_page([method.card for method in methods])} | pages
+
+
+def own_methods() -> list[Method]:
+    """Registered methods of bench's own packages."""
+    registry = discover()
+    return [method for name, method in registry if registry.origin(name).startswith("bench.")]
+
+
+def index_page(cards: Sequence[MethodCard]) -> str:
+    """The list of methods by kind."""
+    parts = [
+        "# All methods\n\nPick a method here; its page has equations, options, defaults for every backbone, "
+        "what differs from the paper, and the figures that papers print. `bench show NAME` prints the same "
+        "card. How to name a method with its options stands in [Choosing methods](../choosing.md).\n"
+    ]
+    for kind, title in KINDS.items():
+        rows = [(f"[`{card.name}`]({card.name}.md)", card.summary) for card in cards if card.kind == kind]
+        parts.append(f"## {title}\n\n{_table(('`--methods`', 'what it is'), rows)}")
+    return "\n".join(parts)
+
+
+def method_page(method: Method) -> str:
+    """One method's page."""
+    card = method.card
+    lead = f"`bench run --methods {_example(card)}` evaluates it. "
+    lead += "It runs once, without a seed." if card.deterministic else "It has a run for every seed."
+    parts = [f"# {card.name}\n\n{_sentence(card.summary)}\n\n{lead}\n", _sources(card)]
+    if card.equations:
+        parts.append("## Equations\n\n``` { .text .wrap }\n" + "\n".join(card.equations) + "\n```\n")
+    parts.append("## Options\n\n" + _options(card))
+    if card.deviations:
+        said = "\n".join(f"- {_text(line)}" for line in card.deviations)
+        parts.append(f"## Differences from the paper and the released code\n\n{said}\n")
+    printed = _published(card)
+    if printed:
+        parts.append(f"## Published scores\n\n{printed}")
+    return "\n".join(parts)
+
+
+def names_in_papers(card: MethodCard) -> tuple[str, ...]:
+    """Names under which published tables print a method."""
+    return tuple(dict.fromkeys((card.name, *(name for name, _ in card.published_names))))
+
+
+def filled(markdown: str) -> str:
+    """Put tables in the place of ``<!-- leaderboard: CAMPAIGN -->`` and of ``cost`` and ``scale``."""
+    markdown = re.sub(r"<!-- leaderboard: (\S+) -->", lambda found: leaderboard(found[1]), markdown)
+    for name, table in (("cost", cost_table), ("scale", scale_table)):
+        if f"<!-- {name} -->" in markdown:
+            markdown = markdown.replace(f"<!-- {name} -->", table())
+    return markdown
+
+
+def leaderboard(campaign: str) -> str:
+    """A campaign's leaderboard as markdown."""
+    where = ["--results", str(RESULTS), "--campaign", campaign]
+    done = CliRunner().invoke(cli, ["report", *where, "--table", "leaderboard", "--format", "markdown"])
+    if done.exception:
+        raise SystemExit(f"docs: no leaderboard of {campaign}: {done.exception}")
+    return done.output
+
+
+def relative_costs() -> dict[str, float]:
+    """CPU time of a seed of each method on the million sentences, in epochs of SimCSE.
+
+    The sum over stages of CPU seconds a training sentence in campaign ``mini-all`` times the epochs in
+    profile ``bert-base``, over SimCSE's of the same seed; the mean over seeds.
+    """
+    records = [r for r in ResultStore(RESULTS, "mini-all").records() if r.method == r.name and r.training]
+    unit = {record.seed: _cost(record) for record in records if record.name == "simcse"}
+    records = [record for record in records if record.seed in unit]
+    names = dict.fromkeys(record.name for record in records)
+    return {name: fmean(_cost(r) / unit[r.seed] for r in records if r.name == name) for name in names}
+
+
+def cost_table() -> str:
+    """Those costs, and the core-hours that they come to, as markdown."""
+    rows = [
+        (f"`{name}`", f"{cost:.1f}", f"{5 * round(EPOCH_HOURS * cost / 5):,}")
+        for name, cost in sorted(relative_costs().items(), key=lambda item: (item[1], item[0]))
+    ]
+    return _table(("method", "epochs of SimCSE", "core-hours a seed, computed"), rows)
+
+
+def scale_table() -> str:
+    """Hours of the papers' methods on one GPU, by arithmetic, as markdown."""
+    header = ("method", "passes x tokens of each stage", "hours a seed", "of its own stages")
+    return _table(header, scale.rows())
+
+
+def _cost(record: RunRecord) -> float:
+    """CPU seconds a sentence of the training text."""
+    seconds, total = record.timing["training_cpu_seconds"], 0.0
+    profile, methods = profiles.load("bert-base"), discover()
+    for role, stage in record.training["stages"].items():
+        last = role.rpartition("/")[2]
+        card = methods.get(last if last in methods.names() else record.name).card
+        epochs = int(profile_options(card, profile).get("epochs", 1))
+        total += epochs * seconds[role] / stage["sentences_seen"]
+    return total
+
+
+def _example(card: MethodCard) -> str:
+    if card.name == "released":
+        return "released:NAME"
+    if card.takes_methods:
+        return f"{card.name}:METHODS"
+    if card.takes_file:
+        return f"{card.name}:FILE"
+    return f"{card.name}:PATH" if card.takes_path else card.name
+
+
+def _sources(card: MethodCard) -> str:
+    facts = [
+        ("paper", card.paper),
+        ("code read", card.code),
+        ("kind", card.kind),
+        ("version", f"{card.version}; it rises when the method's numbers change"),
+    ]
+    if card.padding_matters:
+        facts.append(("padding", "its loss sees padding: a batch padded further gives another loss"))
+    return "".join(f"- {name}: {_text(fact)}\n" for name, fact in facts if fact)
+
+
+def _options(card: MethodCard) -> str:
+    """Every option with its default, and where a profile says otherwise."""
+    if not card.options:
+        return "It has none.\n"
+    shown = [profiles.load(name) for name in profiles.names() if profiles.load(name).suites]
+    defaults = {option.name: option.default for option in card.options}
+    ours = {profile.name: _resolved(card, profile) for profile in shown}
+    different = [name for name, values in ours.items() if values != defaults]
+    rows = [
+        (
+            f"`{option.name}`",
+            f"`{_value(option.default)}`",
+            *(_cell(ours[name][option.name], option.default) for name in different),
+            _help(option),
+        )
+        for option in card.options
+    ]
+    same = [name for name in ours if name not in different]
+    note = f"As the default in {', '.join(f'`{name}`' for name in same)}.\n" if same else ""
+    lead = "An empty field is the default. " if different else ""
+    header = ("option", "default", *(f"`{name}`" for name in different), "what it is")
+    return f"{lead}{note}\n{_table(header, rows)}"
+
+
+def _resolved(card: MethodCard, profile: profiles.Profile) -> dict[str, OptionValue]:
+    try:
+        return profile_options(card, profile)
+    except InputError as error:
+        raise SystemExit(f"docs: {error}") from error
+
+
+def _cell(value: OptionValue, default: OptionValue) -> str:
+    return "" if value == default else f"`{_value(value)}`"
+
+
+def _value(value: OptionValue) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value) or '""'
+
+
+def _help(option: Option) -> str:
+    allowed = f" One of {', '.join(f'`{choice}`' for choice in option.choices)}." if option.choices else ""
+    return f"{_text(_sentence(option.help))}{allowed}"
+
+
+def _published(card: MethodCard) -> str:
+    """Tables of printed figures, with what is known to be wrong in them."""
+    parts = []
+    for suite in PUBLISHED:
+        found = [line for line in lines(suite) if line.first.method in names_in_papers(card)]
+        if found:
+            parts.append(_printed(suite, found))
+    other = [
+        f"`{name}`"
+        for name, _ in SUITES
+        if name not in PUBLISHED and any(x.first.method in names_in_papers(card) for x in lines(name))
+    ]
+    if other:
+        parts.append(f"Also printed for {', '.join(other)}: `bench report --table published` shows them.\n")
+    return "\n".join(parts)
+
+
+def _printed(suite: str, found: Sequence[Line]) -> str:
+    tasks, notes = (*SUITES.get(suite).tasks, "avg"), Footnotes()
+    rows: list[tuple[str, ...]] = []
+    for source, line in merged(found):
+        cells = quoted_row(line, tasks, False, notes)
+        texts = (cell if isinstance(cell, str) else f"{cell.text}{cell.sign}" for cell in cells)
+        rows.append((_text(source), line.first.backbone, line.text or "not stated", *map(_text, texts)))
+    header = ("source", "backbone", "training text", *tasks)
+    said = "".join(f"- {_text(note)}\n" for note in notes.notes)
+    return f"{suite}, x 100 as printed:\n\n{_table(header, rows)}\n{said}"
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines_ = [f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *rows)]
+    return "\n".join(lines_) + "\n"
+
+
+def _text(text: str) -> str:
+    """Plain text in markdown: nothing in it is markup."""
+    return text.translate({ord(sign): f"&#{ord(sign)};" for sign in "\\`*_{}[]<>#|"})
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")

@@ -1,0 +1,142 @@
+"""The arithmetic behind docs/scale.md: floating-point operations of a paper-scale stage, no measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+from bench import profiles
+from bench.cells import profile_options
+from bench.registry import discover
+from bench.spec import parse_methods
+from bench.stages import ComposedMethod, StageSpec, TrainedMethod, planned_steps
+
+SENTENCES = 1_000_000
+SEEDS = 5
+SUSTAINED = 30e12
+"""Assumed float32 operations a second of one H200 in training: 45% of the 67e12 that NVIDIA states."""
+DEV_TOKENS = 47_750
+"""Of STS-B dev, 2,909 distinct sentences, in BERT's word pieces."""
+SUITE_TOKENS = 372_650
+"""Of sts7, 26,083 distinct sentences."""
+LAYERS, WIDTH, INNER = 12, 768, 3072
+
+PASSES = {
+    **dict.fromkeys(("simcse", "sub_encoder", "edfse_sub", "tncse_single"), 6.0),
+    **dict.fromkeys(("infonce", "arccon", "mpt", "met", "paradigm"), 6.0),
+    **dict.fromkeys(("mhe", "mhs", "barlow", "vicreg", "m_mhe", "m_mhs", "m_barlow", "m_vicreg"), 6.0),
+    "arccse": 12.0,  # two views and two maskings, as if every sentence were long enough
+    "esimcse": 8.6,  # longer rows, the momentum encoder
+    "diffcse": 13.6,  # two views, the generator's six layers and words, the discriminator
+    "infocse": 8.7,  # two views, the frozen half, the decoder's two layers and words
+    "rankcse": 8.0,  # two views, two teachers
+    "sncse": 9.0,  # three views
+    "promptbert": 7.8,  # two views in longer rows, the templates' noise
+    "whitenedcse": 9.0,  # three views
+    "pcl": 60.0,  # ten views, two encoders
+    **dict.fromkeys(("bsl", "unsee_byol", "unsee_vicreg"), 8.2),  # two views, both under the target, the MLP
+    **dict.fromkeys(("unsee_barlow", "unsee_corinfomax"), 8.3),
+    "tncse": 12.0,  # two views, two towers
+    "jtcse": 12.1,  # and the cross streams of [CLS]
+}
+"""Passes a sentence, by kind of stage: a forward pass of one row counts 1, its backward pass 2."""
+STUDENT = 3.0
+TOWERS = {"tncse": 2, "jtcse": 2, "tncse_uc": 3, "jtcse_uc": 3, "edfse": 6}
+"""Forward passes of what is a sum of several; also as a teacher."""
+SHORT = 16
+"""Mean tokens of an evaluated sentence."""
+
+
+def token_operations(length: int) -> float:
+    """Of one token in a forward pass of BERT-base, in a row of so many: 2 a multiplication, no embeddings."""
+    return LAYERS * (2 * (4 * WIDTH**2 + 2 * WIDTH * INNER) + 4 * length * WIDTH)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A stage of a method: the stage, its passes a sentence, and what it is distilled from, or ""."""
+
+    stage: StageSpec
+    passes: float
+    teacher: str
+
+    @property
+    def operations(self) -> float:
+        """Of the whole stage, dev evaluations included."""
+        config = dict(self.stage.config)
+        steps, length = planned_steps(config, SENTENCES), int(config["max_length"])
+        training = steps * int(config["batch_size"]) * self.passes * length * token_operations(length)
+        towers = 2 if self.stage.role == "joint" else 1
+        return training + steps // int(config["eval_every"]) * towers * DEV_TOKENS * token_operations(SHORT)
+
+    @property
+    def described(self) -> str:
+        """Passes x tokens a row, x epochs where there are several."""
+        config = dict(self.stage.config)
+        epochs = f" x {config['epochs']}" if config["epochs"] != 1 else ""
+        return f"{self.passes:g} x {config['max_length']}{epochs}"
+
+
+@cache
+def stages(method: str, profile: str) -> tuple[Trained, ...]:
+    """All stages of a method, those of what it builds on before its own, each once."""
+    found, names = discover().get(method), builds_on(method, profile)
+    inner = [stage for name in names.values() for stage in stages(name, profile)]
+    own: tuple[StageSpec, ...] = ()
+    if isinstance(found, TrainedMethod) and found.card.needs_backbone:
+        own = found.stages(profile_options(found.card, profiles.load(profile)))
+    teacher = names.get("teacher", "")
+    passes = STUDENT + TOWERS.get(teacher, 0)
+    made = (Trained(stage, PASSES.get(stage.kind, passes), teacher) for stage in own)
+    return tuple(dict.fromkeys((*inner, *made)))
+
+
+def builds_on(method: str, profile: str) -> dict[str, str]:
+    """Names of the methods that one builds on, by role."""
+    found = discover().get(method)
+    if not isinstance(found, ComposedMethod):
+        return {}
+    members = found.members(profile_options(found.card, profiles.load(profile)))
+    return {role: parse_methods(text)[0].name for role, text in members.items()}
+
+
+def hours(method: str, profile: str, *, own: bool = False) -> float:
+    """Of a seed of a method on one H200, with all that it builds on, or its own stages alone."""
+    others = [stage for name in builds_on(method, profile).values() for stage in stages(name, profile)]
+    found = [stage for stage in stages(method, profile) if not own or stage not in others]
+    return sum(stage.operations for stage in found) / SUSTAINED / 3600
+
+
+def trained(profile: str) -> list[str]:
+    """Bench's own methods with stages of the papers' size, by the hours of a seed with all it builds on."""
+    registry = discover()
+    own = [
+        name
+        for name, method in registry
+        if registry.origin(name).startswith("bench.") and name != "whitening"
+        if not method.card.takes_methods and not method.card.takes_path and stages(name, profile)
+    ]
+    return sorted(own, key=lambda name: (hours(name, profile), name))
+
+
+def grid_hours(profile: str) -> float:
+    """Of all methods and seeds on one H200, every stage once, with their evaluation on sts7."""
+    kept = {stage for name in trained(profile) for stage in stages(name, profile)}
+    towers = sum(TOWERS.get(name, 1) for name in trained(profile))
+    evaluation = 2 * towers * SUITE_TOKENS * token_operations(SHORT)  # the selected and the last checkpoint
+    return SEEDS * (sum(stage.operations for stage in kept) + evaluation) / SUSTAINED / 3600
+
+
+def longest(profile: str) -> tuple[str, float]:
+    """The method whose seed takes longest, and its hours: its stages wait for each other on any machine."""
+    name = trained(profile)[-1]
+    return name, hours(name, profile)
+
+
+def rows() -> Iterator[tuple[str, ...]]:
+    """Method, passes x tokens (x epochs) of its stages, hours of a seed, and of its own stages alone."""
+    for name in trained("bert-base"):
+        parts = " + ".join(stage.described for stage in stages(name, "bert-base"))
+        both = (hours(name, "bert-base", own=own) for own in (False, True))
+        yield f"`{name}`", parts, *(f"{each:.1f}" for each in both)

@@ -1,0 +1,94 @@
+"""What must hold of a disturbed run and of what it leaves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.errors import DataError
+from bench.record import RunRecord, to_json
+from bench.stages import is_whole
+from bench.store import Place, ResultStore
+
+
+class NotSurvivedError(Exception):
+    """Something didn't hold; says what."""
+
+
+def expect(held: object, what: str) -> None:
+    """Raise NotSurvivedError if something didn't hold."""
+    if not held:
+        raise NotSurvivedError(what)
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a run left: its exit code (minus the signal that ended it), stdout and stderr."""
+
+    code: int
+    out: str
+    error: str
+
+
+def records(folder: Path, campaign: str = "local") -> list[RunRecord]:
+    """All records of a campaign; raises NotSurvivedError for a half one."""
+    store = ResultStore(folder / "results", campaign)
+    try:
+        return store.records() if store.root.is_dir() else []
+    except DataError as error:
+        raise NotSurvivedError(f"a half record: {error}") from error
+
+
+def stable(folder: Path, campaign: str = "local") -> dict[str, bytes]:
+    """All that must repeat of a campaign: records without their timing block, predictions as they are."""
+    store = ResultStore(folder / "results", campaign)
+    found = {}
+    for record in records(folder, campaign):
+        path = store.path(_place(record))
+        found[str(path.relative_to(store.root))] = to_json(record, timing=False).encode()
+    return found | {str(p.relative_to(store.root)): p.read_bytes() for p in store.root.glob("*/*/*/*.npz")}
+
+
+def finished(folder: Path, campaign: str = "local") -> dict[Path, int]:
+    """Files of finished cells and stages with their times of change; NotSurvivedError for a half record."""
+    store = ResultStore(folder / "results", campaign)
+    stamps: dict[Path, int] = {}
+    for record in records(folder, campaign):
+        if record.status == "ok" and store.is_whole(_place(record), record):
+            path = store.path(_place(record))
+            stamps |= {each: each.stat().st_mtime_ns for each in (path, path.with_suffix(".npz"))}
+    for stage in (folder / "results" / ".stages").glob("[0-9a-f]*"):
+        if is_whole(stage):
+            stamps |= {path: path.stat().st_mtime_ns for path in stage.iterdir()}
+    return stamps
+
+
+def _place(record: RunRecord) -> Place:
+    return Place(record.profile, record.method, record.seed, record.suite)
+
+
+def check_kept(before: dict[Path, int], after: dict[Path, int]) -> None:
+    """Raise NotSurvivedError unless what was finished is still there as it was written."""
+    for path, stamp in before.items():
+        expect(after.get(path) == stamp, f"{path}: finished, and written again or lost")
+
+
+def check_whole(folder: Path, expected: dict[str, bytes]) -> None:
+    """Raise NotSurvivedError unless a finished campaign has these bytes and nothing else lies about."""
+    found = stable(folder)
+    differing = sorted(
+        name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name)
+    )
+    expect(not differing, f"{folder}: other bytes than undisturbed: {', '.join(differing)}")
+    strays = sorted(str(path) for path in (folder / "results").rglob("*.tmp"))
+    expect(not strays, f"left lying about: {', '.join(strays)}")
+
+
+def check_one_line(done: Done, *parts: str) -> None:
+    """Raise NotSurvivedError unless a run failed with one error line of these parts, and no traceback."""
+    lines = [line for line in done.error.splitlines() if line.startswith("error: ")]
+    expect(done.code not in (0, 130) and done.code > 0, f"exit code {done.code}: {done.error[-500:]}")
+    expect(len(lines) == 1, f"{len(lines)} error lines: {done.error[-800:]}")
+    expect("Traceback" not in done.error + done.out, f"a traceback: {done.error[-800:]}")
+    for part in parts:
+        expect(part in lines[0], f"'{part}' is not in: {lines[0]}")

@@ -1,0 +1,74 @@
+"""The clock goes back by an hour whenever it is read.
+
+``python -m tests.faults.clock``
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+from tests.faults.checks import check_whole, expect, records
+from tests.faults.runs import PLAIN, SIMCSE, TRAINED, Work, run, undisturbed
+from tests.faults.scripts import script
+
+
+def backwards(folder: Path, work: Work, workers: int = 1) -> Counter[str]:
+    """Run while the clock goes back: the same bytes, no negative duration; probes and estimates too.
+
+    Args:
+        folder: A new folder.
+        work: What runs.
+        workers: Of the run.
+
+    Returns:
+        How many runs and commands the clock went back under.
+
+    Raises:
+        NotSurvivedError: what didn't hold.
+    """
+    expected, scratch = undisturbed(work, folder / "undisturbed"), folder / "backwards"
+    scratch.mkdir()
+    command = work.command(scratch, "--workers", str(workers))
+    for more in ((), ("--force",), ("--seeds", "1-7", "--dry-run")):
+        done = run(scratch, [*command, *more], fault="clock")
+        expect(done.code == 0, f"{' '.join(more)}: {done.error[-800:]}")
+        expect("-" not in done.error.replace("avg -", "avg "), f"a negative duration? {done.error}")
+    check_whole(scratch, expected)
+    starts = []
+    for record in records(scratch):
+        seconds = _numbers(record.timing)
+        expect(seconds and min(seconds) >= 0, f"a negative duration: {record.timing}")
+        starts.append(datetime.fromisoformat(record.timing["started"]).timestamp())
+    if workers == 1:
+        expect(starts[0] > starts[-1], "the clock didn't go back, so nothing was shown")
+    for report in (["report"], ["report", "--format", "html"], ["stats", "--draws", "100"]):
+        done = run(scratch, report, fault="clock")
+        expect(done.code == 0, f"{' '.join(report)}: {done.error[-500:]}")
+    return Counter({"commands": 6})
+
+
+def _numbers(value: object) -> list[float]:
+    """All numbers in a block."""
+    if isinstance(value, dict):
+        return [number for each in value.values() for number in _numbers(each)]
+    return [float(value)] if isinstance(value, int | float) else []
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Turn the clock back under every work."""
+
+    def survive(folder: Path, options: dict[str, int]) -> Counter[str]:
+        counts = Counter[str]()
+        for work in (PLAIN, TRAINED, SIMCSE):
+            for workers in (1, 2):
+                counts += backwards(folder / f"{work.name}-{workers}", work, workers)
+        return counts
+
+    return script(__doc__, survive, arguments)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

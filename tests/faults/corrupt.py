@@ -1,0 +1,217 @@
+"""Damage on the disk: to finished stages, to predictions, to records; then the same command again.
+
+``python -m tests.faults.corrupt --flips 200``
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from bench.errors import DataError
+from bench.record import to_json
+from bench.stages import is_whole
+from bench.store import ResultStore
+from tests.faults.checks import check_one_line, check_whole, expect, finished, stable
+from tests.faults.runs import PLAIN, TRAINED, run
+from tests.faults.scripts import script
+
+Damage = Callable[[Path], object]
+
+
+def flip(file: Path, position: int = -100, bit: int = 3) -> None:
+    """Change one bit."""
+    content = bytearray(file.read_bytes())
+    content[position % len(content)] ^= 1 << bit
+    file.write_bytes(content)
+
+
+def truncate(file: Path) -> None:
+    """Keep the first half."""
+    content = file.read_bytes()
+    file.write_bytes(content[: len(content) // 2])
+
+
+def empty(file: Path) -> None:
+    """Keep nothing but the name."""
+    file.write_bytes(b"")
+
+
+def _empty_folder(file: Path) -> None:
+    for each in file.parent.iterdir():
+        each.unlink()
+
+
+FILES: dict[str, Damage] = {
+    "flipped": flip,
+    "truncated": truncate,
+    "emptied": empty,
+    "missing": Path.unlink,
+}
+STAGES: dict[str, tuple[str, Damage]] = {
+    **{
+        f"{file} {name}": (file, do)
+        for file in ("part-1", "facts.json", "MANIFEST.json")
+        for name, do in FILES.items()
+    },
+    "stage emptied": ("part-1", _empty_folder),
+    "stage missing": ("part-1", lambda file: shutil.rmtree(file.parent)),
+    "file added": ("part-1", lambda file: file.with_name("part-9").write_bytes(b"more")),
+}
+
+
+def stages(folder: Path, damages: Sequence[str] = tuple(STAGES)) -> Counter[str]:
+    """Damage a finished stage and run another campaign on it: it is trained again to the same bytes.
+
+    Args:
+        folder: A new folder.
+        damages: Names in STAGES.
+
+    Returns:
+        How many damages were found.
+
+    Raises:
+        NotSurvivedError: what didn't hold.
+    """
+    folder.mkdir()
+    command, log = [*TRAINED.command(folder), "--seeds", "1"], folder / "log"
+    done = run(folder, command)
+    expect(done.code == 0, done.error)
+    expected = stable(folder)
+    content = {path: _content(path) for path in _stages(folder)}
+    for number, name in enumerate(damages):
+        file, damage = STAGES[name]
+        stage = sorted(content)[number % len(content)]
+        damage(stage / file)
+        expect(not is_whole(stage), f"{name}: not found")
+        log.write_text("")
+        campaign = f"after-{number}"
+        done = run(folder, [*command, "--campaign", campaign])
+        expect(done.code == 0, f"{name}: {done.error[-500:]}")
+        expect(log.read_text().count("train") == 1, f"{name}: trained {log.read_text().split()}")
+        expect(stable(folder, campaign) == expected, f"{name}: other bytes")
+        expect({path: _content(path) for path in _stages(folder)} == content, f"{name}: another stage")
+    return Counter({"damaged stages": len(damages)})
+
+
+def _stages(folder: Path) -> list[Path]:
+    return [path for path in (folder / "results" / ".stages").iterdir() if not path.name.startswith(".")]
+
+
+def _content(stage: Path) -> dict[str, bytes]:
+    """What a stage holds, less the seconds that it took."""
+    return {path.name: path.read_bytes() for path in stage.glob("part-*")}
+
+
+def predictions(folder: Path, damages: Sequence[str] = tuple(FILES)) -> Counter[str]:
+    """Damage predictions: the items' statistics say so and leave them out, and the same run makes them again.
+
+    Raises:
+        NotSurvivedError: what didn't hold.
+    """
+    command, expected = _plain(folder)
+    for name in damages:
+        file = next((folder / "results").glob("*/*/fault_plain*/seed-2/toy.npz"))
+        before = finished(folder)
+        FILES[name](file)
+        done = run(folder, ["stats", "--draws", "100"])
+        said = "seed-2/toy.json: items left out, the predictions beside it are missing or not its own"
+        expect(done.code == 0 and said in done.error, f"bench stats, {name}: {done.error[-500:]}")
+        _check_only_that_again(folder, command, expected, before, file, name)
+    return Counter({"damaged predictions": len(damages)})
+
+
+def records(folder: Path, damages: Sequence[str] = tuple(FILES)) -> Counter[str]:
+    """Damage a record as a whole: reports name it in one line, and the same run makes it again.
+
+    Raises:
+        NotSurvivedError: what didn't hold.
+    """
+    command, expected = _plain(folder)
+    for name in damages:
+        file = next((folder / "results").glob("*/*/fault_plain*/seed-2/toy.json"))
+        before = finished(folder)
+        if name == "flipped":
+            flip(file, 0)
+        else:
+            FILES[name](file)
+        if name != "missing":
+            check_one_line(run(folder, ["report"]), "seed-2/toy.json", "this")
+        _check_only_that_again(folder, command, expected, before, file, name)
+    return Counter({"damaged records": len(damages)})
+
+
+def _plain(folder: Path) -> tuple[list[str], dict[str, bytes]]:
+    folder.mkdir()
+    command = PLAIN.command(folder)
+    done = run(folder, command)
+    expect(done.code == 0, done.error)
+    return command, stable(folder)
+
+
+def _check_only_that_again(
+    folder: Path,
+    command: list[str],
+    expected: dict[str, bytes],
+    before: dict[Path, int],
+    file: Path,
+    name: str,
+) -> None:
+    done = run(folder, command)
+    expect(done.code == 0, f"{name}: {done.error[-500:]}")
+    check_whole(folder, expected)
+    changed = {path.parent.name for path, stamp in finished(folder).items() if before.get(path) != stamp}
+    expect(changed == {file.parent.name}, f"{name}: made again: {sorted(changed)}")
+
+
+def flips(folder: Path, count: int, seed: int = 1) -> Counter[str]:
+    """Change single bits of a record: each is found when it is read, or changes nothing that it says.
+
+    Args:
+        folder: A new folder.
+        count: How many bits, each alone.
+        seed: Of the bits.
+
+    Raises:
+        NotSurvivedError: a bit that changed the record and was not found.
+    """
+    _plain(folder)
+    store = ResultStore(folder / "results", "local")
+    first = store.records()[0]
+    file = next(store.root.glob("*/fault_plain*/seed-1/toy.json"))
+    whole, rng, counts = file.read_bytes(), np.random.default_rng(seed), Counter[str]()
+    for _ in range(count):
+        position, bit = int(rng.integers(len(whole))), int(rng.integers(8))
+        flip(file, position, bit)
+        try:
+            found = store.records()[0]
+        except DataError:
+            counts["flipped bits found"] += 1
+        else:
+            same = to_json(found, timing=False) == to_json(first, timing=False)
+            expect(same, f"bit {bit} of byte {position} of a record was changed unseen")
+            counts["flipped bits without effect"] += 1
+        file.write_bytes(whole)
+    return counts
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Damage everything."""
+
+    def survive(folder: Path, options: dict[str, int]) -> Counter[str]:
+        return (
+            stages(folder / "stages")
+            + predictions(folder / "predictions")
+            + records(folder / "records")
+            + flips(folder / "flips", options["flips"], options["seed"])
+        )
+
+    return script(__doc__, survive, arguments, flips=200, seed=1)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

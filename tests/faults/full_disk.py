@@ -1,0 +1,152 @@
+"""No space left while records, predictions, stages, vectors or a report are written; then there is some.
+
+``python -m tests.faults.full_disk`` fills a small file system of its own where user namespaces permit that;
+elsewhere, and in the tests, every change of the results from some moment on fails with the same error.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from tests.faults.checks import Done, check_one_line, expect
+from tests.faults.runs import PLAIN, SIMCSE, TRAINED, Work, finish, run, undisturbed
+from tests.faults.scripts import own_mounts, script
+
+NO_SPACE = "No space left on device"
+_PAGE = 4096
+_DISK = 16 << 20
+REPORTS: tuple[tuple[str, ...], ...] = (
+    ("report",),
+    ("report", "--format", "html"),
+    ("report", "--format", "csv"),
+    ("report", "--table", "leaderboard"),
+    ("list", "methods"),
+)
+
+
+def full_disk(
+    folder: Path,
+    work: Work,
+    rooms: Iterable[int],
+    *options: str,
+    mounted: bool = False,
+    part: str = "results",
+) -> Counter[str]:
+    """Run on a disk with room for little, then, when there is room again, to the end.
+
+    Args:
+        folder: A new folder.
+        work: What runs.
+        rooms: How much goes well first: pages of a real disk, else changes of the folder.
+        options: More of its command line.
+        mounted: Fill a real disk.
+        part: Where there is no room, if no real disk is filled.
+
+    Returns:
+        How often the disk was full, and how often the room sufficed.
+
+    Raises:
+        NotSurvivedError: what didn't hold.
+    """
+    expected, counts = undisturbed(work, folder / "undisturbed"), Counter[str]()
+    for room in rooms:
+        scratch = folder / f"room-{room}"
+        scratch.mkdir()
+        command = work.command(scratch, *options)
+        done = _run_full(scratch, command, room, None if mounted else scratch / part)
+        if done.code == 0:
+            counts["room enough"] += 1
+        else:
+            check_one_line(done, NO_SPACE, "results")
+            counts[f"full disks ({work.name})"] += 1
+        finish(scratch, command, expected)
+        if mounted:
+            _umount(scratch / "results")
+    return counts
+
+
+def reports(folder: Path, *, mounted: bool = False) -> Counter[str]:
+    """Let every report find its output's disk full, and the figures' and the draws' too."""
+    folder.mkdir()
+    results = folder / "results"
+    if mounted:
+        _mount(results)
+    done = run(folder, PLAIN.command(folder))
+    expect(done.code == 0, done.error)
+    filler = _fill(results, 0) if mounted else None
+    target = results / "output" if mounted else Path("/dev/full")
+    for arguments in REPORTS:
+        check_one_line(run(folder, arguments, out=target), NO_SPACE, "the output can't be written")
+    figures = ["report", "--figures", "results/figures"]
+    if not mounted:  # the file opens, and then there is no room in it
+        expect(run(folder, figures).code == 0, "no figures")
+        for figure in (results / "figures").glob("*.pdf"):
+            figure.unlink()
+            figure.symlink_to("/dev/full")
+    check_one_line(run(folder, figures), NO_SPACE, "results/figures")
+    fault = "" if mounted else "full:1"
+    draws = run(folder, ["stats", "--draws", "100"], fault=fault)
+    expect(draws.code == 0 and NO_SPACE in draws.error, f"bench stats: {draws.code}, {draws.error[-800:]}")
+    if filler:
+        filler.unlink()
+        _umount(results)
+    return Counter({"full disks (reports)": len(REPORTS) + 2})
+
+
+def _run_full(scratch: Path, command: Sequence[str], room: int, part: Path | None) -> Done:
+    if part is not None:
+        return run(scratch, command, fault=f"full:{room + 1}", BENCH_FAULT_BELOW=str(part))
+    _mount(scratch / "results")
+    filler = _fill(scratch / "results", room)
+    try:
+        return run(scratch, command)
+    finally:
+        filler.unlink()
+
+
+def _mount(target: Path) -> None:
+    target.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_DISK}", "none", str(target)], check=True)  # noqa: S607
+
+
+def _umount(target: Path) -> None:
+    subprocess.run(["umount", str(target)], check=True)  # noqa: S607
+
+
+def _fill(disk: Path, pages: int) -> Path:
+    """Leave so many pages of a disk free."""
+    filler, state = disk / "filler", os.statvfs(disk)
+    with filler.open("wb") as stream:
+        os.posix_fallocate(stream.fileno(), 0, state.f_bavail * state.f_bsize - pages * _PAGE)
+    return filler
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Fill a disk at every moment of cheap runs, and at some of one that trains."""
+    mounted = own_mounts("tests.faults.full_disk")
+    print("a real disk is filled" if mounted else "no file system may be mounted: the error is injected")
+
+    def survive(folder: Path, options: dict[str, int]) -> Counter[str]:
+        counts, step = Counter[str](), options["step"]
+        for name, work, last, more in (
+            ("plain", PLAIN, 14 if mounted else 80, ()),
+            ("vectors", PLAIN, 30 if mounted else 100, ("--keep-vectors",)),
+            ("trained", TRAINED, 112 if mounted else 130, ()),
+            ("workers", TRAINED, 112 if mounted else 60, ("--workers", "2")),
+            ("simcse", SIMCSE, 1150 if mounted else 60, ()),
+        ):
+            rooms = range(0, last + step, step * max(1, last // 100))
+            found = full_disk(folder / name, work, rooms, *more, mounted=mounted)
+            print(f"{name}: {dict(found)}", flush=True)
+            counts += found
+        return counts + reports(folder / "reports", mounted=mounted)
+
+    return script(__doc__, survive, arguments, step=1)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,99 @@
+"""SIGINT, once and twice, at random moments: while it starts, trains, writes and ends; then the same command.
+
+``python -m tests.faults.interrupt --interrupts 100``
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from tests.faults.checks import Done, NotSurvivedError, expect
+from tests.faults.rounds import Target, rounds
+from tests.faults.runs import INTERRUPTED, PLAIN, SIMCSE, STARTED, TRAINED, Work
+from tests.faults.scripts import script
+
+_NEVER = ("Traceback", "Exception ignored", "KeyboardInterrupt", "leaked", "FAILED")
+
+
+def interrupt(
+    folder: Path, work: Work, interrupts: int, *, seed: int = 1, workers: int = 1, warm: bool = True
+) -> Counter[str]:
+    """Interrupt runs of one work and resume them until so many interrupts were met.
+
+    With several workers the whole group gets the signal, as from a terminal, or the parent alone; every other
+    time it comes twice.
+
+    Args:
+        folder: A new folder.
+        work: What runs.
+        interrupts: How many.
+        seed: Of the moments.
+        workers: Of the run.
+        warm: See :func:`tests.faults.runs.start`.
+
+    Returns:
+        How many interrupts were met, and how many times the work was completed.
+
+    Raises:
+        NotSurvivedError: a run that didn't end as interrupted; see :func:`tests.faults.rounds.rounds`.
+    """
+    rng = np.random.default_rng([seed, workers, warm])
+
+    def disturb(target: Target) -> tuple[Done, str]:
+        started = target.start()
+        started.wait_for(target.folder / STARTED)
+        group, twice = bool(rng.random() < 0.5), bool(rng.random() < 0.5)
+        time.sleep(0.002 + rng.uniform(0, target.seconds))
+        started.signal(signal.SIGINT, group=group)
+        if twice:
+            time.sleep(rng.uniform(0, 0.2))
+            started.signal(signal.SIGINT, group=group)
+        done = started.wait()
+        if done.code == 0:
+            return done, ""
+        check_interrupted(done)
+        return done, "interrupted twice" if twice else "interrupted"
+
+    return rounds(folder, work, interrupts, disturb, workers=workers, warm=warm)
+
+
+def check_interrupted(done: Done) -> None:
+    """Raise NotSurvivedError unless a run ended as interrupted, with one line that says so."""
+    if done.code != 130 or done.error.count(INTERRUPTED) != 1:
+        raise NotSurvivedError(f"exit code {done.code} of an interrupted run: {done.error[-1500:]}")
+    for word in _NEVER:
+        expect(word not in done.error + done.out, f"'{word}' of an interrupted run: {done.error[-1500:]}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Interrupt every work, with one worker and with two, half of the plain ones cold."""
+
+    def survive(folder: Path, options: dict[str, int]) -> Counter[str]:
+        counts = Counter[str]()
+        for work, workers, warm, share in (
+            (PLAIN, 1, False, 25),
+            (PLAIN, 2, False, 20),
+            (PLAIN, 2, True, 10),
+            (TRAINED, 1, True, 10),
+            (TRAINED, 2, True, 15),
+            (SIMCSE, 1, False, 5),
+            (SIMCSE, 2, True, 15),
+        ):
+            part = folder / f"{work.name}-{workers}-{'warm' if warm else 'cold'}"
+            number = -(-options["interrupts"] * share // 100)
+            found = interrupt(part, work, number, seed=options["seed"], workers=workers, warm=warm)
+            print(f"{part.name}: {dict(found)}", flush=True)
+            counts += found
+        return counts
+
+    return script(__doc__, survive, arguments, interrupts=100, seed=1)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,88 @@
+"""Several processes on one results folder, also with one killed while it holds a lock.
+
+``python -m tests.faults.processes --rounds 10``
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from tests.faults.checks import check_whole, expect
+from tests.faults.runs import PLAIN, TRAINED, Work, start, undisturbed
+from tests.faults.scripts import script
+
+
+def share(
+    folder: Path,
+    work: Work,
+    processes: int,
+    *,
+    workers: int = 1,
+    kills: int = 0,
+    seed: int = 1,
+    warm: bool = True,
+) -> Counter[str]:
+    """Start the same command several times at once; each cell and each stage is made once.
+
+    Args:
+        folder: A new folder.
+        work: What runs.
+        processes: How many.
+        workers: Of each.
+        kills: How many of them are killed at random moments; a cell may then be begun again.
+        seed: Of the moments.
+        warm: See :func:`tests.faults.runs.start`.
+
+    Returns:
+        How many processes shared the folder, and how many were killed.
+
+    Raises:
+        NotSurvivedError: what didn't hold.
+    """
+    rng = np.random.default_rng([seed, processes, workers, kills])
+    expected, scratch = undisturbed(work, folder / "undisturbed"), folder / "shared"
+    scratch.mkdir()
+    command = work.command(scratch, "--workers", str(workers))
+    runs = [start(scratch, command, warm=warm, FAULT_WAIT="0.05") for _ in range(processes)]
+    for run in runs[:kills]:
+        run.wait_for(scratch / "log", lines=1)
+        time.sleep(rng.uniform(0, 0.4))
+        run.signal(signal.SIGKILL, group=True)
+    codes = [run.wait() for run in runs]
+    killed = sum(done.code == -signal.SIGKILL for done in codes[:kills])
+    for done in codes[killed:] if killed == kills else codes:
+        expect(done.code in (0, -signal.SIGKILL), f"exit code {done.code}: {done.error[-800:]}")
+    check_whole(scratch, expected)
+    log = Counter((scratch / "log").read_text().splitlines())
+    once = Counter((folder / "undisturbed" / "log").read_text().splitlines())
+    expect(log.keys() == once.keys(), f"made: {sorted(log)}")
+    again = sum((log - once).values())
+    expect(again <= killed * workers, f"made more than once: {log - once}")
+    return Counter({f"folders shared by {processes}": 1, "killed with a lock": killed, "made again": again})
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Share folders between two and four processes."""
+
+    def survive(folder: Path, options: dict[str, int]) -> Counter[str]:
+        counts = Counter[str]()
+        for number in range(options["rounds"]):
+            for work in (PLAIN, TRAINED):
+                for processes, workers, kills in ((2, 1, 0), (2, 2, 0), (4, 1, 0), (2, 1, 1), (4, 2, 2)):
+                    part = folder / f"{work.name}-{processes}-{workers}-{kills}-{number}"
+                    seed = options["seed"] + number
+                    counts += share(part, work, processes, workers=workers, kills=kills, seed=seed)
+            print(f"round {number + 1}: {dict(counts)}", flush=True)
+        return counts + share(folder / "cold", PLAIN, 2, workers=2, warm=False)
+
+    return script(__doc__, survive, arguments, rounds=10, seed=1)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,90 @@
+"""A run that is disturbed and started again until it ends; then the same anew, until it is enough."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.faults.checks import Done, check_kept, check_whole, expect, finished, stable
+from tests.faults.runs import STARTED, Run, Work, run, start
+
+
+@dataclass
+class Target:
+    """A run that is to be disturbed.
+
+    Args:
+        folder: Its scratch folder.
+        command: Arguments of ``bench``.
+        warm: See :func:`tests.faults.runs.start`.
+        seconds: How long it takes undisturbed, from its first line on.
+        changes: How many changes of the results folder its first process makes undisturbed.
+    """
+
+    folder: Path
+    command: list[str]
+    warm: bool
+    seconds: float
+    changes: int
+
+    def start(self, fault: str = "") -> Run:
+        """Start it."""
+        return start(self.folder, self.command, warm=self.warm, fault=fault)
+
+
+Disturb = Callable[[Target], tuple[Done, str]]
+"""Starts a run and disturbs it; returns what it left and, unless it came to its end, what was hit."""
+
+
+def rounds(
+    folder: Path, work: Work, hits: int, disturb: Disturb, *, workers: int = 1, warm: bool = True
+) -> Counter[str]:
+    """Disturb runs of one work and resume them until so many were hit.
+
+    Args:
+        folder: A new folder.
+        work: What runs.
+        hits: How many.
+        disturb: See :data:`Disturb`.
+        workers: Of the run.
+        warm: See :func:`tests.faults.runs.start`.
+
+    Returns:
+        How often what was hit, and how many times the work was "completed" in spite of that.
+
+    Raises:
+        NotSurvivedError: a finished cell or stage was lost or made again, a half record, in the end other
+            bytes than undisturbed, something left lying about.
+    """
+    more, whole = ("--workers", str(workers)), folder / "undisturbed"
+    whole.mkdir(parents=True)
+    first = start(whole, work.command(whole, *more), warm=warm, fault="count")
+    first.wait_for(whole / STARTED)
+    began, done = time.monotonic(), first.wait()
+    expect(done.code == 0, f"the undisturbed run failed: {done.error[-500:]}")
+    seconds, changes = time.monotonic() - began, int((whole / "changes").read_text())
+    expected, counts, completed = stable(whole), Counter[str](), 0
+    while counts.total() < hits:
+        expect(completed < 10 * (hits + 5), "hardly a run is hit")
+        scratch = folder / f"round-{completed}"
+        scratch.mkdir()
+        target = Target(scratch, work.command(scratch, *more), warm, seconds, changes)
+        before: dict[Path, int] = {}
+        while True:
+            enough, began = counts.total() >= hits, time.monotonic()
+            done, hit = (run(scratch, target.command, warm=warm), "") if enough else disturb(target)
+            after = finished(scratch)
+            check_kept(before, after)
+            if done.code == 0:
+                break
+            expect(hit, f"exit code {done.code}: {done.error[-800:]}")
+            counts[hit] += 1
+            before = after
+        if not before:  # nothing was hit: the machine is quicker than it was
+            seconds = min(seconds, time.monotonic() - began)
+        check_whole(scratch, expected)
+        completed += 1
+    return counts + Counter({"completed": completed})

@@ -1,0 +1,273 @@
+"""Runs of ``bench`` that faults hit, and what must hold of a results folder afterwards.
+
+A cold run is ``python -m bench`` as anyone starts it. A warm one is forked from a process that has imported
+everything already, which costs a tenth of the CPU time; its workers are forked as well, not spawned. What
+happens from the command line on is the same.
+"""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import multiprocessing.forkserver
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.data.toy import toy_task
+from tests.faults.checks import Done, NotSurvivedError, check_kept, check_whole, expect, finished, stable
+
+ROOT = Path(__file__).parents[2]
+PLUGIN = Path(__file__).parent / "plugin"
+INTERRUPTED = "interrupted; finished cells are kept, the same command goes on from them"
+STARTED = ".started"
+_LAUNCH = f"""
+import os, runpy, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background is born deaf to it
+def hook(event, arguments):
+    if event == "exec" and arguments[0].co_filename.endswith("bench/__main__.py"):
+        os.close(os.open({STARTED!r}, os.O_CREAT | os.O_WRONLY))
+sys.addaudithook(hook)
+runpy.run_module("bench", run_name="__main__", alter_sys=True)
+"""
+"""``python -m bench`` that leaves a file when its first line runs: what comes before is Python's own."""
+_LONGEST = 300.0
+
+
+@dataclass(frozen=True)
+class Work:
+    """A run to disturb: its command line, and whether it needs a folder to train from."""
+
+    name: str
+    arguments: tuple[str, ...]
+
+    def command(self, folder: Path, *more: str) -> list[str]:
+        """Return the arguments of ``bench`` in a scratch folder; writes the training text it needs."""
+        arguments = ["run", "--suite", "toy", *self.arguments, *more]
+        if "--dev" in arguments:
+            text, model = folder / "corpus.txt", folder / "model"
+            if not text.exists():
+                sentences = sorted({sentence for pair in toy_task().all_pairs() for sentence in pair})
+                text.write_text("\n".join(sentences[:40]) + "\n")
+                model.mkdir()
+                (model / "config.json").write_text("{}")
+                (model / "model.safetensors").write_bytes(b"no weights: fault_trained reads none")
+            arguments += ["--corpus", str(text)]
+            if "simcse" not in self.name:
+                arguments += ["--backbone", str(model)]
+        return arguments
+
+
+PLAIN = Work("plain", ("--methods", "fault_plain[wait=0.05]", "--seeds", "1-6"))
+TRAINED = Work(
+    "trained", ("--methods", "fault_trained,fault_trained[scale=2]", "--seeds", "1-2", "--dev", "toy")
+)
+SIMCSE = Work(
+    "simcse",
+    ("--methods", "simcse", "--seeds", "1-2", "--dev", "toy", "--set", "simcse.steps=2",
+     "--set", "simcse.eval_every=2", "--set", "simcse.batch_size=8"),
+)  # fmt: skip
+
+
+@dataclass
+class Run:
+    """A started run, the leader of its process group unless it is warm and asked not to be."""
+
+    process: subprocess.Popen[bytes] | multiprocessing.context.ForkServerProcess
+    out: Path
+    error: Path
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def pid(self) -> int:
+        """Its process id, which is its group's too."""
+        pid = self.process.pid
+        assert pid is not None
+        return pid
+
+    def signal(self, number: int, *, group: bool = False) -> None:
+        """Send a signal to it, or to its whole group, if it is still there."""
+        with suppress(ProcessLookupError):
+            (os.killpg if group else os.kill)(self.pid, number)
+
+    def wait_for(self, path: Path, lines: int = 0) -> None:
+        """Wait until it has made a file of so many lines; raises NotSurvivedError if it ends before."""
+        while True:
+            ended = not self._is_running()
+            if path.exists() and path.read_bytes().count(b"\n") >= lines:
+                return
+            expect(not ended, f"it made no {path.name}: {self.error.read_text()[-500:]}")
+            time.sleep(0.002)
+
+    def _is_running(self) -> bool:
+        if isinstance(self.process, subprocess.Popen):
+            return self.process.poll() is None
+        return self.process.exitcode is None
+
+    def wait(self) -> Done:
+        """Wait for it and for every process of its group; raises NotSurvivedError if that takes minutes."""
+        deadline = time.monotonic() + _LONGEST
+        if isinstance(self.process, subprocess.Popen):
+            try:
+                code = self.process.wait(_LONGEST)
+            except subprocess.TimeoutExpired:
+                self._give_up("the run hangs")
+        else:
+            self.process.join(_LONGEST)
+            if self.process.exitcode is None:
+                self._give_up("the run hangs")
+            code = self.process.exitcode or 0
+        while self._group_is_there():
+            if time.monotonic() > deadline:
+                self._give_up("a worker outlived its parent")
+            time.sleep(0.002)
+        out = self.out.read_text(errors="replace") if self.out.is_file() else ""
+        return Done(code, out, self.error.read_text(errors="replace"))
+
+    def _give_up(self, what: str) -> None:
+        self.signal(signal.SIGKILL, group=True)
+        raise NotSurvivedError(f"{what}: {self.error.read_text(errors='replace')[-500:]}")
+
+    def _group_is_there(self) -> bool:
+        """True while a process of its group is alive; dead ones that nobody waited for don't count."""
+        try:
+            os.killpg(self.pid, 0)
+        except (ProcessLookupError, PermissionError):
+            return False
+        for status in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):
+                state, _, group = status.read_text().rpartition(")")[2].split()[:3]
+                if int(group) == self.pid and state != "Z":
+                    return True
+        return not Path("/proc/self/stat").exists()
+
+
+def environment(folder: Path, fault: str, more: dict[str, str]) -> dict[str, str]:
+    """The environment of a run in a scratch folder."""
+    path = [str(PLUGIN), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(path),
+        "OMP_NUM_THREADS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "GIT_DIR": os.devnull,  # a commit meanwhile would be another provenance
+        "COLUMNS": "160",
+        "FAULT_LOG": str(folder / "log"),
+        "BENCH_FAULT": fault,
+        "BENCH_FAULT_BELOW": str(folder / "results"),
+        "BENCH_FAULT_COUNT": str(folder / "changes"),
+    } | more
+
+
+def start(
+    folder: Path,
+    arguments: Sequence[str],
+    *,
+    warm: bool = True,
+    fault: str = "",
+    out: Path | None = None,
+    **more: str,
+) -> Run:
+    """Start ``bench ARGUMENTS`` in a folder, in a process group of its own.
+
+    Args:
+        folder: Where it runs; its output goes into hidden files there.
+        arguments: Of ``bench``.
+        warm: Fork it from a process that has imported everything.
+        fault: See bench_fault_methods.
+        out: Where stdout goes instead.
+        more: For its environment.
+    """
+    number = len(list(folder.glob(".run-*.err")))
+    out, error = out or folder / f".run-{number}.out", folder / f".run-{number}.err"
+    for path in (out, error):
+        path.touch()
+    (folder / STARTED).unlink(missing_ok=True)
+    surroundings = environment(folder, fault, more)
+    if warm:
+        process = _server(surroundings).Process(
+            target=_bench, args=(list(arguments), folder, surroundings, out, error)
+        )
+        process.start()
+        return Run(process, out, error)
+    with out.open("wb") as stdout, error.open("wb") as stderr:
+        popen = subprocess.Popen(
+            [sys.executable, "-c", _LAUNCH, *arguments],
+            cwd=folder,
+            env=surroundings,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+        )
+    return Run(popen, out, error)
+
+
+def run(
+    folder: Path,
+    arguments: Sequence[str],
+    *,
+    warm: bool = True,
+    fault: str = "",
+    out: Path | None = None,
+    **more: str,
+) -> Done:
+    """Start a run and wait for it; see :func:`start`."""
+    return start(folder, arguments, warm=warm, fault=fault, out=out, **more).wait()
+
+
+def finish(folder: Path, arguments: Sequence[str], expected: dict[str, bytes], *, warm: bool = True) -> None:
+    """Run a disturbed run's command again; raises NotSurvivedError unless it ends as undisturbed."""
+    before = finished(folder)
+    done = run(folder, arguments, warm=warm)
+    expect(done.code == 0, f"the same command can't go on: {done.error[-800:]}")
+    check_kept(before, finished(folder))
+    check_whole(folder, expected)
+
+
+def _server(surroundings: dict[str, str]) -> multiprocessing.context.ForkServerContext:
+    """The process that warm runs are forked from, started once."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.faults.warm"])
+    before = dict(os.environ)
+    os.environ.update(surroundings | {"BENCH_FAULT": ""})
+    try:
+        multiprocessing.forkserver.ensure_running()
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+    return context
+
+
+def _bench(arguments: list[str], folder: Path, surroundings: dict[str, str], out: Path, error: Path) -> None:
+    """In a forked process: become ``bench ARGUMENTS``."""
+    os.setsid()
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(surroundings)
+    for path, number in ((out, 1), (error, 2)):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_APPEND), number)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.path.insert(0, str(PLUGIN))
+    sys.argv = ["bench", *arguments]
+    fork = multiprocessing.get_context("fork")
+    multiprocessing.get_context = lambda method=None: fork  # type: ignore[assignment]
+    from bench.__main__ import main
+
+    importlib.import_module("bench_fault_methods").begin()
+    os.close(os.open(STARTED, os.O_CREAT | os.O_WRONLY))
+    main()
+
+
+def undisturbed(work: Work, folder: Path) -> dict[str, bytes]:
+    """The bytes of a run that nothing disturbs."""
+    folder.mkdir(parents=True)
+    done = run(folder, work.command(folder))
+    expect(done.code == 0, f"the undisturbed run of {work.name} failed: {done.error[-500:]}")
+    return stable(folder)

@@ -1,0 +1,35 @@
+"""Everything that a run imports, loaded once in the process from which warm runs are forked."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+
+from bench.provenance import provenance
+from bench.registry import discover
+
+_MODULES = (
+    "bench.builder",
+    "bench.cli",
+    "bench.eval.mteb_tasks",
+    "bench.eval.sts",
+    "bench.eval.transfer_suite",
+    "bench.nn.backbone",
+    "bench.nn.twin",
+    "bench.plan",
+    "bench.reports.render",
+    "bench.rerun",
+    "bench.runner",
+    "bench.train.chunks",
+    "bench.train.sentence_encoder",
+    "rich._emoji_codes",
+    "rich.progress",
+    "torch._dynamo",  # AdamW loads it
+    "transformers.models.bert.modeling_bert",
+)
+
+for _module in _MODULES:
+    importlib.import_module(_module)
+discover()
+provenance(device="cpu", threads=1)  # git is asked once for all warm runs
+gc.freeze()

@@ -1,0 +1,408 @@
+"""Records, predictions and the files beside them, damaged, under every command that reads them."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import os
+import shutil
+import zipfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from bench.record import PROBED, RunRecord
+from bench.store import _SEAL, Place, ResultStore
+from bench.sweeps import Manifest, save
+from tests.campaigns import make_record, probes_of
+from tests.fuzz import core
+from tests.fuzz.core import ANSWER, Dice, Outcome, RuleError
+from tests.fuzz.mutate import bytes_of, json_bytes, json_of
+
+_FORMATS = ("text", "markdown", "csv", "json", "latex", "html")
+_TABLES = (
+    *("leaderboard", "sts7", "transfer", "efficiency", "ablation:caels", "probes", "significance"),
+    *("overlap", "published", "gains"),
+)
+_SUITES = {"camp": "toy", "made": "sts7", "transfer": "transfer7"}
+_OVERLAP = "task,level,sentences,touched,pairs,clean_pairs\nSTS12,exact,10,1,40,38\nSTSB,near,9,0,30,30\n"
+Scores = list[tuple[str, str, str, float, int]]
+
+
+def _fill(results: Path) -> None:
+    """A campaign as bench run leaves it, one with training, probes and a sweep, one of transfer tasks."""
+    for campaign in ("camp", "again"):
+        methods = ("--methods", "noise,word_overlap,broken", "--seeds", "1-3", "--suite", "toy")
+        core.bench("run", *methods, "--results", str(results), "--campaign", campaign)
+    rng = np.random.default_rng(1)
+    for campaign, names in (("made", ("simcse", "jtcse", "mhe", "m_mhe")), ("transfer", ("simcse", "noise"))):
+        store = ResultStore(results, campaign)
+        store.prepare()
+        suite, metric = _SUITES[campaign], "accuracy" if campaign == "transfer" else "spearman"
+        tasks = {"MR": 30, "SST2": 20} if campaign == "transfer" else {"STS12": 40, "STSB": 30}
+        for number, method in enumerate(names):
+            for seed in range(1, 4):
+                scores = {task: 0.5 + 0.03 * number + 0.01 * float(rng.normal()) for task in tasks}
+                record = make_record(
+                    method, seed, scores, suite=suite, metric=metric, probes=probes_of(number)
+                )
+                arrays = {task: rng.uniform(-1, 1, n).astype(np.float32) for task, n in tasks.items()}
+                record.tasks.update({t: {**facts, "pairs": tasks[t]} for t, facts in record.tasks.items()})
+                store.write(Place("mini", method, seed, suite), _fuller(record), arrays)
+    points = (("0", "jtcse", "jtcse"), ("1", "jtcse", "simcse"))
+    save(Manifest("caels", "mini", ("sts7",), (1, 2, 3), points), results / "made")
+    (results / "made" / "overlap.csv").write_text(_OVERLAP)
+    (results / "made" / "probes.json").write_text(json.dumps([_probed()]))
+
+
+def _fuller(record: RunRecord) -> RunRecord:
+    """The record with all that one may say of its training, its versions and its clock."""
+    text = {"name": "copy.txt", "sha256": "e" * 64, "paired": False}
+    stage = {"key": "k" * 64, "steps": 20, "selected_step": 10, "selected_dev": 0.6, "text": text}
+    joint = {**record.training["stages"]["simcse"], **stage, "mean_cls_norm": [14.5, 15.5]}
+    member = {"method": "simcse[steps=5]", "version": 1, "options": {"lr": 3e-05, "text": "train"}}
+    training = {
+        **record.training,
+        "stages": {**record.training["stages"], "joint": joint},
+        "dev": {"task": "STSB-dev", "sha256": "d" * 64},
+        "members": {"one": member, "two": {**member, "members": {"one": member}}},
+        "auxiliaries": {"generator": {"name": "tiny", "sha256": "a" * 64}},
+    }
+    timing = {
+        **record.timing,
+        **{"wall_seconds": 2.5, "cpu_seconds": 2.0, "processor": "a processor", "cores": 2},
+        "training_cpu_seconds": {"simcse": 12.5, "joint": 3.5},
+        "probes": {"wall_seconds": 1.0, "sentences_per_second": 80.0, "peak_memory_mb": 500.0},
+    }
+    provenance = {
+        **record.provenance,
+        **{"threads": 1, "precision": "float32", "platform": "Linux", "python": "3.11.7"},
+        "versions": {"torch": "2.13.0", "numpy": "2.4.6"},
+        "transfer": {"solver": "exact", "tasks": {"MR": {"fits": 60, "regs": [1.0]}}},
+    }
+    options = {"lr": 3e-05, "batch_size": 64, "text": "train", "sick": False}
+    world = {"generator": 1, "split": 1, "seed": 1}
+    record = replace(record, training=training, timing=timing, provenance=provenance, options=options)
+    return replace(record, world=world, notes=("A note of the suite.",), schema=PROBED)
+
+
+def _probed() -> dict[str, Any]:
+    curve = [0.01] * 101
+    density = {"groups": [{"low": 0.0, "high": 1.0}, {"low": 1.0, "high": 2.0}], "curves": [curve, None]}
+    maps = [{"tokens": ["[CLS]", "a", "[SEP]"], "layers": [[[0.2, 0.3, 0.5]] * 3]}]
+    probes = {"density": density, "attention_sink": {"maps": maps}}
+    return {
+        "method": "simcse",
+        "seed": 1,
+        "profile": "mini",
+        "suite": "sts7",
+        "average": 0.5,
+        "probes": probes,
+    }
+
+
+class Campaigns:
+    """Damaged results: what is printed is what the damaged file says, or the file is refused."""
+
+    name = "records"
+    share = 25
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.results = folder / "results"
+        _fill(self.results)
+        self.files = {name: sorted((self.results / name).rglob("*/*/*/*.json")) for name in _SUITES}
+        self.good = [json.loads(p.read_bytes()) for files in self.files.values() for p in files]
+        self.kept = {p: p.read_bytes() for p in self.results.rglob("*") if p.is_file()}
+
+    def run(self, dice: Dice, steps: Sequence[Dice], log: list[str]) -> str:
+        os.chdir(self.folder)
+        campaign = dice.pick(tuple(_SUITES))
+        path = dice.pick(self.files[campaign])
+        kind = dice.number()
+        damaged: dict[str, Any] | None = None
+        try:
+            if kind < 0.7:
+                path, damaged = self._record(path, dice, steps, log)
+            elif kind < 0.85:
+                self._predictions(path, dice, steps, log)
+            else:
+                campaign = "made"
+                self._beside(dice, steps, log)
+            arguments = self._command(campaign, path, dice)
+            log.append(f"bench {' '.join(map(ascii, arguments))}")
+            outcome = core.bench(*arguments)
+            if outcome.kind == ANSWER and damaged is not None:
+                self._compare(arguments, outcome, campaign, damaged)
+            return outcome.kind
+        finally:
+            self._restore()
+
+    def _restore(self) -> None:
+        for path in [p for p in self.results.rglob("*") if p.is_file()]:
+            if path not in self.kept and ".locks" not in path.parts:
+                path.unlink()
+        for path, raw in self.kept.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if not path.is_file() or path.read_bytes() != raw:
+                path.write_bytes(raw)
+
+    def _record(
+        self, path: Path, dice: Dice, steps: Sequence[Dice], log: list[str]
+    ) -> tuple[Path, dict[str, Any] | None]:
+        """Damage a record; where it still says where it belongs, half of the cases put it there."""
+        data = json.loads(path.read_bytes())
+        if dice.chance(0.9):  # else any change is seen
+            del data["timing"][_SEAL]
+        raw = None
+        for step in steps:
+            if step.chance(0.12):
+                raw = bytes_of(raw or json.dumps(data).encode(), step)
+            elif raw is None:
+                data = json_of(data, step)
+        raw = json_bytes(data, dice) if raw is None else raw
+        new = path
+        if isinstance(data, dict) and dice.chance(0.5) and _has_place(data):
+            new = self._place(path, data)
+        if new != path:
+            arrays = path.with_suffix(".npz")
+            new.parent.mkdir(parents=True, exist_ok=True)
+            if arrays.exists():
+                shutil.copy(arrays, new.with_suffix(".npz"))
+                arrays.unlink()
+            path.unlink()
+        new.write_bytes(raw)
+        log.append(f"{new.relative_to(self.results)}: {_difference(self.kept[path], raw)}")
+        return new, _parsed(raw)
+
+    def _place(self, path: Path, data: dict[str, Any]) -> Path:
+        store = ResultStore(self.results, path.relative_to(self.results).parts[0])
+        try:
+            return store.path(Place(data["profile"], data["method"], data["seed"], data["suite"]))
+        except UnicodeEncodeError:
+            return path
+
+    def _predictions(self, path: Path, dice: Dice, steps: Sequence[Dice], log: list[str]) -> None:
+        file = path.with_suffix(".npz")
+        if not file.exists():
+            return
+        with np.load(file) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        raw = file.read_bytes()
+        for step in steps:
+            raw = bytes_of(raw, step) if step.chance(0.2) else _other_npz(arrays, step, log)
+        file.write_bytes(raw)
+        if dice.chance(0.85):  # a whole file, as far as its hash says
+            data = json.loads(path.read_bytes())
+            data["predictions"]["sha256"] = hashlib.sha256(raw).hexdigest()
+            del data["timing"][_SEAL]
+            path.write_text(json.dumps(data))
+        log.append(f"{file.relative_to(self.results)}: {len(raw)} bytes")
+
+    def _beside(self, dice: Dice, steps: Sequence[Dice], log: list[str]) -> None:
+        root = self.results / "made"
+        file = dice.pick((root / "overlap.csv", root / "probes.json", root / "sweeps" / "mini-caels.json"))
+        raw = file.read_bytes()
+        data = json.loads(raw) if file.suffix == ".json" else None
+        for step in steps:
+            if data is None or step.chance(0.2):
+                raw, data = bytes_of(raw, step), None
+            else:
+                data = json_of(data, step)
+                raw = json.dumps(data).encode()
+        file.write_bytes(raw)
+        log.append(f"{file.relative_to(self.results)}: {_difference(self.kept[file], raw)}")
+
+    def _command(self, campaign: str, path: Path, dice: Dice) -> list[str]:
+        suite = _SUITES[campaign]
+        where = ["--campaign", campaign]
+        names = ("noise", "word_overlap") if campaign == "camp" else ("simcse", "jtcse", "mhe")
+        if dice.chance(0.55):
+            table = ["--table", dice.pick(_TABLES)] if dice.chance(0.35) else []
+            more = [token for token in ("--senteval-rounding",) if dice.chance(0.1)]
+            return ["report", "--format", dice.pick(_FORMATS), *table, *more, *where]
+        both = [dice.pick(names), dice.pick(("word_overlap", names[-1], names[0] + "#2"))]
+        commands = [
+            ["compare", *both, *where, "--draws", "100", "--format", dice.pick(("text", "json"))],
+            ["compare", *both, *where, "--seeds-only", "--format", "json"],
+            ["stats", *where, "--draws", "100", "--format", dice.pick(("text", "json"))],
+            ["diff", *both, *where],
+            ["probe", *where, "--format", dice.pick(("text", "json"))],
+            [
+                "check",
+                "--reference",
+                "results/again",
+                "--results",
+                "results",
+                *where,
+                "--json",
+                "verdict.json",
+            ],
+            ["check", "--reference", f"results/{campaign}", "--results", "results", "--campaign", "again"],
+        ]
+        if campaign == "camp":
+            run = ("run", "--dry-run", "--methods", "noise,word_overlap", "--seeds", "1-3", "--suite", suite)
+            commands.append([*run, *where])
+            commands.append(["rerun", str(path)])
+            commands.append(["data", "overlap", str(self.folder / "made.txt"), "--suite", suite, *where])
+        return dice.pick(commands)
+
+    def _compare(
+        self, arguments: Sequence[str], outcome: Outcome, campaign: str, damaged: dict[str, Any]
+    ) -> None:
+        """Hold what is printed of the damaged record against what its file says."""
+        if arguments[0] not in ("report", "rerun", "check"):
+            return
+        if arguments[0] == "report" and _SEAL in damaged.get("timing", {}) and damaged not in self.good:
+            raise RuleError("a record that was changed since it was sealed is reported")
+        scores = _scores(damaged)
+        plain = arguments[0] == "report" and not {"--table", "--senteval-rounding"} & set(arguments)
+        if plain and "csv" in arguments:
+            check_csv(outcome.out, damaged)
+        elif plain and damaged["status"] == "ok":
+            metric = "accuracy" if campaign == "transfer" else "spearman"
+            self._check_means(outcome.out, arguments[2], damaged, metric)
+        elif arguments[0] == "rerun" and outcome.out.startswith("equal"):
+            before = _scores(json.loads(self.kept[self._original(damaged)]))
+            if [row[:4] for row in before] != [row[:4] for row in scores]:
+                raise RuleError("a changed score is called equal")
+        elif arguments[0] == "check" and "--json" in arguments:
+            self._check_verdict(damaged)
+
+    def _original(self, damaged: dict[str, Any]) -> Path:
+        seed = "no-seed" if damaged["seed"] is None else f"seed-{damaged['seed']}"
+        return self.results / "again" / "mini" / str(damaged["name"]) / seed / "toy.json"
+
+    def _records(self, damaged: dict[str, Any], campaign: str) -> list[dict[str, Any]]:
+        """Finished records of the damaged one's row."""
+        found = [json.loads(p.read_bytes()) for p in (self.results / campaign).glob("*/*/*/*.json")]
+        row = [damaged[key] for key in ("profile", "method", "suite")]
+        return [
+            r
+            for r in found
+            if [r[key] for key in ("profile", "method", "suite")] == row and r["status"] == "ok"
+        ]
+
+    def _check_means(self, out: str, form: str, damaged: dict[str, Any], metric: str) -> None:
+        runs = self._records(
+            damaged, "camp" if damaged["suite"] == "toy" else "made" if metric == "spearman" else "transfer"
+        )
+        means: dict[str, float] = {}
+        for task in dict.fromkeys(
+            task for run in runs for task, subset, m, *_ in _scores(run) if (subset, m) == ("all", metric)
+        ):
+            means[task] = fmean(
+                v for run in runs for t, s, m, v, _ in _scores(run) if (t, s, m) == (task, "all", metric)
+            )
+        if form == "json":
+            rows = [row for table in json.loads(out) for row in table["rows"] if isinstance(row, dict)]
+            (row,) = (row for row in rows if row["method"] == damaged["method"])
+            for task, cell in row["cells"].items():
+                if task in means and abs(cell["mean"] - means[task]) > 1e-12 * max(1, abs(means[task])):
+                    raise RuleError(f"{task} is {cell['mean']}, not {means[task]}")
+        elif "avg" in means and f"{100 * means['avg']:.2f}" not in out.replace("$-$", "-"):
+            raise RuleError(f"the average {100 * means['avg']:.2f} isn't printed")
+
+    def _check_verdict(self, damaged: dict[str, Any]) -> None:
+        file = self.folder / "verdict.json"
+        cells = json.loads(file.read_text())["cells"]
+        file.unlink()
+        for cell in cells:
+            if cell["method"] == damaged["method"] and "avg" in cell["drops"]:
+                runs = self._records(damaged, "camp")
+                seeds = [run["seed"] for run in runs]
+                values = [
+                    v
+                    for run in runs
+                    for t, s, m, v, _ in _scores(run)
+                    if (t, s, m) == ("avg", "all", "spearman")
+                ]
+                if seeds == cell["new_seeds"] and abs(cell["drops"]["avg"]["new"] - fmean(values)) > 1e-12:
+                    raise RuleError(f"the verdict has {cell['drops']['avg']['new']}, not {fmean(values)}")
+
+
+def _has_place(data: dict[str, Any]) -> bool:
+    seed = data.get("seed", "")
+    texts = [data.get(key) for key in ("profile", "method", "suite")]
+    return all(isinstance(text, str) for text in texts) and (
+        seed is None or (type(seed) is int and abs(seed) < 10**50)
+    )
+
+
+def _parsed(raw: bytes) -> dict[str, Any] | None:
+    try:
+        data = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    return data if isinstance(data, dict) else None
+
+
+def _scores(data: dict[str, Any]) -> Scores:
+    return [(s["task"], s["subset"], s["metric"], s["value"], s["n"]) for s in data["scores"]]
+
+
+def _difference(before: bytes, after: bytes) -> str:
+    """Lines that a damaged text has and the good one has not, cut to what can be read."""
+    good = set(before.splitlines())
+    new = [line.strip() for line in after.splitlines() if line not in good]
+    lost = len(good - set(after.splitlines()))
+    return f"{new!r:.1500}, {lost} line(s) less"
+
+
+def check_csv(out: str, damaged: dict[str, Any]) -> None:
+    """Hold the rows of a record in the csv against its file; raises RuleError."""
+    scores = _scores(damaged)
+    seed = "" if damaged["seed"] is None else str(damaged["seed"])
+    rows = [
+        row
+        for row in csv.DictReader(io.StringIO(out, newline=""))
+        if row["method"] in (damaged["method"], f"'{damaged['method']}") and row["seed"] == seed
+    ]
+    if damaged["status"] == "failed":
+        if any(row["value"] for row in rows) or not rows:
+            raise RuleError("a failed cell has a value or no row")
+        return
+    found = [(row["task"], row["subset"], row["metric"], float(row["value"]), int(row["n"])) for row in rows]
+    if found != [(t, s, m, float(v), n) for t, s, m, v, n in scores]:
+        raise RuleError(f"csv has {found}, the record {scores}")
+
+
+def _other_npz(arrays: dict[str, Any], dice: Dice, log: list[str]) -> bytes:
+    """An archive of other arrays than a record's."""
+    name = dice.pick(sorted(arrays))
+    values = arrays[name]
+    kinds: dict[str, Any] = {
+        "objects": np.array([{"a": 1}, None], dtype=object),
+        "two axes": values.reshape(1, -1),
+        "float64": values.astype(np.float64),
+        "whole numbers": (values * 9).astype(np.int64),
+        "texts": values.astype(str),
+        "complex": values.astype(np.complex64),
+        "one less": values[:-1],
+        "none": values[:0],
+        "a number": values[0],
+        "nan": np.where(np.arange(len(values)) == 2, np.nan, values).astype(np.float32),
+        "inf": np.where(np.arange(len(values)) == 2, np.inf, values).astype(np.float32),
+        "equal": np.ones_like(values),
+        "huge": values * np.float32(1e30),
+    }
+    kind = dice.pick((*kinds, "missing", "extra", "no zip", "a text in it"))
+    log.append(f"{name}: {kind}")
+    stream = io.BytesIO()
+    if kind == "no zip":
+        np.save(stream, values)
+    elif kind == "a text in it":
+        with zipfile.ZipFile(stream, "w") as archive:
+            archive.writestr(f"{name}.npy", b"no array")
+    else:
+        made = {**arrays, **({name: kinds[kind]} if kind in kinds else {"OTHER": values})}
+        if kind == "missing":
+            del made[name]
+        np.savez(stream, allow_pickle=True, **made)
+    return stream.getvalue()

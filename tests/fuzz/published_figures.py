@@ -1,0 +1,127 @@
+"""Tables of published figures, damaged: read as they stand, or refused with their line."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.data import published
+from bench.errors import BenchError
+from bench.store import Place, ResultStore
+from bench.sweeps import Manifest, save
+from tests.campaigns import make_record
+from tests.fuzz import core
+from tests.fuzz.core import REFUSED, Dice, RuleError, refused
+from tests.fuzz.data_files import DamagedError, number
+from tests.fuzz.data_files import csv_rows as cells
+from tests.fuzz.mutate import bytes_of
+from tests.fuzz.toml_tables import swapped
+
+_COLUMNS = ("table", "section", "backbone", "method", "setting", "task", "metric", "value", "note")
+_SECTIONS = ("sts7", "ablation_cael", "ablation_pooling", "ablation_loss", "ablation_sickr")
+_METHODS = ("simcse", "jtcse", "bert_base")
+
+
+class PublishedFigures:
+    """The papers' csv files."""
+
+    name = "published"
+    share = 8
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.tables = folder, {}
+        source = Path(published.__file__).parent / "published"
+        for paper in published.PAPERS:
+            rows = list(csv.reader((source / f"{paper}.csv").open(encoding="utf-8", newline="")))
+            kept = [row for row in rows[1:] if row[1] in _SECTIONS and row[3] in _METHODS][:40]
+            stream = io.StringIO()
+            csv.writer(stream, lineterminator="\n").writerows([rows[0], *kept])
+            self.tables[paper] = stream.getvalue().encode()
+        store = ResultStore(folder / "results", "made")
+        store.prepare()
+        for number_, method in enumerate(("simcse", "jtcse")):
+            for seed in (1, 2, 3):
+                scores = {task: 0.6 + 0.01 * seed + 0.02 * number_ for task in ("STS12", "STSB")}
+                store.write(Place("mini", method, seed, "sts7"), make_record(method, seed, scores), None)
+        points = (("0", "jtcse", "jtcse"), ("1", "jtcse", "simcse"))
+        save(Manifest("caels", "mini", ("sts7",), (1, 2, 3), points), store.root)
+
+    def run(self, dice: Dice, steps: Sequence[Dice], log: list[str]) -> str:
+        os.chdir(self.folder)
+        paper = dice.pick(sorted(published.PAPERS))
+        folder = self.folder / "data" / "published"
+        folder.mkdir(parents=True, exist_ok=True)
+        for other, raw in self.tables.items():
+            (folder / f"{other}.csv").write_bytes(raw)
+        raw = self.tables[paper]
+        for step in steps:
+            raw = bytes_of(raw, step)
+        (folder / f"{paper}.csv").write_bytes(raw)
+        good = set(self.tables[paper].splitlines())
+        log.append(f"{paper}.csv: {[line for line in raw.splitlines() if line not in good]!r:.1500}")
+        with swapped(published, "files", lambda _: self.folder / "data"):
+            _forget()
+            try:
+                return self._read(paper, raw, dice, steps, log)
+            finally:
+                _forget()
+
+    def _read(self, paper: str, raw: bytes, dice: Dice, steps: Sequence[Dice], log: list[str]) -> str:
+        found = refused(published.figures, f"{paper}.csv")
+        if isinstance(found, BenchError):
+            if not steps:
+                raise RuleError(f"good figures refused: {found}")
+            return REFUSED
+        said = [_row(figure) for figure in found if figure.paper == paper]
+        try:
+            expected = _rows(raw)
+        except DamagedError as error:
+            raise RuleError(f"damaged ({error}), but it reads {said!a:.800}") from error
+        if said != expected:
+            other = [(a, b) for a, b in zip(said, expected, strict=False) if a != b]
+            raise RuleError(f"it reads {len(said)} rows, not {len(expected)}; {other[:3]!a}")
+        form = dice.pick(("text", "markdown", "csv", "json", "latex", "html"))
+        table = dice.pick(("published", "ablation:caels", "gains", "published"))
+        arguments = ["report", "--campaign", "made", "--format", form]
+        arguments += ["--table", table] if form != "html" or dice.chance(0.5) else []
+        log.append(f"bench {' '.join(arguments)}")
+        outcome = core.bench(*arguments)
+        if table == "published" and form in ("text", "csv", "html") and "--table" in arguments:
+            for figure in published.figures():
+                row = (figure.section, figure.backbone) == ("sts7", "bert-base")
+                here = figure.method in ("simcse", "jtcse") and figure.task in ("STS12", "STSB", "avg")
+                if row and here and figure.text not in outcome.out:
+                    raise RuleError(f"{figure.text} of {figure.method}, {figure.task} isn't printed")
+        return outcome.kind
+
+
+def _row(figure: published.Figure) -> tuple[str, ...]:
+    setting = ";".join(f"{key}={value}" for key, value in figure.setting)
+    first = (figure.table, figure.section, figure.backbone, figure.method, setting)
+    return (*first, figure.task, figure.metric, figure.text, figure.note)
+
+
+def _rows(raw: bytes) -> list[tuple[str, ...]]:
+    """The rows, by the automaton of the other surface."""
+    try:
+        rows: list[Any] = cells(raw.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise DamagedError("bytes") from error
+    if not rows or tuple(rows[0]) != _COLUMNS:
+        raise DamagedError("header")
+    found = []
+    for row in rows[1:]:
+        if len(row) != len(rows[0]):
+            raise DamagedError(repr(row))
+        number(row[7])
+        found.append(tuple(row))
+    return found
+
+
+def _forget() -> None:
+    published.figures.cache_clear()
+    published.lines.cache_clear()

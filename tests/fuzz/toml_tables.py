@@ -1,0 +1,156 @@
+"""Profiles and tables of published checkpoints, damaged as text and as values, under what reads them."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bench import profiles
+from bench.cells import profile_options
+from bench.data import released
+from bench.errors import BenchError
+from bench.registry import discover
+from tests.fuzz import core
+from tests.fuzz.core import ANSWER, REFUSED, Dice, RuleError, refused
+from tests.fuzz.mutate import bytes_of, json_of
+
+_METHODS = ("noise", "untrained", "simcse", "untrained,simcse", "tncse", "word_overlap", "m_mhe", "esimcse")
+
+
+def as_toml(value: Any) -> str:
+    """A value as TOML, tables within tables in one line."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return json.dumps(value)
+    if isinstance(value, list):
+        return f"[{', '.join(as_toml(entry) for entry in value)}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{json.dumps(name)} = {as_toml(entry)}' for name, entry in value.items())}}}"
+    return '""' if value is None else repr(value)
+
+
+def _file(data: Any) -> bytes:
+    if not isinstance(data, dict):
+        return as_toml(data).encode()
+    lines = [f"{json.dumps(name)} = {as_toml(value)}" for name, value in data.items()]
+    return "\n".join(lines).encode()
+
+
+class _Folder:
+    """In the place of importlib.resources: the package's files are those of a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def files(self, package: object) -> Path:
+        return self._folder
+
+
+class TomlTables:
+    """The tables that come with the program, as somebody may edit them."""
+
+    name = "toml"
+    share = 10
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "corpus.txt").write_text("A first line.\nA second line.\nA third one.\n")
+        source = Path(profiles.__file__).parent
+        self.profiles = {path.stem: path.read_bytes() for path in sorted(source.glob("*.toml"))}
+        table = Path(released.__file__).with_name("released.toml").read_text(encoding="utf-8")
+        self.released = _shorter(table)
+        discover()
+
+    def run(self, dice: Dice, steps: Sequence[Dice], log: list[str]) -> str:
+        os.chdir(self.folder)
+        return self._profile(dice, steps, log) if dice.chance(0.75) else self._released(dice, steps, log)
+
+    def _damaged(self, raw: bytes, steps: Sequence[Dice], log: list[str]) -> bytes:
+        data: Any = tomllib.loads(raw.decode())
+        damaged = raw
+        for step in steps:
+            if step.chance(0.4):
+                damaged, data = bytes_of(damaged, step), None
+            elif data is not None:
+                data = json_of(data, step)
+                damaged = _file(data)
+        good = set(raw.splitlines())
+        log.append(f"{[line for line in damaged.splitlines() if line not in good]!r:.1500}")
+        return damaged
+
+    def _profile(self, dice: Dice, steps: Sequence[Dice], log: list[str]) -> str:
+        name = dice.pick(sorted(self.profiles))
+        folder = self.folder / "profiles"
+        folder.mkdir(exist_ok=True)
+        for other, raw in self.profiles.items():
+            (folder / f"{other}.toml").write_bytes(raw)
+        (folder / f"{name}.toml").write_bytes(self._damaged(self.profiles[name], steps, log))
+        with swapped(profiles, "resources", _Folder(folder)):
+            if dice.chance(0.4):
+                return self._load(name, steps)
+            methods = dice.pick(("noise", "word_overlap") if name.startswith("minilm") else _METHODS)
+            run = ["run", "--dry-run", "--profile", name, "--methods", methods, "--seeds", "1"]
+            text = ["--corpus", "corpus.txt", "--dev", "toy"]
+            suite = [] if name != "mini" and dice.chance(0.3) else ["--suite", "toy"]
+            commands = ([*run, *text, *suite], [*run, *text, *suite], ["list", "profiles"])
+            arguments = dice.pick(commands)
+            log.append(f"{name}: bench {' '.join(arguments)}")
+            return core.bench(*arguments).kind
+
+    def _load(self, name: str, steps: Sequence[Dice]) -> str:
+        profile = refused(lambda: profiles.load(name), f"{name}.toml")
+        if isinstance(profile, BenchError):
+            if not steps:
+                raise RuleError(f"a good profile refused: {profile}")
+            return REFUSED
+        outcome = ANSWER
+        for _, method in discover():
+            card = method.card
+            options = refused(lambda card=card: profile_options(card, profile), None)  # type: ignore[misc]
+            if isinstance(options, BenchError):
+                outcome = REFUSED
+            elif {o.name: type(o.default) for o in card.options} != {n: type(v) for n, v in options.items()}:
+                raise RuleError(f"{card.name} has options of other types: {options}")
+        return outcome
+
+    def _released(self, dice: Dice, steps: Sequence[Dice], log: list[str]) -> str:
+        folder = self.folder / "data"
+        folder.mkdir(exist_ok=True)
+        (folder / "released.toml").write_bytes(self._damaged(self.released, steps, log))
+        with swapped(released, "resources", _Folder(folder)):
+            released.checkpoints.cache_clear()
+            try:
+                found = refused(released.checkpoints, "released.toml")
+                if isinstance(found, BenchError):
+                    return REFUSED
+                name = dice.pick(sorted(found)) if found else "simcse"
+                run = ("run", "--dry-run", "--methods", f"released:{name}", "--suite", "toy", "--seeds", "1")
+                log.append(f"bench {' '.join(map(ascii, run))}")
+                return core.bench(*run).kind
+            finally:
+                released.checkpoints.cache_clear()
+
+
+def _shorter(table: str) -> bytes:
+    """A few of the checkpoints, of every kind."""
+    data = tomllib.loads(table)
+    kinds: dict[tuple[object, ...], str] = {}
+    for name, entry in data.items():
+        kinds.setdefault((len(entry["towers"]), *sorted(entry)), name)
+    return _file({name: data[name] for name in kinds.values()})
+
+
+@contextmanager
+def swapped(module: Any, name: str, value: object) -> Iterator[None]:
+    before = getattr(module, name)
+    setattr(module, name, value)
+    try:
+        yield
+    finally:
+        setattr(module, name, before)
