@@ -6,10 +6,13 @@ import os
 import runpy
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from bench import plugins
+from bench.registry import METHODS, discover
 
 HERE = Path(__file__).parent
 os.environ["BENCH_WORKERS"] = "1"  # in this process, where a test can see and change what runs
@@ -129,6 +132,15 @@ def plugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
     os.environ["HF_HOME"] = str(tmp_path_factory.mktemp("hf"))
     os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
     return folder
+
+
+@pytest.fixture(autouse=True)
+def own_methods(plugin: Path) -> Iterator[None]:
+    """Forget what a test loads: another one may name its method alike."""
+    discover()
+    methods, files = dict(METHODS._items), dict(plugins._FILES)
+    yield
+    METHODS._items, plugins._FILES = methods, files
 
 
 @pytest.fixture(scope="session")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bench import plugins
 from bench.cli_conformance import methods_of
 from bench.conformance import FAILED, NO_CASE, NOT_RUN, PASSED, Finding, check_method
 from bench.conformance_checks import CHECKS
@@ -86,15 +85,6 @@ CARD = 'summary="hashed sentences"'
 OPTION = 'Option("scale", 1.0, "no effect", minimum=0)'
 
 
-@pytest.fixture
-def own_methods() -> Iterator[None]:
-    """Forget what a test loads."""
-    discover()
-    methods, files = dict(METHODS._items), dict(plugins._FILES)
-    yield
-    METHODS._items, plugins._FILES = methods, files
-
-
 def checked(source: str, folder: Path) -> list[Finding]:
     """Findings of a plug-in file's one method."""
     file = folder / "mine.py"
@@ -122,7 +112,6 @@ def failures(found: list[Finding]) -> dict[str, str]:
     ],
     ids=["seeded", "deterministic", "scorer"],
 )
-@pytest.mark.usefixtures("own_methods")
 def test_a_right_method_passes(source: str, no_case: set[str], tmp_path: Path) -> None:
     found = checked(source, tmp_path)
     assert failures(found) == {}
@@ -315,7 +304,6 @@ WRONG: dict[str, tuple[str, str, dict[str, str]]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-@pytest.mark.usefixtures("own_methods")
 def test_a_check_finds_what_is_wrong_and_no_other_does(case: str, tmp_path: Path) -> None:
     old, new, expected = WRONG[case]
     source = RIGHT if case != "not deterministic" else RIGHT.replace(BUILD, WRONG["entropy"][1])
@@ -374,7 +362,6 @@ WRONG_TRAINING: dict[str, tuple[str, str, dict[str, str]]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", WRONG_TRAINING)
-@pytest.mark.usefixtures("own_methods")
 def test_a_check_finds_what_is_wrong_in_training(case: str, tmp_path: Path) -> None:
     old, new, expected = WRONG_TRAINING[case]
     source = TRAINED.replace(OPTION, f'{OPTION}, Option("on", True, "no effect")')
@@ -468,7 +455,6 @@ def write(folder: Path, source: str) -> Path:
     return file
 
 
-@pytest.mark.usefixtures("own_methods")
 def test_the_command_says_what_passed(cli: Cli, tmp_path: Path) -> None:
     write(tmp_path, RIGHT)
     code, out, err = cli("check", "--plugin", "mine.py", "--json", "found.json")
@@ -482,7 +468,6 @@ def test_the_command_says_what_passed(cli: Cli, tmp_path: Path) -> None:
     assert data["findings"][0] == {"check": "card", "method": "mine", "reason": "", "verdict": "passed"}
 
 
-@pytest.mark.usefixtures("own_methods")
 def test_the_command_says_what_failed_and_how_to_mend_it(cli: Cli, tmp_path: Path) -> None:
     write(tmp_path, RIGHT.replace(BUILD, "return Hashed(0)"))
     code, out, err = cli("check", "--plugin", "mine.py", "--plugin", "word_overlap", "--json", "found.json")

@@ -16,9 +16,7 @@ from bench.conformance import FAILED, check_method
 from bench.conformance_checks import CHECKS
 from bench.plugins import load_plugin, read_plugin
 from tests.conftest import HERE
-from tests.test_conformance import own_methods
 
-__all__ = ["own_methods"]  # the fixture
 Cli = Callable[..., tuple[int, str, str]]
 PAGE = (HERE.parent / "docs" / "add-your-method.md").read_text(encoding="utf-8")
 OF = {"all": "all", "train": "those that train", "seeded": "seeded ones", "vectors": "encoders"}
@@ -63,7 +61,6 @@ def test_the_table_is_that_of_the_checks() -> None:
     assert rows == [("check", "expected", "of"), *((c.name, c.promise, OF[c.of]) for c in CHECKS)]
 
 
-@pytest.mark.usefixtures("own_methods")
 def test_a_failed_check_says_what_the_page_says(tmp_path: Path) -> None:
     wrong = page_file("char_ngrams.py").replace("return np.log1p(counts)", "return counts - counts[:1]")
     (tmp_path / "char_ngrams.py").write_text(wrong)

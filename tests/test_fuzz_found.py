@@ -496,14 +496,6 @@ def test_a_damaged_table_of_published_figures_is_refused_with_its_line(
 # methods from outside
 
 
-@pytest.fixture
-def own_methods() -> Any:
-    """Forget what a test registers."""
-    before = dict(METHODS._items)
-    yield
-    METHODS._items = before
-
-
 PLUGIN = """
 from bench.card import MethodCard, Option
 from bench.registry import add_method
@@ -546,7 +538,6 @@ def plugin(folder: Path, *, more: str = "", facts: str = "{}", build: str = "ret
         ('published_names=("a",)', "published_names[0]"),
     ],
 )
-@pytest.mark.usefixtures("own_methods")
 def test_a_card_of_other_types_is_refused_by_its_place(more: str, place: str, tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         load_plugin(read_plugin(plugin(tmp_path, more=more), tmp_path / "results"))
@@ -563,7 +554,6 @@ def test_a_card_of_other_types_is_refused_by_its_place(more: str, place: str, tm
         ('{"x": 10**30}', "the encoder's facts can't be kept: 'x' isn't what it should be"),
     ],
 )
-@pytest.mark.usefixtures("own_methods")
 def test_facts_that_a_record_cannot_hold_fail_the_cell(
     facts: str, said: str, cli: Cli, tmp_path: Path
 ) -> None:
@@ -574,7 +564,6 @@ def test_facts_that_a_record_cannot_hold_fail_the_cell(
 
 
 @pytest.mark.parametrize("build", ["raise SystemExit(7)", "return None", "import nothing"])
-@pytest.mark.usefixtures("own_methods")
 def test_a_build_that_fails_is_no_estimate_and_a_failed_cell(build: str, cli: Cli, tmp_path: Path) -> None:
     arguments = ("--methods", "mine", "--seeds", "1", *TOY, "--plugin", plugin(tmp_path, build=build))
     code, out, _ = cli("run", "--dry-run", *arguments)
@@ -590,7 +579,6 @@ def test_a_whole_number_that_no_record_holds_is_no_option_value() -> None:
         Option("a", 1, "h").parse(str(2**63), "w")
 
 
-@pytest.mark.usefixtures("own_methods")
 def test_an_auxiliary_that_is_no_option_is_named(cli: Cli, tmp_path: Path) -> None:
     class Lacking:
         card = MethodCard("lacking", "test", "s", 1, needs_backbone=False, auxiliaries=("model",))

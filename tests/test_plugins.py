@@ -14,10 +14,8 @@ from bench.errors import InputError
 from bench.plugins import file_hash, load_plugin, plugin_facts, read_plugin
 from bench.registry import METHODS, discover
 from tests.test_cli import records
-from tests.test_conformance import RIGHT, own_methods
+from tests.test_conformance import RIGHT
 
-__all__ = ["own_methods"]  # the fixture
-pytestmark = pytest.mark.usefixtures("own_methods")
 Cli = Callable[..., tuple[int, str, str]]
 RECORD = "results/local/mini/mine/seed-1/toy.json"
 RUN = ("run", "--methods", "mine", "--seeds", "1-2", "--suite", "toy", "--plugin", "mine.py")
