@@ -169,6 +169,7 @@ def make_diffcse_objective(
     from bench.nn.masked_lm import check_layers, run_layers
     from bench.train.chunks import cls_states
     from bench.train.masking import mask_tokens
+    from bench.train.precision import lowered, widened
     from bench.train.sentence_encoder import set_dropout
 
     check_layers(model)
@@ -202,12 +203,14 @@ def make_diffcse_objective(
             ids, mask = padded(views, pad_id, str(vectors.device))
             masked, chosen = mask_tokens(ids, tokenizer, float(config["mask"]), masks)
             sampled = draws if config["replacement"] == "sample" else None
-            edited = edited_tokens(generator, masked, mask, cls_id=cls_id, draws=sampled)
+            with lowered(mask.device):
+                edited = edited_tokens(generator, masked, mask, cls_id=cls_id, draws=sampled)
             if config["edited"] == "masked":
                 edited = torch.where(chosen, edited, ids * mask)
             found = self.discriminator.embeddings(input_ids=edited)
             found = torch.cat([vectors.unsqueeze(1), found[:, 1:]], dim=1)
-            found = run_layers(self.discriminator.encoder.layer, found, mask, model.config)
+            with lowered(mask.device):
+                found = widened(run_layers(self.discriminator.encoder.layer, found, mask, model.config))
             labels = replaced_tokens(edited, ids, mask)
             return rtd_loss(self.classifier(found), labels, mask, str(config["rtd_reduction"]))
 

@@ -97,6 +97,7 @@ def make_infocse_objective(
     from bench.nn.masked_lm import check_layers, new_layers, run_layers
     from bench.train.chunks import cls_states
     from bench.train.masking import mask_tokens
+    from bench.train.precision import lowered, widened
     from bench.train.sentence_encoder import set_dropout
 
     check_layers(model)
@@ -125,10 +126,11 @@ def make_infocse_objective(
             """Masked-LM loss of all rows; ``vectors`` is (2B, H)."""
             ids, mask = padded(views, pad_id, str(vectors.device))
             masked, chosen = mask_tokens(ids, tokenizer, float(config["mask"]), masks)
-            with torch.no_grad():
+            with torch.no_grad(), lowered(mask.device):
                 states = self.frozen(input_ids=masked, attention_mask=mask).last_hidden_state
-            states = torch.cat([vectors.unsqueeze(1), states[:, 1:]], dim=1)
-            states = run_layers(self.decoder, states, mask, model.config)
+            states = torch.cat([vectors.unsqueeze(1), widened(states[:, 1:])], dim=1)
+            with lowered(mask.device):
+                states = widened(run_layers(self.decoder, states, mask, model.config))
             return masked_lm_loss(self.lm_head(states[chosen]), ids[chosen])
 
     return Objective()

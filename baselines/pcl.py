@@ -145,6 +145,7 @@ def make_objective(model: Any, pad_id: int, config: Mapping[str, OptionValue], e
     from bench.nn.backbone import padded
     from bench.train.chunks import cls_states
     from bench.train.edits import edited_views
+    from bench.train.precision import lowered, widened
 
     tau, share, longest = float(config["tau"]), float(config["share"]), int(config["max_length"])
 
@@ -175,10 +176,9 @@ def make_objective(model: Any, pad_id: int, config: Mapping[str, OptionValue], e
             if config["peer_mask"]:
                 return cls_states(self.peer, views, pad_id)
             ids, mask = padded(views, pad_id, str(model.device))
-            states: Tensor = self.peer(input_ids=ids, attention_mask=torch.ones_like(mask)).last_hidden_state[
-                :, 0
-            ]
-            return states
+            with lowered(mask.device):
+                states = self.peer(input_ids=ids, attention_mask=torch.ones_like(mask)).last_hidden_state
+            return widened(states[:, 0])
 
     return Objective()
 

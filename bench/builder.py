@@ -186,30 +186,32 @@ class Builder:
     def train_here(self, stage: Stage, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
         """Train a stage in this process, alone or as one of several; return its facts."""
         from bench.eval.sts import dev_spearman
+        from bench.train.precision import training_at
 
         if self.training is None or self.cell.model is None:
             raise BenchError(f"stage '{stage.spec.role}' needs a training text and a backbone")
         dev, text = self.training.dev, self.training.texts[stage.spec.text]
-        facts = stage.spec.train(
-            StageContext(
-                config=dict(stage.spec.config),
-                seed=stage.seed,
-                role=stage.stream,
-                model=self.cell.model.path,
-                device=self.device,
-                sentences=text.sentences,
-                corpus=text.sha256,
-                dev_score=lambda encoder, select="cosine": dev_spearman(encoder, dev, select),
-                inputs=inputs,
-                out=out,
-                progress=self.progress,
-                members={role: self.member(role) for role in self._members if role in stage.spec.inputs},
-                auxiliaries={option: folder.path for option, folder in self.cell.auxiliaries},
-                partners=self.training.partners(stage.spec.text),
-            )
+        context = StageContext(
+            config=dict(stage.spec.config),
+            seed=stage.seed,
+            role=stage.stream,
+            model=self.cell.model.path,
+            device=self.device,
+            sentences=text.sentences,
+            corpus=text.sha256,
+            dev_score=lambda encoder, select="cosine": dev_spearman(encoder, dev, select),
+            inputs=inputs,
+            out=out,
+            progress=self.progress,
+            members={role: self.member(role) for role in self._members if role in stage.spec.inputs},
+            auxiliaries={option: folder.path for option, folder in self.cell.auxiliaries},
+            partners=self.training.partners(stage.spec.text),
         )
+        with training_at(self.cell.train_precision):
+            facts = stage.spec.train(context)
         self._check_model()
-        return facts
+        lower = {} if self.cell.train_precision == "fp32" else {"precision": self.cell.train_precision}
+        return {**facts, **lower}
 
     def _check_model(self) -> None:
         """Raise BenchError if a model's files aren't those that were planned with."""

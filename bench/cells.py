@@ -42,6 +42,8 @@ class Cell:
         auxiliaries: Each model it needs in training beside the backbone, by the option that names it.
         plugin: sha256 of the file that the method was loaded from, "" for one from a package.
         ranks: Processes that train each of its stages together; dropout, and so the result, depends on it.
+        train_precision: Arithmetic of its transformers in training, see
+            :func:`bench.train.precision.training_at`.
     """
 
     profile: str
@@ -57,6 +59,7 @@ class Cell:
     auxiliaries: tuple[tuple[str, ModelFolder], ...] = ()
     plugin: str = ""
     ranks: int = 1
+    train_precision: str = "fp32"
 
     @property
     def trains(self) -> bool:
@@ -74,6 +77,13 @@ class Cell:
         """Processes that train its stages, or a member's, together; 1 where nothing trains."""
         own = self.ranks if self.stages else 1
         return max([own, *(member.most_ranks for _, member in self.members)])
+
+    @property
+    def lowest_precision(self) -> str:
+        """The training precision of its stages, or a member's, that isn't fp32; fp32 where there is none."""
+        own = [self.train_precision] if self.stages else []
+        found = [*own, *(member.lowest_precision for _, member in self.members)]
+        return next((precision for precision in found if precision != "fp32"), "fp32")
 
     @property
     def member_names(self) -> set[str]:
@@ -96,6 +106,8 @@ class Cell:
             facts["plugin"] = self.plugin
         if self.ranks > 1 and self.stages:
             facts["ranks"] = self.ranks
+        if self.train_precision != "fp32" and self.stages:
+            facts["train_precision"] = self.train_precision
         if self.members:
             facts["members"] = {role: member.identity() for role, member in self.members}
         return facts
@@ -187,7 +199,12 @@ def make_cells(
     frozen = tuple(sorted(options.items()))
     notes = (profile.note,) if profile.note and card.needs_backbone and spec.backbone is None else ()
     first = Cell(label, identity, card, frozen, model, None, notes=notes, auxiliaries=auxiliaries)
-    first = replace(first, plugin=file_hash(card.name), ranks=1 if card.deterministic else spec.ranks)
+    first = replace(
+        first,
+        plugin=file_hash(card.name),
+        ranks=1 if card.deterministic else spec.ranks,
+        train_precision="fp32" if card.deterministic else spec.train_precision,
+    )
     return [replace(first, seed=seed) for seed in seeds]
 
 

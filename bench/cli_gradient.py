@@ -100,6 +100,10 @@ def _measured(method: str, out: Path, seed: int, most: int, options: dict[str, A
     check_device(plan.spec.device)
     if plan.spec.ranks > 1:
         raise InputError("this training is watched in one process", where=f"--ranks {plan.spec.ranks}")
+    if plan.spec.train_precision != "fp32":
+        raise InputError(
+            "this training is watched in fp32", where=f"--train-precision {plan.spec.train_precision}"
+        )
     cell = plan.jobs[0].cell
     if len(plan.ids) != 1 or len(cell.stages) != 1 or cell.members or cell.model is None:
         raise InputError(

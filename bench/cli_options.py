@@ -90,6 +90,13 @@ _SPEC = (
         help="Processes that train a cell together on its whole batch; with cuda one a GPU.",
     ),
     click.option(
+        "--train-precision",
+        type=click.Choice(["fp32", "tf32", "bf16"]),
+        default="fp32",
+        show_default=True,
+        help="Arithmetic of the transformers in training; losses and weights keep fp32, dev scores too.",
+    ),
+    click.option(
         "--transfer-solver",
         type=click.Choice(["exact", "sgd"]),
         default="exact",
@@ -173,6 +180,7 @@ def make_spec(options: dict[str, Any]) -> RunSpec:
     names = split_suites(suites, SUITES.names()) if suites is not None else ()
     if len(set(map(suite_label, names))) < len(names):
         raise InputError(f"'{suites}' names a suite twice", where="--suite")
+    check_precision(options.get("train_precision", "fp32"), options["device"], "--train-precision")
     return RunSpec(
         methods=parse_methods(options["methods"]),
         seeds=parse_seeds(seeds) if isinstance(seeds, str) else seeds,
@@ -183,6 +191,7 @@ def make_spec(options: dict[str, Any]) -> RunSpec:
         device=options["device"],
         threads=options["threads"],
         ranks=options.get("ranks", 1),
+        train_precision=options.get("train_precision", "fp32"),
         corpus=options["corpus"],
         copies=parse_copies(options["copies"]),
         dev=options["dev"],
@@ -229,6 +238,12 @@ def ray_address(executor: str, given: str | None) -> str:
     if given and executor != "ray":
         raise InputError(f"cells run here, not at {given}", where="--ray-address", hint="add --executor ray")
     return given or ""
+
+
+def check_precision(precision: str, device: str, where: str) -> None:
+    """Raise InputError for tf32 on a device that hasn't got it."""
+    if precision == "tf32" and device == "cpu":
+        raise InputError("a CPU has no tf32", where=f"{where} tf32", expected="fp32 or bf16")
 
 
 def check_device(device: str, ranks: int = 1) -> None:

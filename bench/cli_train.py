@@ -11,6 +11,7 @@ import click
 
 from bench.cli_options import (
     check_device,
+    check_precision,
     executor_options,
     loaded_plugins,
     plugin_option,
@@ -30,16 +31,26 @@ if TYPE_CHECKING:
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
 @click.option("--threads", type=click.IntRange(1, 256), default=1, show_default=True, help="Torch threads.")
 @click.option(
+    "--precision",
+    type=click.Choice(["fp32", "tf32", "bf16"]),
+    default="fp32",
+    show_default=True,
+    help="Arithmetic of the transformer; loss and weights keep fp32.",
+)
+@click.option(
     "--data", "data_dir", type=click.Path(path_type=Path), help="For minilm-mlm's text; default BENCH_DATA."
 )
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder to write.")
-def pretrain(profile: str, seed: int, device: str, threads: int, out: Path, **given: Any) -> None:
+def pretrain(
+    profile: str, seed: int, device: str, threads: int, precision: str, out: Path, **given: Any
+) -> None:
     """Pretrain a profile's own BERT with its masked-LM head, or give a finished one a head.
 
     Profile mini's backbone was made by it; minilm-mlm is what diffcse and infocse need in profile minilm.
     """
     from bench import profiles
     from bench.runner import torch_threads
+    from bench.train.precision import training_at
 
     chosen = profiles.load(profile)
     if not chosen.pretrain:
@@ -50,10 +61,16 @@ def pretrain(profile: str, seed: int, device: str, threads: int, out: Path, **gi
         )
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError("the folder is not empty", where=f"--out {out}", expected="a new folder")
+    check_precision(precision, device, "--precision")
     check_device(device)
     train, command = _from_nothing(chosen, **given) if "layers" in chosen.pretrain else _head(chosen, **given)
     total = chosen.pretrain["steps"] * chosen.pretrain["batch_size"]
-    with torch_threads(threads, needs_torch=True), progress_bar("pretrain", total) as advance:
+    command += "" if precision == "fp32" else f" --precision {precision}"
+    with (
+        torch_threads(threads, needs_torch=True),
+        training_at(precision),
+        progress_bar("pretrain", total) as advance,
+    ):
         facts = train(
             seed=seed,
             out=out,

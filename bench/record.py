@@ -105,6 +105,12 @@ class RunRecord:
         """Processes that trained a stage together, the most of all stages; 1 where nothing was trained."""
         return max((facts.get("ranks", 1) for facts in self.training.get("stages", {}).values()), default=1)
 
+    @property
+    def train_precision(self) -> str:
+        """Arithmetic of the transformers in training where a stage's wasn't fp32; else fp32."""
+        stages = self.training.get("stages", {}).values()
+        return next((facts["precision"] for facts in stages if "precision" in facts), "fp32")
+
     def score(self, task: str, subset: str = ALL, metric: str | None = None) -> float | None:
         """Return one value in the metric's unit (None: the suite's metric), or None if there is none."""
         metric = self.metric if metric is None else metric

@@ -38,6 +38,7 @@ _STAGE = Block(
         "dev_curve": _CURVE,
         "collapse_curve": _CURVE,
         "mean_cls_norm": Rows(number),
+        "precision": text,
         "ranks": count,
         "selected_dev": Maybe(number),
         "selected_step": count,

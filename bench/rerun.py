@@ -146,6 +146,7 @@ def spec_of(
         device=device,
         threads=threads,
         ranks=record.ranks,
+        train_precision=record.train_precision,
         corpus=corpus,
         copies=copies,
         dev=dev_suite,
@@ -164,7 +165,12 @@ def _how_it_ran(record: RunRecord) -> tuple[str, int, str, str]:
     device, threads = str(facts.get("device")).split(" ")[0], facts.get("threads")
     solver = facts.get("transfer", {}).get("solver", "exact")
     precision = facts.get("evaluation_precision", {}).get("name", "fp32")
-    found = {"device": device, "transfer solver": solver, "precision": precision}
+    found = {
+        "device": device,
+        "transfer solver": solver,
+        "precision": precision,
+        "training precision": record.train_precision,
+    }
     for name, choices in _CHOICES.items():
         if found[name] not in choices:
             raise DataError(
@@ -183,6 +189,7 @@ _CHOICES = {
     "device": ("cpu", "cuda"),
     "transfer solver": ("exact", "sgd"),
     "precision": ("fp32", "bf16", "fp16"),
+    "training precision": ("fp32", "tf32", "bf16"),
 }
 _MOST_THREADS = 256
 

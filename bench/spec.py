@@ -76,6 +76,7 @@ class RunSpec:
     device: str = "cpu"
     threads: int = 1
     ranks: int = 1
+    train_precision: str = "fp32"
     corpus: Path | None = None
     copies: tuple[tuple[str, Path], ...] = ()
     dev: str | None = None

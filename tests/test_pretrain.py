@@ -24,6 +24,7 @@ from bench.errors import BenchError
 from bench.nn.backbone import TransformerEncoder, load_backbone
 from bench.nn.wordpiece import train_wordpiece
 from bench.train.masking import mask_tokens
+from bench.train.precision import training_at
 from bench.train.pretrain import (
     PretrainSettings,
     length_pooled_batches,
@@ -234,3 +235,14 @@ def test_the_command_makes_a_backbone_for_another_world(
     code, out, err = cli(*arguments, "--backbone", "made")
     assert code == 0, err
     assert "its figures are no benchmark" in out
+
+
+def test_bfloat16_learns_about_the_same(text: Corpus, tmp_path: Path) -> None:
+    curves = []
+    for precision in ("fp32", "bf16"):
+        with training_at(precision):
+            facts = pretrain(text, SETTINGS, seed=1, out=tmp_path / precision, command="c")
+        curves.append([loss for _, loss in facts["loss_curve"]])
+    np.testing.assert_allclose(curves[1], curves[0], rtol=0.05)
+    stored = [load_backbone(tmp_path / precision)[0].state_dict() for precision in ("fp32", "bf16")]
+    assert not all(torch.equal(a, b) for a, b in zip(*(s.values() for s in stored), strict=True))

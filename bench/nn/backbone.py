@@ -121,9 +121,14 @@ class TokenRows:
 def padded(rows: Sequence[list[int]], pad_id: int, device: str) -> tuple[Tensor, Tensor]:
     """Pad rows on the right to the longest: (ids, mask), each (B, L)."""
     longest = max(len(row) for row in rows)
-    ids = torch.tensor([row + [pad_id] * (longest - len(row)) for row in rows], device=device)
-    mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows], device=device)
-    return ids, mask
+    ids = torch.tensor([row + [pad_id] * (longest - len(row)) for row in rows])
+    mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows])
+    return sent(ids, device), sent(mask, device)
+
+
+def sent(tensor: Tensor, device: str) -> Tensor:
+    """A CPU tensor on a device; to CUDA from pinned memory, so that the host needn't wait for the copy."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.startswith("cuda") else tensor
 
 
 class TransformerEncoder:

@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from bench.nn.backbone import padded
+from bench.nn.backbone import padded, sent
 from bench.nn.batches import default_batch_tokens, length_sorted_batches
 from bench.nn.denoising import mask_states
 from bench.nn.pooling import pool
 from bench.nn.twin import twin_states
 from bench.train.distributed import size, spread
+from bench.train.precision import lowered, widened
 
 
 class TwinClsStates(NamedTuple):
@@ -57,7 +58,12 @@ def pooled_states(
 
 def prompted_states(model: Any, rows: Sequence[list[int]], tokenizer: Any) -> Tensor:
     """State of each row's mask token, with gradient; see :func:`bench.nn.denoising.mask_states`."""
-    return spread(rows, lambda own: mask_states(model, own, tokenizer))
+
+    def encode(own: Sequence[list[int]]) -> Tensor:
+        with lowered(model.device):
+            return widened(mask_states(model, own, tokenizer))
+
+    return spread(rows, encode)
 
 
 def _pooled(
@@ -68,8 +74,9 @@ def _pooled(
     states = []
     for chunk in chunks:
         ids, mask = padded([rows[i] for i in chunk], pad_id, device)
-        last = model(input_ids=ids, attention_mask=mask).last_hidden_state
-        states.append(pool((last,), mask, pooling))
+        with lowered(device):
+            last = model(input_ids=ids, attention_mask=mask).last_hidden_state
+        states.append(pool((widened(last),), mask, pooling))
     return _in_order(states, chunks)
 
 
@@ -122,8 +129,10 @@ def _twin(
     parts = []
     for chunk in chunks:
         ids, mask = padded([rows[i] for i in chunk], pad_id, device)
-        twin = twin_states(first, second, ids, mask, tuple(caels), cross_stream)
-        parts.append((twin.first[:, 0], twin.second[:, 0], twin.cross_first, twin.cross_second))
+        with lowered(device):
+            twin = twin_states(first, second, ids, mask, tuple(caels), cross_stream)
+        states = (twin.first[:, 0], twin.second[:, 0], twin.cross_first, twin.cross_second)
+        parts.append([None if each is None else widened(each) for each in states])
     columns: list[Any] = [
         _in_order(column, chunks) if column[0] is not None else None for column in zip(*parts, strict=True)
     ]
@@ -143,4 +152,4 @@ def _in_order(parts: Sequence[Any], chunks: Sequence[list[int]]) -> Tensor:
     states = torch.cat(list(parts))
     place = torch.empty(len(states), dtype=torch.long)
     place[torch.tensor([i for chunk in chunks for i in chunk])] = torch.arange(len(states))
-    return states[place.to(states.device)]
+    return states[sent(place, str(states.device))]

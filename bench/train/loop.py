@@ -141,7 +141,8 @@ def train(
     keep_freed_memory()
     parameters = [parameter for parameter in objective.parameters() if parameter.requires_grad]
     groups = parameter_groups(objective, settings)
-    optimizer = torch.optim.AdamW(groups, lr=settings.lr, weight_decay=settings.weight_decay)
+    fused = parameters[0].is_cuda  # on the CPU it has other last digits
+    optimizer = torch.optim.AdamW(groups, lr=settings.lr, weight_decay=settings.weight_decay, fused=fused)
     order = batches(len(rows), settings.batch_size, seed, corpus, drop_last=settings.drop_last)
     curve: list[tuple[int, float]] = []
     losses: list[float] = []
@@ -153,9 +154,7 @@ def train(
         batch = [rows[index] for index in next(order)]
         sentences += len(batch)
         loss = objective(batch)
-        losses.append(float(loss.detach()))
-        if not math.isfinite(losses[-1]):
-            raise BenchError(f"the loss is {losses[-1]} at step {step}", hint="try a smaller learning rate")
+        reading = _Reading(loss.detach())
         for group in optimizer.param_groups:
             group["lr"] = rate(settings, step)
         optimizer.zero_grad(set_to_none=True)
@@ -164,6 +163,9 @@ def train(
         if settings.clip:
             nn.utils.clip_grad_norm_(parameters, settings.clip)
         optimizer.step()
+        losses.append(reading.value())
+        if not math.isfinite(losses[-1]):
+            raise BenchError(f"the loss is {losses[-1]} at step {step}", hint="try a smaller learning rate")
         spent.append(time.perf_counter() - begin)
         if step % settings.eval_every == 0:
             objective.eval()
@@ -187,6 +189,28 @@ def train(
         _mean(spent[1:] or spent),
         _mean(evaluating),
     )
+
+
+class _Reading:
+    """The number in a scalar tensor; on CUDA its copy starts at once, and nothing queued later is waited for.
+
+    Args:
+        scalar: The tensor, without gradient.
+    """
+
+    def __init__(self, scalar: Tensor) -> None:
+        self._scalar, self._copied = scalar, None
+        if scalar.is_cuda:
+            self._scalar = torch.empty_like(scalar, device="cpu", pin_memory=True)
+            self._scalar.copy_(scalar, non_blocking=True)
+            self._copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            self._copied.record()
+
+    def value(self) -> float:
+        """Wait for the copy and return it."""
+        if self._copied is not None:
+            self._copied.synchronize()
+        return float(self._scalar)
 
 
 def _mean(seconds: Sequence[float]) -> float:

@@ -23,6 +23,7 @@ from bench.nn.folder import ModelFolder
 from bench.nn.masked_lm import load_masked_lm
 from bench.nn.wordpiece import train_wordpiece
 from bench.train.masking import mask_tokens
+from bench.train.precision import lowered, widened
 from bench.train.spectral import spectral_embeddings
 from bench.train.streams import generator, own_random_state
 
@@ -269,8 +270,10 @@ def _train(
         batch = [rows[index] for index in next(order)]
         ids, attention = padded(batch, tokenizer.pad_token_id, str(model.device))
         inputs, chosen = mask_tokens(ids, tokenizer, settings.mask, masks, at_least_one=True)
-        states = model.bert(input_ids=inputs, attention_mask=attention).last_hidden_state
-        loss = nn.functional.cross_entropy(model.cls(states[chosen]), ids[chosen])
+        with lowered(model.device):
+            states = model.bert(input_ids=inputs, attention_mask=attention).last_hidden_state
+            logits = widened(model.cls(states[chosen]))
+        loss = nn.functional.cross_entropy(logits, ids[chosen])
         losses.append(float(loss.detach()))
         if not math.isfinite(losses[-1]):
             raise BenchError(f"the loss is {losses[-1]} at step {step}", hint="try a smaller learning rate")
