@@ -129,7 +129,11 @@ def rerun(
     copies: tuple[str, ...],
     plugins: tuple[str, ...],
 ) -> None:
-    """Repeat a RECORD.json, training included, and say equal, or which digits differ (exit code 1)."""
+    """Repeat a RECORD.json, training included, and say equal, or which digits differ (exit code 1).
+
+    Other versions or another CPU can change digits: where they differ too, that is said.
+    """
+    from bench.comparable import machine_warnings
     from bench.record import from_json
     from bench.rerun import rerun as repeat
     from bench.spec import parse_copies
@@ -139,15 +143,16 @@ def rerun(
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"the record can't be read: {error}", where="bench rerun") from error
     loaded_plugins(plugins)
-    found = repeat(
-        from_json(text, str(record)), data=data_dir, model=model, corpus=corpus, copies=parse_copies(copies)
-    )
+    then = from_json(text, str(record))
+    found, now = repeat(then, data=data_dir, model=model, corpus=corpus, copies=parse_copies(copies))
     if not found:
         click.echo("equal: every score is the same to the last digit")
         return
     for difference in found:
         name = f"{difference.task} {difference.subset} {difference.metric}"
         click.echo(f"{printable(name)}: then {difference.then!r}, now {difference.now!r}")
+    if other := machine_warnings([then], [now]):
+        click.echo(f"not on equal versions and CPU, which may change digits: {printable('; '.join(other))}")
     sys.exit(1)
 
 

@@ -38,7 +38,7 @@ def rerun(
     model: str | None = None,
     corpus: Path | None = None,
     copies: tuple[tuple[str, Path], ...] = (),
-) -> list[Difference]:
+) -> tuple[list[Difference], RunRecord]:
     """Repeat a record's cell in a temporary folder, its training stages included.
 
     Args:
@@ -50,7 +50,7 @@ def rerun(
         copies: Translated copies of it by name, where the record was trained on some that its profile lacks.
 
     Returns:
-        The scores that differ, none if every digit is the same.
+        The scores that differ, none if every digit is the same; and the repetition's record.
 
     Raises:
         InputError: a failed record, a plug-in that isn't there, or a model or translated copies that have to
@@ -72,7 +72,7 @@ def rerun(
         if outcome.record is None or outcome.record.status != "ok":
             reason = outcome.record.reason if outcome.record else "no record"
             raise CellFailedError(f"the repetition failed: {reason}", where=record.method)
-        return differences(record, outcome.record)
+        return differences(record, outcome.record), outcome.record
 
 
 def differences(then: RunRecord, now: RunRecord) -> list[Difference]:

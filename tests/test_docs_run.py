@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import shlex
 import shutil
 import time
@@ -16,6 +17,7 @@ import pytest
 from bench import profiles, runner
 from bench.cli import main
 from bench.data.mini import world
+from bench.provenance import timing
 from bench.stats import draws
 from bench.sweeps import SWEEPS, Backbone, Point, Sweep
 from tests.docs_commands import (
@@ -96,7 +98,9 @@ def test_the_commands_of_readme_and_docs_run() -> None:
         failed = [words for words in lines if not reads_committed(list(words)) and exit_code(words)]
         for code in examples(TEXTS["python.md"]):
             exec(compile(code, "python.md", "exec"), {})  # noqa: S102 - our own page
-    failed += [words for words in lines if reads_committed(list(words)) and exit_code(words)]
+    failed += [
+        words for words in lines if reads_committed(list(words)) and exit_code(words) > made_elsewhere(words)
+    ]
     assert failed == []
     assert len(lines) > 50
 
@@ -104,6 +108,15 @@ def test_the_commands_of_readme_and_docs_run() -> None:
 def examples(text: str) -> list[str]:
     """Python blocks that need nothing of the reader's."""
     return [content for language, content in blocks(text) if language == "python" and "params" not in content]
+
+
+def made_elsewhere(words: tuple[str, ...]) -> bool:
+    """True for repeating a record of another kind of CPU, whose last digits may differ: exit code 1."""
+    if words[1] != "rerun":
+        return False
+    path = Path(words[2])
+    here = timing(started=0, wall=0, cpu=0)["processor"]
+    return bool(json.loads(path.read_text())["timing"]["processor"] != here)
 
 
 def exit_code(words: tuple[str, ...]) -> int:

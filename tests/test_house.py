@@ -17,7 +17,18 @@ import pytest
 ROOT = Path(__file__).parents[1]
 MAPPED = ("baselines", "methods", "reports")
 LAYERS = (
-    ("errors", "card", "spec", "encoder", "shape", "record_shape", "record", "profiles", "provenance"),
+    (
+        "errors",
+        "card",
+        "child_processes",
+        "spec",
+        "encoder",
+        "shape",
+        "record_shape",
+        "record",
+        "profiles",
+        "provenance",
+    ),
     ("registry", "plugins", "store", "stages", "data"),
     ("nn",),
     ("train", "eval", "probes", "stats"),

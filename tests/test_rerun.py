@@ -27,6 +27,11 @@ def test_equal_or_the_digit_that_differs(cli: Cli, tmp_path: Path) -> None:
     path.write_text(json.dumps(data))
     code, out, _ = cli("rerun", str(path))
     assert (code, out) == (1, f"TOY all spearman: then {was + 1e-15!r}, now {was!r}\n")
+    data["timing"]["processor"] = "another one"
+    path.write_text(json.dumps(data))
+    code, out, _ = cli("rerun", str(path))
+    assert (code, out.count("\n")) == (1, 2)
+    assert "not on equal versions and CPU, which may change digits: CPU then another one, now " in out
     data["key"] = "0" * 64
     data["options"]["scale"] = 3.0
     path.write_text(json.dumps(data))

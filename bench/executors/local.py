@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import multiprocessing
-import multiprocessing.process
-import os
-import signal
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from bench.child_processes import interrupt_held, leave_on_interrupt
 from bench.errors import CellFailedError
 from bench.plugins import load_plugins
 from bench.spec import Plugin
@@ -79,7 +75,7 @@ class WorkerProcesses:
                 while waiting or running:
                     while waiting and len(running) < count:
                         task = take(waiting, running.values(), needs)
-                        with _interrupt_held():
+                        with interrupt_held():
                             future = pool.submit(function, task)
                         running[future] = needs(task)
                     for future in wait(running, return_when=FIRST_COMPLETED).done:
@@ -100,33 +96,8 @@ class WorkerProcesses:
 
 def _start(plugins: tuple[Plugin, ...]) -> None:
     """What a worker does before its first task, whose functions may come from plug-ins."""
-    _leave_on_interrupt()
+    leave_on_interrupt()
     load_plugins(plugins)
-
-
-@contextmanager
-def _interrupt_held() -> Iterator[None]:
-    """Let Ctrl-C wait: a worker that starts here holds it too, until it can leave without a word."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _leave_on_interrupt() -> None:
-    """Ctrl-C reaches the workers too: they go without a word, the parent says it all; and with it."""
-    signal.signal(signal.SIGINT, lambda *_: os._exit(130))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
-
-
-def _leave_with(parent: multiprocessing.process.BaseProcess) -> None:
-    """A killed parent leaves no worker behind."""
-    parent.join()
-    os._exit(1)
 
 
 def local_executor(workers: int, plugins: tuple[Plugin, ...] = ()) -> Executor:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import tempfile
-import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing import get_context, parent_process, resource_tracker
+from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
@@ -21,6 +19,7 @@ from typing import Any
 
 import torch
 
+from bench.child_processes import INTERRUPTED, interrupt_held, leave_on_interrupt
 from bench.encoder import Progress
 from bench.errors import BenchError, CellFailedError, InputError
 from bench.plugins import load_plugins
@@ -29,7 +28,6 @@ from bench.train.distributed import joined
 
 Work = Callable[[Path, Progress | None], Any]
 """What each process runs: it gets a folder of its own for what nobody reads, and what counts progress."""
-_INTERRUPTED = 130
 _LAST_WORDS = 10.0  # seconds in which a process that is told to end may do so
 
 
@@ -108,7 +106,7 @@ def _start(setting: _Setting) -> tuple[Connection, BaseProcess]:
     context = get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_process, args=(setting, theirs))
-    with _interrupt_held():
+    with interrupt_held():
         process.start()
     theirs.close()
     return ours, process
@@ -143,7 +141,7 @@ def _watch(running: dict[Connection, BaseProcess], progress: Progress | None) ->
 def _ended(process: BaseProcess, rank: int, size: int) -> BaseException:
     """What it means that a process ended without a word."""
     process.join(_LAST_WORDS)
-    if process.exitcode == _INTERRUPTED:
+    if process.exitcode == INTERRUPTED:
         return KeyboardInterrupt()
     return CellFailedError(
         f"process {rank} of the {size} that train together died (killed, or out of memory?)",
@@ -163,7 +161,7 @@ def _end(running: dict[Connection, BaseProcess]) -> None:
 
 def _process(setting: _Setting, pipe: Connection) -> None:
     """What a process does."""
-    _leave_on_interrupt()
+    leave_on_interrupt()
     if setting.rank:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - until the process ends
     try:
@@ -189,29 +187,3 @@ def _send_failure(pipe: Connection, error: BaseException) -> None:
         error = BenchError(f"{type(error).__name__}: {error}")
     with suppress(OSError):
         pipe.send(("failed", (time.monotonic(), error, trace)))
-
-
-def _leave_on_interrupt() -> None:
-    """Ctrl-C reaches these processes too: they go without a word, and with the one that started them."""
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # a background job ignores it
-        signal.signal(signal.SIGINT, lambda *_: os._exit(_INTERRUPTED))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    parent = parent_process()
-    if parent is not None:
-        threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
-
-
-def _leave_with(parent: Any) -> None:
-    parent.join()
-    os._exit(1)
-
-
-@contextmanager
-def _interrupt_held() -> Iterator[None]:
-    """Let Ctrl-C wait: a process that starts here holds it too, until it can leave without a word."""
-    resource_tracker.ensure_running()  # which starting it would end the wait
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
