@@ -91,7 +91,8 @@ def _measured(method: str, out: Path, seed: int, most: int, options: dict[str, A
 
     from bench.nn.backbone import TransformerEncoder
     from bench.plan import make_plan
-    from bench.probes.gradient_views import dropout_views, embedding_figures, watch_training
+    from bench.probes.gradient_training import watch_training
+    from bench.probes.gradient_views import dropout_views, embedding_figures
     from bench.runner import torch_threads
     from bench.store import safe_name
     from bench.train.sentence_encoder import set_dropout

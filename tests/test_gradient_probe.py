@@ -37,6 +37,7 @@ from bench.probes.gradient import (
     sample_positives,
     shaded,
 )
+from bench.probes.gradient_training import hold_out, snapshot, watch_training
 from bench.probes.gradient_views import (
     batch_cosines,
     density,
@@ -44,11 +45,8 @@ from bench.probes.gradient_views import (
     embedding_figures,
     hardest_negatives,
     hardest_shares,
-    hold_out,
     pair_cosines,
     required_ratios,
-    snapshot,
-    watch_training,
 )
 from bench.stages import StageContext
 from bench.stats.checks import generator
