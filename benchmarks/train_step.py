@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -108,6 +109,19 @@ def _row_wise(ha: Tensor, pa: Tensor, hb: Tensor, pb: Tensor) -> Tensor:
         weight = -torch.log(cosine if cosine > 0 else torch.tensor(1e-4))
         terms.append(weight * (pa[i] - pb[i + 1]).norm() / (pa[i].norm() + pb[i + 1].norm()) / 2)
     return torch.stack(terms).mean()
+
+
+def texts(name: str, data: Path | None) -> tuple[Path, Corpus]:
+    """A profile's backbone and training text; ends the program where the data aren't there."""
+    data = data_folder(data)
+    if data is None and name != "mini":
+        sys.exit("evaluation data needed: --data DIR or BENCH_DATA, or --profile mini")
+    profile = profiles.load(name)
+    folder = resolve(profiles.backbone_reference(profile), where="--profile").path
+    if data is None or name == "mini":
+        return folder, training_text(make_world())
+    first, last = profile.corpus["exclude_lines"]
+    return folder, read_corpus(data / profile.corpus["file"], (first, last))
 
 
 def simcse_case(folder: Path, corpus: Corpus) -> Case:
@@ -214,20 +228,11 @@ def main() -> None:
     parser.add_argument("--profile", choices=("minilm", "mini"), default="minilm")
     add_json(parser)
     arguments = parser.parse_args()
-    data = data_folder(arguments.data)
-    if data is None and arguments.profile != "mini":
-        parser.error("evaluation data needed: --data DIR or BENCH_DATA, or --profile mini")
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)
     keep_freed_memory()  # as our loop does; the peer has the good of it too
-    profile = profiles.load(arguments.profile)
-    folder = resolve(profiles.backbone_reference(profile), where="--profile").path
-    if data is None or arguments.profile == "mini":
-        corpus = training_text(make_world())
-    else:
-        first, last = profile.corpus["exclude_lines"]
-        corpus = read_corpus(data / profile.corpus["file"], (first, last))
+    folder, corpus = texts(arguments.profile, arguments.data)
     for name in ("simcse", "tncse", "jtcse"):
         if arguments.only in (None, name):
             case = simcse_case(folder, corpus) if name == "simcse" else twin_case(folder, corpus, name)

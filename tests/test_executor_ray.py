@@ -45,6 +45,7 @@ PLAIN = ("run", "--methods", "noise", "--seeds", "1-2", "--suite", "toy")
 ON_RAY = ("--executor", "ray", "--ray-address")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("executor", ["local", "ray"])
 def test_only_the_ray_executor_imports_ray(bench: Callable[..., Any], tmp_path: Path, executor: str) -> None:
     fake, seen = tmp_path / "fake", tmp_path / "seen"

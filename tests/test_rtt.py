@@ -165,6 +165,7 @@ def arguments(corpus: Path, models: Path, *extra: str) -> tuple[str, ...]:
 # --- translating
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beams", [1, 3])
 def test_batched_is_one_by_one_to_the_token(models: Path, beams: int) -> None:
     whole = translator(models, beams=beams)
