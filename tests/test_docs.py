@@ -336,6 +336,22 @@ def test_differences_in_the_text_are_the_records(
     assert printed in TEXTS["results.md"]
 
 
+@pytest.mark.parametrize(
+    ("method", "printed"),
+    [("simcse", "1.27 points"), ("jtcse[rtt=none]", "2.02 for"), ("tncse[rtt=none]", "2.14 for")],
+)
+def test_losses_on_transfer_tasks_in_the_text_are_the_records(method: str, printed: str) -> None:
+    records = ResultStore(ROOT / "results", "minilm").records()
+    found = {r.method: r for r in records if r.suite == "transfer7"}
+    lost = {
+        task: SCALE * ((found["untrained"].score(task) or 0) - (found[method].score(task) or 0))
+        for task in found[method].tasks
+    }
+    assert f"{sum(lost.values()) / len(lost):.2f}" == printed.split()[0]
+    assert printed in " ".join(TEXTS["results.md"].split())
+    assert max(lost, key=lambda task: lost[task]) == "TREC"
+
+
 @pytest.mark.parametrize(("world", "campaign"), [("1", "mini"), ("2", "mini-world2"), ("3", "mini-world3")])
 def test_scores_of_the_worlds_are_the_records(world: str, campaign: str) -> None:
     records = {(r.method, r.seed): r.score("avg") for r in ResultStore(ROOT / "results", campaign).records()}
