@@ -15,8 +15,8 @@ def keep_freed_memory() -> bool:
 
     A step frees and asks again for the same blocks. Those above 32 MB, as the gradient of a BERT's word
     embeddings (one a chunk) and AdamW's temporaries, come from the system each time, page by page: 1 to 10%
-    of a step of all-MiniLM-L6-v2, by machine (docs/speed.md). No number changes, nor does the peak; what is freed after
-    it stays with the process. Without glibc this does nothing.
+    of a step of all-MiniLM-L6-v2, by machine (docs/speed.md). No number changes, nor does the peak; what is
+    freed after it stays with the process. Without glibc this does nothing.
 
     Returns:
         True where it took effect.
