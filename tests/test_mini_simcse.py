@@ -39,8 +39,7 @@ def test_committed_records_of_three_worlds(campaign: str, world: int) -> None:
     assert worst_margin(records) >= MARGIN
 
 
-@pytest.mark.slow
-@pytest.mark.minutes
+@pytest.mark.long  # bench check trains the same simcse wherever these tests run
 def test_a_new_run_of_the_default_profile(bench: Bench, tmp_path: Path) -> None:
     methods = "word_overlap,untrained,untrained:avg,simcse"
     done = bench("run", "--methods", methods, "--seeds", "1")
