@@ -64,6 +64,7 @@ PRETRAINING = "26694c0ecc7cda765429694a4455e6a671f26c8d0ff0985ac154294ec00706d6"
 # the copies
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", FROZEN_COPIES)
 def test_copies_are_frozen(seed: int) -> None:
     """The first two and the backbone's text are older than the others, which changed nothing about them."""

@@ -69,7 +69,7 @@ def test_a_slice_of_every_surface(name: str, quiet: Path) -> None:
     assert failures(name, quiet, 2, SLICE[name]) == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", sorted(SURFACES))
 def test_a_longer_slice_of_every_surface(name: str, quiet: Path) -> None:
     assert failures(name, quiet, 1, cases_of(2000)[name]) == []
