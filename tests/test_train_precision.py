@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from bench.comparable import differences
 from bench.train.chunks import cls_states
-from bench.train.precision import lowered, training_at, widened
+from bench.train.precision import in_float32, lowered, training_at, widened
 from tests.rank_work import Gradients, Stop
 from tests.test_cli import Cli, records
 from tests.test_diffcse import tiny_mlm
@@ -98,11 +98,14 @@ def test_tf32_ends_with_the_training() -> None:
     def fail() -> None:
         with training_at("tf32"):
             seen.append(torch.get_float32_matmul_precision())
+            with in_float32():  # a dev evaluation
+                seen.append(torch.get_float32_matmul_precision())
+            seen.append(torch.get_float32_matmul_precision())
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         fail()
-    assert seen == ["high"]
+    assert seen == ["high", "highest", "high"]
     assert torch.get_float32_matmul_precision() == before != "high"
 
 

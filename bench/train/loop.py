@@ -15,6 +15,7 @@ from bench.errors import BenchError, InputError
 from bench.nn.backbone import Rows
 from bench.nn.heap import keep_freed_memory
 from bench.train.distributed import from_first, share_gradients
+from bench.train.precision import in_float32
 from bench.train.streams import generator
 
 State = dict[str, Tensor]
@@ -169,7 +170,8 @@ def train(
         spent.append(time.perf_counter() - begin)
         if step % settings.eval_every == 0:
             objective.eval()
-            score = from_first(dev_score)
+            with in_float32():
+                score = from_first(dev_score)
             objective.train()
             evaluating.append(time.perf_counter() - begin - spent[-1])
             curve.append((step, score))

@@ -31,6 +31,17 @@ def training_at(precision: str) -> Iterator[None]:
         _current.reset(token)
 
 
+@contextmanager
+def in_float32() -> Iterator[None]:
+    """Evaluate within a training: products take float32 as it is."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
 def lowered(device: torch.device | str) -> AbstractContextManager[object]:
     """Where a transformer is called in training; its results may be bfloat16, see :func:`widened`."""
     if _current.get() != "bf16":
