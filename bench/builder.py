@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bench import numerics
 from bench.card import BuildContext
 from bench.cells import Cell, auxiliary_facts
 from bench.data.corpus import Corpus
@@ -207,11 +208,12 @@ class Builder:
             auxiliaries={option: folder.path for option, folder in self.cell.auxiliaries},
             partners=self.training.partners(stage.spec.text),
         )
-        with training_at(self.cell.train_precision):
+        with training_at(self.cell.train_precision), numerics.following(self.cell.numerics):
             facts = stage.spec.train(context)
         self._check_model()
-        lower = {} if self.cell.train_precision == "fp32" else {"precision": self.cell.train_precision}
-        return {**facts, **lower}
+        if self.cell.train_precision != "fp32":
+            facts = {**facts, "precision": self.cell.train_precision}
+        return {**facts, "numerics": self.cell.numerics} if self.cell.numerics > 1 else facts
 
     def _check_model(self) -> None:
         """Raise BenchError if a model's files aren't those that were planned with."""

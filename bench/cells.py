@@ -44,6 +44,7 @@ class Cell:
         ranks: Processes that train each of its stages together; dropout, and so the result, depends on it.
         train_precision: Arithmetic of its transformers in training, see
             :func:`bench.train.precision.training_at`.
+        numerics: What a training step follows, see :mod:`bench.numerics`; 1 where nothing is drawn.
     """
 
     profile: str
@@ -60,6 +61,7 @@ class Cell:
     plugin: str = ""
     ranks: int = 1
     train_precision: str = "fp32"
+    numerics: int = 1
 
     @property
     def trains(self) -> bool:
@@ -86,6 +88,12 @@ class Cell:
         return next((precision for precision in found if precision != "fp32"), "fp32")
 
     @property
+    def latest_numerics(self) -> int:
+        """The numerics of its stages or its members', the latest of all; 1 where nothing trains."""
+        own = self.numerics if self.stages else 1
+        return max([own, *(member.latest_numerics for _, member in self.members)])
+
+    @property
     def member_names(self) -> set[str]:
         """Names of all methods that it builds on, at any depth."""
         return {name for _, member in self.members for name in (member.card.name, *member.member_names)}
@@ -108,6 +116,8 @@ class Cell:
             facts["ranks"] = self.ranks
         if self.train_precision != "fp32" and self.stages:
             facts["train_precision"] = self.train_precision
+        if self.numerics > 1 and self.stages:
+            facts["numerics"] = self.numerics
         if self.members:
             facts["members"] = {role: member.identity() for role, member in self.members}
         return facts
@@ -204,6 +214,7 @@ def make_cells(
         plugin=file_hash(card.name),
         ranks=1 if card.deterministic else spec.ranks,
         train_precision="fp32" if card.deterministic else spec.train_precision,
+        numerics=1 if card.deterministic else spec.numerics,
     )
     return [replace(first, seed=seed) for seed in seeds]
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bench import numerics
 from bench.cli_options import check_device, make_spec, progress_bar, spec_options
 from bench.errors import InputError
 
@@ -124,12 +125,14 @@ def _measured(method: str, out: Path, seed: int, most: int, options: dict[str, A
     stage, total = cell.stages[0], _sentences(plan)
     with torch_threads(plan.spec.threads, needs_torch=True), progress_bar("training", total) as advance:
         context = _context(plan, folder, advance)
-        facts, held, found = watch_training(stage.spec.train, context, most=most)
+        with numerics.following(cell.numerics):
+            facts, held, found = watch_training(stage.spec.train, context, most=most)
         measured = {
             "method": cell.method,
             "seed": seed,
             "sentences": len(held),
             "dev_curve": facts["dev_curve"],
+            "numerics": cell.numerics,
             "steps": [asdict(shot) for shot in found],
             "before": figures(cell.model.path, held),
             "after": figures(folder / "selected", held),

@@ -30,6 +30,7 @@ def differences(then: RunRecord, now: RunRecord) -> tuple[str, ...]:
             *_pairs("option", then.options, now.options),
             ("weights", _short(then.backbone), _short(now.backbone)),
             ("training precision", then.train_precision, now.train_precision),
+            ("numerics", then.numerics, now.numerics),
             ("world", _world(then), _world(now)),
             *_pairs("data", _hashes(then.tasks), _hashes(now.tasks)),
             *_pairs("training", _texts(then), _texts(now)),

@@ -259,6 +259,7 @@ def _with_stages(cell: Cell, spec: RunSpec, training: TrainingData | None) -> Ce
         "threads": spec.threads,
         **({"ranks": cell.ranks} if cell.ranks > 1 else {}),
         **({"precision": cell.train_precision} if cell.train_precision != "fp32" else {}),
+        **({"numerics": cell.numerics} if cell.numerics > 1 else {}),
         **{f"auxiliary/{option}": folder.sha256 for option, folder in cell.auxiliaries},
         **({"plugin": cell.plugin} if cell.plugin else {}),
     }
@@ -332,6 +333,7 @@ def explain_difference(record: RunRecord, job: Job, plan: Plan) -> str:
         ("threads", record.provenance.get("threads"), spec.threads),
         ("ranks", record.ranks, job.cell.most_ranks),
         ("training precision", record.train_precision, job.cell.lowest_precision),
+        ("numerics", record.numerics, job.cell.latest_numerics),
         ("precision", record.provenance.get("evaluation_precision", {}).get("name", "fp32"), spec.precision),
         ("transfer solver", *_solvers(record, job, spec)),
         ("device", str(record.provenance.get("device")).split(" ")[0], spec.device),

@@ -111,6 +111,12 @@ class RunRecord:
         stages = self.training.get("stages", {}).values()
         return next((facts["precision"] for facts in stages if "precision" in facts), "fp32")
 
+    @property
+    def numerics(self) -> int:
+        """The numerics that its stages were trained by, the latest of all; 1 where nothing was trained."""
+        stages = self.training.get("stages", {}).values()
+        return max((facts.get("numerics", 1) for facts in stages), default=1)
+
     def score(self, task: str, subset: str = ALL, metric: str | None = None) -> float | None:
         """Return one value in the metric's unit (None: the suite's metric), or None if there is none."""
         metric = self.metric if metric is None else metric

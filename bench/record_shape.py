@@ -38,6 +38,7 @@ _STAGE = Block(
         "dev_curve": _CURVE,
         "collapse_curve": _CURVE,
         "mean_cls_norm": Rows(number),
+        "numerics": count,
         "precision": text,
         "ranks": count,
         "selected_dev": Maybe(number),

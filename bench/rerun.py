@@ -12,6 +12,7 @@ from bench import profiles
 from bench.data.mteb_names import FILES
 from bench.data.suites import SUITES
 from bench.errors import CellFailedError, DataError, InputError, NotComparableError
+from bench.numerics import NUMERICS
 from bench.plan import explain_difference, make_plan
 from bench.record import RunRecord
 from bench.registry import discover
@@ -147,6 +148,7 @@ def spec_of(
         threads=threads,
         ranks=record.ranks,
         train_precision=record.train_precision,
+        numerics=record.numerics,
         corpus=corpus,
         copies=copies,
         dev=dev_suite,
@@ -170,6 +172,7 @@ def _how_it_ran(record: RunRecord) -> tuple[str, int, str, str]:
         "transfer solver": solver,
         "precision": precision,
         "training precision": record.train_precision,
+        "numerics": str(record.numerics),
     }
     for name, choices in _CHOICES.items():
         if found[name] not in choices:
@@ -190,6 +193,7 @@ _CHOICES = {
     "transfer solver": ("exact", "sgd"),
     "precision": ("fp32", "bf16", "fp16"),
     "training precision": ("fp32", "tf32", "bf16"),
+    "numerics": tuple(map(str, NUMERICS)),
 }
 _MOST_THREADS = 256
 

@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from bench.errors import InputError
+from bench.numerics import LATEST
 
 MAX_SEEDS = 10_000
 METHOD_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
@@ -77,6 +78,7 @@ class RunSpec:
     threads: int = 1
     ranks: int = 1
     train_precision: str = "fp32"
+    numerics: int = LATEST
     corpus: Path | None = None
     copies: tuple[tuple[str, Path], ...] = ()
     dev: str | None = None

@@ -21,7 +21,7 @@ from claim import add_json, faster, show
 from train_step import BATCH, simcse_case, step, texts
 
 from bench.nn.heap import keep_freed_memory
-from bench.train.loop import batches
+from bench.train.loop import TrainSettings, batches, make_optimizer
 
 SIDES = ("kept", "given back")
 
@@ -37,7 +37,7 @@ def measure(side: str, profile: str, data: Path | None, steps: int) -> dict[str,
     case = simcse_case(folder, corpus)
     case.ours.train()
     order = batches(len(case.rows), BATCH, 1, corpus.sha256)
-    optimizer = torch.optim.AdamW(case.ours.parameters(), lr=1e-5)
+    optimizer = make_optimizer(case.ours, TrainSettings(1e-5, BATCH, steps, steps))
     losses, seconds = [], []
     for _ in range(steps + 1):
         batch = [case.rows[index] for index in next(order)]

@@ -1,8 +1,9 @@
 """Training steps of SimCSE, TNCSE and JTCSE against the peers' own way of batching.
 
 Both sides take the same model, head, batches (64 sentences of the minilm profile's corpus, both views), AdamW
-and clipping, float32, the same number of threads, step by step in turn; the losses at dropout 0 must agree to
-1e-5 of their size. bench runs chunks of like length. The references:
+(the peers' as torch makes it by default) and clipping, float32, the same number of threads, step by step in
+turn; the losses at dropout 0 must agree to 1e-5 of their size. bench runs chunks of like length, by the
+latest numerics (bench/numerics.py). The references:
 
 - simcse (all-MiniLM-L6-v2, 32 tokens): one forward of the 2B rows, padded to the longest;
 - tncse (a BERT of 4 layers x 256, 64 tokens): rows padded to 64, one forward a tower, the norm loss row by
@@ -40,7 +41,7 @@ from bench.nn.folder import resolve
 from bench.nn.heap import keep_freed_memory
 from bench.nn.twin import cael_layers, twin_states
 from bench.registry import discover
-from bench.train.loop import batches
+from bench.train.loop import TrainSettings, batches, make_optimizer
 from bench.train.sentence_encoder import set_dropout
 
 TAU = 0.05
@@ -188,11 +189,13 @@ def measure(case: Case, order: Iterator[list[int]], steps: int) -> tuple[dict[st
     assert largest < 1e-5, f"losses differ by {largest} of their size"
     for model in case.models:
         set_dropout(model, 0.1)
-    optimizer = torch.optim.AdamW(case.ours.parameters(), lr=1e-6)
+    settings = TrainSettings(1e-6, BATCH, steps, steps)
+    ours_adamw = make_optimizer(case.ours, settings)
+    peer_adamw = torch.optim.AdamW(case.ours.parameters(), lr=1e-6, weight_decay=0)
     times: dict[str, list[tuple[float, float]]] = {"ours": [], "peer": []}
     for number in range(steps + 1):
         batch = [case.rows[index] for index in next(order)]
-        measured = {"ours": step(case.ours, optimizer, batch), "peer": step(case.peer, optimizer, batch)}
+        measured = {"ours": step(case.ours, ours_adamw, batch), "peer": step(case.peer, peer_adamw, batch)}
         if number:  # the first step is slower than the rest
             for side in times:
                 times[side].append(measured[side])

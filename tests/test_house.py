@@ -23,6 +23,7 @@ LAYERS = (
         "child_processes",
         "spec",
         "encoder",
+        "numerics",
         "shape",
         "record_shape",
         "record",

@@ -408,7 +408,7 @@ def test_one_encoder_with_the_tensor_norm_is_tncse_of_a_tower_with_itself(tiny_b
     settings = {option.name: option.default for option in discover().get("tncse_single").card.options}
     rows = token_rows(tokenizer, SENTENCES, 12)
     first.requires_grad_(False)
-    set_dropout(first, 0.3)
+    set_dropout(first, 0.1)
     with own_random_state(1, "views", "cpu"):
         loss = make_single_objective(first, tokenizer.pad_token_id, settings)(rows)
     with own_random_state(1, "views", "cpu"):

@@ -13,8 +13,8 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer, BertForMaskedLM, R
 from transformers.masking_utils import create_bidirectional_mask
 
 from bench.errors import InputError
+from bench.nn.attention import ARCHITECTURES
 from bench.nn.backbone import quiet
-from bench.nn.twin import ARCHITECTURES
 from bench.nn.untrusted import check_folder, check_tokenizer, not_loadable, offline
 
 

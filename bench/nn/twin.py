@@ -16,14 +16,10 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from torch import Tensor
-from transformers import BertModel, RobertaModel
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-from transformers.models.bert.modeling_bert import eager_attention_forward
 
 from bench.errors import InputError
+from bench.nn.attention import ARCHITECTURES, IMPLEMENTATIONS, attend
 
-ARCHITECTURES = (BertModel, RobertaModel)
-IMPLEMENTATIONS = ("eager", "sdpa")
 CROSS_STREAMS = ("carry", "last")
 
 
@@ -201,25 +197,7 @@ def cross_context(own: LayerRecord, other: LayerRecord, rows: int | None = None)
     Returns:
         (B, rows, H).
     """
-    attention = own.layer.attention.self
-    implementation = attention.config._attn_implementation
-    attend = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, eager_attention_forward)
-    context, _ = attend(
-        attention,
-        _heads(own.query[:, :rows], attention),
-        _heads(own.key, attention),
-        _heads(other.value, attention),
-        None if own.mask is None else own.mask[:, :, :rows],
-        dropout=attention.dropout.p if attention.training else 0.0,
-        scaling=attention.scaling,
-    )
-    flat: Tensor = context.flatten(2)
-    return flat
-
-
-def _heads(projected: Tensor, attention: Any) -> Tensor:
-    """Split (B, T, H) into heads: (B, heads, T, H / heads)."""
-    return projected.view(*projected.shape[:2], -1, attention.attention_head_size).transpose(1, 2)
+    return attend(own.layer.attention.self, own.query[:, :rows], own.key, other.value, own.mask)
 
 
 def _cross_cls(own: Sequence[LayerRecord], other: Sequence[LayerRecord]) -> Tensor:

@@ -5,16 +5,20 @@ Where several processes train together, each encodes a share (:mod:`bench.train.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from bench import numerics
+from bench.nn.attention import cls_alone
 from bench.nn.backbone import padded, sent
 from bench.nn.batches import default_batch_tokens, length_sorted_batches
 from bench.nn.denoising import mask_states
+from bench.nn.lookup import looked_up_once
 from bench.nn.pooling import pool
 from bench.nn.twin import twin_states
 from bench.train.distributed import size, spread
@@ -72,12 +76,27 @@ def _pooled(
     device = str(model.device)
     chunks = _chunks(rows, device, budget)
     states = []
-    for chunk in chunks:
-        ids, mask = padded([rows[i] for i in chunk], pad_id, device)
-        with lowered(device):
-            last = model(input_ids=ids, attention_mask=mask).last_hidden_state
-        states.append(pool((widened(last),), mask, pooling))
+    with _economical([model], rows, pad_id, cls=pooling == "cls"):
+        for chunk in chunks:
+            ids, mask = padded([rows[i] for i in chunk], pad_id, device)
+            with lowered(device):
+                last = model(input_ids=ids, attention_mask=mask).last_hidden_state
+            states.append(pool((widened(last),), mask, pooling))
     return _in_order(states, chunks)
+
+
+@contextmanager
+def _economical(
+    models: Sequence[Any], rows: Sequence[list[int]], pad_id: int, *, cls: bool
+) -> Iterator[None]:
+    """From numerics 2 on: no work on what a loss doesn't read; ``cls`` if it reads [CLS] alone."""
+    with ExitStack() as stack:
+        if numerics.current() >= 2:
+            for model in {id(model): model for model in models}.values():  # both towers may be one
+                stack.enter_context(looked_up_once(model, rows, pad_id))
+                if cls:
+                    stack.enter_context(cls_alone(model))
+        yield
 
 
 def twin_cls_states(
@@ -127,12 +146,13 @@ def _twin(
     device = str(first.device)
     chunks = _chunks(rows, device, budget)
     parts = []
-    for chunk in chunks:
-        ids, mask = padded([rows[i] for i in chunk], pad_id, device)
-        with lowered(device):
-            twin = twin_states(first, second, ids, mask, tuple(caels), cross_stream)
-        states = (twin.first[:, 0], twin.second[:, 0], twin.cross_first, twin.cross_second)
-        parts.append([None if each is None else widened(each) for each in states])
+    with _economical([first, second], rows, pad_id, cls=True):
+        for chunk in chunks:
+            ids, mask = padded([rows[i] for i in chunk], pad_id, device)
+            with lowered(device):
+                twin = twin_states(first, second, ids, mask, tuple(caels), cross_stream)
+            states = (twin.first[:, 0], twin.second[:, 0], twin.cross_first, twin.cross_second)
+            parts.append([None if each is None else widened(each) for each in states])
     columns: list[Any] = [
         _in_order(column, chunks) if column[0] is not None else None for column in zip(*parts, strict=True)
     ]

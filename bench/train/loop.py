@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from bench import numerics
 from bench.errors import BenchError, InputError
 from bench.nn.backbone import Rows
 from bench.nn.heap import keep_freed_memory
@@ -141,9 +142,7 @@ def train(
         )
     keep_freed_memory()
     parameters = [parameter for parameter in objective.parameters() if parameter.requires_grad]
-    groups = parameter_groups(objective, settings)
-    fused = parameters[0].is_cuda  # on the CPU it has other last digits
-    optimizer = torch.optim.AdamW(groups, lr=settings.lr, weight_decay=settings.weight_decay, fused=fused)
+    optimizer = make_optimizer(objective, settings)
     order = batches(len(rows), settings.batch_size, seed, corpus, drop_last=settings.drop_last)
     curve: list[tuple[int, float]] = []
     losses: list[float] = []
@@ -217,6 +216,13 @@ class _Reading:
 
 def _mean(seconds: Sequence[float]) -> float:
     return sum(seconds) / max(1, len(seconds))
+
+
+def make_optimizer(objective: nn.Module, settings: TrainSettings) -> torch.optim.AdamW:
+    """AdamW over what the objective trains; fused on CUDA, and everywhere from numerics 2 on."""
+    groups = parameter_groups(objective, settings)
+    fused = groups[0]["params"][0].is_cuda or numerics.current() >= 2
+    return torch.optim.AdamW(groups, lr=settings.lr, weight_decay=settings.weight_decay, fused=fused)
 
 
 def parameter_groups(objective: nn.Module, settings: TrainSettings) -> list[dict[str, Any]]:
