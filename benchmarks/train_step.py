@@ -10,7 +10,7 @@ latest numerics (bench/numerics.py). The references:
   row in Python, as TNCSE's released step;
 - jtcse: the same, with a cross stream of whole sequences at half of the layers.
 
-    python benchmarks/train_step.py --data data [--threads 1] [--steps 12] [--only tncse]
+    python benchmarks/train_step.py --data data [--threads 1] [--steps 12] [--only tncse] [--numerics 1]
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from bench.nn.backbone import Rows, TokenRows, load_backbone, padded
 from bench.nn.folder import resolve
 from bench.nn.heap import keep_freed_memory
 from bench.nn.twin import cael_layers, twin_states
+from bench.numerics import LATEST, following
 from bench.registry import discover
 from bench.train.loop import TrainSettings, batches, make_optimizer
 from bench.train.sentence_encoder import set_dropout
@@ -230,6 +231,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--only", choices=("simcse", "tncse", "jtcse"))
     parser.add_argument("--profile", choices=("minilm", "mini"), default="minilm")
+    parser.add_argument("--numerics", type=int, default=LATEST, help="of our side (bench/numerics.py)")
     add_json(parser)
     arguments = parser.parse_args()
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -241,7 +243,8 @@ def main() -> None:
             torch.manual_seed(0)
             case = simcse_case(folder, corpus) if name == "simcse" else twin_case(folder, corpus, name)
             order = batches(len(case.rows), BATCH, 1, corpus.sha256)
-            facts, claim = measure(case, order, arguments.steps)
+            with following(arguments.numerics):
+                facts, claim = measure(case, order, arguments.steps)
             print(json.dumps(facts), flush=True)
             show(arguments.json, claim)
 
