@@ -64,18 +64,23 @@ def _specification(a: Group, b: Group) -> str:
         return f"Both sides have one specification{repeats if again else ''}."
     if one.name != other.name:
         return f"The methods differ: {printable(one.name)} and {printable(other.name)}."
-    names = [
-        name for name in {**one.options, **other.options} if one.options.get(name) != other.options.get(name)
+    pairs = {
+        **{
+            name: (one.options.get(name), other.options.get(name))
+            for name in {**one.options, **other.options}
+        },
+        "numerics": (one.numerics, other.numerics),
+        "training precision": (one.train_precision, other.train_precision),
+    }
+    differing = [
+        f"{name} {mine} against {theirs}" for name, (mine, theirs) in pairs.items() if mine != theirs
     ]
-    if not names:
+    if not differing:
         return (
             "The options are the same, but the specifications differ (code version, text, backbone or world)."
         )
-    shown = [
-        printable(f"{name} {one.options.get(name)} against {other.options.get(name)}")
-        for name in names[:_MOST]
-    ]
-    more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
+    shown = map(printable, differing[:_MOST])
+    more = f" and {len(differing) - _MOST} more" if len(differing) > _MOST else ""
     return f"The specifications differ in {', '.join(shown)}{more}."
 
 

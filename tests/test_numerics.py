@@ -295,6 +295,15 @@ def test_a_method_without_training_has_no_numerics(cli: Cli, tmp_path: Path) -> 
     assert (code, "0 of 3 cells to run" in out) == (0, True), out
 
 
+def test_comparing_says_that_numerics_differ(cli: Cli) -> None:
+    code, out, err = cli(
+        "compare", *(str(RESULTS / f"numerics-{number}") for number in NUMERICS), "--seeds-only"
+    )
+    assert code == 0, err
+    assert "- The specifications differ in numerics 1 against 2.\n" in out
+    assert "10 and 10 seeds show no difference" in out
+
+
 def test_a_record_of_older_numerics_has_the_key_that_it_had(tmp_path: Path) -> None:
     """Its campaign goes on with --numerics 1, and `bench rerun` makes it again."""
     path = RESULTS / "mini" / "mini" / "tncse" / "seed-1" / "mini.json"
