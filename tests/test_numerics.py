@@ -112,13 +112,13 @@ def test_cls_alone_is_cls_of_the_whole_layer(kind: Kind, masked: bool) -> None:
 
 
 def test_cls_alone_has_the_distribution_of_the_whole_layer_under_dropout() -> None:
-    """Mean and deviation over 30,000 draws; dropout of the attention, of both blocks, of the layers below."""
+    """Mean and deviation over 12,000 draws; dropout of the attention, of both blocks, of the layers below."""
     model = tower(("bert", "sdpa"), 1, dropout=0.3).train()
     ids, mask = (tensor[:1].expand(3000, -1) for tensor in batch())
 
     def draws(seed: int) -> Tensor:
         with own_random_state(seed, "test"):
-            outputs = [model(input_ids=ids, attention_mask=mask) for _ in range(10)]
+            outputs = [model(input_ids=ids, attention_mask=mask) for _ in range(4)]
             return torch.cat([output.last_hidden_state[:, 0] for output in outputs])
 
     with torch.no_grad():
@@ -127,7 +127,7 @@ def test_cls_alone_has_the_distribution_of_the_whole_layer_under_dropout() -> No
             alone = draws(2)
     error = (whole.var(0) * 2 / len(whole)).sqrt()
     assert float(((whole - alone).mean(0) / error).abs().max()) < 4
-    torch.testing.assert_close(whole.std(0) / alone.std(0), torch.ones(whole.shape[1]), rtol=0.02, atol=0)
+    torch.testing.assert_close(whole.std(0) / alone.std(0), torch.ones(whole.shape[1]), rtol=0.03, atol=0)
 
 
 def test_cls_alone_draws_dropout_for_what_it_computes() -> None:
