@@ -75,23 +75,26 @@ class Cell:
         return tuple({stage.key: stage for stage in (*stages, *self.stages)}.values())
 
     @property
+    def _training(self) -> list[Cell]:
+        """Itself, if it has training stages of its own, and its members' that have, at any depth."""
+        own = [self] if self.stages else []
+        return [*own, *(cell for _, member in self.members for cell in member._training)]
+
+    @property
     def most_ranks(self) -> int:
         """Processes that train its stages, or a member's, together; 1 where nothing trains."""
-        own = self.ranks if self.stages else 1
-        return max([own, *(member.most_ranks for _, member in self.members)])
+        return max((cell.ranks for cell in self._training), default=1)
 
     @property
     def lowest_precision(self) -> str:
         """The training precision of its stages, or a member's, that isn't fp32; fp32 where there is none."""
-        own = [self.train_precision] if self.stages else []
-        found = [*own, *(member.lowest_precision for _, member in self.members)]
+        found = (cell.train_precision for cell in self._training)
         return next((precision for precision in found if precision != "fp32"), "fp32")
 
     @property
     def latest_numerics(self) -> int:
         """The numerics of its stages or its members', the latest of all; 1 where nothing trains."""
-        own = self.numerics if self.stages else 1
-        return max([own, *(member.latest_numerics for _, member in self.members)])
+        return max((cell.numerics for cell in self._training), default=1)
 
     @property
     def member_names(self) -> set[str]:
@@ -209,13 +212,10 @@ def make_cells(
     frozen = tuple(sorted(options.items()))
     notes = (profile.note,) if profile.note and card.needs_backbone and spec.backbone is None else ()
     first = Cell(label, identity, card, frozen, model, None, notes=notes, auxiliaries=auxiliaries)
-    first = replace(
-        first,
-        plugin=file_hash(card.name),
-        ranks=1 if card.deterministic else spec.ranks,
-        train_precision="fp32" if card.deterministic else spec.train_precision,
-        numerics=1 if card.deterministic else spec.numerics,
-    )
+    first = replace(first, plugin=file_hash(card.name))
+    if not card.deterministic:
+        precision, numerics = spec.train_precision, spec.numerics
+        first = replace(first, ranks=spec.ranks, train_precision=precision, numerics=numerics)
     return [replace(first, seed=seed) for seed in seeds]
 
 

@@ -64,14 +64,10 @@ def _specification(a: Group, b: Group) -> str:
         return f"Both sides have one specification{repeats if again else ''}."
     if one.name != other.name:
         return f"The methods differ: {printable(one.name)} and {printable(other.name)}."
-    pairs = {
-        **{
-            name: (one.options.get(name), other.options.get(name))
-            for name in {**one.options, **other.options}
-        },
-        "numerics": (one.numerics, other.numerics),
-        "training precision": (one.train_precision, other.train_precision),
-    }
+    names = {**one.options, **other.options}
+    pairs = {name: (one.options.get(name), other.options.get(name)) for name in names}
+    pairs["numerics"] = one.numerics, other.numerics
+    pairs["training precision"] = one.train_precision, other.train_precision
     differing = [
         f"{name} {mine} against {theirs}" for name, (mine, theirs) in pairs.items() if mine != theirs
     ]

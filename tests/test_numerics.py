@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace as Namespace
 from typing import Any
 
 import numpy as np
@@ -207,11 +208,10 @@ def test_a_batch_looks_its_embeddings_up_once() -> None:
 
 def test_what_is_not_in_the_batch_is_not_found_in_its_table() -> None:
     """The table holds the batch's rows by id, not by place."""
-    model = nn.Module()
     table = nn.Embedding(20, 1)
+    model = Namespace(get_input_embeddings=lambda: table)
     with torch.no_grad():
         table.weight.copy_(torch.arange(20.0)[:, None])
-    model.get_input_embeddings = lambda: table  # type: ignore[assignment]
     with looked_up_once(model, [[19, 3], [7]], 0):
         assert table(torch.tensor([[3, 0], [19, 7]])).flatten().tolist() == [3, 0, 19, 7]
     with looked_up_once(nn.Linear(1, 1), [[1]], 0):
