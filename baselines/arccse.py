@@ -6,7 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bench.baselines.simcse import (
+from bench.card import BuildContext, MethodCard, Option, OptionValue
+from bench.encoder import Encoder
+from bench.errors import InputError
+from bench.registry import add_method
+from bench.stages import StageContext, StageSpec
+from bench.train.recipe import (
     POOLING_OPTION,
     TEXT_OPTION,
     TRAINING_OPTIONS,
@@ -14,11 +19,6 @@ from bench.baselines.simcse import (
     one_stage,
     trained_encoder,
 )
-from bench.card import BuildContext, MethodCard, Option, OptionValue
-from bench.encoder import Encoder
-from bench.errors import InputError
-from bench.registry import add_method
-from bench.stages import StageContext, StageSpec
 
 if TYPE_CHECKING:
     import torch
@@ -40,7 +40,7 @@ def arccon(anchors: Tensor, positives: Tensor, tau: float, margin: float) -> Ten
         anchors: z, (B, H).
         positives: z', (B, H), row i belongs to anchor i.
         tau: Temperature, above 0.
-        margin: u in radians, 0 to pi; 0 gives :func:`bench.baselines.simcse.info_nce`.
+        margin: u in radians, 0 to pi; 0 gives :func:`bench.train.recipe.info_nce`.
 
     Returns:
         Scalar, at least 0; 0 for B = 1; never less than InfoNCE where theta + u <= pi.

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from bench.baselines.simcse import POOLING_OPTION, trained_encoder, training_options
 from bench.card import BuildContext, MethodCard, Option, OptionValue
 from bench.encoder import Encoder
 from bench.registry import add_method
 from bench.stages import TRAIN, StageContext, StageSpec, paired
+from bench.train.recipe import POOLING_OPTION, trained_encoder, training_options
 
 if TYPE_CHECKING:
     from torch import Tensor

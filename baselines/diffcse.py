@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from bench.baselines.simcse import (
+from bench.card import BuildContext, MethodCard, Option, OptionValue
+from bench.encoder import Encoder
+from bench.registry import add_method
+from bench.stages import StageContext, StageSpec
+from bench.train.recipe import (
     POOLING_OPTION,
     TEXT_OPTION,
     fresh_linear,
@@ -14,10 +18,6 @@ from bench.baselines.simcse import (
     trained_encoder,
     training_options,
 )
-from bench.card import BuildContext, MethodCard, Option, OptionValue
-from bench.encoder import Encoder
-from bench.registry import add_method
-from bench.stages import StageContext, StageSpec
 
 if TYPE_CHECKING:
     import torch

@@ -5,18 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from bench.baselines.simcse import (
-    POOLING_OPTION,
-    fresh_linear,
-    info_nce,
-    make_objective,
-    trained_encoder,
-    training_options,
-)
+from bench.baselines.simcse import make_objective
 from bench.card import BuildContext, MethodCard, Option, OptionValue
 from bench.encoder import Encoder
 from bench.registry import add_method
 from bench.stages import SICK, TRAIN, StageContext, StageSpec, paired
+from bench.train.recipe import POOLING_OPTION, fresh_linear, info_nce, trained_encoder, training_options
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from bench.baselines.edfse import PAPER, UNVERIFIED
-from bench.baselines.simcse import POOLING_OPTION, info_nce, trained_encoder, training_options
 from bench.card import BuildContext, MethodCard, Option, OptionValue
 from bench.encoder import Encoder
 from bench.registry import add_method
 from bench.stages import SICK, TRAIN, StageContext, StageSpec
+from bench.train.recipe import POOLING_OPTION, info_nce, trained_encoder, training_options
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def distillation_loss(student: Tensor, teacher: Tensor, form: str, tau: float) -> Tensor:
     """EDFSE-D's loss between the student's vectors s and the teacher's t, which are constant.
 
-    ``contrastive`` (the abstract): InfoNCE(s_i, t_j), :func:`bench.baselines.simcse.info_nce`. ``mse`` (what
+    ``contrastive`` (the abstract): InfoNCE(s_i, t_j), :func:`bench.train.recipe.info_nce`. ``mse`` (what
     JTCSE says of it): mean_{i,k} (s_ik - t_ik)^2, 0 where the student gives the teacher's sum.
 
     Args:

@@ -6,7 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bench.baselines.simcse import (
+from bench.card import BuildContext, MethodCard, Option, OptionValue
+from bench.encoder import Encoder
+from bench.errors import InputError
+from bench.registry import add_method
+from bench.stages import StageContext, StageSpec
+from bench.train.recipe import (
     POOLING_OPTION,
     TEXT_OPTION,
     TRAINING_OPTIONS,
@@ -15,11 +20,6 @@ from bench.baselines.simcse import (
     one_stage,
     trained_encoder,
 )
-from bench.card import BuildContext, MethodCard, Option, OptionValue
-from bench.encoder import Encoder
-from bench.errors import InputError
-from bench.registry import add_method
-from bench.stages import StageContext, StageSpec
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,7 +29,7 @@ def queue_nce(anchors: Tensor, positives: Tensor, queue: Tensor | None, tau: flo
     """ESimCSE's loss: cross-entropy of each anchor against all positives of the batch and the queue.
 
     S_ij = cos(z_i, z'_j) / tau, N_ik = cos(z_i, q_k) / tau; loss = mean_i -log softmax([S_i ; N_i])_i, and
-    without a queue :func:`bench.baselines.simcse.info_nce`. Only the anchors meet the queue; gradient flows
+    without a queue :func:`bench.train.recipe.info_nce`. Only the anchors meet the queue; gradient flows
     through anchors and positives (Wu et al. 2022, momentum contrast).
 
     Args:

@@ -6,7 +6,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from bench.baselines.rankcse import off_diagonal
-from bench.baselines.simcse import (
+from bench.card import BuildContext, MethodCard, Option, OptionValue
+from bench.encoder import Encoder
+from bench.errors import InputError
+from bench.registry import add_method
+from bench.stages import StageContext, StageSpec
+from bench.train.recipe import (
     POOLING_OPTION,
     TEXT_OPTION,
     fresh_linear,
@@ -15,11 +20,6 @@ from bench.baselines.simcse import (
     trained_encoder,
     training_options,
 )
-from bench.card import BuildContext, MethodCard, Option, OptionValue
-from bench.encoder import Encoder
-from bench.errors import InputError
-from bench.registry import add_method
-from bench.stages import StageContext, StageSpec
 
 if TYPE_CHECKING:
     import torch

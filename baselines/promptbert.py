@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from bench.baselines.simcse import TEXT_OPTION, fresh_linear, info_nce, one_stage, training_options
 from bench.card import BuildContext, MethodCard, Option, OptionValue
 from bench.encoder import Encoder
 from bench.errors import BenchError, InputError
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
+from bench.train.recipe import TEXT_OPTION, fresh_linear, info_nce, one_stage, training_options
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -11,12 +11,12 @@ from bench.baselines.promptbert import (
     prompt_training_options,
     prompted_encoder,
 )
-from bench.baselines.simcse import TEXT_OPTION, fresh_linear, info_nce, one_stage
 from bench.card import BuildContext, MethodCard, Option, OptionValue
 from bench.encoder import Encoder
 from bench.errors import BenchError
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
+from bench.train.recipe import TEXT_OPTION, fresh_linear, info_nce, one_stage
 
 if TYPE_CHECKING:
     from torch import Tensor

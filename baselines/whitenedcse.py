@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bench.baselines.simcse import (
+from bench.card import BuildContext, MethodCard, Option, OptionValue
+from bench.encoder import Encoder
+from bench.errors import InputError
+from bench.registry import add_method
+from bench.stages import StageContext, StageSpec
+from bench.train.recipe import (
     POOLING_OPTION,
     TEXT_OPTION,
     fresh_linear,
@@ -14,11 +19,6 @@ from bench.baselines.simcse import (
     trained_encoder,
     training_options,
 )
-from bench.card import BuildContext, MethodCard, Option, OptionValue
-from bench.encoder import Encoder
-from bench.errors import InputError
-from bench.registry import add_method
-from bench.stages import StageContext, StageSpec
 
 if TYPE_CHECKING:
     import torch
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def multi_positive_nce(views: Sequence[Tensor], tau: float) -> Tensor:
     """WhitenedCSE's loss: L = sum_k InfoNCE(z_1, z_k), k = 2 ... K (Zhuo et al. 2023).
 
-    InfoNCE is :func:`bench.baselines.simcse.info_nce`. The first view's rows are the anchors of every term;
+    InfoNCE is :func:`bench.train.recipe.info_nce`. The first view's rows are the anchors of every term;
     gradient flows through all views.
 
     Args:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.baselines.simcse import TEXT_OPTION
 from bench.card import BuildContext, MethodCard, Option, OptionValue
 from bench.encoder import Encoder, FloatArray, PairScorer, Progress
 from bench.errors import BenchError, InputError
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
+from bench.train.recipe import TEXT_OPTION
 
 if TYPE_CHECKING:
     from bench.nn.backbone import TransformerEncoder

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bench.version import __version__
+
 if TYPE_CHECKING:
     from os import PathLike
 
     from bench.encoder import Encoder
 
-__version__ = "0.1.0"
+__all__ = ["__version__", "load"]
 
 
 def load(folder: str | PathLike[str], device: str = "cpu") -> Encoder:

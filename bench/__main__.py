@@ -23,7 +23,7 @@ def main() -> None:
     _import_nothing_from_here()
     _lead_or_leave()
     try:
-        from bench.cli import main as command_line
+        from bench.cli.main import main as command_line
 
         command_line()
     except KeyboardInterrupt:  # while the command line was being imported

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from bench.encoder import Encoder, PairScorer
 from bench.errors import InputError, did_you_mean
-from bench.shape import Block, Maybe, Rows, fault, flag, label, number, setting, text, whole
+from bench.schema import Block, Maybe, Rows, fault, flag, label, number, setting, text, whole
 
 OptionValue = str | int | float | bool
 

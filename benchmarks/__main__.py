@@ -21,8 +21,8 @@ from pathlib import Path
 
 from claim import Claim, parse
 
-from bench import provenance
 from bench.data.suites import data_folder
+from bench.records import provenance
 
 HERE = Path(__file__).resolve().parent
 PAGES = (HERE.parent / "docs" / "speed.md", HERE.parent / "README.md")

@@ -19,7 +19,7 @@ import numpy as np
 from claim import add_json, faster, show
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from bench.probes.gradient import (
+from bench.gradient.angles import (
     ANGLE,
     BATCHES,
     LOSSES,

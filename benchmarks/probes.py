@@ -23,7 +23,6 @@ import numpy as np
 import torch
 from claim import add_json, bounded, show
 
-from bench import profiles
 from bench.data.mini.world import DEFAULT_SEED
 from bench.data.suites import data_folder, load_suite
 from bench.nn.backbone import TransformerEncoder
@@ -36,6 +35,7 @@ from bench.probes.cls_energy import ClsEnergy
 from bench.probes.data import ProbeData
 from bench.probes.measure import measure
 from bench.probes.modulus import Modulus
+from bench.request import profiles
 
 LIMIT = 1.6
 

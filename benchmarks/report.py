@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 from claim import add_json, show, within
 
-from bench.record import RunRecord, Score
-from bench.stats import draws as item_draws
-from bench.stats.draws import DRAWS, SEED, Run
-from bench.store import Place, ResultStore
+from bench.compare import draws as item_draws
+from bench.compare.draws import DRAWS, SEED, Run
+from bench.records.record import RunRecord, Score
+from bench.records.store import Place, ResultStore
 
 TASKS = {
     "STS12": 3108,
@@ -36,7 +36,9 @@ TASKS = {
 }
 LIMITS = {"text": 3.0, "csv": 3.0, "latex": 3.0, "html": 6.0}
 MEGABYTES = 3.0
-_CODE = "import sys\nfrom bench.cli import main\ntry:\n main()\nfinally:\n assert 'torch' not in sys.modules"
+_CODE = (
+    "import sys\nfrom bench.cli.main import main\ntry:\n m()\nfinally:\n assert 'torch' not in sys.modules"
+)
 
 
 def make_campaign(root: Path, methods: int, seeds: int) -> None:

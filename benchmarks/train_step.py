@@ -3,7 +3,7 @@
 Both sides take the same model, head, batches (64 sentences of the minilm profile's corpus, both views), AdamW
 (the peers' as torch makes it by default) and clipping, float32, the same number of threads, step by step in
 turn; the losses at dropout 0 must agree to 1e-5 of their size. bench runs chunks of like length, by the
-latest numerics (bench/numerics.py). The references:
+latest numerics (bench/train/numerics.py). The references:
 
 - simcse (all-MiniLM-L6-v2, 32 tokens): one forward of the 2B rows, padded to the longest;
 - tncse (a BERT of 4 layers x 256, 64 tokens): rows padded to 64, one forward a tower, the norm loss row by
@@ -29,8 +29,7 @@ import torch
 from claim import Claim, add_json, faster, show
 from torch import Tensor, nn
 
-from bench import profiles
-from bench.baselines.simcse import info_nce, make_objective
+from bench.baselines.simcse import make_objective
 from bench.data.corpus import Corpus, read_corpus
 from bench.data.mini.world import make_world, training_text
 from bench.data.suites import data_folder
@@ -40,9 +39,11 @@ from bench.nn.backbone import Rows, TokenRows, load_backbone, padded
 from bench.nn.folder import resolve
 from bench.nn.heap import keep_freed_memory
 from bench.nn.twin import cael_layers, twin_states
-from bench.numerics import LATEST, following
 from bench.registry import discover
+from bench.request import profiles
 from bench.train.loop import TrainSettings, batches, make_optimizer
+from bench.train.numerics import LATEST, following
+from bench.train.recipe import info_nce
 from bench.train.sentence_encoder import set_dropout
 
 TAU = 0.05
@@ -231,7 +232,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--only", choices=("simcse", "tncse", "jtcse"))
     parser.add_argument("--profile", choices=("minilm", "mini"), default="minilm")
-    parser.add_argument("--numerics", type=int, default=LATEST, help="of our side (bench/numerics.py)")
+    parser.add_argument("--numerics", type=int, default=LATEST, help="of our side (bench/train/numerics.py)")
     add_json(parser)
     arguments = parser.parse_args()
     os.environ["TOKENIZERS_PARALLELISM"] = "false"

@@ -22,7 +22,6 @@ import torch
 from claim import add_json, faster, show
 from numpy.typing import NDArray
 
-from bench import profiles
 from bench.data import senteval
 from bench.data.tasks import LabelledTask
 from bench.encoder import FloatArray
@@ -32,6 +31,7 @@ from bench.eval.logistic import LogisticSolver, objective
 from bench.eval.transfer import REGS, Fitter, Protocol, folds_of, nested
 from bench.eval.transfer_suite import sentences_of
 from bench.nn.backbone import TransformerEncoder
+from bench.request import profiles
 
 Labels = NDArray[np.intp]
 FOLDS, BATCH, PASSES, TENACITY, MOST_PASSES, SEED = 10, 64, 4, 5, 200, 1111

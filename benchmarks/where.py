@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench.numerics import LATEST
+from bench.train.numerics import LATEST
 
 CASES = ("mini-simcse", "mini-tncse", "minilm-simcse", "bert-base")
 PARTS = {
@@ -91,20 +91,20 @@ def watch_all(clock: Clock) -> None:
     from torch import nn
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    import bench.builder
     import bench.nn.backbone
     import bench.nn.folder
     import bench.probes.measure
-    import bench.runner
-    import bench.stages
-    import bench.store
+    import bench.records.store
+    import bench.run.builder
+    import bench.run.cell
+    import bench.run.stage_cache
     import bench.train.dev
     import bench.train.loop
     import bench.train.sentence_encoder
 
     clock.watch(bench.nn.folder, "content_hash", "hash")
-    clock.watch(bench.builder, "content_hash", "hash")
-    clock.watch(bench.stages, "_checksums", "hash")
+    clock.watch(bench.run.builder, "content_hash", "hash")
+    clock.watch(bench.run.stage_cache, "_checksums", "hash")
     clock.watch(bench.nn.backbone, "_load", "load")
     clock.watch(PreTrainedTokenizerBase, "__call__", "tokenise")
     clock.watch(bench.train.sentence_encoder, "train", "forward")  # what is left of it
@@ -115,9 +115,9 @@ def watch_all(clock: Clock) -> None:
     clock.watch(bench.train.loop, "copy_state", "copy")
     clock.watch(PreTrainedModel, "save_pretrained", "save")
     clock.watch(PreTrainedTokenizerBase, "save_pretrained", "save")
-    clock.watch(bench.runner, "evaluate", "evaluate")
+    clock.watch(bench.run.cell, "evaluate", "evaluate")
     clock.watch(bench.probes.measure, "measure", "probes")
-    clock.watch(bench.store.ResultStore, "write", "write")
+    clock.watch(bench.records.store.ResultStore, "write", "write")
 
 
 def bert_base(folder: Path) -> Path:
@@ -125,7 +125,7 @@ def bert_base(folder: Path) -> Path:
     import torch
     from transformers import AutoTokenizer, BertConfig, BertModel
 
-    from bench import profiles
+    from bench.request import profiles
 
     mini = profiles.backbone_reference(profiles.load("mini"))
     torch.manual_seed(1)
@@ -163,15 +163,15 @@ def run_case(case: str, steps: int, data: Path | None, probes: bool, numerics: i
         import transformers.models.bert.modeling_bert  # noqa: F401
 
         import bench.plan
-        import bench.runner
+        import bench.run.cell
         import bench.train.sentence_encoder
-        from bench.cli_run import run
+        from bench.cli.run import run
     watch_all(clock)
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         options = options_of(case, steps, folder)
-        clock.watch(bench.plan, "make_plan", "plan")
+        clock.watch(bench.plan.plan, "make_plan", "plan")
         clock.seconds["rest"] = 0.0
         clock._since = time.process_time()
         arguments = arguments_of(options, folder / "results", data, probes)
@@ -204,7 +204,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path)
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--probes", action="store_true")
-    parser.add_argument("--numerics", type=int, default=LATEST, help="training's (bench/numerics.py)")
+    parser.add_argument("--numerics", type=int, default=LATEST, help="training's (bench/train/numerics.py)")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     os.environ["TOKENIZERS_PARALLELISM"] = "false"

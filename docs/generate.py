@@ -13,17 +13,17 @@ from statistics import fmean
 import scale
 from click.testing import CliRunner
 
-from bench import profiles
 from bench.card import Method, MethodCard, Option, OptionValue
-from bench.cells import profile_options
-from bench.cli import cli
+from bench.cli.main import cli
 from bench.data.published import Line, lines
 from bench.data.suites import SUITES
 from bench.errors import InputError
-from bench.record import RunRecord
+from bench.plan.cells import profile_options
+from bench.records.record import RunRecord
+from bench.records.store import ResultStore
 from bench.registry import discover
-from bench.reports.published import Footnotes, merged, quoted_row
-from bench.store import ResultStore
+from bench.reports.tables.published import Footnotes, merged, quoted_row
+from bench.request import profiles
 
 RESULTS = Path(__file__).parents[1] / "results"
 EPOCH_HOURS = 125

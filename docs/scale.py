@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from bench import profiles
-from bench.cells import profile_options
+from bench.plan.cells import profile_options
 from bench.registry import discover
-from bench.spec import parse_methods
+from bench.request import profiles
+from bench.request.parse import parse_methods
 from bench.stages import ComposedMethod, StageSpec, TrainedMethod, planned_steps
 
 SENTENCES = 1_000_000

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bench.baselines.simcse import training_options
 from bench.card import BuildContext, MethodCard, Option, OptionValue
 from bench.encoder import Encoder
 from bench.registry import METHODS
 from bench.stages import SICK, TRAIN, StageContext, StageSpec
+from bench.train.recipe import training_options
 
 DISTILL_VERSION = 1
 _NO_SCRIPT = "the distillation script is not released"

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from bench.baselines.simcse import info_nce
+from bench.train.recipe import info_nce
 
 FORMS = ("released", "paper")
 ANGLES = ("cross", "paper")
@@ -23,7 +23,7 @@ def nce_released(anchors: Tensor, others: Tensor, tau: float) -> Tensor:
     S_rc = cos(A_r, B_c) / tau, S_rr = -inf; loss = mean_r -log softmax(S_r)_p(r) with p(2i) = 2i + 1 and
     p(2i + 1) = 2i. So 2N - 2 negatives a row, and across towers the same dropout view never counts. Rows
     belong to A: NCE(A, B) is not NCE(B, A). Gradient flows through both sides and both norms (TNCSE eq. 4 and
-    5 as the released code computes them; the printed form is :func:`bench.baselines.simcse.info_nce`).
+    5 as the released code computes them; the printed form is :func:`bench.train.recipe.info_nce`).
 
     Args:
         anchors: A, (2N, H) interleaved.

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bench.baselines.simcse import POOLING_OPTION, fresh_linear, make_objective, training_options
+from bench.baselines.simcse import make_objective
 from bench.card import BuildContext, Option, OptionValue
 from bench.encoder import Encoder
 from bench.errors import BenchError
 from bench.stages import SICK, TRAIN, StageContext, StageSpec
+from bench.train.recipe import POOLING_OPTION, fresh_linear, training_options
 
 SUB_VERSION = 1
 TOWERS = (("sub1", "a"), ("sub2", "b"))

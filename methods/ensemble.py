@@ -9,7 +9,7 @@ from bench.card import BuildContext, MethodCard, Option, OptionValue
 from bench.encoder import Encoder
 from bench.errors import InputError
 from bench.registry import add_method
-from bench.spec import split_outside_brackets
+from bench.request.parse import split_outside_brackets
 
 _WEIGHT = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\*(.+)")
 _FORM = "ensemble:METHOD+METHOD, or with weights ensemble:0.3*METHOD+0.7*METHOD"

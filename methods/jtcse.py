@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bench.baselines.simcse import training_options
 from bench.card import BuildContext, MethodCard, Option, OptionValue
 from bench.encoder import Encoder
 from bench.methods._derived import add_derived
@@ -19,6 +18,7 @@ from bench.methods._twin import (
 )
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
+from bench.train.recipe import training_options
 
 HALF = -1
 PAPER = "Zong, Yi, Shi, Wang, Xu 2025, JTCSE: Joint Tensor-Modulus Constraints and Cross-Attention"

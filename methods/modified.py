@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from bench.baselines.simcse import one_stage, trained_encoder
 from bench.card import BuildContext, MethodCard, Option
 from bench.encoder import Encoder
 from bench.methods.paradigm import (
@@ -22,6 +21,7 @@ from bench.methods.paradigm import (
 )
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
+from bench.train.recipe import one_stage, trained_encoder
 
 TITLES = {
     "mhe": "alignment and minimum hyperspherical energy",

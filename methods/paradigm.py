@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from bench.baselines.simcse import POOLING_OPTION, TEXT_OPTION, one_stage, trained_encoder, training_options
 from bench.card import BuildContext, MethodCard, Option, OptionValue
 from bench.encoder import Encoder
 from bench.errors import InputError
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
+from bench.train.recipe import POOLING_OPTION, TEXT_OPTION, one_stage, trained_encoder, training_options
 
 if TYPE_CHECKING:
     from torch import Tensor

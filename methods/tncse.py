@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bench.baselines.simcse import training_options
 from bench.card import BuildContext, MethodCard, OptionValue
 from bench.encoder import Encoder
 from bench.methods._derived import add_derived
@@ -19,6 +18,7 @@ from bench.methods._twin import (
 )
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
+from bench.train.recipe import training_options
 
 PAPER = "Zong, Shi, Yi, Xu 2025, TNCSE: Tensor's Norm Constraints for Unsupervised Contrastive Learning"
 

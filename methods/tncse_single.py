@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bench.baselines.simcse import (
+from bench.card import BuildContext, MethodCard, Option, OptionValue
+from bench.encoder import Encoder
+from bench.registry import add_method
+from bench.stages import StageContext, StageSpec
+from bench.train.recipe import (
     POOLING_OPTION,
     TEXT_OPTION,
     TRAINING_OPTIONS,
@@ -13,10 +17,6 @@ from bench.baselines.simcse import (
     one_stage,
     trained_encoder,
 )
-from bench.card import BuildContext, MethodCard, Option, OptionValue
-from bench.encoder import Encoder
-from bench.registry import add_method
-from bench.stages import StageContext, StageSpec
 
 
 @add_method

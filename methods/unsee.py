@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from bench.baselines.simcse import trained_encoder, training_options
 from bench.card import BuildContext, MethodCard, Option, OptionValue
 from bench.encoder import Encoder
 from bench.registry import METHODS
 from bench.stages import StageContext, StageSpec
+from bench.train.recipe import trained_encoder, training_options
 
 if TYPE_CHECKING:
     from torch import nn

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.errors import DataError
-from bench.record import RunRecord
+from bench.records.record import RunRecord
+from bench.records.store import ResultStore
 from bench.reports.records import check_comparable, senteval_rounding
-from bench.store import ResultStore
-from bench.sweeps import Manifest
+from bench.sweeps.manifest import Manifest
 
 OVERLAP = "overlap*.csv"
 """Files of ``bench data overlap TEXT --format csv``, beside the records."""

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from bench.errors import DataError, NotComparableError
-from bench.record import ALL, RunRecord
+from bench.records.record import ALL, RunRecord
 
 LONG_COLUMNS = (
     "campaign",

@@ -11,12 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from bench import plugins
 from bench.registry import METHODS, discover
+from bench.request import plugins
 
 HERE = Path(__file__).parent
+pytest_plugins = [  # fixtures that several rooms use
+    "tests.support.hostile",
+    "tests.support.hub",
+    "tests.support.language_models",
+    "tests.support.released",
+    "tests.support.training",
+]
 os.environ["BENCH_WORKERS"] = "1"  # in this process, where a test can see and change what runs
-runpy.run_path(str(HERE / "block_network" / "sitecustomize.py"))
+runpy.run_path(str(HERE / "support" / "block_network" / "sitecustomize.py"))
 
 PLUGIN = '''
 """Methods for tests: no network, no torch."""
@@ -127,7 +134,7 @@ def plugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: bench-test-methods\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[bench.methods]\ntests = bench_test_methods\n")
     sys.path.insert(0, str(folder))
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE / "block_network"), str(folder)])
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE / "support" / "block_network"), str(folder)])
     os.environ["HF_HUB_OFFLINE"] = "1"
     os.environ["HF_HOME"] = str(tmp_path_factory.mktemp("hf"))
     os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
@@ -219,7 +226,7 @@ def cli(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., tuple[int, str, str]]:
     """Run the command line in this process: cli("run", ...) -> (exit code, stdout, stderr)."""
-    from bench.cli import main
+    from bench.cli.main import main
 
     monkeypatch.chdir(tmp_path)
 

@@ -1,214 +1,256 @@
-"""The package is laid out and imported as the architecture says."""
+"""The house: which rooms there are, which way their imports go, and how large their parts may be."""
 
 from __future__ import annotations
 
 import ast
 import importlib
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 import zipfile
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-MAPPED = ("baselines", "methods", "reports")
-LAYERS = (
-    (
-        "errors",
-        "card",
-        "child_processes",
-        "spec",
-        "encoder",
-        "numerics",
-        "shape",
-        "record_shape",
-        "record",
-        "profiles",
-        "provenance",
-    ),
-    ("registry", "plugins", "store", "stages", "data"),
-    ("nn",),
-    ("train", "eval", "probes", "stats"),
-    (
-        "training_data",
-        "cells",
-        "jobs",
-        "plan",
-        "builder",
-        "probing",
-        "evaluation",
-        "runner",
-        "estimate",
-        "inputs",
-        "rerun",
-        "senteval_compat",
-        "tune",
-        "sweeps",
-        "executors",
-    ),
-    (
-        "campaign_stats",
-        "check",
-        "comparable",
-        "compare",
-        "conformance",
-        "conformance_card",
-        "conformance_checks",
-        "conformance_encoder",
-        "conformance_subject",
-        "diff",
-        "gate",
-        "levels",
-        "limits",
-        "reference",
-        "sides",
-        "verdict",
-    ),
-    ("cli", "__main__"),  # and every cli_*
+LINKED = ("baselines", "methods", "reports")
+ROOMS = (  # each imports only from those before it; a room is a folder or a module of bench/
+    "errors",
+    "version",
+    "schema",
+    "encoder",
+    "card",
+    "stages",
+    "registry",
+    "stats",
+    "records",
+    "gate",
+    "request",
+    "data",
+    "sweeps",
+    "nn",
+    "eval",
+    "senteval_compat",
+    "compare",
+    "train",
+    "probes",
+    "plan",
+    "reports",
+    "baselines",
+    "methods",
+    "gradient",
+    "run",
+    "conformance",
+    "cli",
+    "__main__",
+    "__init__",  # the face: what `import bench` offers; no room imports it
 )
-MAY_IMPORT = {
-    "baselines": {
-        "errors",
-        "card",
-        "spec",
-        "encoder",
-        "registry",
-        "stages",
-        "data",
-        "nn",
-        "train",
-        "baselines",
-    },
-    "methods": {
-        "errors",
-        "card",
-        "spec",
-        "encoder",
-        "registry",
-        "stages",
-        "data",
-        "nn",
-        "train",
-        "baselines",
-        "methods",
-    },
-    "reports": {"errors", "record", "shape", "store", "stats", "data", "sweeps", "gate", "reports"},
+STRICTER = {  # rooms that import less than what stands before them
+    "stats": {"errors"},
+    "baselines": {"plan", "compare", "gate", "records", "request", "sweeps", "reports", "probes"},
+    "methods": {"plan", "compare", "gate", "records", "request", "sweeps", "reports", "probes"},
+    "reports": {"plan", "nn", "eval", "train", "probes"},
 }
+"""``stats``: all it may import; the others: what they may not."""
+LONGEST_MODULE, LONGEST_FUNCTION, MOST_IN_ROOT, MOST_ROOMS = 400, 60, 9, 32
 
 
-def sources() -> list[tuple[str, Path]]:
-    """All modules of the product with their first folder or module name below ``bench``."""
-    files = [(path.relative_to(ROOT / "bench").parts[0], path) for path in (ROOT / "bench").rglob("*.py")]
-    files += [(folder, path) for folder in MAPPED for path in (ROOT / folder).rglob("*.py")]
-    names = [(name.removesuffix(".py"), path) for name, path in files]
-    return [("cli" if name.startswith("cli_") else name, path) for name, path in names]
-
-
-def imported(path: Path) -> set[str]:
-    """Every imported module, at any depth of the code, as an absolute name."""
-    names = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative import"
-            names |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return names
-
-
-def rank(part: str) -> int:
-    return next(i for i, layer in enumerate(LAYERS) if part in layer)
-
-
-def violations(part: str, names: set[str]) -> list[str]:
-    """Imports of ``part`` that the layers forbid."""
-    found = []
-    for name in sorted(names):
-        head, _, rest = name.partition(".")
-        if head in MAPPED:
-            found.append(name)
-        if head != "bench" or not rest or rest == "__version__":
-            continue
-        target = rest.split(".")[0]
-        if part in MAY_IMPORT:
-            allowed = target in MAY_IMPORT[part]
-        elif part in LAYERS[-1]:
-            allowed = True
-        elif target in MAPPED:
-            allowed = False  # core meets the plug-ins through registry.discover() only
-        else:
-            allowed = rank(target) <= rank(part)
-        if not allowed:
-            found.append(name)
+def modules() -> dict[str, Path]:
+    """Every module of the product by its name in ``bench``, such as "plan.cell"."""
+    found = {}
+    for top in ("bench", *LINKED):
+        for folder, folders, files in os.walk(ROOT / top):  # doesn't follow the links in bench/
+            folders[:] = [name for name in folders if name != "__pycache__"]
+            for name in files:
+                if name.endswith(".py"):
+                    path = Path(folder, name)
+                    parts = path.relative_to(ROOT if top in LINKED else ROOT / "bench").with_suffix("").parts
+                    found[".".join(parts)] = path
     return found
 
 
-def test_every_import_keeps_the_layers() -> None:
-    checked = 0
-    for part, path in sources():
-        if part != "__init__":
-            assert violations(part, imported(path)) == [], path
-            checked += 1
-    assert checked > 30
+def imported(source: str, known: Mapping[str, Path]) -> set[str]:
+    """Modules of ours that a source imports, at any depth of the code and for type checks alone too."""
+    names = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names |= {(alias.name, "") for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "a relative import"
+            names |= {(str(node.module), alias.name) for alias in node.names}
+    found = set()
+    for module, name in names:
+        if module.split(".")[0] != "bench":
+            continue
+        inner = module.removeprefix("bench").removeprefix(".")
+        candidates = (f"{inner}.{name}" if inner else name, inner)
+        ways = [way for each in candidates for way in (each, f"{each}.__init__" if each else "__init__")]
+        found.add(next((way for way in ways if way in known), inner))
+    return found
+
+
+def room(module: str) -> str:
+    """The room in which a module stands."""
+    return module.split(".")[0]
+
+
+def upward(graph: Mapping[str, set[str]]) -> Iterator[str]:
+    """Imports that go up, or that a room is denied."""
+    for module, targets in graph.items():
+        for target in targets:
+            here, there = room(module), room(target)
+            if here == there:
+                continue
+            denied = STRICTER.get(here, set())
+            strict = there not in denied if here == "stats" else there in denied
+            if there not in ROOMS or ROOMS.index(there) > ROOMS.index(here) or strict:
+                yield f"{module} -> {target}"
+
+
+def circle(graph: Mapping[str, set[str]]) -> list[str]:
+    """One circle of modules or of rooms, empty where there is none."""
+    rooms: dict[str, set[str]] = {}
+    for module, targets in graph.items():
+        rooms.setdefault(room(module), set()).update(room(target) for target in targets)
+    for each in (graph, {name: targets - {name} for name, targets in rooms.items()}):
+        try:
+            TopologicalSorter(each).prepare()
+        except CycleError as error:
+            return [str(name) for name in error.args[1]]
+    return []
+
+
+@pytest.fixture(scope="module")
+def house() -> dict[str, set[str]]:
+    known = modules()
+    return {name: imported(path.read_text(encoding="utf-8"), known) for name, path in known.items()}
+
+
+def test_every_import_goes_down(house: dict[str, set[str]]) -> None:
+    assert len(house) > 200
+    assert sum(map(len, house.values())) > 1000
+    assert {room(name) for name in house} == set(ROOMS)
+    assert list(upward(house)) == []
+
+
+def test_there_is_no_circle(house: dict[str, set[str]]) -> None:
+    assert circle(house) == []
 
 
 @pytest.mark.parametrize(
-    ("part", "name"),
+    ("module", "line"),
     [
-        ("record", "bench.store.ResultStore"),
-        ("data", "bench.eval.sts"),
-        ("runner", "bench.baselines.untrained"),
-        ("baselines", "bench.runner"),
-        ("reports", "bench.eval.sts"),
-        ("eval", "baselines.untrained"),
+        ("records.record", "from bench.plan.cell import Cell"),
+        ("records.record", "from bench.plan import cell"),
+        ("data.tasks", "def f():\n    from bench.eval import sts"),
+        ("eval.sts", "import bench.run.runner"),
+        ("run.runner", "from bench import load"),
+        ("plan.plan", "from bench.baselines.simcse import info_nce"),
+        ("baselines.simcse", "from bench.records.store import ResultStore"),
+        ("stats.seeds", "from bench.schema import number"),
+        ("reports.campaign", "from bench.nn.folder import resolve"),
+        (
+            "card",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from bench.registry import METHODS",
+        ),
     ],
 )
-def test_the_layer_check_sees_a_violation(part: str, name: str) -> None:
-    assert violations(part, {name}) == [name]
+def test_an_import_that_goes_up_is_seen(module: str, line: str) -> None:
+    assert len(list(upward({module: imported(line, modules())}))) == 1
+
+
+def test_a_circle_inside_a_room_and_between_rooms_is_seen(house: dict[str, set[str]]) -> None:
+    inside = {**house, "plan.cell": house["plan.cell"] | {"plan.plan"}}
+    assert {"plan.cell", "plan.plan"} <= set(circle(inside))
+    assert circle({"cli.check": {"cli.files"}, "cli.files": {"run.task"}, "run.cell": {"cli.main"}})
+
+
+def test_sizes_of_rooms_modules_and_functions() -> None:
+    known = modules()
+    assert len([name for name in known if "." not in name]) <= MOST_IN_ROOT
+    tops = [path for path in ROOT.iterdir() if path.is_dir() and any(path.glob("*.py"))]
+    others = {path.name for path in tops} - {"bench", "tests", *LINKED}
+    assert len(set(map(room, known)) | others) <= MOST_ROOMS
+    for name, path in known.items():
+        text = path.read_text(encoding="utf-8")
+        assert text.count("\n") <= LONGEST_MODULE, name
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = (node.end_lineno or 0) - node.lineno + 1
+                assert lines <= LONGEST_FUNCTION, f"{name}.{node.name}"
+
+
+def test_every_room_of_the_tests_is_a_room_of_the_house() -> None:
+    own = {"support", "docs", "benchmarks", "faults", "fuzz", "security"}
+    folders = {path.name for path in (ROOT / "tests").iterdir() if (path / "__init__.py").exists()}
+    assert folders - own <= set(ROOMS)
+    loose = {path.name for path in (ROOT / "tests").glob("*.py")}
+    assert loose == {"__init__.py", "conftest.py", "test_house.py", "test_registry.py"}
+
+
+def test_no_test_imports_another() -> None:
+    for path in (ROOT / "tests").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("tests"):
+                names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+                assert not any(part.startswith("test_") for name in names for part in name.split(".")), path
 
 
 def test_reports_and_results_side_never_name_torch_and_run_side_never_jinja() -> None:
-    for part, path in sources():
-        heads = {name.split(".")[0] for name in imported(path)}
-        if part in ("reports", "stats", "store", "record"):
+    for name, path in modules().items():
+        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        heads = {
+            alias.name.split(".")[0] for node in nodes if isinstance(node, ast.Import) for alias in node.names
+        }
+        heads |= {str(node.module).split(".")[0] for node in nodes if isinstance(node, ast.ImportFrom)}
+        if room(name) in ("reports", "stats", "records", "gate", "compare", "request", "sweeps"):
             assert not heads & {"torch", "transformers", "sentence_transformers"}, path
-        elif part not in LAYERS[-1]:
+        if room(name) != "reports":
             assert not heads & {"jinja2", "matplotlib"}, path
 
 
-def test_packages_in_pyproject_are_the_folders() -> None:
-    config = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-    folders = {
-        ".".join(path.parent.relative_to(ROOT).parts)
-        for top in ("bench", *MAPPED)
-        for path in (ROOT / top).rglob("__init__.py")
-    }
-    expected = {f"bench.{name}" if name.split(".")[0] in MAPPED else name for name in folders}
-    assert set(config["packages"]) == expected
+def test_the_links_hold_the_folders() -> None:
+    for name in LINKED:
+        assert (ROOT / "bench" / name).readlink() == Path("..", name)
+
+
+@pytest.mark.slow
+def test_a_bare_checkout_runs(tmp_path: Path) -> None:
+    subprocess.run(["git", "clone", "-q", str(ROOT), str(tmp_path / "clone")], check=True)  # noqa: S607
+    done = subprocess.run(
+        [sys.executable, "-m", "bench", "list", "methods"],
+        cwd=tmp_path / "clone",
+        env={**os.environ, "PYTHONPATH": ".", "PYTHONNOUSERSITE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert {"simcse", "tncse", "jtcse"} <= {line.split()[0] for line in done.stdout.splitlines()}
 
 
 @pytest.mark.slow
 def test_the_wheel_holds_every_module_and_data_file(tmp_path: Path) -> None:
     source = tmp_path / "source"
     ignored = shutil.ignore_patterns(".git", ".venv", "build", "*.egg-info", "results", ".*_cache")
-    shutil.copytree(ROOT, source, ignore=ignored)
+    shutil.copytree(ROOT, source, ignore=ignored, symlinks=True)
     command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-w", str(tmp_path)]
     done = subprocess.run([*command, str(source)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     (wheel,) = tmp_path.glob("cse_bench-*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
-    for path in (path for top in ("bench", *MAPPED) for path in (ROOT / top).rglob("*")):
+    for path in (path for top in ("bench", *LINKED) for path in (ROOT / top).rglob("*")):
         if path.suffix in (".py", ".toml", ".json", ".typed", ".safetensors", ".csv", ".html", ".css", ".js"):
             relative = path.relative_to(ROOT).as_posix()
             assert (relative if relative.startswith("bench/") else f"bench/{relative}") in names
-    assert not any(name.startswith(("tests", "benchmarks", *MAPPED)) for name in names)
+    assert not any(name.startswith(("tests", "benchmarks", *LINKED)) for name in names)
 
 
-@pytest.mark.parametrize("folder", MAPPED)
+@pytest.mark.parametrize("folder", LINKED)
 def test_mapped_folders_refuse_their_bare_name(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert importlib.import_module(f"bench.{folder}").__name__ == f"bench.{folder}"
     monkeypatch.syspath_prepend(str(ROOT))
@@ -219,7 +261,8 @@ def test_mapped_folders_refuse_their_bare_name(folder: str, monkeypatch: pytest.
 def heavy_after(*arguments: str) -> set[str]:
     """Run the command line and return which heavy packages it imported."""
     code = (
-        "import sys\nfrom bench.cli import main\ntry:\n    main(sys.argv[1:])\nexcept SystemExit:\n    pass\n"
+        "import sys\nfrom bench.cli.main import main\n"
+        "try:\n    main(sys.argv[1:])\nexcept SystemExit:\n    pass\n"
         "heavy={'torch','transformers','mteb','pandas','scipy','matplotlib','numpy','rich','datasets','sklearn'}\n"
         "print('HEAVY', *sorted(heavy & set(sys.modules)))"
     )

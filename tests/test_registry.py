@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from bench import profiles
 from bench.card import Option
-from bench.cells import profile_options
 from bench.errors import BenchError, InputError
+from bench.plan.cells import profile_options
 from bench.registry import METHODS, Registry, discover
+from bench.request import profiles
 
 
 def test_a_name_belongs_to_one_origin() -> None:

@@ -9,7 +9,7 @@ from importlib import resources
 from typing import Any
 
 from bench.errors import DataError, unknown
-from bench.shape import Block, Each, Rows, fault, flag, label, number
+from bench.schema import Block, Each, Rows, fault, flag, label, number
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from bench.eval.mteb_model import MtebEncoder, revision_of
 from bench.eval.mteb_scores import Entry, suite_scores
 from bench.eval.mteb_setup import import_mteb, kept_random_state
 from bench.eval.mteb_tasks import MtebTask, mteb_task
-from bench.record import Score
+from bench.records.record import Score
 
 if TYPE_CHECKING:
     from mteb.abstasks import AbsTask

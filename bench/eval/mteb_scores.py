@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from bench.data.tasks import suite_average
 from bench.errors import BenchError
 from bench.eval.mteb_tasks import MtebTask
-from bench.record import ALL, Score
+from bench.records.record import ALL, Score
 
 MAIN = "main_score"
 """Metric of a suite whose tasks have different ones."""

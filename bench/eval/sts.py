@@ -12,7 +12,7 @@ from bench.data.tasks import PairTask, suite_average
 from bench.encoder import Encoder, FloatArray, PairScorer, Progress
 from bench.errors import BenchError
 from bench.eval.embed import embed
-from bench.record import ALL, Score
+from bench.records.record import ALL, Score
 
 
 def spearman(predicted: NDArray[np.floating], gold: NDArray[np.floating]) -> float:

@@ -13,7 +13,7 @@ from bench.encoder import Encoder, FloatArray, PairScorer, Progress
 from bench.errors import BenchError
 from bench.eval.embed import embed
 from bench.eval.transfer import Labels, Protocol, TransferResult, run_task
-from bench.record import ALL, Score
+from bench.records.record import ALL, Score
 
 
 @dataclass(frozen=True)

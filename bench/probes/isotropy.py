@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.errors import BenchError
-from bench.probes.collapse import collapse_figures
+from bench.eval.collapse import collapse_figures
 
 CONVENTION = (
     "vectors as the encoder gives them, not centred: effective rank is exp of the entropy of the normalised "

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from bench import numerics
 from bench.nn.attention import cls_alone
 from bench.nn.backbone import padded, sent
 from bench.nn.batches import default_batch_tokens, length_sorted_batches
@@ -21,6 +20,7 @@ from bench.nn.denoising import mask_states
 from bench.nn.lookup import looked_up_once
 from bench.nn.pooling import pool
 from bench.nn.twin import twin_states
+from bench.train import numerics
 from bench.train.distributed import size, spread
 from bench.train.precision import lowered, widened
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from bench.encoder import Encoder, FloatArray, Progress
-from bench.probes.collapse import Collapse, collapse_figures
+from bench.eval.collapse import Collapse, collapse_figures
 
 
 class DevEvaluation:

@@ -19,11 +19,11 @@ from typing import Any
 
 import torch
 
-from bench.child_processes import INTERRUPTED, interrupt_held, leave_on_interrupt
 from bench.encoder import Progress
 from bench.errors import BenchError, CellFailedError, InputError
-from bench.plugins import load_plugins
-from bench.spec import Plugin
+from bench.request.plugins import load_plugins
+from bench.request.spec import Plugin
+from bench.train.child_processes import INTERRUPTED, interrupt_held, leave_on_interrupt
 from bench.train.distributed import joined
 
 Work = Callable[[Path, Progress | None], Any]

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bench import numerics
 from bench.errors import BenchError, InputError
 from bench.nn.backbone import Rows
 from bench.nn.heap import keep_freed_memory
+from bench.train import numerics
 from bench.train.distributed import from_first, share_gradients
 from bench.train.precision import in_float32
 from bench.train.streams import generator

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.errors import DataError
-from bench.record import RunRecord, to_json
-from bench.stages import is_whole
-from bench.store import Place, ResultStore
+from bench.records.record import RunRecord, to_json
+from bench.records.store import Place, ResultStore
+from bench.run.stage_cache import is_whole
 
 
 class NotSurvivedError(Exception):

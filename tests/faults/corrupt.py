@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from bench.errors import DataError
-from bench.record import to_json
-from bench.stages import is_whole
-from bench.store import ResultStore
+from bench.records.record import to_json
+from bench.records.store import ResultStore
+from bench.run.stage_cache import is_whole
 from tests.faults.checks import check_one_line, check_whole, expect, finished, stable
 from tests.faults.runs import PLAIN, TRAINED, run
 from tests.faults.scripts import script

@@ -5,21 +5,21 @@ from __future__ import annotations
 import gc
 import importlib
 
-from bench.provenance import provenance
+from bench.records.provenance import provenance
 from bench.registry import discover
 
 _MODULES = (
-    "bench.builder",
-    "bench.cli",
+    "bench.run.builder",
+    "bench.cli.main",
     "bench.eval.mteb_tasks",
     "bench.eval.sts",
     "bench.eval.transfer_suite",
     "bench.nn.backbone",
     "bench.nn.twin",
-    "bench.plan",
-    "bench.reports.render",
-    "bench.rerun",
-    "bench.runner",
+    "bench.plan.plan",
+    "bench.reports.formats.render",
+    "bench.run.rerun",
+    "bench.run.runner",
     "bench.train.chunks",
     "bench.train.sentence_encoder",
     "rich._emoji_codes",

@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from bench.record import PROBED, RunRecord
-from bench.store import _SEAL, Place, ResultStore
-from bench.sweeps import Manifest, save
-from tests.campaigns import make_record, probes_of
+from bench.records.record import PROBED, RunRecord
+from bench.records.store import _SEAL, Place, ResultStore
+from bench.sweeps.manifest import Manifest, save
 from tests.fuzz import core
 from tests.fuzz.core import ANSWER, Dice, Outcome, RuleError
 from tests.fuzz.mutate import bytes_of, json_bytes, json_of
+from tests.support.campaigns import make_record, probes_of
 
 _FORMATS = ("text", "markdown", "csv", "json", "latex", "html")
 _TABLES = (

@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from bench.cli import main
+from bench.cli.main import main
 from bench.errors import BenchError
 
 T = TypeVar("T")

@@ -11,15 +11,15 @@ from typing import Any
 
 from bench.data import published
 from bench.errors import BenchError
-from bench.store import Place, ResultStore
-from bench.sweeps import Manifest, save
-from tests.campaigns import make_record
+from bench.records.store import Place, ResultStore
+from bench.sweeps.manifest import Manifest, save
 from tests.fuzz import core
 from tests.fuzz.core import REFUSED, Dice, RuleError, refused
 from tests.fuzz.data_files import DamagedError, number
 from tests.fuzz.data_files import csv_rows as cells
 from tests.fuzz.mutate import bytes_of
 from tests.fuzz.toml_tables import swapped
+from tests.support.campaigns import make_record
 
 _COLUMNS = ("table", "section", "backbone", "method", "setting", "task", "metric", "value", "note")
 _SECTIONS = ("sts7", "ablation_cael", "ablation_pooling", "ablation_loss", "ablation_sickr")

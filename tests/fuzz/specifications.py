@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench import profiles
 from bench.card import MethodCard, OptionValue
-from bench.cells import Cell, make_cells
+from bench.compare.wording import seed_list
 from bench.data.mteb_names import parse_suite, split_suites
 from bench.errors import BenchError
 from bench.nn.folder import ModelFolder
+from bench.plan.cell import Cell
+from bench.plan.cells import make_cells
 from bench.probes import parse_probes
 from bench.registry import discover
-from bench.spec import MethodRequest, RunSpec, parse_copies, parse_methods, parse_override, parse_seeds
-from bench.verdict import seed_list
+from bench.request import profiles
+from bench.request.parse import parse_copies, parse_methods, parse_override, parse_seeds
+from bench.request.spec import MethodRequest, RunSpec
 from tests.fuzz.core import ANSWER, REFUSED, Dice, RuleError, refused
 from tests.fuzz.mutate import JUNK, text_of
 

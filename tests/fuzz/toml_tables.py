@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench import profiles
-from bench.cells import profile_options
 from bench.data import released
 from bench.errors import BenchError
+from bench.plan.cells import profile_options
 from bench.registry import discover
+from bench.request import profiles
 from tests.fuzz import core
 from tests.fuzz.core import ANSWER, REFUSED, Dice, RuleError, refused
 from tests.fuzz.mutate import bytes_of, json_of

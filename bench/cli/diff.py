@@ -1,0 +1,116 @@
+"""``bench diff``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from bench.cli.options import results_options
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from bench.compare.draws import Run
+    from bench.compare.moved_pairs import MovedPair
+
+WHERE = "bench diff"
+OF_EACH_TASK, OF_ONE_TASK = 5, 20
+
+
+@click.command()
+@click.argument("first", metavar="A")
+@click.argument("second", metavar="B")
+@click.option("--seed", type=click.IntRange(0), help="Run of both; default is the lowest that both have.")
+@click.option("--task", help="Only this task.")
+@click.option(
+    "-n",
+    "count",
+    type=click.IntRange(1, 10_000),
+    help=f"Pairs of a task; default {OF_EACH_TASK}, {OF_ONE_TASK} with --task.",
+)
+@click.option("--profile", help="Only this profile.")
+@click.option("--suite", help="Only this suite.")
+@click.option(
+    "--data", "data_dir", type=click.Path(path_type=Path), help="Evaluation data; default BENCH_DATA."
+)
+@results_options
+def diff(
+    first: str,
+    second: str,
+    seed: int | None,
+    task: str | None,
+    count: int | None,
+    profile: str | None,
+    suite: str | None,
+    data_dir: Path | None,
+    results: Path,
+    campaign: str,
+) -> None:
+    """Show the pairs whose rank of similarity differs most between one run of A and one of B.
+
+    A and B as for bench compare. On screen only: no sentence is written to a file.
+    """
+    from bench.compare.moved_pairs import choose
+    from bench.compare.select import match, resolve
+    from bench.records.store import ResultStore
+
+    store = ResultStore(results, campaign)
+    sides = resolve(first, store, WHERE), resolve(second, store, WHERE)
+    for a, b in match(*sides, WHERE, profile=profile, suite=suite):
+        _show(*choose(a, b, seed, WHERE), (a.label, b.label), task, count, data_dir)
+
+
+def _show(
+    one: Run, other: Run, labels: tuple[str, str], task: str | None, count: int | None, data: Path | None
+) -> None:
+    from rich.console import Console
+
+    from bench.compare.draws import evaluation_tasks
+    from bench.compare.moved_pairs import moved_pairs
+    from bench.errors import NotComparableError, unknown
+
+    tasks = evaluation_tasks(one.record, data)
+    if evaluation_tasks(other.record, data).keys() != tasks.keys():
+        raise NotComparableError(f"{labels[0]} and {labels[1]} were measured on different tasks", where=WHERE)
+    if task is not None and task not in tasks:
+        raise unknown("task", task, tasks, where="--task")
+    first, second = one.store.predictions(one.record), other.store.predictions(other.record)
+    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 120
+    console = Console(markup=False, highlight=False, emoji=False, width=width)
+    for name in tasks if task is None else [task]:
+        pairs = moved_pairs(
+            tasks[name],
+            first[name],
+            second[name],
+            count or (OF_EACH_TASK if task is None else OF_ONE_TASK),
+        )
+        seeds = ["" if run.record.seed is None else f", seed {run.record.seed}" for run in (one, other)]
+        console.print(
+            f"{name} ({tasks[name].pairs:,} pairs): A = {labels[0]}{seeds[0]}; B = {labels[1]}{seeds[1]}"
+        )
+        console.print(_table(pairs))
+    console.print("Above the rank in the task, 1 the most alike; below it similarity or gold score.")
+
+
+def _table(pairs: list[MovedPair]) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    from bench.errors import printable
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, leading=1)
+    for name in ("change", "A", "B", "gold"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("sentences", overflow="fold")
+    for pair in pairs:
+        table.add_row(
+            f"{pair.change:+g}",
+            *(f"{rank:g}\n{value:.3f}" for rank, value in zip(pair.ranks, pair.similarities, strict=True)),
+            f"{pair.gold_rank:g}\n{pair.gold:g}",
+            "\n".join(printable(sentence) for sentence in pair.sentences),
+        )
+    return table

@@ -1,0 +1,111 @@
+"""``bench export``: one trained encoder as a folder that anybody can load, with its model card."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bench.cli.options import check_device, loaded_plugins, make_spec, progress_bar, spec_options
+from bench.errors import InputError
+from bench.run.model_card import model_card
+
+if TYPE_CHECKING:
+    from bench.encoder import Encoder
+    from bench.plan.plan import Plan
+    from bench.request.spec import RunSpec
+    from bench.run.builder import Builder
+
+
+_WHERE = "bench export"
+
+
+checkpoint_option = click.option(
+    "--checkpoint",
+    type=click.Choice(["selected", "last"]),
+    default="selected",
+    show_default=True,
+    help="Selected on the dev set, or the last.",
+)
+
+
+@click.command()
+@click.argument("method")
+@click.option("--seed", type=click.IntRange(0), help="Which seed's encoder; not for a deterministic method.")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder to write.")
+@checkpoint_option
+@spec_options
+def export(method: str, seed: int | None, out: Path, checkpoint: str, **options: Any) -> None:
+    """Write METHOD's encoder as a folder for transformers, sentence-transformers or bench.load.
+
+    Give the options of the `bench run` that trained it: its finished stages are then used as they are.
+    """
+    from bench.nn.threads import torch_threads
+    from bench.plan.plan import make_plan
+
+    spec = one_method(method, seed, options, _WHERE)
+    if spec.methods[0].name == "st":
+        raise InputError(
+            f"'{method}' is a sentence-transformers folder already", where=_WHERE, hint="copy it"
+        )
+    plan = make_plan(spec)
+    cell = plan.jobs[0].cell
+    check_device(plan.spec.device)
+    with torch_threads(plan.spec.threads, needs_torch=True):
+        from bench.nn.export import check_target, export_encoder
+
+        check_target(out)
+        builder, encoder = finished_encoder(plan, checkpoint, _WHERE)
+        export_encoder(encoder, out, model_card(plan, builder, checkpoint))
+    size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
+    click.echo(f"{out}: {cell.describe()}, {encoder.dim} dimensions, {size / 1e6:.1f} MB")
+
+
+def one_method(text: str, seed: int | None, options: dict[str, Any], where: str) -> RunSpec:
+    """Check method and seed before anything is read; the specification of that one encoder.
+
+    Raises:
+        InputError: several methods, an unknown one, or no seed.
+    """
+    from bench.registry import discover
+    from bench.request.parse import parse_methods
+
+    methods = parse_methods(text)
+    if len(methods) != 1:
+        raise InputError(f"'{text}' names {len(methods)} methods", where=where, expected="one method")
+    loaded_plugins(options["plugins"], options["results"])
+    card = discover().get(methods[0].name, where=where).card
+    if seed is None and not card.deterministic:
+        raise InputError(f"'{text}' has an encoder a seed", where=where, expected="--seed N")
+    return make_spec({**options, "methods": text, "seeds": (seed or 0,)})
+
+
+def finished_encoder(plan: Plan, checkpoint: str, where: str) -> tuple[Builder, Encoder]:
+    """The encoder of a plan of one method and seed, and what built it; stages not at hand are trained first.
+
+    Raises:
+        InputError: a method without vectors.
+    """
+    from bench.encoder import PairScorer
+    from bench.run.builder import Builder
+    from bench.run.stage_cache import StageCache
+    from bench.stages import planned_steps
+
+    cell, cache = plan.jobs[0].cell, StageCache(plan.spec.results / ".stages")
+    missing = [stage for stage in cell.all_stages if cache.find(stage) is None]
+    if missing:
+        names = ", ".join(stage.spec.role for stage in missing)
+        click.echo(f"{cell.describe()} is trained first, stage {names}: not in {cache.root}", err=True)
+    sentences = len(plan.training.corpus.sentences) if plan.training else 0
+    configs = [dict(stage.spec.config) for stage in missing]
+    total = sum(planned_steps(config, sentences) * int(config["batch_size"]) for config in configs)
+    with progress_bar("train", total) as advance:
+        builder = Builder(cell, plan.spec.device, plan.training, cache, advance)
+        encoder = builder.encoder(checkpoint)
+    if isinstance(encoder, PairScorer):
+        raise InputError(
+            f"'{cell.method}' compares two sentences directly: it has no vectors to {where.split()[-1]}",
+            where=where,
+        )
+    return builder, encoder

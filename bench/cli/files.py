@@ -1,0 +1,33 @@
+"""Files that commands write."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from bench.errors import InputError
+
+
+def write_file(path: Path, text: str, where: str, *, append: bool = False) -> None:
+    """Write a text file whole or not at all.
+
+    Args:
+        path: The file; folders above it are made.
+        text: Its text.
+        where: The option that names it, for messages.
+        append: Keep what stands in it, and write below.
+
+    Raises:
+        InputError: it can't be written.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        before = path.read_bytes() if append and path.exists() else b""
+        try:
+            temporary.write_bytes(before + text.encode("utf-8", errors="replace"))
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(f"{path} can't be written: {error.strerror}", where=where) from error

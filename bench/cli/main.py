@@ -1,0 +1,132 @@
+"""The command line. Only click and the standard library load here; each command imports what it needs."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+from bench.cli.check import check
+from bench.cli.compare import compare
+from bench.cli.data import data
+from bench.cli.diff import diff
+from bench.cli.encode import encode
+from bench.cli.export import export
+from bench.cli.gradient import gradient
+from bench.cli.probe import probe
+from bench.cli.report import report
+from bench.cli.rerun import rerun
+from bench.cli.run import run
+from bench.cli.show import list_, show
+from bench.cli.stats import stats
+from bench.cli.sweep import sweep
+from bench.cli.train import pretrain, tune
+from bench.errors import BenchError, printable, storage_reason
+from bench.version import __version__
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="bench")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def cli(debug: bool) -> None:
+    """Benchmark unsupervised sentence encoders: run, report, compare.
+
+    Exit codes: 0 done, 1 a failed cell or a regression, 2 bad input, 3 not comparable, 130 interrupted.
+    """
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; every expected error is one line on stderr."""
+    argv = sys.argv[1:] if arguments is None else arguments
+    for stream in (sys.stdout, sys.stderr):  # a terminal that lacks a character gets a replacement
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    try:
+        with _own_environment(argv):
+            code = cli.main(args=argv, prog_name="bench", standalone_mode=False)
+        if sys.stdout is not None:  # closed by who started us
+            sys.stdout.flush()
+    except Exception as error:
+        if "--debug" in argv and not isinstance(error, click.Abort | BrokenPipeError):
+            raise
+        code = _explain(error)
+    except KeyboardInterrupt:
+        code = _explain(click.Abort())
+    sys.exit(code)
+
+
+@contextmanager
+def _own_environment(arguments: list[str]) -> Iterator[None]:
+    """What holds in this process and its workers unless the user's environment says otherwise.
+
+    The hub's libraries ask the network for nothing, but for ``bench data fetch``, and workers import nothing
+    from the current folder, which may be a results folder that came with somebody's records.
+    """
+    ours = {"PYTHONSAFEPATH": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+    if [text for text in arguments if not text.startswith("-")][:2] != ["data", "fetch"]:
+        ours["HF_HUB_OFFLINE"] = "1"
+    before = {name: os.environ.get(name) for name in ours}
+    os.environ.update({name: value for name, value in ours.items() if not before[name]})
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _explain(error: Exception) -> int:
+    """Print an error as one line; return its exit code."""
+    if isinstance(error, BrokenPipeError):  # the reader of our stdout has gone, as with `bench report | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    if isinstance(error, click.Abort):
+        click.echo("interrupted; finished cells are kept, the same command goes on from them", err=True)
+        return 130
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        click.echo(error.format_message(), err=True)
+        return 2
+    if isinstance(error, BenchError):
+        text, code = str(error), error.exit_code
+    elif isinstance(error, click.ClickException):
+        where = f"{error.ctx.command_path}: " if isinstance(error, click.UsageError) and error.ctx else ""
+        text, code = where + error.format_message(), 2
+    elif isinstance(error, OSError) and (error.filename is None or storage_reason(error)):
+        text, code = f"{error.filename or 'the output'} can't be written: {error.strerror}", 1
+    elif (
+        isinstance(error, OSError) and error.strerror
+    ):  # a name that no file can have, a folder without rights
+        text, code = f"{error.filename}: {error.strerror}", 2
+    else:
+        hint = "run again with --debug before the command for the traceback"
+        text, code = f"internal error, {type(error).__name__}: {error}; {hint}", 1
+    click.echo(f"error: {printable(' '.join(text.split()))}", err=True)
+    return code
+
+
+for command in (
+    check,
+    compare,
+    data,
+    diff,
+    encode,
+    export,
+    gradient,
+    list_,
+    pretrain,
+    probe,
+    report,
+    rerun,
+    run,
+    show,
+    stats,
+    sweep,
+    tune,
+):
+    cli.add_command(command)

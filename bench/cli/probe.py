@@ -1,0 +1,157 @@
+"""``bench probe``: what a score doesn't say of an encoder."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bench.cli.options import check_device, make_spec, progress_bar, spec_options
+from bench.errors import InputError
+
+if TYPE_CHECKING:
+    from bench.plan.cell import Cell
+    from bench.plan.plan import Plan
+    from bench.probes.data import ProbeData
+    from bench.probes.measure import ProbeOptions
+    from bench.reports.tables.probes import Probed
+
+_WHERE = "bench probe"
+
+
+@click.command()
+@click.argument("methods", nargs=-1, metavar="[METHOD]...")
+@click.option("--seeds", default="1", show_default=True, help="Such as 1-5 or 1,3,7-9.")
+@click.option("--probes", "names", default="all", show_default=True, help="Names from `bench list probes`.")
+@click.option("--on", "suite", help="Suite whose sentences are probed; default is the profile's dev set.")
+@click.option("--strict", is_flag=True, help="Alignment over pairs of a gold score above 4, not at least 4.")
+@click.option(
+    "--groups",
+    type=click.Choice(["width", "quantiles"]),
+    default="width",
+    show_default=True,
+    help="Gold groups of the density: intervals of width 1, or five of like size.",
+)
+@click.option("--per-head", is_flag=True, help="Attention mass by head too (json).")
+@click.option("--sentence", help="Sentence of the attention maps; default is that of JTCSE's Fig. 9.")
+@click.option("--heatmaps", type=click.Path(path_type=Path), help="Draw its maps by layer (SVG) into DIR.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@spec_options
+def probe(methods: tuple[str, ...], names: str, form: str, heatmaps: Path | None, **options: Any) -> None:
+    """Measure the probes of each METHOD's encoder; finished training stages are used as they are.
+
+    Without METHOD: the probes in the records of --campaign (`bench run --probes all` puts them there), and
+    whether CLS energy ranks its methods as the score does.
+    """
+    if not methods:
+        _show_records(options["results"], options["campaign"], form)
+        return
+    from bench.probes import parse_probes
+    from bench.probes.attention_sink import PAPER_SENTENCE
+    from bench.probes.measure import ProbeOptions
+    from bench.reports.formats.render import text
+    from bench.reports.tables.probes import probe_grids
+
+    wanted = parse_probes(names)
+    if heatmaps is not None and "attention_sink" not in wanted:
+        raise InputError("heatmaps come with the probe attention_sink", where=f"--probes {names}")
+    how = ProbeOptions(
+        strict=options["strict"],
+        groups=options["groups"],
+        per_head=options["per_head"],
+        sentence=options["sentence"] or PAPER_SENTENCE if heatmaps or form == "json" else None,
+    )
+    found = _measure_all(methods, wanted, how, options)
+    if heatmaps is not None:
+        _draw(found, heatmaps)
+    if form == "json":
+        click.echo(json.dumps([asdict(one) for one in found], indent=2, allow_nan=False, ensure_ascii=False))
+    else:
+        click.echo(text(probe_grids(found)), nl=False)
+
+
+def _measure_all(
+    methods: tuple[str, ...], names: tuple[str, ...], how: ProbeOptions, options: dict[str, Any]
+) -> list[Probed]:
+    from bench.data.suites import data_folder
+    from bench.nn.threads import torch_threads
+    from bench.plan.plan import make_plan
+    from bench.request import profiles
+    from bench.run.probing import probe_data
+
+    plan = make_plan(make_spec({**options, "methods": ",".join(methods)}))
+    spec = plan.spec
+    check_device(spec.device)
+    suite = options["suite"] or profiles.load(spec.profile).dev
+    data = probe_data(suite, data_folder(spec.data), spec.accept_data, plan.world_seed)
+    cells = {(job.cell.method, job.cell.seed): job.cell for job in plan.jobs}
+    with torch_threads(spec.threads, needs_torch=True):
+        return [_measure(plan, cell, data, names, how) for cell in cells.values()]
+
+
+def _measure(plan: Plan, cell: Cell, data: ProbeData, names: tuple[str, ...], how: ProbeOptions) -> Probed:
+    """Measure one cell's encoder; its average is that of its finished record on the plan's first suite."""
+    from bench.probes.measure import measure
+    from bench.reports.tables.probes import Probed
+    from bench.run.builder import Builder
+    from bench.run.probing import finished_record, with_eta
+    from bench.run.stage_cache import StageCache
+
+    cache = StageCache(plan.spec.results / ".stages")
+    missing = [stage.spec.role for stage in cell.all_stages if cache.find(stage) is None]
+    if missing:
+        stages = ", ".join(missing)
+        click.echo(f"{cell.describe()} is trained first, stage {stages}: not in {cache.root}", err=True)
+    encoder = Builder(cell, plan.spec.device, plan.training, cache).encoder()
+    with progress_bar(cell.describe(), len(data.sentences)) as advance:
+        found = measure(encoder, data, names, how, advance)
+    job = next(job for job in plan.jobs if job.cell == cell)
+    record = finished_record(plan, job)
+    probes = with_eta(found.probes, record) if record else found.probes
+    average = record.score("avg") if record else None
+    return Probed(cell.profile, cell.method, cell.seed, job.suite, average, probes, found.timing)
+
+
+def _draw(found: list[Probed], folder: Path) -> None:
+    from bench.records.store import safe_name
+    from bench.reports.figures.heatmaps import draw_heatmaps
+
+    for one in found:
+        name = one.method if one.seed is None else f"{one.method} seed {one.seed}"
+        maps = one.probes["attention_sink"].get("maps")
+        if maps is None:
+            click.echo(f"no heatmap of {name}: {one.probes['attention_sink']['missing']}", err=True)
+            continue
+        for number, tower in enumerate(maps, start=1):
+            title = name if len(maps) == 1 else f"{name}, tower {number}"
+            path = folder / f"{safe_name(title.replace(' ', '-').replace(',', ''))}.svg"
+            draw_heatmaps(tower["tokens"], tower["layers"], title, path)
+            click.echo(f"heatmap: {path}", err=True)
+
+
+def _show_records(results: Path, campaign: str, form: str) -> None:
+    from bench.records.store import ResultStore
+    from bench.reports.formats.render import text
+    from bench.reports.tables.probes import energy_against_score, from_records, probe_grids
+
+    found = from_records(ResultStore(results, campaign).records())
+    if not found:
+        raise InputError(
+            "no record has probes",
+            where=f"{_WHERE}, campaign {campaign}",
+            expected="METHOD, or records with probes",
+            hint="bench run --probes all adds them",
+        )
+    relations = energy_against_score(found)
+    if form == "json":
+        tables = {"probes": [asdict(one) for one in found], "energy": [asdict(one) for one in relations]}
+        click.echo(json.dumps(tables, indent=2, allow_nan=False, ensure_ascii=False))
+        return
+    click.echo(text(probe_grids(found)), nl=False)
+    for relation in relations:
+        click.echo(f"\n{relation.sentence()}")
+        for method, why in relation.left_out.items():
+            click.echo(f"left out: {method}, {why}")

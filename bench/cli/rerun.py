@@ -1,0 +1,57 @@
+"""`bench rerun`: repeat a record and compare every digit."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from bench.cli.options import loaded_plugins, plugin_option
+from bench.errors import InputError, printable
+
+
+@click.command()
+@click.argument("record", type=click.Path(path_type=Path))
+@click.option(
+    "--data", "data_dir", type=click.Path(path_type=Path), help="Evaluation data; default BENCH_DATA."
+)
+@click.option("--model", help="Model folder or file, where the record's profile doesn't name it.")
+@click.option(
+    "--corpus", type=click.Path(path_type=Path), help="Training text, where it isn't the profile's."
+)
+@click.option("--copy", "copies", multiple=True, metavar="NAME=FILE", help="As given to bench run.")
+@plugin_option
+def rerun(
+    record: Path,
+    data_dir: Path | None,
+    model: str | None,
+    corpus: Path | None,
+    copies: tuple[str, ...],
+    plugins: tuple[str, ...],
+) -> None:
+    """Repeat a RECORD.json, training included, and say equal, or which digits differ (exit code 1).
+
+    Other versions or another CPU can change digits: where they differ too, that is said.
+    """
+    from bench.records.facts import machine_warnings
+    from bench.records.record import from_json
+    from bench.request.parse import parse_copies
+    from bench.run.rerun import rerun as repeat
+
+    try:
+        text = record.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"the record can't be read: {error}", where="bench rerun") from error
+    loaded_plugins(plugins)
+    then = from_json(text, str(record))
+    found, now = repeat(then, data=data_dir, model=model, corpus=corpus, copies=parse_copies(copies))
+    if not found:
+        click.echo("equal: every score is the same to the last digit")
+        return
+    for difference in found:
+        name = f"{difference.task} {difference.subset} {difference.metric}"
+        click.echo(f"{printable(name)}: then {difference.then!r}, now {difference.now!r}")
+    if other := machine_warnings([then], [now]):
+        click.echo(f"not on equal versions and CPU, which may change digits: {printable('; '.join(other))}")
+    sys.exit(1)

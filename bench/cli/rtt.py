@@ -1,0 +1,169 @@
+"""``bench data rtt``: round-trip translated copies of a training text, with OPUS-MT."""
+
+from __future__ import annotations
+
+import re
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bench.cli.options import check_device, progress_bar
+from bench.errors import InputError
+
+if TYPE_CHECKING:
+    from bench.data.corpus import Corpus
+    from bench.data.rtt import RoundTrip, Translator
+    from bench.nn.marian import TranslationModel
+
+_PIVOT = re.compile(r"([A-Za-z]+(?:_[A-Za-z]+)*)(?::([A-Za-z]+(?:_[A-Za-z]+)*))?")
+_CHUNK = {"cpu": 1024, "cuda": 16_384}  # sentences: minutes of work
+
+
+@click.command()
+@click.option(
+    "--pivots", required=True, help="Comma-separated, e.g. fr,ru; zh:cmn_Hans where a model has several."
+)
+@click.option("--corpus", type=click.Path(path_type=Path), help="Training text, a sentence a line; or:")
+@click.option("--profile", help="Take this profile's training text.")
+@click.option(
+    "--data", "data_dir", type=click.Path(path_type=Path), help="For --profile; default BENCH_DATA."
+)
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the copies.")
+@click.option(
+    "--models", type=click.Path(path_type=Path), help="Folder with opus-mt-en-X; default the hub's cache."
+)
+@click.option("--beams", type=click.IntRange(1, 16), default=1, show_default=True, help="1 is greedy.")
+@click.option("--batch-tokens", type=click.IntRange(1), help="Padded source tokens a batch.")
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
+@click.option("--threads", type=click.IntRange(1, 256), default=1, show_default=True, help="Torch threads.")
+def rtt(
+    pivots: str,
+    corpus: Path | None,
+    profile: str | None,
+    data_dir: Path | None,
+    out: Path,
+    models: Path | None,
+    **options: Any,
+) -> None:
+    """Translate a training text to each pivot language and back, for `bench run --copy`.
+
+    Writes NAME.en-X-en.txt, line i for sentence i, and its provenance NAME.en-X-en.json. Stopped at any
+    moment, the same command goes on from the last finished part.
+    """
+    from bench.nn.marian import BATCH_TOKENS, check_installed, find_model
+    from bench.nn.threads import torch_threads
+
+    wanted = _parse_pivots(pivots)
+    text = _corpus(corpus, profile, data_dir)
+    check_device(options["device"])
+    check_installed()
+    options["batch_tokens"] = options["batch_tokens"] or BATCH_TOKENS[options["device"]]
+    found = {pivot: (find_model("en", pivot, models), find_model(pivot, "en", models)) for pivot in wanted}
+    trips = [_trip(text, pivot, wanted[pivot], out, found[pivot], options) for pivot in wanted]
+    for trip in trips:
+        trip.finished()  # refuses what can't be replaced before anything is translated
+    with torch_threads(options["threads"], needs_torch=True):
+        for trip in trips:
+            facts = _make(trip, found[trip.pivot], options)
+            _tell(trip, facts)
+
+
+def _make(
+    trip: RoundTrip, models: tuple[TranslationModel, TranslationModel], options: dict[str, Any]
+) -> dict[str, Any]:
+    from bench.nn.marian import MarianTranslator
+
+    if (facts := trip.finished()) is not None:
+        click.echo(f"{trip.text}: is there already", err=True)
+        return facts
+    for folder in trip.abandoned():
+        click.echo(f"{folder}: parts made otherwise (models, text, settings or versions), not used", err=True)
+    total, pending = len(trip.corpus.sentences), trip.pending()
+    if pending < total:
+        click.echo(f"{trip.text.name}: {total - pending:,} of {total:,} sentences are done already", err=True)
+
+    def load() -> tuple[Translator, Translator]:
+        common = {name: options[name] for name in ("beams", "batch_tokens", "device")}
+        there, back = models
+        return MarianTranslator(there, code=trip.settings["code"], **common), MarianTranslator(back, **common)
+
+    with progress_bar(trip.text.name, 2 * pending) as advance:
+        return trip.run(load, advance)
+
+
+def _tell(trip: RoundTrip, facts: dict[str, Any]) -> None:
+    """The file on stdout; on stderr all that isn't a whole translation."""
+    copy = facts["copy"]
+    click.echo(
+        f"{trip.text}: {copy['lines']:,} lines, sha256 {copy['sha256'][:12]}, {facts['seconds']:.0f} s"
+    )
+    for name, meaning in (
+        ("empty", "sentences have an empty translation: the sentence itself stands there"),
+        ("truncated_there", f"sentences are too long for the model to {trip.pivot}, and were cut"),
+        ("truncated_back", "translations are too long for the model back, and were cut"),
+        ("unfinished_there", f"translations to {trip.pivot} did not end, and were cut"),
+        ("unfinished_back", "translations back did not end, and were cut"),
+    ):
+        if copy[name]:
+            click.echo(f"{trip.text.name}: {copy[name]:,} of {copy['lines']:,} {meaning}", err=True)
+
+
+def _trip(
+    corpus: Corpus,
+    pivot: str,
+    code: str | None,
+    out: Path,
+    models: tuple[TranslationModel, TranslationModel],
+    options: dict[str, Any],
+) -> RoundTrip:
+    from bench.data.rtt import RoundTrip
+    from bench.records.provenance import provenance
+
+    facts = provenance(device=options["device"], threads=options["threads"])
+    settings = {name: options[name] for name in ("beams", "batch_tokens", "threads")}
+    settings["decoding"] = "greedy" if settings["beams"] == 1 else "beam search, early stopping"
+    settings |= {"code": code, "device": facts["device"], "precision": facts["precision"]}
+    versions = {name: facts[name] for name in ("bench", "python")}
+    versions |= {name: facts["versions"][name] for name in ("torch", "transformers")}
+    versions["sentencepiece"] = metadata.version("sentencepiece")
+    chunk = _CHUNK[options["device"]]
+    return RoundTrip(corpus, pivot, out, [model.facts for model in models], settings, versions, chunk)
+
+
+def _parse_pivots(text: str) -> dict[str, str | None]:
+    """Pivot to the code of its target language (or None); raises InputError."""
+    pivots: dict[str, str | None] = {}
+    for part in text.split(","):
+        match = _PIVOT.fullmatch(part.strip())
+        if match is None or match[1] == "en" or match[1] in pivots:
+            raise InputError(
+                f"'{part.strip()}' in '{text}' is no pivot",
+                where="--pivots",
+                expected="language codes as in opus-mt-en-X, each once, such as fr,ru or nl,zh:cmn_Hans",
+            )
+        pivots[match[1]] = match[2]
+    return pivots
+
+
+def _corpus(path: Path | None, profile: str | None, data_dir: Path | None) -> Corpus:
+    from bench.data.corpus import read_corpus
+    from bench.data.suites import data_folder
+    from bench.data.training import profile_corpus, uses_world
+    from bench.request import profiles
+
+    if (path is None) == (profile is None):
+        raise InputError(
+            "which training text?", where="bench data rtt", expected="--corpus FILE or --profile NAME"
+        )
+    if path is not None:
+        return read_corpus(path)
+    chosen = profiles.load(profile or "")
+    if uses_world(chosen):
+        raise InputError(
+            f"profile '{chosen.name}' brings its own copies of its text",
+            where="--profile",
+            hint="bench run uses them as they are",
+        )
+    return profile_corpus(chosen, data_folder(data_dir), "bench data rtt")

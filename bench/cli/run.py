@@ -1,0 +1,171 @@
+"""``bench run``, and what else runs a plan: its dry run, its progress."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bench.cli.options import (
+    NumberRange,
+    check_device,
+    executor_options,
+    make_spec,
+    spec_options,
+    workers_option,
+)
+from bench.errors import printable
+from bench.records.record import ALL
+
+if TYPE_CHECKING:
+    from bench.plan.job import Job
+    from bench.plan.plan import Plan
+    from bench.run.task import Outcome
+
+
+@click.command()
+@click.option(
+    "--methods",
+    required=True,
+    help="Comma-separated: NAME, NAME:POOLING, NAME[option=value], hf:PATH[:POOLING], [ALIAS=]st:PATH, "
+    "vectors:FILE[:avg|sif]; all for every registered method that needs no path.",
+)
+@click.option("--seeds", default="1-5", show_default=True, help="Such as 1-5 or 1,3,7-9.")
+@spec_options
+@workers_option
+@executor_options
+@click.option("--dry-run", is_flag=True, help="Show the cells, what is done and an estimate; run nothing.")
+@click.option(
+    "--price-per-hour",
+    type=NumberRange(0),
+    metavar="PRICE",
+    help="With --dry-run: what an hour of one device costs, for the cost of a cell.",
+)
+@click.option(
+    "--probes",
+    metavar="all|NAME,...",
+    help="Add these (`bench list probes`) to every record, also to those that are finished.",
+)
+@click.option(
+    "--keep-vectors",
+    is_flag=True,
+    help="Keep every suite's vectors below --results, and take them from there where weights, tokenizer, "
+    "options and sentences are the same.",
+)
+@click.option("--force", is_flag=True, help="Run finished cells again and replace their records.")
+def run(dry_run: bool, price_per_hour: float | None, **options: Any) -> None:
+    """Evaluate methods over seeds and suites; finished cells are never computed twice.
+
+    Progress goes to stderr, the leaderboard of this run to stdout.
+    """
+    from bench.plan.plan import make_plan
+    from bench.reports.formats.render import render
+
+    plan = make_plan(make_spec(options))
+    if plan.spec.executor == "local":  # else the nodes' devices count
+        check_device(plan.spec.device, plan.spec.ranks)
+    if dry_run:
+        show_plan(plan, price_per_hour)
+        return
+    failed = execute(plan)
+    records = [record for job in plan.jobs if (record := plan.store.read(job.place)) is not None]
+    click.echo(render(records, plan.store.campaign, "text"), nl=False)
+    leave_if_failed(failed)
+
+
+def leave_if_failed(cells: int) -> None:
+    """Exit with 1 if cells failed."""
+    if cells:
+        click.echo(f"error: {cells} cell(s) failed; the lines above and their records say why", err=True)
+        sys.exit(1)
+
+
+def show_plan(plan: Plan, price: float | None = None) -> None:
+    """Print the cells, what is done, what they read, an estimate, and its cost where an hour has a price."""
+    from bench.data.mteb_names import is_mteb
+    from bench.run.preview import inputs
+    from bench.run.probing import jobs_without_probes
+    from bench.run.stage_cache import StageCache
+
+    states = [(job, "run again" if plan.spec.force else plan.status(job)) for job in plan.jobs]
+    unprobed = {job.place for job in jobs_without_probes(plan)}
+    for job, state in states:
+        lacks = ", probes to do" if state == "done" and job.place in unprobed else ""
+        click.echo(f"{job.cell.describe():40} {job.suite:12} {state}{lacks}")
+    pending = [job for job, state in states if state != "done"]
+    building = [job for job, state in states if state != "done" or job.place in unprobed]
+    stages = {stage.key: stage for job in building for stage in job.cell.all_stages}
+    cache = StageCache(plan.spec.results / ".stages")
+    done = sum(cache.find(stage) is not None for stage in stages.values())
+    uses = {(job.cell.method, job.cell.seed, stage.key) for job in building for stage in job.cell.all_stages}
+    click.echo(
+        f"{len(pending)} of {len(states)} cells to run; {len(stages)} training stages "
+        f"({done} done already, {len(uses) - len(stages)} uses shared)"
+    )
+    mteb = [job for job in pending if is_mteb(job.suite)]
+    if mteb:
+        click.echo(f"no estimate for the {len(mteb)} that mteb measures")
+    for what, which in inputs(plan):
+        click.echo(f"reads {what}: {printable(which)}")
+    pending = [job for job in pending if job not in mteb]
+    if pending:
+        _show_estimate(plan, pending, price)
+
+
+def _show_estimate(plan: Plan, jobs: list[Job], price: float | None) -> None:
+    """Print what the cells of each method take, and all together."""
+    from bench.run.preview import Estimate, cost, described, estimates, span
+
+    seconds, devices, workers = 0.0, plan.spec.ranks, min(plan.spec.workers or 1, len(jobs))
+    whole = True
+    for found in estimates(plan, jobs):
+        if isinstance(found, Estimate):
+            seconds += found.seconds
+            click.echo(described(found, price, devices))
+        else:  # a method that fails: the run makes it a failed cell
+            whole = False
+            click.echo(printable(found))
+    without = "" if whole else " without those"
+    line = f"about {span(seconds / workers)}{without} with {workers} worker(s), start-up not counted"
+    click.echo(line if price is None else f"{line}; cost {cost(seconds, price, devices)}")
+
+
+def execute(plan: Plan) -> int:
+    """Run the plan with progress on stderr; return the number of failed cells."""
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    from bench.run.runner import pending_jobs, run_plan
+
+    pending = len(pending_jobs(plan))
+    if pending < len(plan.jobs):
+        click.echo(f"{len(plan.jobs) - pending} of {len(plan.jobs)} cells are done already", err=True)
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.completed:,.0f} sentences"), TimeElapsedColumn())
+    finished = 0
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        counter = bar.add_task("encode", total=None)
+
+        def report(outcome: Outcome) -> None:
+            nonlocal finished
+            finished += 1
+            bar.console.print(
+                f"[{finished}/{pending}] {_describe(outcome)}", markup=False, highlight=False, soft_wrap=True
+            )
+
+        outcomes = run_plan(plan, on_outcome=report, progress=lambda n: bar.advance(counter, n))
+    return sum(outcome.state == "failed" for outcome in outcomes)
+
+
+def _describe(outcome: Outcome) -> str:
+    what = f"{outcome.job.cell.describe()} on {outcome.job.suite}"
+    record = outcome.record
+    if record is None or outcome.state == "done":
+        return f"{what}: done by another process"
+    if record.status == "failed":
+        return f"{what}: FAILED, {record.reason}"
+    if outcome.state == "probed":
+        return f"{what}: probes in {record.timing['probes']['wall_seconds']:.1f} s"
+    average = next(score.value for score in record.scores if (score.task, score.subset) == ("avg", ALL))
+    return f"{what}: avg {100 * average:.2f} in {record.timing['wall_seconds']:.1f} s"

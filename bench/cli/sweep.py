@@ -1,0 +1,81 @@
+"""``bench sweep``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bench.cli.options import check_device, executor_options, make_spec, spec_options, workers_option
+from bench.cli.run import execute, leave_if_failed, show_plan
+from bench.errors import InputError
+
+if TYPE_CHECKING:
+    from bench.request.spec import RunSpec
+    from bench.sweeps.grids import Backbone
+
+
+@click.command()
+@click.argument("name")
+@click.option("--seeds", default="1-2", show_default=True, help="Such as 1-5 or 1,3,7-9.")
+@spec_options
+@workers_option
+@executor_options
+@click.option("--dry-run", is_flag=True, help="Show question, grid, seeds and an estimate; run nothing.")
+def sweep(name: str, dry_run: bool, **options: Any) -> None:
+    """Run the grid of sweep NAME (see `bench list sweeps`) and print its table.
+
+    Its cells are those of `bench run`: what is finished in the campaign is not computed again.
+    """
+    from bench.plan.plan import make_plan
+    from bench.records.store import ResultStore
+    from bench.reports.formats.render import text
+    from bench.reports.tables.sweeps import sweep_grids
+    from bench.request.parse import parse_methods
+    from bench.sweeps.grids import get
+    from bench.sweeps.manifest import Manifest, save
+
+    wanted = get(name)
+    spec = make_spec({**options, "methods": "untrained"})
+    if wanted.surface:
+        manifest = Manifest(wanted.name, spec.profile, ("formula",), (), ())
+        store = ResultStore(spec.results, spec.campaign)
+        if not dry_run:
+            store.prepare()
+            save(manifest, store.root)
+        click.echo(text(sweep_grids([manifest], [], spec.campaign)), nl=False)
+        return
+    points = list(wanted.points(_backbone(spec)))
+    methods = dict.fromkeys(point.method for point in points)
+    plan = make_plan(replace(spec, methods=parse_methods(",".join(methods))))
+    if plan.spec.executor == "local":  # else the nodes' devices count
+        check_device(plan.spec.device, plan.spec.ranks)
+    if dry_run:
+        click.echo(f"{wanted.name}: {wanted.question} ({wanted.source})")
+        click.echo(f"{len(methods)} methods x seeds {options['seeds']}: {', '.join(methods)}")
+        show_plan(plan)
+        return
+    plan.store.prepare()
+    manifest = Manifest(
+        wanted.name,
+        plan.jobs[0].cell.profile,
+        tuple(plan.suites),
+        spec.seeds,
+        tuple((point.row, point.column, plan.ids[point.method]) for point in points),
+    )
+    save(manifest, plan.store.root)
+    failed = execute(plan)
+    click.echo(text(sweep_grids([manifest], plan.store.records(), plan.store.campaign)), nl=False)
+    leave_if_failed(failed)
+
+
+def _backbone(spec: RunSpec) -> Backbone:
+    from bench.nn.folder import shape
+    from bench.plan.plan import make_plan
+    from bench.sweeps.grids import Backbone
+
+    model = make_plan(replace(spec, overrides=(), corpus=None, dev=None, copies=())).jobs[0].cell.model
+    if model is None:
+        raise InputError(f"profile '{spec.profile}' has no backbone", where="bench sweep")
+    return Backbone(*shape(model.path))

@@ -1,0 +1,1 @@
+"""Two sides, and what seeds and items say of them, in words."""

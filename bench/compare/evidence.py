@@ -1,0 +1,235 @@
+"""What the seeds, the items, and both together say of the difference of two groups of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from statistics import stdev
+
+import numpy as np
+
+from bench.compare.caveats import pairing
+from bench.compare.draws import SEED, Draws, Run
+from bench.compare.select import Group
+from bench.records.record import ALL
+from bench.stats.checks import generator
+from bench.stats.correlations import CorrelationTest, steiger, williams
+from bench.stats.descriptive import LEAST_SEEDS, aso
+from bench.stats.effects import hedges_g, superiority
+from bench.stats.hierarchical import (
+    ComponentsDifference,
+    HierarchicalDifference,
+    hierarchical_bootstrap,
+    variance_components,
+)
+from bench.stats.items import AVERAGE, ItemDifference, paired_bootstrap
+from bench.stats.power import seeds_needed, welch_power
+from bench.stats.resampling import spearman_rows
+from bench.stats.seeds import (
+    LEAST_PAIRS,
+    MAX_SEEDS,
+    ExactTest,
+    SeedDifference,
+    exact_permutation,
+    one_sample,
+    sign_flip,
+    welch,
+)
+from bench.stats.suite import SuiteDraws
+
+POINT = 0.01
+POWER = 0.8
+MOST_SEED_PAIRS = 1_000  # of a hierarchical bootstrap, which holds draws x seeds x seeds numbers
+
+DrawItems = Callable[[Sequence[Run]], Iterable[Draws]]
+
+
+@dataclass(frozen=True)
+class SeedLevel:
+    """What the seeds say of the methods, in the metric's unit; a deterministic side is a fixed score.
+
+    Args:
+        tasks: By task, "avg" the last: Welch's, or Student's against a deterministic side.
+        permutations: The same by the exact permutation; empty against a deterministic side, and with more
+            than 40 seeds.
+        sign_flip: Of the average; None where seeds make no pairs, and with fewer than six.
+        superiority: P(A > B) of the average.
+        hedges_g: Effect size of the average; None where it is undefined.
+        aso: Almost stochastic order of the average, descriptive; None under five seeds.
+        needed: Seeds a side that would show a difference of the observed size with a power of 0.8; None
+            against a deterministic side, without spread, and beyond 10,000.
+        shows_a_point: Chance that these numbers of seeds show a true difference of one point; None as above.
+    """
+
+    tasks: dict[str, SeedDifference]
+    permutations: dict[str, ExactTest]
+    sign_flip: ExactTest | None
+    superiority: float
+    hedges_g: float | None
+    aso: float | None
+    needed: int | None
+    shows_a_point: float | None
+
+
+@dataclass(frozen=True)
+class CheckpointPair:
+    """One checkpoint of either side on the same items.
+
+    Args:
+        seeds: Of both; None for a deterministic method.
+        tasks: By task, "avg" the last: paired bootstrap.
+        williams: By task; None where the statistic is undefined.
+        steiger: The same.
+    """
+
+    seeds: tuple[int | None, int | None]
+    tasks: dict[str, ItemDifference]
+    williams: dict[str, CorrelationTest | None]
+    steiger: dict[str, CorrelationTest | None]
+
+
+@dataclass(frozen=True)
+class ItemLevel:
+    """What the items say of the checkpoints at hand, and items and seeds together.
+
+    Args:
+        tasks: By task, "avg" the last: paired bootstrap, a side's correlations averaged in every draw.
+        checkpoints: Pairs of one seed, or each run with the one run of the other side.
+        hierarchical: Descriptive; None without two seeds a side, or with more than 1,000 pairs of seeds.
+        components: None where a side is a checkpoint of a method with seeds, or neither has seeds.
+    """
+
+    tasks: dict[str, ItemDifference]
+    checkpoints: tuple[CheckpointPair, ...]
+    hierarchical: HierarchicalDifference | None
+    components: ComponentsDifference | None
+
+
+def seed_level(a: Group, b: Group, tasks: Sequence[str], level: float) -> SeedLevel:
+    """Compare two methods over their seeds; at least one side has two or more.
+
+    Args:
+        a: One side.
+        b: The other.
+        tasks: Names, "avg" the last.
+        level: Confidence level.
+    """
+    x, y = a.scores(AVERAGE), b.scores(AVERAGE)
+    exact = not (a.deterministic or b.deterministic) and len(x) + len(y) <= MAX_SEEDS
+    paired = exact and len(x) >= LEAST_PAIRS and pairing(a, b) is not None
+    varies = not (a.deterministic or b.deterministic) and (len(set(x)) > 1 or len(set(y)) > 1)
+    needed, shows = _power(x, y, 1 - level) if varies else (None, None)
+    return SeedLevel(
+        tasks={task: _difference(a.scores(task), b.scores(task), level) for task in tasks},
+        permutations={task: exact_permutation(a.scores(task), b.scores(task)) for task in tasks}
+        if exact
+        else {},
+        sign_flip=sign_flip(x, y, same_order=True) if paired else None,
+        superiority=superiority(x, y),
+        hedges_g=hedges_g(x, y) if varies else None,
+        aso=aso(x, y, generator(SEED, "aso")) if min(len(x), len(y)) >= LEAST_SEEDS else None,
+        needed=needed,
+        shows_a_point=shows,
+    )
+
+
+def _difference(one: list[float], other: list[float], level: float) -> SeedDifference:
+    """Welch's for seeds against seeds; Student's against the one score of a deterministic method."""
+    if len(other) == 1:
+        return one_sample(one, other[0], level)
+    if len(one) == 1:
+        d = one_sample(other, one[0], level)
+        t = None if d.t is None else -d.t
+        return SeedDifference(-d.difference, -d.high, -d.low, t, d.df, d.p, d.n_b, d.n_a)
+    return welch(one, other, level)
+
+
+def _power(x: list[float], y: list[float], alpha: float) -> tuple[int | None, float | None]:
+    """Seeds a side that would show the observed difference, and these seeds' power for one point."""
+    spreads = stdev(x), stdev(y)
+    if min(spreads) == 0:
+        return None, None
+    shows = welch_power(POINT, *spreads, len(x), len(y), alpha)
+    difference = sum(x) / len(x) - sum(y) / len(y)
+    try:
+        return seeds_needed(difference, *spreads, power=POWER, alpha=alpha), shows
+    except ValueError:  # a difference this small takes more seeds than it looks for
+        return None, shows
+
+
+def item_level(a: Group, b: Group, tasks: Sequence[str], level: float, draw: DrawItems) -> ItemLevel:
+    """Compare two groups of checkpoints on their items.
+
+    Args:
+        a: One side.
+        b: The other.
+        tasks: Names, without the average.
+        level: Confidence level.
+        draw: Gives each run's (draws, tasks) correlations in common draws.
+
+    Raises:
+        BenchError: the draws or predictions can't be had.
+    """
+    runs = (*a.runs, *b.runs)
+    drawn = np.stack(list(draw(runs)), axis=1).astype(np.float64)
+    observed = np.array([[run.record.score(task) for task in tasks] for run in runs], dtype=np.float64)
+    metric = runs[0].record.metric
+    sizes = {s.task: s.n for s in runs[0].record.scores if (s.subset, s.metric) == (ALL, metric)}
+    rows = {"a": slice(0, len(a.runs)), "b": slice(len(a.runs), len(runs))}
+    sample = SuiteDraws(rows, tuple(tasks), tuple(sizes[task] for task in tasks), observed, drawn)
+    n_a, n_b = len(a.seeds), len(b.seeds)
+    whole = not (a.is_checkpoint or b.is_checkpoint) and n_a + n_b > 0
+    return ItemLevel(
+        tasks=paired_bootstrap(sample, "a", "b", level),
+        checkpoints=tuple(
+            _checkpoints(a.runs[i], b.runs[j], sample, (i, len(a.runs) + j), level) for i, j in _pairs(a, b)
+        ),
+        hierarchical=hierarchical_bootstrap(sample, "a", "b", generator(SEED, "hierarchy"), level)
+        if whole and min(n_a, n_b) > 1 and n_a * n_b <= MOST_SEED_PAIRS
+        else None,
+        components=variance_components(
+            sample, "a", "b", deterministic_a=a.deterministic, deterministic_b=b.deterministic, level=level
+        )
+        if whole
+        else None,
+    )
+
+
+def _pairs(a: Group, b: Group) -> list[tuple[int, int]]:
+    """Positions of the runs that are put side by side: of one seed, or all with the one of the other side."""
+    if 1 in (len(a.runs), len(b.runs)):
+        return [(i, j) for i in range(len(a.runs)) for j in range(len(b.runs))]
+    return [(i, b.seeds.index(seed)) for i, seed in enumerate(a.seeds) if seed in b.seeds]
+
+
+def _checkpoints(
+    one: Run, other: Run, sample: SuiteDraws, rows: tuple[int, int], level: float
+) -> CheckpointPair:
+    pair = SuiteDraws(
+        {"a": slice(rows[0], rows[0] + 1), "b": slice(rows[1], rows[1] + 1)},
+        sample.tasks,
+        sample.pairs,
+        sample.observed,
+        sample.draws,
+    )
+    first, second = one.store.predictions(one.record), other.store.predictions(other.record)
+    triples = {
+        task: (*sample.observed[list(rows), i].tolist(), float(spearman_rows(first[task], second[task])[0]))
+        for i, task in enumerate(sample.tasks)
+    }
+    sizes = dict(zip(sample.tasks, sample.pairs, strict=True))
+    return CheckpointPair(
+        (one.record.seed, other.record.seed),
+        paired_bootstrap(pair, "a", "b", level),
+        {task: _test(williams, triple, sizes[task]) for task, triple in triples.items()},
+        {task: _test(steiger, triple, sizes[task]) for task, triple in triples.items()},
+    )
+
+
+def _test(
+    test: Callable[[float, float, float, int], CorrelationTest], triple: tuple[float, float, float], n: int
+) -> CorrelationTest | None:
+    try:
+        return test(*triple, n)
+    except ValueError:  # a correlation of 1 with the gold scores
+        return None

@@ -1,0 +1,160 @@
+"""A campaign's records with intervals from their items, its methods with intervals from their seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+import numpy as np
+
+from bench.compare.draws import Draws, Run, task_names
+from bench.compare.select import Group, by_place, check_family
+from bench.errors import BenchError, DataError
+from bench.stats.checks import FloatArray
+from bench.stats.descriptive import iqm
+from bench.stats.items import AVERAGE
+from bench.stats.seeds import one_sample
+
+
+@dataclass(frozen=True)
+class RecordInterval:
+    """One record, in the metric's unit.
+
+    Args:
+        profile: Profile.
+        suite: Suite.
+        method: Method id.
+        seed: None for a deterministic method.
+        scores: By task, "avg" the last.
+        intervals: Percentile intervals of the item bootstrap, for this checkpoint; None without its draws.
+    """
+
+    profile: str
+    suite: str
+    method: str
+    seed: int | None
+    scores: dict[str, float]
+    intervals: dict[str, tuple[float, float]] | None
+
+
+@dataclass(frozen=True)
+class MethodInterval:
+    """The suite average of one method over its seeds, in the metric's unit.
+
+    Args:
+        profile: Profile.
+        suite: Suite.
+        method: Method id.
+        seeds: None of a deterministic method.
+        mean: Mean over seeds.
+        sd: Standard deviation (divisor n - 1), None for fewer than two seeds.
+        interval: Student's interval of the mean, for further seeds; None for fewer than two.
+        iqm: Interquartile mean over seeds and tasks, descriptive.
+    """
+
+    profile: str
+    suite: str
+    method: str
+    seeds: tuple[int, ...]
+    mean: float
+    sd: float | None
+    interval: tuple[float, float] | None
+    iqm: float
+
+
+def record_intervals(
+    runs: Sequence[Run],
+    level: float,
+    draw: Callable[[Sequence[Run]], Iterable[Draws]],
+    say: Callable[[str], None],
+) -> Iterator[RecordInterval]:
+    """Yield every run with its intervals, a suite and its version of the data after the other.
+
+    Runs without their predictions come first, without intervals.
+
+    Args:
+        runs: Finished runs.
+        level: Confidence level.
+        draw: Gives each run's (draws, tasks) correlations, of runs on the same tasks.
+        say: Gets a line for each suite whose items can't be had.
+    """
+    same_data: dict[tuple[object, ...], list[Run]] = {}
+    for run in runs:
+        if run.store.is_whole(run.place, run.record):
+            tasks = ((name, run.record.tasks[name]["sha256"]) for name in task_names(run.record))
+            same_data.setdefault((run.record.suite, *tasks), []).append(run)
+        else:
+            say(f"{run.path}: items left out, the predictions beside it are missing or not its own")
+            yield _of_record(run, None, level)
+    for group in same_data.values():
+        done = 0
+        try:
+            for run, drawn in zip(group, draw(group), strict=True):
+                yield _of_record(run, drawn.astype(np.float64), level)
+                done += 1
+        except BenchError as error:
+            say(f"items left out: {error}")
+            for run in group[done:]:
+                yield _of_record(run, None, level)
+
+
+def _of_record(run: Run, drawn: FloatArray | None, level: float) -> RecordInterval:
+    record, names = run.record, task_names(run.record)
+    scores = {name: value for name in (*names, AVERAGE) if (value := record.score(name)) is not None}
+    intervals = None
+    if drawn is not None:
+        with_average = np.concatenate([drawn, drawn.mean(1, keepdims=True)], axis=1)
+        ends = np.quantile(with_average, [(1 - level) / 2, (1 + level) / 2], axis=0)
+        rows = zip((*names, AVERAGE), *ends, strict=True)
+        intervals = {name: (float(low), float(high)) for name, low, high in rows}
+    return RecordInterval(record.profile, record.suite, record.method, record.seed, scores, intervals)
+
+
+def method_intervals(runs: Sequence[Run], level: float) -> list[MethodInterval]:
+    """Return every method's mean over seeds with its interval, the best of a suite first.
+
+    Args:
+        runs: Finished runs.
+        level: Confidence level.
+
+    Raises:
+        NotComparableError: a method's runs under several specifications.
+        DataError: a record that lacks a score.
+    """
+    found = []
+    for (profile, suite), there in by_place(runs).items():
+        methods: dict[str, list[Run]] = {}
+        for run in there:
+            methods.setdefault(run.record.method, []).append(run)
+        for method, of_method in methods.items():
+            group = Group(method, tuple(of_method))
+            check_family(group)
+            names = task_names(of_method[0].record)
+            _check_scores(group, names)
+            averages = group.scores(AVERAGE)
+            table = np.array([group.scores(name) for name in names])
+            d = one_sample(averages, 0.0, level) if len(averages) > 1 else None
+            found.append(
+                MethodInterval(
+                    profile,
+                    suite,
+                    method,
+                    group.seeds,
+                    fmean(averages),
+                    stdev(averages) if d else None,
+                    (d.low, d.high) if d else None,
+                    iqm(table.T),
+                )
+            )
+    return sorted(found, key=lambda one: (one.profile, one.suite, -one.mean))
+
+
+def _check_scores(group: Group, names: Sequence[str]) -> None:
+    for record in (run.record for run in group.runs):
+        if task_names(record) != tuple(names) or not names or record.score(AVERAGE) is None:
+            raise DataError(
+                f"a record of {record.method} lacks scores",
+                where=", suite ".join(group.place),
+                hint="run the cell again",
+            )

@@ -1,0 +1,250 @@
+"""What an argument of compare and diff names: a method, one run, a record's file, a folder of records."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.compare.draws import Run
+from bench.errors import InputError, NotComparableError, printable, unknown
+from bench.records.record import ALL
+from bench.records.store import ResultStore
+
+
+@dataclass(frozen=True)
+class Side:
+    """Finished runs that an argument names.
+
+    Args:
+        text: The argument.
+        runs: The runs, in the order of their paths.
+        single: It names one run, not a method as its seeds vary.
+        is_path: It names a file or folder.
+    """
+
+    text: str
+    runs: tuple[Run, ...]
+    single: bool = False
+    is_path: bool = False
+
+    @property
+    def by_method(self) -> dict[str, list[Run]]:
+        """The runs of each method."""
+        found: dict[str, list[Run]] = {}
+        for run in self.runs:
+            found.setdefault(run.record.method, []).append(run)
+        return found
+
+
+@dataclass(frozen=True)
+class Group:
+    """Finished runs of one method on one suite of one profile, under one specification.
+
+    Args:
+        label: What sentences call it.
+        runs: One run a seed, by seed, or that of a deterministic method.
+        single: One run was asked for.
+    """
+
+    label: str
+    runs: tuple[Run, ...]
+    single: bool = False
+
+    @property
+    def deterministic(self) -> bool:
+        """True if the method has no seeds."""
+        return self.runs[0].record.seed is None
+
+    @property
+    def is_checkpoint(self) -> bool:
+        """True if one of a method's runs was asked for: it stands for itself, not for the method."""
+        return self.single and not self.deterministic
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Seeds of the runs; none of a deterministic method."""
+        return tuple(run.record.seed for run in self.runs if run.record.seed is not None)
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Profile and suite."""
+        record = self.runs[0].record
+        return record.profile, record.suite
+
+    def scores(self, task: str) -> list[float]:
+        """Spearman over all pairs of a task (or "avg"), one a run."""
+        return [value for run in self.runs if (value := run.record.score(task, ALL)) is not None]
+
+
+def resolve(text: str, store: ResultStore, where: str) -> Side:
+    """Find what an argument names.
+
+    Args:
+        text: A path (with a "/", or one that exists where the campaign has no such method), METHOD#SEED, or a
+            method id of the campaign.
+        store: The campaign.
+        where: The command, for errors.
+
+    Raises:
+        InputError: nothing of that name.
+        DataError: a damaged record.
+    """
+    path = Path(text)
+    if not text.strip():
+        raise InputError("an empty name", where=where, expected="a method, METHOD#SEED or a path")
+    if path.exists() and (os.sep in text or not store.root.is_dir()):
+        return _from_path(text, where)
+    runs = [Run(store, record) for record in store.records()]
+    names = {run.record.method for run in runs}
+    name, _, seed = text.rpartition("#")
+    single = text not in names and name in names and seed.isdecimal()
+    if not single and text not in names:
+        if path.exists():
+            return _from_path(text, where)
+        if text.endswith(".json") or os.sep in text:
+            raise InputError(f"there is no record or folder '{text}'", where=where)
+        raise unknown("method", text, names, where=where)
+    found = [run for run in _finished(runs) if run.record.method == (name if single else text)]
+    if single:
+        seeds = sorted({run.record.seed for run in found if run.record.seed is not None})
+        found = [run for run in found if run.record.seed == int(seed)]
+        if not found:
+            known = ", ".join(map(str, seeds))
+            raise InputError(
+                f"{name} has no finished seed {seed}",
+                where=where,
+                expected=f"one of {known}" if known else None,
+            )
+    return Side(text, tuple(found), single)
+
+
+def _from_path(text: str, where: str) -> Side:
+    """The runs of a record's file, or of a folder of records at any depth of a campaign."""
+    path = Path(os.path.abspath(text))
+    below = [path] if path.is_file() else path.rglob("*.json")
+    files = {file for file in below if _is_record(file)}
+    roots = {file.parents[3] for file in files}
+    if not roots:
+        raise InputError(
+            "no records here",
+            where=text,
+            expected="results/CAMPAIGN, a folder below it, or a record's .json",
+        )
+    if len(roots) > 1:
+        campaigns = ", ".join(sorted(root.name for root in roots))
+        raise InputError(f"several campaigns ({campaigns})", where=text, expected="one of them")
+    root = roots.pop()
+    store = ResultStore(root.parent, root.name)
+    runs = [run for record in store.records() if (run := Run(store, record)).path in files]
+    return Side(text, tuple(_finished(runs)), single=path.is_file() or _holds_one_run(path), is_path=True)
+
+
+def _is_record(file: Path) -> bool:
+    return _holds_one_run(file.parent) and len(file.parents) > 3 and not file.name.startswith(".")
+
+
+def _holds_one_run(folder: Path) -> bool:
+    return folder.name == "no-seed" or folder.name.startswith("seed-")
+
+
+def _finished(runs: Sequence[Run]) -> list[Run]:
+    return [run for run in runs if run.record.status == "ok"]
+
+
+def match(
+    a: Side, b: Side, where: str, *, profile: str | None = None, suite: str | None = None
+) -> list[tuple[Group, Group]]:
+    """Pair what two sides have in common: every profile and suite; of several methods those of one id.
+
+    Where a side is a path, two profiles are paired too if each side has but one.
+
+    Args:
+        a: One side.
+        b: The other.
+        where: The command, for errors.
+        profile: Only this profile.
+        suite: Only this suite.
+
+    Raises:
+        InputError: nothing in common, or the same runs on both sides.
+        NotComparableError: a method's runs under several specifications.
+    """
+    first, second = (_wanted(side, profile, suite).by_method for side in (a, b))
+    names = [(name, name) for name in first if name in second]
+    if len(first) == len(second) == 1:
+        names = [(next(iter(first)), next(iter(second)))]
+    pairs = []
+    for one, other in names:
+        labels = _labels(a, b, first[one], second[other])
+        for runs_a, runs_b in _in_common(first[one], second[other], across=a.is_path or b.is_path):
+            _refuse_common(a.text, b.text, runs_a, runs_b, where)
+            pairs.append(
+                (Group(labels[0], tuple(runs_a), a.single), Group(labels[1], tuple(runs_b), b.single))
+            )
+    if not pairs:
+        raise InputError(
+            f"no suite has finished records of both {a.text} and {b.text}",
+            where=where,
+            hint="bench report shows what there is",
+        )
+    for group in (group for pair in pairs for group in pair):
+        check_family(group)
+    return pairs
+
+
+def _refuse_common(a: str, b: str, runs_a: list[Run], runs_b: list[Run], where: str) -> None:
+    if {run.path.resolve() for run in runs_a} & {run.path.resolve() for run in runs_b}:
+        what = f"'{a}' against itself" if a == b else f"'{a}' and '{b}' have runs in common"
+        raise InputError(what, where=where, expected="two methods")
+
+
+def check_family(group: Group) -> None:
+    """Raise NotComparableError where the runs of a method were measured under several specifications."""
+    if len({run.record.family for run in group.runs}) > 1:
+        raise NotComparableError(
+            f"the seeds of {group.label} were measured under different specifications",
+            where=", suite ".join(group.place),
+        )
+
+
+def _wanted(side: Side, profile: str | None, suite: str | None) -> Side:
+    runs = (
+        run
+        for run in side.runs
+        if profile in (None, run.record.profile) and suite in (None, run.record.suite)
+    )
+    return Side(side.text, tuple(runs), side.single, side.is_path)
+
+
+def _in_common(a: list[Run], b: list[Run], *, across: bool) -> list[tuple[list[Run], list[Run]]]:
+    one, other = by_place(a), by_place(b)
+    common = [place for place in sorted(one) if place in other]
+    if common or not across or len({p for p, _ in one}) != 1 or len({p for p, _ in other}) != 1:
+        return [(one[place], other[place]) for place in common]
+    by_suite = {suite: runs for (_, suite), runs in other.items()}
+    return [(runs, by_suite[suite]) for (_, suite), runs in sorted(one.items()) if suite in by_suite]
+
+
+def by_place(runs: Sequence[Run]) -> dict[tuple[str, str], list[Run]]:
+    """Runs by profile and suite, in the order of their seeds."""
+    found: dict[tuple[str, str], list[Run]] = {}
+    for run in sorted(runs, key=lambda run: run.record.seed or 0):
+        found.setdefault((run.record.profile, run.record.suite), []).append(run)
+    return found
+
+
+def _labels(a: Side, b: Side, runs_a: list[Run], runs_b: list[Run]) -> tuple[str, str]:
+    """Method ids, with seed for a single run, and what tells them apart where they are the same."""
+    one, other = (
+        f"{runs[0].record.method}#{runs[0].record.seed}"
+        if side.single and runs[0].record.seed is not None
+        else runs[0].record.method
+        for side, runs in ((a, runs_a), (b, runs_b))
+    )
+    if one != other:
+        return printable(one), printable(other)
+    campaigns = runs_a[0].store.campaign, runs_b[0].store.campaign
+    places = campaigns if campaigns[0] != campaigns[1] else (a.text, b.text)
+    return printable(f"{one} ({places[0]})"), printable(f"{other} ({places[1]})")

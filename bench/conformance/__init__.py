@@ -1,0 +1,1 @@
+"""The checks that every method passes."""

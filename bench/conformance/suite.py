@@ -1,0 +1,102 @@
+"""Conformance: the checks that every method has to pass, for anybody to run on a method of their own."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.conformance.checks import BUILD, CHECKS, PLAN, Check
+from bench.conformance.subject import SEEDS, Subject, kept_random_state
+from bench.encoder import Encoder
+from bench.errors import BenchError, InputError
+from bench.nn.threads import torch_threads
+from bench.records.provenance import without_paths
+from bench.registry import METHODS
+from bench.stages import TrainedMethod
+
+PASSED, FAILED, NOT_RUN, NO_CASE = "passed", "failed", "not run", "no case"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check found of a method.
+
+    Args:
+        method: The method as it was asked for.
+        check: The check's name.
+        verdict: PASSED, FAILED, NOT_RUN (a check before it failed) or NO_CASE (it is about other methods).
+        reason: Where it failed: what was expected, what was seen, how to mend it, on one line.
+    """
+
+    method: str
+    check: str
+    verdict: str
+    reason: str = ""
+
+
+def check_method(text: str, folder: Path, seed: int = SEEDS[0]) -> list[Finding]:
+    """Run all checks on one registered method, in profile mini with two training steps.
+
+    Args:
+        text: The method as in ``--methods``; its plug-in is loaded already (:mod:`bench.request.plugins`).
+        folder: Empty folder for stages and records; methods that share it train what they share once.
+        seed: 1 or 2.
+
+    Raises:
+        InputError: no such method or option, or a method that needs what stands behind a colon.
+    """
+    subject, found, blocked = Subject(text, folder), list[Finding](), False
+    with kept_random_state(), torch_threads(1, needs_torch=_uses_torch(subject)):
+        for check in CHECKS:
+            if blocked:
+                found.append(Finding(text, check.name, NOT_RUN))
+                continue
+            finding, crashed = _look(check, subject, seed)
+            found.append(finding)
+            blocked = (check is PLAN and crashed) or (check is BUILD and finding.verdict == FAILED)
+    return found
+
+
+def _uses_torch(subject: Subject) -> bool:
+    """Plan; True if a model or training is in it."""
+    try:
+        cells = [job.cell for job in subject.planned.jobs]
+    except InputError:
+        raise
+    except Exception:
+        return False  # the plan's own check says why
+    return any(cell.model is not None or cell.trains for cell in cells)
+
+
+def _look(check: Check, subject: Subject, seed: int) -> tuple[Finding, bool]:
+    """The finding of one check, and whether it was an error."""
+    crashed, verdict, seen = False, PASSED, None
+    try:
+        if _concerns(check, subject, seed):
+            seen = check.look(subject, seed)
+        else:
+            verdict = NO_CASE
+    except (Exception, SystemExit) as error:  # whatever a method raises is a finding
+        crashed, seen = True, _said(error, subject)
+    if seen is None:
+        return Finding(subject.text, check.name, verdict), crashed
+    reason = f"expected {check.promise}; seen: {seen}; {check.mend}"
+    return Finding(subject.text, check.name, FAILED, " ".join(without_paths(reason).split())), crashed
+
+
+def _concerns(check: Check, subject: Subject, seed: int) -> bool:
+    if check.of == "train":
+        return isinstance(subject.method, TrainedMethod)
+    if check.of == "seeded":
+        return subject.seeded
+    return check.of == "all" or isinstance(subject.build(seed), Encoder)
+
+
+def _said(error: BaseException, subject: Subject) -> str:
+    """An error in words, with the line of the method's own file that it passed through last."""
+    file = getattr(sys.modules.get(METHODS.origin(subject.card.name)), "__file__", None)
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    place = f" ({Path(str(file)).name}:{lines[-1]})" if lines else ""
+    return f"{error if isinstance(error, BenchError) else f'{type(error).__name__}: {error}'}{place}"

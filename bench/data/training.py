@@ -1,0 +1,330 @@
+"""What the methods that train get: the training text, and the dev set on which checkpoints are selected."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bench.data.corpus import Corpus, make_corpus, read_corpus
+from bench.data.hub import CORPUS
+from bench.data.mini.world import (
+    ALL_COPIES,
+    COPIES,
+    DEFAULT_SEED,
+    make_world,
+    pairs,
+    training_copy,
+    training_text,
+)
+from bench.data.rtt import read_provenance
+from bench.data.suites import MINI_SUITES, data_folder, load_suite
+from bench.data.tasks import MARK, PairTask, normalise
+from bench.errors import DataError, InputError
+from bench.request import profiles
+from bench.request.profiles import Profile
+from bench.request.spec import RunSpec
+from bench.stages import SICK, TRAIN, copy_name, is_paired
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """The texts, and the dev set for selecting checkpoints.
+
+    Args:
+        texts: "train", where there are any the round-trip translated copies of it ("a", "b"), and where they
+            are asked for each of these with SICK's unlabelled sentences ("train+sick") and the text together
+            with a copy ("train:a", "train:a+sick": the fingerprint of both, see :meth:`partners`).
+        dev: The dev set.
+    """
+
+    texts: Mapping[str, Corpus]
+    dev: PairTask
+
+    def partners(self, text: str) -> Sequence[str]:
+        """Return the translation of each sentence of a paired text, nothing for another text."""
+        return self.texts[_copy_of(text)].sentences if is_paired(text) else ()
+
+    def for_stage(self, text: str) -> TrainingData:
+        """Return as much of it as a stage on that text needs."""
+        needed = {text, _copy_of(text)} if is_paired(text) else {text}
+        return TrainingData({name: self.texts[name] for name in sorted(needed)}, self.dev)
+
+    @property
+    def corpus(self) -> Corpus:
+        """The training text itself."""
+        return self.texts[TRAIN]
+
+
+def load_training_data(spec: RunSpec, profile: Profile, method: str) -> TrainingData:
+    """Read the profile's training text and dev set, or those the specification names.
+
+    Args:
+        spec: The specification.
+        profile: Its profile.
+        method: A method that trains, for messages.
+
+    Raises:
+        InputError: no text, or a dev suite of several tasks.
+        DataError: damaged data.
+    """
+    data = data_folder(spec.data)
+    seed = DEFAULT_SEED if spec.world_seed is None else spec.world_seed
+    copies: dict[str, Corpus] = {}
+    if spec.corpus is not None:
+        corpus = read_corpus(spec.corpus)
+    elif uses_world(profile):
+        world = make_world(seed)
+        corpus, copies = training_text(world), {copy: training_copy(world, copy) for copy in COPIES}
+    else:
+        corpus = profile_corpus(profile, data, method)
+    copies |= {name: read_copy(path, corpus, where=f"--copy {name}={path}") for name, path in spec.copies}
+    # after the text: where both are missing, the plan names the evaluation data for its suites as well
+    name = spec.dev or profile.dev
+    tasks = load_suite(name, data, accept_data=spec.accept_data, world_seed=seed)[1]
+    if len(tasks) != 1:
+        raise InputError(f"'{name}' has {len(tasks)} tasks", where="--dev", expected="a suite of one task")
+    return TrainingData({TRAIN: corpus, **copies}, tasks[0])
+
+
+def profile_corpus(profile: Profile, data: Path | None, who: str) -> Corpus:
+    """Read the training text of a profile that has a file, without the lines that it leaves out.
+
+    Args:
+        profile: The profile.
+        data: Data folder.
+        who: Method or command that needs the text, for messages.
+
+    Raises:
+        InputError: no data folder.
+        DataError: no such file, or a damaged one.
+    """
+    file = Path(profile.corpus["file"])
+    hint = f"get it with: bench data fetch wiki1m --data {data or 'data'}" if file.name == CORPUS else None
+    if data is None:
+        raise InputError(
+            f"{who} needs a training text", expected="--corpus FILE, or --data DIR or BENCH_DATA", hint=hint
+        )
+    if not (data / file).exists():
+        raise DataError("the training text is missing", where=str(data / file), hint=hint)
+    exclude = profile.corpus.get("exclude_lines")
+    return read_corpus(data / file, (exclude[0], exclude[1]) if exclude else None)
+
+
+def read_copy(path: Path, corpus: Corpus, *, where: str) -> Corpus:
+    """Read a translated copy of a training text: line i belongs to sentence i.
+
+    Args:
+        path: The copy. Where bench data rtt left its provenance beside it, that must fit both.
+        corpus: The training text.
+        where: For messages.
+
+    Raises:
+        DataError: missing, another number of lines, an empty line, not UTF-8, or made from another text.
+    """
+    try:
+        lines = path.read_bytes().removeprefix(MARK.encode()).removesuffix(b"\n").split(b"\n")
+    except OSError as error:
+        raise DataError(f"the copy can't be read: {error.strerror}", where=where) from error
+    expected = len(corpus.sentences)
+    if len(lines) != expected:
+        raise DataError(
+            f"{len(lines):,} lines, but the training text {corpus.name} has {expected:,} sentences",
+            where=where,
+            expected="line i to be a translation of sentence i",
+            hint="lines that the profile leaves out, and empty ones, are no sentences",
+        )
+    sentences = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            sentences.append(normalise(line.decode("utf-8")))
+        except UnicodeDecodeError as error:
+            raise DataError("these bytes are not utf-8", where=f"{path}:{number}") from error
+        if not sentences[-1]:
+            raise DataError("this line of the copy is empty", where=f"{path}:{number}")
+    copy = make_corpus(path.name, sentences)
+    facts = read_provenance(path)
+    if facts is not None and facts["corpus"]["sha256"] != corpus.sha256:
+        raise DataError(
+            f"the copy was made from another text (sha256 {facts['corpus']['sha256'][:12]})",
+            where=where,
+            expected=f"{corpus.name}, sha256 {corpus.sha256[:12]}",
+        )
+    if facts is not None and facts["copy"]["sha256"] != copy.sha256:
+        raise DataError(
+            "the copy was changed since it was made",
+            where=where,
+            expected=f"sha256 {facts['copy']['sha256'][:12]}, as its provenance says",
+        )
+    return copy
+
+
+def with_texts(
+    training: TrainingData, names: Collection[str], spec: RunSpec, profile: Profile
+) -> TrainingData:
+    """Add the texts that stages ask for: further copies, of the mini world or a profile's, SICK's, pairs.
+
+    A text whose copy is not at hand stays out: its stage says so (:func:`bench.plan.plan.keys.keyed_stages`).
+
+    Args:
+        training: The text itself and the copies that were read.
+        names: Names of all texts that are asked for.
+        spec: The specification.
+        profile: Its profile.
+
+    Raises:
+        InputError: SICK's sentences are asked for, and the profile has none, or no data folder.
+        DataError: no such file, or a copy that doesn't fit the text.
+    """
+    if spec.corpus is None and uses_world(profile):
+        world = make_world(DEFAULT_SEED if spec.world_seed is None else spec.world_seed)
+        missing = sorted({copy_name(name) for name in names} & set(ALL_COPIES) - training.texts.keys())
+        further = {copy: training_copy(world, copy) for copy in missing}
+        training = TrainingData({**training.texts, **further}, training.dev)
+    files = {name: path for name, path in copy_files(names, spec, profile).items() if path is not None}
+    read = {copy: read_copy(path, training.corpus, where=str(path)) for copy, path in files.items()}
+    training = TrainingData({**training.texts, **read}, training.dev)
+    if any(name.endswith(SICK) for name in names):
+        training = with_sick(training, spec, profile)
+    both = {
+        name: _paired(training.texts[_base_of(name)], training.texts[_copy_of(name)])
+        for name in sorted(names)
+        if is_paired(name) and _copy_of(name) in training.texts
+    }
+    return TrainingData({**training.texts, **both}, training.dev)
+
+
+def copy_files(names: Collection[str], spec: RunSpec, profile: Profile) -> dict[str, Path | None]:
+    """File of each copy that the asked texts need and the profile names, None without a data folder."""
+    if spec.corpus is not None:
+        return {}  # the profile's are of its own text
+    named, data = profile.corpus.get("copies", {}), data_folder(spec.data)
+    needed = {copy_name(name) for name in names} - {name for name, _ in spec.copies}
+    return {copy: data / named[copy] if data else None for copy in sorted(needed & named.keys())}
+
+
+def missing_texts(names: Collection[str], spec: RunSpec, profile: Profile) -> list[InputError]:
+    """Say which of the profile's files beside the training text are asked for and not there.
+
+    Args:
+        names: Names of all texts that are asked for.
+        spec: The specification.
+        profile: Its profile.
+    """
+    found, data = list[InputError](), data_folder(spec.data)
+    files = copy_files(names, spec, profile)
+    if missing := [copy for copy, path in files.items() if path is None or not path.is_file()]:
+        file = Path(profile.corpus["copies"][missing[0]])
+        pivots = [_PIVOT.fullmatch(profile.corpus["copies"][copy]) for copy in missing]
+        languages = [match[1] for match in pivots if match]
+        codes = ",".join(_TARGETS.get(language, language) for language in languages)
+        found.append(
+            DataError(
+                f"the round-trip translated copies {', '.join(missing)} of the training text are missing",
+                where=str((data or Path("data")) / file.parent),
+                expected=", ".join(Path(profile.corpus["copies"][copy]).name for copy in missing),
+                hint=f"make them with: bench data rtt --pivots {codes} --profile {profile.name} "
+                f"--data {data or 'data'} --out {(data or Path('data')) / file.parent}, from "
+                f"{', '.join(f'opus-mt-en-{x}, opus-mt-{x}-en' for x in languages)} (hf download "
+                "Helsinki-NLP/NAME)",
+            )
+        )
+    sick = profile.corpus.get("sick")
+    if sick and any(name.endswith(SICK) for name in names) and not (data and (data / sick).is_file()):
+        found.append(
+            DataError(
+                "SICK's unlabelled sentences are missing",
+                where=str((data or Path("data")) / sick),
+                expected=("" if data else "--data DIR or BENCH_DATA with ")
+                + "the sentences of SICK's training split, each once (docs/reproduce.md)",
+            )
+        )
+    return found
+
+
+_PIVOT = re.compile(r".*\.en-([A-Za-z_]+)-en\.txt")
+_TARGETS = {"zh": "zh:cmn_Hans"}
+"""Pivots whose model translates into several languages."""
+
+
+def _paired(text: Corpus, copy: Corpus) -> Corpus:
+    """The text's sentences under a fingerprint of both."""
+    joint = make_corpus(f"{text.name} with {copy.name}", (text.sha256, copy.sha256), text.world)
+    return replace(joint, sentences=text.sentences)
+
+
+def _copy_of(name: str) -> str:
+    return copy_name(name) + (SICK if name.endswith(SICK) else "")
+
+
+def _base_of(name: str) -> str:
+    return TRAIN + (SICK if name.endswith(SICK) else "")
+
+
+def with_sick(training: TrainingData, spec: RunSpec, profile: Profile) -> TrainingData:
+    """Add to every text its form with SICK's unlabelled sentences at the end, as TNCSE and JTCSE train.
+
+    In the mini world their counterpart are the sentences of its test pairs: as SICK's, they are those of the
+    test set, without the scores. They are not translated in the copies.
+
+    Raises:
+        InputError: the profile has none, or no data folder.
+        DataError: no such file.
+    """
+    if uses_world(profile):
+        seed = DEFAULT_SEED if spec.world_seed is None else spec.world_seed
+        sentences = [s for pair in pairs(make_world(seed), "test").all_pairs() for s in pair]
+        more = make_corpus("test sentences of the mini world", list(dict.fromkeys(sentences)))
+    else:
+        data, file = data_folder(spec.data), profile.corpus.get("sick")
+        if data is None or file is None:
+            raise InputError(
+                "SICK's unlabelled sentences are asked for",
+                where=f"profile {profile.name}",
+                expected="--data DIR or BENCH_DATA" if file else "a profile that names them",
+            )
+        more = read_corpus(data / file)
+    texts = {
+        name + SICK: make_corpus(f"{text.name} + {more.name}", (*text.sentences, *more.sentences), text.world)
+        for name, text in training.texts.items()
+    }
+    return TrainingData({**training.texts, **texts}, training.dev)
+
+
+def uses_world(profile: Profile) -> bool:
+    """True if the profile's training text comes from the mini world."""
+    return "world" in profile.corpus
+
+
+def read_training_data(spec: RunSpec, profile: profiles.Profile, training: list[str]) -> TrainingData | None:
+    """Read the training text and the dev set if a method here trains."""
+    if training and spec.corpus is None and not uses_world(profile) and data_folder(spec.data) is None:
+        file = Path(profile.corpus["file"])
+        raise InputError(
+            f"{training[0]} needs a training text",
+            expected=f"--corpus FILE, or {file} below --data DIR or BENCH_DATA (its dev set is suite "
+            f"{spec.dev or profile.dev})",
+            hint="get it with: bench data fetch wiki1m --data data" if file.name == CORPUS else None,
+        )
+    if training:
+        return load_training_data(spec, profile, training[0])
+    for option, given in (("--corpus", spec.corpus), ("--dev", spec.dev)):
+        if given is not None:
+            raise InputError("no method here trains", where=f"{option} {given}")
+    return None
+
+
+def resolve_world_seed(spec: RunSpec, profile: profiles.Profile, suites: Sequence[str]) -> int:
+    """Return the mini world's seed; raises InputError where it is given and nothing here is of that world."""
+    if spec.world_seed is None:
+        return DEFAULT_SEED
+    if not uses_world(profile) and not MINI_SUITES & {spec.dev, *suites}:
+        raise InputError("nothing here comes from the mini world", where=f"--world-seed {spec.world_seed}")
+    if uses_world(profile) and spec.backbone is None and spec.world_seed != DEFAULT_SEED:
+        raise InputError(
+            f"the backbone of profile '{profile.name}' was pretrained on world seed {DEFAULT_SEED}",
+            where=f"--world-seed {spec.world_seed}",
+            hint=f"bench pretrain --world-seed {spec.world_seed} --out DIR, then --backbone DIR",
+        )
+    return spec.world_seed

@@ -1,0 +1,1 @@
+"""New records against a reference, from records alone."""

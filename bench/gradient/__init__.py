@@ -1,0 +1,1 @@
+"""The gradient paradigm's figures."""

@@ -1,0 +1,151 @@
+"""The gradient paradigm on held-out sentences while a method trains (Li et al. 2024, Figures 8 and 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from bench.errors import BenchError, InputError
+from bench.gradient.angles import ANGLE, FloatArray, arccon_ratio, distance
+from bench.gradient.views import BATCH, MARGIN, batch_cosines, dropout_views, own_and_hardest, pair_cosines
+from bench.nn.backbone import TransformerEncoder
+from bench.stages import StageContext
+from bench.train.sentence_encoder import set_dropout
+from bench.train.streams import generator
+
+HELD_OUT = 0.1
+
+
+def hold_out(sentences: Sequence[str], seed: int, share: float = HELD_OUT) -> tuple[list[str], list[str]]:
+    """Split a text at random: what to train on, and what to measure on, each in the text's order.
+
+    Raises:
+        InputError: a share that leaves one of them empty.
+    """
+    held = int(share * len(sentences))
+    if not 0 < held < len(sentences):
+        raise InputError(
+            f"a share of {share} holds out {held} of {len(sentences)} sentences",
+            expected="some in both parts",
+        )
+    chosen = set(torch.randperm(len(sentences), generator=generator(seed, "held_out"))[:held].tolist())
+    fit = [text for number, text in enumerate(sentences) if number not in chosen]
+    return fit, [sentences[number] for number in sorted(chosen)]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Held-out figures at one training step (Figures 8b, 8c and 9); angles in radians.
+
+    Args:
+        step: Optimiser steps so far; 0 is the model before training.
+        kept: Share of anchors that the baseline keeps.
+        arccon_ratio: Mean ratio of ArcCon over the kept anchors, None where there is none.
+        met_ratio: Mean ratio of MET over them.
+        positive_cosine: Mean cosine of positive pairs.
+        positive_angle: Mean and standard deviation of their angles.
+        negative_angle: The same of negative pairs.
+    """
+
+    step: int
+    kept: float
+    arccon_ratio: float | None
+    met_ratio: float | None
+    positive_cosine: float
+    positive_angle: tuple[float, float]
+    negative_angle: tuple[float, float]
+
+
+def snapshot(
+    step: int,
+    first: FloatArray,
+    second: FloatArray,
+    *,
+    m: float = MARGIN,
+    u: float = ANGLE,
+    batch: int = BATCH,
+) -> Snapshot:
+    """Measure two views of the held-out sentences.
+
+    Args:
+        step: The training step.
+        first: Anchors, (n, dim), unit rows.
+        second: Their positives, (n, dim).
+        m: Margin of the kept anchors.
+        u: ArcCon's margin in radians.
+        batch: Sentences a batch.
+    """
+    cosines = batch_cosines(first, second, batch)
+    positive, negative = pair_cosines(cosines)
+    own, values, _ = own_and_hardest(cosines)
+    kept = own - values < m
+    some = bool(kept.any())
+    ratio = distance(values[kept]) / distance(own[kept])
+    angles = np.arccos(positive), np.arccos(negative)
+    return Snapshot(
+        step,
+        float(kept.mean()),
+        float(arccon_ratio(own[kept], u).mean()) if some else None,
+        float(ratio.mean()) if some else None,
+        float(positive.mean()),
+        (float(angles[0].mean()), float(angles[0].std())),
+        (float(angles[1].mean()), float(angles[1].std())),
+    )
+
+
+def watch_training(
+    train: Callable[[StageContext], dict[str, Any]],
+    context: StageContext,
+    *,
+    share: float = HELD_OUT,
+    most: int | None = None,
+    m: float = MARGIN,
+    batch: int = BATCH,
+) -> tuple[dict[str, Any], list[str], list[Snapshot]]:
+    """Train a stage on a part of its text and measure the rest before it and at every dev evaluation.
+
+    Args:
+        train: The stage's training, of a method that trains one transformer.
+        context: Its context; ``out`` gets the checkpoints.
+        share: Share that is held out.
+        most: Measure this many of the held-out sentences at most; None for all.
+        m: Margin of the kept anchors.
+        batch: Sentences a batch.
+
+    Returns:
+        The stage's facts, the sentences that were measured, and the snapshots by rising step.
+
+    Raises:
+        InputError: a share that leaves less than a batch of held-out sentences, or none to train on.
+        BenchError: the stage trains something else than one transformer.
+    """
+    fit, held = hold_out(context.sentences, context.seed, share)
+    held = held[:most]
+    if len(held) < batch:
+        raise InputError(
+            f"{len(held)} sentences are held out, less than a batch of {batch}",
+            hint="use a longer text or a larger share",
+        )
+    every = int(context.config["eval_every"])
+    found: list[Snapshot] = []
+
+    def measure(encoder: Any) -> None:
+        if not isinstance(encoder, TransformerEncoder):
+            raise BenchError("the gradient probe measures methods that train one transformer")
+        views = dropout_views(encoder, held, context.seed)
+        found.append(snapshot(every * len(found), *views, m=m, batch=batch))
+
+    def dev_score(encoder: Any) -> float:
+        measure(encoder)
+        return context.dev_score(encoder)
+
+    untrained = TransformerEncoder(context.model, "cls", device=context.device)
+    set_dropout(untrained.model, float(context.config["dropout"]))
+    measure(untrained)
+    corpus = f"{context.corpus}/without {share}"
+    facts = train(replace(context, sentences=fit, corpus=corpus, dev_score=dev_score))
+    return facts, held, found

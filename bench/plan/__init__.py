@@ -1,0 +1,1 @@
+"""Decide what to run, and touch nothing."""

@@ -1,0 +1,211 @@
+"""From a request to cells: a method with its options and model, once a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bench.card import MethodCard, OptionValue
+from bench.errors import InputError
+from bench.nn.folder import ModelFolder, resolve, resolve_file
+from bench.plan.cell import Cell
+from bench.registry import METHODS
+from bench.request.parse import quoted
+from bench.request.plugins import file_hash
+from bench.request.profiles import Profile
+from bench.request.profiles import names as profile_names
+from bench.request.spec import MethodRequest, Override, RunSpec
+from bench.stages import TrainedMethod, planned_steps
+
+BACKBONE = "backbone"
+"""Name of the profile's backbone where an option names a model."""
+
+
+def make_cells(
+    request: MethodRequest,
+    card: MethodCard,
+    spec: RunSpec,
+    profile: Profile,
+    label: str,
+    backbone: ModelFolder | None,
+    corpus_size: int,
+    find: Callable[[Callable[[], ModelFolder]], ModelFolder | None] = lambda load: load(),
+) -> list[Cell]:
+    """Return the request's cells, one a seed.
+
+    Args:
+        request: The entry of ``--methods``.
+        card: Its method's card.
+        spec: The specification, for seeds and overrides.
+        profile: Its profile, for options.
+        label: The profile's name in results.
+        backbone: The profile's backbone or the one that was named.
+        corpus_size: Sentences of the training text, 0 where no method trains.
+        find: Calls what finds an auxiliary model, and may keep its error: the cells then lack the model.
+
+    Raises:
+        InputError: an unknown option or a value that is none, a model folder that is none.
+    """
+    path, short = _argument(request, card)
+    base = profile_options(card, profile)
+    options = dict(base)
+    if short and short[0] in dict(request.options):
+        raise InputError(
+            f"{short[0]} is given twice", where=f"--methods {request.text}", expected="one value"
+        )
+    given = [(short[0], short[1], f"--methods {request.text}")] if short else []
+    given += [(name, value, f"--methods {request.text}") for name, value in request.options]
+    given += [
+        _checked_stage(override, card)
+        for override in spec.overrides
+        if override.method in (card.name, request.alias)
+    ]
+    for name, value, where in given:
+        options[name] = card.option(name, where).parse(value, where)
+    model = None
+    if path is not None:
+        resolved = resolve_file if card.takes_file else resolve
+        model = resolved(path, where=f"--methods {request.text}")
+    if card.needs_backbone:
+        model = backbone
+    auxiliaries = _auxiliaries(card, options, backbone, find)
+    options |= {name: folder.name for name, folder in auxiliaries if options[name] != BACKBONE}
+    changed = [
+        f"{name}={quoted(str(value))}" for name, value in sorted(options.items()) if value != base[name]
+    ]
+    if match := options.pop("match", ""):  # said by the steps that it gives, so no part of the identity
+        options |= _matched_length(str(match), options, spec, profile, corpus_size)
+    stem = f"{model.name.split('/')[-1]}-{model.sha256[:8]}" if card.takes_path and model else card.name
+    if short and card.takes_methods:
+        stem, changed = (
+            f"{stem}:{short[1]}",
+            [text for text in changed if not text.startswith(f"{short[0]}=")],
+        )
+    identity = request.alias or (f"{stem}[{','.join(changed)}]" if changed else stem)
+    if request.alias and request.alias in METHODS.names():
+        raise InputError(
+            f"the alias '{request.alias}' is the name of a registered method",
+            where=f"--methods {request.text}",
+            expected="another name",
+        )
+    seeds: tuple[int | None, ...] = (None,) if card.deterministic else spec.seeds
+    frozen = tuple(sorted(options.items()))
+    notes = (profile.note,) if profile.note and card.needs_backbone and spec.backbone is None else ()
+    first = Cell(label, identity, card, frozen, model, None, notes=notes, auxiliaries=auxiliaries)
+    first = replace(first, plugin=file_hash(card.name))
+    if not card.deterministic:
+        precision, numerics = spec.train_precision, spec.numerics
+        first = replace(first, ranks=spec.ranks, train_precision=precision, numerics=numerics)
+    return [replace(first, seed=seed) for seed in seeds]
+
+
+def _auxiliaries(
+    card: MethodCard,
+    options: Mapping[str, OptionValue],
+    backbone: ModelFolder | None,
+    find: Callable[[Callable[[], ModelFolder]], ModelFolder | None],
+) -> tuple[tuple[str, ModelFolder], ...]:
+    """Find the models that options name; raises what ``find`` lets through."""
+    found = []
+    for name in card.auxiliaries:
+        reference = str(options[card.option(name, f"the models of {card.name}").name])
+        if reference == BACKBONE:
+            folder = backbone
+        else:
+            folder = find(partial(_auxiliary, reference, f"{card.name}.{name}"))
+        if folder is not None:
+            found.append((name, folder))
+    return tuple(found)
+
+
+def _auxiliary(reference: str, where: str) -> ModelFolder:
+    """Find a model that an option names; raises InputError."""
+    hint = f"make it with: bench pretrain --profile {reference} --out {reference}"
+    made_here = reference in profile_names() and not Path(reference).is_dir()
+    try:
+        return resolve(reference, where=where)
+    except InputError as error:
+        raise InputError(error.what, where=error.where, hint=hint if made_here else error.hint) from error
+
+
+def profile_options(card: MethodCard, profile: Profile) -> dict[str, OptionValue]:
+    """Value of every option of a method in a profile; a stage's options stand in a table of its name."""
+    options = {option.name: option.default for option in card.options}
+    for name, value in _flat(profile.methods.get(card.name, {})):
+        options[name] = card.option(name, f"profile {profile.name}").parse(
+            value, f"profile {profile.name}: {name}"
+        )
+    return options
+
+
+def _flat(table: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    rows: list[tuple[str, Any]] = []
+    for name, value in table.items():
+        rows += (
+            [(f"{name}.{key}", v) for key, v in _flat(value)] if isinstance(value, dict) else [(name, value)]
+        )
+    return rows
+
+
+def _matched_length(
+    match: str,
+    options: Mapping[str, OptionValue],
+    spec: RunSpec,
+    profile: Profile,
+    corpus_size: int,
+) -> dict[str, OptionValue]:
+    """Steps that show a method as many sentences as all stages of another see, and as many dev evaluations.
+
+    Raises:
+        InputError: no such method, or one that doesn't train.
+    """
+    where = f"match={match}"
+    other = METHODS.get(match, where=where)
+    if not isinstance(other, TrainedMethod):
+        raise InputError(f"'{other.card.name}' doesn't train, so there is no budget to match", where=where)
+    theirs = profile_options(other.card, profile)
+    for override in spec.overrides:
+        if override.method == other.card.name:
+            name, value, place = _checked_stage(override, other.card)
+            theirs[name] = other.card.option(name, place).parse(value, place)
+    sentences = sum(
+        planned_steps(dict(stage.config), corpus_size) * int(dict(stage.config)["batch_size"])
+        for stage in other.stages(theirs)
+    )
+    steps = -(-sentences // int(options["batch_size"]))
+    evaluations = max(1, planned_steps(options, corpus_size) // int(options["eval_every"]))
+    return {"steps": steps, "eval_every": max(1, steps // evaluations)}
+
+
+def _argument(request: MethodRequest, card: MethodCard) -> tuple[str | None, tuple[str, str] | None]:
+    """Split NAME:ARGUMENT into a model path and the short option (name, value)."""
+    argument, where = request.argument, f"--methods {request.text}"
+    if card.takes_path:
+        if argument is None:
+            raise InputError(f"'{card.name}' needs a model", where=where, expected=f"{card.name}:PATH")
+        path, colon, last = argument.rpartition(":")
+        if colon and card.short_option and last in card.option(card.short_option, where).choices:
+            return path, (card.short_option, last)
+        return argument, None
+    if argument is None:
+        return None, None
+    if card.short_option is None:
+        raise InputError(f"'{card.name}' takes nothing after a colon", where=where, expected=card.name)
+    return None, (card.short_option, argument)
+
+
+def _checked_stage(override: Override, card: MethodCard) -> tuple[str, str, str]:
+    where = f"--set {override.text}"
+    if override.stage is None:
+        return override.option, override.value, where
+    stages = sorted({option.name.split(".")[0] for option in card.options if "." in option.name})
+    if override.stage not in stages:
+        raise InputError(
+            f"{card.name} has no stage '{override.stage}'",
+            where=where,
+            expected=f"one of {', '.join(stages)}" if stages else f"{card.name}.OPTION=VALUE",
+        )
+    return f"{override.stage}.{override.option}", override.value, where

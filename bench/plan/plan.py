@@ -1,0 +1,285 @@
+"""From a specification to jobs: which cells on which suites, under which keys, and what is done already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeVar
+
+from bench.card import MethodCard
+from bench.data.mini.world import DEFAULT_SEED
+from bench.data.mteb_names import suite_label
+from bench.data.suites import TRANSFER_SUITES, data_folder
+from bench.data.training import (
+    TrainingData,
+    missing_texts,
+    read_training_data,
+    resolve_world_seed,
+    with_texts,
+)
+from bench.errors import DataError, InputError, NewerRecordError, NotComparableError, did_you_mean
+from bench.eval.suite import SuiteTask, load_tasks
+from bench.nn.folder import ModelFolder, resolve
+from bench.plan.cell import Cell, auxiliary_facts, plugins_of
+from bench.plan.cells import make_cells
+from bench.plan.job import Job, copies_of, make_job, with_world
+from bench.plan.keys import with_stages
+from bench.plan.members import refuse_twins, with_members, without_idle_seeds
+from bench.records.provenance import plugin_files
+from bench.records.record import RunRecord
+from bench.records.store import ResultStore
+from bench.registry import METHODS, discover
+from bench.request import profiles
+from bench.request.spec import ALL_METHODS, MethodRequest, RunSpec
+from bench.stages import ComposedMethod, TrainedMethod, copy_name
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All jobs of a specification, in the order in which they run."""
+
+    spec: RunSpec
+    jobs: tuple[Job, ...]
+    suites: Mapping[str, list[SuiteTask]]
+    store: ResultStore
+    training: TrainingData | None
+    world_seed: int = DEFAULT_SEED
+    ids: Mapping[str, str] = field(default_factory=dict)
+
+    def status(self, job: Job) -> str:
+        """Return "done", "failed" (runs again) or "to do".
+
+        Raises:
+            NotComparableError: a finished record of another specification stands at the job's place, or at
+                another seed of the same method.
+        """
+        self._check_other_seeds(job)
+        try:
+            record = self.store.read(job.place)
+        except NewerRecordError:
+            raise
+        except DataError:
+            return "to do"  # a damaged record is no result; the cell runs again
+        if record is None or not self.store.is_whole(job.place, record):
+            return "to do"
+        if record.status == "failed":
+            return "failed"
+        if record.key != job.key and not self.spec.force:
+            raise NotComparableError(
+                f"{job.cell.describe()} on {job.suite} was finished under another specification "
+                f"({explain_difference(record, job, self)})",
+                where=str(self.store.path(job.place)),
+                hint="name another --campaign, or replace it with --force",
+            )
+        return "done" if record.key == job.key else "to do"
+
+    def _check_other_seeds(self, job: Job) -> None:
+        replaced = {other.cell.seed for other in self.jobs} if self.spec.force else set()
+        for record in self.store.siblings(job.place):
+            if record.status == "ok" and record.family != job.family and record.seed not in replaced:
+                raise NotComparableError(
+                    f"{job.cell.method} on {job.suite} has seed {record.seed} under another specification "
+                    f"({explain_difference(record, job, self)})",
+                    where=str(self.store.root),
+                    hint="name another --campaign",
+                )
+
+    def pending(self) -> list[Job]:
+        """Jobs that have to run (all of them with ``force``)."""
+        return [job for job in self.jobs if self.status(job) != "done" or self.spec.force]
+
+
+def make_plan(spec: RunSpec) -> Plan:
+    """Resolve a specification against registry, profile, data and results; loads no torch.
+
+    Raises:
+        InputError: unknown names or options, a model folder that is none, no data.
+        DataError: damaged data.
+    """
+    profile = profiles.load(spec.profile)
+    spec = replace(spec, methods=_all_named(spec.methods))
+    methods = [METHODS.get(request.name, where="--methods").card for request in spec.methods]
+    suite_names = spec.suites or profile.suites
+    if not suite_names:
+        raise InputError(f"profile '{profile.name}' has no suite", hint="it is there for bench pretrain")
+    problems = _Problems()
+    backbone = problems.get(lambda: _backbone(spec, profile, methods))
+    label = (
+        profile.name if spec.backbone is None or backbone is None else f"{profile.name}@{backbone.sha256[:8]}"
+    )
+
+    def new_cells(corpus_size: int, kept: _Problems, request: MethodRequest) -> list[Cell]:
+        card = METHODS.get(request.name, where=request.text).card
+        return make_cells(request, card, spec, profile, label, backbone, corpus_size, kept.get)
+
+    def whole_cells(corpus_size: int, kept: _Problems, request: MethodRequest) -> list[Cell]:
+        new = partial(new_cells, corpus_size, kept)
+        return without_idle_seeds([with_members(cell, new) for cell in new(request)])
+
+    early = partial(whole_cells, 0, _Problems())  # what they say is said again below
+    trained = [request.name for request in spec.methods if _trains(request, early)]
+    training = problems.get(lambda: read_training_data(spec, profile, trained))
+    size = len(training.corpus.sentences) if training else 0
+    groups = [problems.get(partial(whole_cells, size, problems, request)) or [] for request in spec.methods]
+    cells = [cell for group in groups for cell in group]
+    texts = set[str]().union(*map(_texts, cells))
+    problems.found += missing_texts(texts, spec, profile)
+    seed = resolve_world_seed(spec, profile, suite_names)
+    suites = {name: problems.get(partial(_suite, name, spec, seed)) or [] for name in suite_names}
+    problems.check()
+    _check_overrides(spec, cells)
+    if training:
+        training = with_texts(training, texts, spec, profile)
+    cells = [with_stages(cell, spec, training) for cell in cells]
+    _check_copies(spec, cells)
+    refuse_twins(cells)
+    # seed by seed, so that a run which is stopped early still compares fairly
+    cells.sort(key=lambda cell: -1 if cell.seed is None else cell.seed)
+    jobs = tuple(
+        with_world(make_job(cell, name, suites[name], spec, training), training, seed)
+        for cell in cells
+        for name in suite_names
+    )
+    suites = {suite_label(name): tasks for name, tasks in suites.items()}
+    store = ResultStore(spec.results, spec.campaign)
+    ids = {r.text: group[0].method for r, group in zip(spec.methods, groups, strict=True)}
+    return Plan(spec, jobs, suites, store, training, seed, ids)
+
+
+def _all_named(requests: Sequence[MethodRequest]) -> tuple[MethodRequest, ...]:
+    """Put every registered method that needs no path and no other methods in the place of "all"."""
+    cards = [method.card for _, method in discover()]
+    whole = [
+        MethodRequest(card.name, card.name) for card in cards if not card.takes_path | card.takes_methods
+    ]
+    return tuple(
+        named for request in requests for named in (whole if request.text == ALL_METHODS else [request])
+    )
+
+
+class _Problems:
+    """Collects what is missing, so that one line names all of it: every checkpoint, every data set."""
+
+    def __init__(self) -> None:
+        self.found: list[InputError] = []
+
+    def get(self, load: Callable[[], T]) -> T | None:
+        """Return what ``load`` returns, or None and keep its error."""
+        try:
+            return load()
+        except InputError as error:
+            self.found.append(error)
+            return None
+
+    def check(self) -> None:
+        """Raise InputError if there was any error."""
+        found = {str(error): error for error in self.found}
+        if len(found) == 1:
+            raise self.found[0]
+        if found:
+            raise InputError(f"{len(found)} inputs are missing or wrong: {' | '.join(found)}")
+
+
+def _suite(name: str, spec: RunSpec, world_seed: int) -> list[SuiteTask]:
+    return load_tasks(name, data_folder(spec.data), accept_data=spec.accept_data, world_seed=world_seed)
+
+
+def _trains(request: MethodRequest, cells: Callable[[MethodRequest], list[Cell]]) -> bool:
+    """True if a method, or one that it builds on, trains with the options that it has here."""
+    try:
+        return any(_texts(cell) for cell in cells(request))
+    except InputError:  # said again, and not lost, when the cells are made for good
+        return isinstance(METHODS.get(request.name), TrainedMethod | ComposedMethod)
+
+
+def _texts(cell: Cell) -> set[str]:
+    """Names of the training texts that a cell's stages and its members' see."""
+    method = METHODS.get(cell.card.name)
+    own = method.stages(dict(cell.options)) if isinstance(method, TrainedMethod) else ()
+    return {stage.text for stage in own}.union(*(_texts(member) for _, member in cell.members))
+
+
+def _check_overrides(spec: RunSpec, cells: Sequence[Cell]) -> None:
+    """Raise InputError for an override of a method that isn't there (a member of one may be overridden)."""
+    known = {request.name for request in spec.methods} | {r.alias for r in spec.methods if r.alias}
+    known |= {name for cell in cells for name in cell.member_names}
+    known |= {value for request in spec.methods for name, value in request.options if name == "match"}
+    for override in spec.overrides:
+        if override.method not in known:
+            raise InputError(
+                f"no method '{override.method}' in --methods",
+                where=f"--set {override.text}",
+                expected=f"one of {', '.join(sorted(known))}",
+                hint=did_you_mean(override.method, known),
+            )
+
+
+def _check_copies(spec: RunSpec, cells: Sequence[Cell]) -> None:
+    """Raise InputError for a ``--copy`` that no stage trains on."""
+    used = {copy_name(stage.spec.text) for cell in cells for stage in cell.all_stages}
+    for name, path in spec.copies:
+        if name not in used:
+            names = ", ".join(sorted(used - {""}))
+            raise InputError(
+                f"no stage here trains on a translated copy '{name}'",
+                where=f"--copy {name}={path}",
+                expected=f"one of {names}" if names else None,
+            )
+
+
+def _backbone(spec: RunSpec, profile: profiles.Profile, cards: list[MethodCard]) -> ModelFolder | None:
+    if not any(card.needs_backbone for card in cards):
+        if spec.backbone is not None:
+            raise InputError("no method here starts from a backbone", where=f"--backbone {spec.backbone}")
+        return None
+    if spec.backbone is not None:
+        return resolve(spec.backbone, where="--backbone")
+    return resolve(
+        profiles.backbone_reference(profile), where=f"profile {profile.name}", name=profile.backbone["name"]
+    )
+
+
+def explain_difference(record: RunRecord, job: Job, plan: Plan) -> str:
+    """Say in a few words what differs between a finished record and what is asked now."""
+    spec, training = plan.spec, plan.training if job.cell.trains else None
+    corpus, dev = (training.corpus.sha256, training.dev.sha256) if training else (None, None)
+    model = job.cell.model.sha256 if job.cell.model else None
+    tasks = {task_id: sha256 for task_id, _, sha256, _ in job.tasks}
+    stages = record.training.get("stages", {}).items()
+    copies = {role: facts["text"]["sha256"] for role, facts in stages if "text" in facts}
+    pairs = (
+        ("method", record.name, job.cell.card.name),
+        ("method version", record.version, job.cell.card.version),
+        ("plug-in file", plugin_files(record.provenance), plugin_files({"plugins": plugins_of(job.cell)})),
+        ("options", record.options, dict(job.cell.options)),
+        ("model weights", (record.backbone or {}).get("sha256"), model),
+        ("auxiliary models", record.training.get("auxiliaries", {}), auxiliary_facts(job.cell)),
+        ("data", {name: facts.get("sha256") for name, facts in record.tasks.items()}, tasks),
+        ("training text", (record.training.get("corpus") or {}).get("sha256"), corpus),
+        ("translated copies", copies, copies_of(job.cell, training) if training else {}),
+        ("dev set", (record.training.get("dev") or {}).get("sha256"), dev),
+        ("threads", record.provenance.get("threads"), spec.threads),
+        ("ranks", record.ranks, job.cell.most_ranks),
+        ("training precision", record.train_precision, job.cell.lowest_precision),
+        ("numerics", record.numerics, job.cell.latest_numerics),
+        ("precision", record.provenance.get("evaluation_precision", {}).get("name", "fp32"), spec.precision),
+        ("transfer solver", *_solvers(record, job, spec)),
+        ("device", str(record.provenance.get("device")).split(" ")[0], spec.device),
+    )
+    differing = [
+        f"{name} then {then}, now {now}"
+        if isinstance(now, int | str) and len(str(now)) < 20
+        else f"other {name}"
+        for name, then, now in pairs
+        if then != now
+    ]
+    return "; ".join(differing) or "another version of the evaluation"
+
+
+def _solvers(record: RunRecord, job: Job, spec: RunSpec) -> tuple[object, object]:
+    if job.suite not in TRANSFER_SUITES:
+        return None, None
+    return record.provenance.get("transfer", {}).get("solver"), spec.transfer_solver

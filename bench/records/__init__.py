@@ -1,0 +1,1 @@
+"""What a run left behind, and what determined it."""

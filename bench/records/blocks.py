@@ -1,0 +1,144 @@
+"""What a record's blocks must hold for tables, statistics and reruns to read them.
+
+A block may hold more than its shape names: methods and later versions say more of themselves. What a shape
+names has its type, so that nothing of another type is computed with or left out in silence.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from bench.errors import BenchError
+from bench.schema import (
+    Block,
+    Each,
+    Maybe,
+    Rows,
+    Shape,
+    anything,
+    count,
+    fault,
+    flag,
+    label,
+    number,
+    setting,
+    text,
+    unwritable,
+    whole,
+)
+
+_NAMED = Block({"name": text, "sha256": text})
+_CURVE = Rows(Rows(number, least=2))
+_STAGE = Block(
+    {"sentences_seen": count},
+    {
+        "key": text,
+        "text": Block({"name": text, "sha256": text}, {"paired": flag}),
+        "dev_curve": _CURVE,
+        "collapse_curve": _CURVE,
+        "mean_cls_norm": Rows(number),
+        "numerics": count,
+        "precision": text,
+        "ranks": count,
+        "selected_dev": Maybe(number),
+        "selected_step": count,
+        "steps": count,
+    },
+)
+_DEEPER: dict[str, Shape] = {}
+_MEMBERS = Each(Block({"method": label, "options": Each(setting)}, _DEEPER))
+_DEEPER["members"] = _MEMBERS
+TRAINING = Block(
+    optional={
+        "corpus": Block({"sha256": text}, {"name": text, "sentences": count}),
+        "dev": Block({"sha256": text}, {"task": text}),
+        "stages": Each(_STAGE),
+        "members": _MEMBERS,
+        "auxiliaries": Each(_NAMED),
+    }
+)
+_TIMING = Block(
+    optional={
+        "wall_seconds": number,
+        "cpu_seconds": number,
+        "processor": text,
+        "training_cpu_seconds": Each(number),
+        "probes": Block(
+            optional={
+                "wall_seconds": number,
+                "sentences_per_second": Maybe(number),
+                "peak_memory_mb": Maybe(number),
+            }
+        ),
+    }
+)
+ENCODER = Block(optional={"parts": count})
+_PROVENANCE = Block(
+    optional={
+        "device": text,
+        "threads": count,
+        "encoder": ENCODER,
+        "versions": Each(Maybe(text)),
+        "git": Maybe(Block(optional={"commit": Maybe(text), "dirty": Maybe(flag)})),
+        "transfer": Block(optional={"solver": text}),
+        "evaluation_precision": Block(optional={"name": text}),
+    }
+)
+_SCORE = Block({"task": label, "subset": label, "metric": label, "value": number, "n": count})
+_PROBES = Block(
+    optional={
+        "data": Block({"tasks": Each(anything), "sentences": count}),
+        "cost": Block(optional={"gmac": number, "parameters": number}),
+        "attention_sink": Block(optional={"layers": Rows(Rows(number))}),
+    }
+)
+RECORD = Block(
+    {
+        "profile": label,
+        "method": label,
+        "name": label,
+        "version": whole,
+        "options": Each(setting),
+        "backbone": Maybe(_NAMED),
+        "seed": Maybe(count),
+        "suite": label,
+        "tasks": Each(Block({"sha256": text, "reference": flag}, {"pairs": count, "items": count})),
+        "key": text,
+        "status": lambda value: value in ("ok", "failed"),
+        "scores": Rows(_SCORE),
+    },
+    {
+        "family": text,
+        "predictions": Maybe(Block({"file": text, "sha256": text})),
+        "reason": Maybe(text),
+        "traceback": Maybe(Rows(text)),
+        "training": TRAINING,
+        "notes": Rows(text),
+        "world": Maybe(Block({"seed": count}, {"generator": count, "split": count})),
+        "probes": _PROBES,
+        "provenance": _PROVENANCE,
+        "timing": _TIMING,
+    },
+)
+
+
+def kept_facts(facts: Any, shape: Block, what: str) -> dict[str, Any]:
+    """Facts as a record keeps them: what JSON holds, tuples as lists.
+
+    Args:
+        facts: What a method says.
+        shape: Of the block that they become.
+        what: For messages.
+
+    Raises:
+        BenchError: no facts, or something among them that a record can't hold.
+    """
+    try:
+        found = json.loads(json.dumps(facts, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BenchError(f"{what} can't be kept: {error}") from error
+    if place := fault(found, shape) or unwritable(found):
+        raise BenchError(f"{what} can't be kept: '{place.removeprefix('.')}' isn't what it should be")
+    kept: dict[str, Any] = found
+    return kept

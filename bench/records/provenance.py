@@ -1,0 +1,125 @@
+"""Where a number came from: versions, commit and machine, without any path of the machine."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+import sys
+import traceback
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from bench.version import __version__
+
+_CODE = ("bench", "baselines", "methods", "reports", "pyproject.toml")
+_ROOT = Path(__file__).resolve().parents[2]
+_PACKAGES = (
+    "torch",
+    "transformers",
+    "tokenizers",
+    "safetensors",
+    "sentence-transformers",
+    "numpy",
+    "scipy",
+)
+
+
+def provenance(*, device: str, threads: int) -> dict[str, Any]:
+    """Facts that repeat when a run is repeated on the same installation."""
+    return {
+        "bench": __version__,
+        "git": dict(_git()),
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "versions": {name: _version(name) for name in _PACKAGES},
+        "device": _device_name(device),
+        "threads": threads,
+        "precision": "float32",
+    }
+
+
+def plugin_files(provenance: Mapping[str, Any]) -> dict[str, str]:
+    """sha256 of the file that each method of a record came from, of those that came from one (--plugin)."""
+    plugins = provenance.get("plugins")
+    found = plugins.items() if isinstance(plugins, dict) else ()
+    files = ((name, facts) for name, facts in found if isinstance(facts, dict) and "file" in facts)
+    return {name: str(facts.get("sha256")) for name, facts in files}
+
+
+def timing(*, started: float, wall: float, cpu: float) -> dict[str, Any]:
+    """Facts that don't repeat: when, how long, on which processor (``started`` in seconds since 1970)."""
+    return {
+        "started": datetime.fromtimestamp(started, UTC).isoformat(timespec="seconds"),
+        "wall_seconds": round(wall, 3),
+        "cpu_seconds": round(cpu, 3),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+    }
+
+
+def clean_traceback(error: BaseException) -> tuple[str, ...]:
+    """Format a traceback with file names relative to their package, so that no machine path is kept."""
+    lines = "".join(traceback.format_exception(error)).rstrip("\n").split("\n")
+    return tuple(without_paths(line) for line in lines)
+
+
+def without_paths(text: str) -> str:
+    """Shorten absolute paths: package files to their package, others to their last part."""
+    text = re.sub(r"(?:/[^\s/'\":]+)*/(?:site-packages|lib/python3\.\d+)/", "", text)
+    text = text.replace(f"{_ROOT}/", "")
+    return re.sub(r"(?<![\w.:/])(?:/[^\s/'\":,;]+)+/([^\s/'\":,;]+)", r"\1", text)
+
+
+@cache
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+@cache
+def _git() -> tuple[tuple[str, Any], ...]:
+    """Commit and dirty flag of the checkout that bench runs from; (None, None) for an installed wheel."""
+
+    def git(*arguments: str) -> str | None:
+        try:
+            result = subprocess.run(  # noqa: S603
+                ["git", "-C", str(_ROOT), *arguments],  # noqa: S607
+                capture_output=True,
+                text=True,
+                timeout=10,
+                check=True,
+            )
+        except (OSError, subprocess.SubprocessError):
+            return None
+        return result.stdout.strip()
+
+    if not (_ROOT / ".git").exists():
+        return (("commit", None), ("dirty", None))
+    status = git("status", "--porcelain", "--untracked-files=normal", "--", *_CODE)
+    return (("commit", git("rev-parse", "HEAD")), ("dirty", None if status is None else bool(status)))
+
+
+def _device_name(device: str) -> str:
+    if device == "cpu":
+        return "cpu"
+    torch = sys.modules.get("torch")
+    return f"{device} {torch.cuda.get_device_name()}" if torch else device
+
+
+@cache
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

@@ -1,0 +1,220 @@
+"""The immutable record of one cell on one suite, and its JSON form."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from bench.errors import DataError, NewerRecordError
+from bench.records.blocks import RECORD
+from bench.schema import fault, unwritable
+
+SCHEMA = 1
+PROBED = 2
+"""Schema of a record with probes; without them it is as ever."""
+AVERAGE = "avg"
+ALL = "all"  # subset name: every pair of a task in one correlation, the field's convention
+
+
+@dataclass(frozen=True)
+class Score:
+    """One measured value.
+
+    Args:
+        task: Task id as in the published tables (STS12 ... SICKR), or "avg".
+        subset: "all" (one correlation over all pairs), a subset's name, "mean" or "wmean" over subsets.
+        metric: Name of the metric; ``value`` is in its own unit (spearman: -1 to 1).
+        value: The value at full precision.
+        n: Pairs behind it; for the task "avg" the number of tasks averaged.
+    """
+
+    task: str
+    subset: str
+    metric: str
+    value: float
+    n: int
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """What one cell gave on one suite. 'Equal bytes' means equal JSON without the ``timing`` block.
+
+    Args:
+        profile: Profile label, ``NAME`` or ``NAME@HASH`` with another backbone.
+        method: Method id, the row's name in every table.
+        name: Registered name of the method.
+        version: The card's version.
+        options: Value of every option.
+        backbone: {"name", "sha256"} of the weights it starts from, None for none.
+        seed: The seed, None for a deterministic method.
+        suite: Suite name.
+        world: {"generator", "split", "seed"} of the mini world where suite, training text or dev set come
+            from it, else None.
+        tasks: For every task {"pairs", "sha256"} of the parsed data, and whether it is the reference.
+        key: sha256 of everything that determines the scores; equal key, equal result.
+        family: The same without the seed: only records of one family are averaged.
+        status: "ok" or "failed".
+        scores: Empty if failed.
+        predictions: {"file", "sha256"} of the per-pair similarities beside the record, None if failed.
+        reason: Why it failed, one line.
+        traceback: The failure's traceback, without machine paths.
+        training: Corpus, dev set, and each stage's key, steps, sentences and dev curve; empty for a method
+            that doesn't train. Scores are those of the checkpoint selected on the dev set; the metric
+            "spearman_last" gives the last checkpoint's.
+        notes: What every table with this record must say.
+        probes: What :mod:`bench.probes.measure` found, by probe; "version" and "data" say how and on what.
+            They come after the scores and change none; what they took by the clock stands in timing.
+        provenance: Versions, commit, device, threads: facts that repeat when the run is repeated.
+        timing: Wall and CPU seconds, date, processor: facts that don't.
+    """
+
+    profile: str
+    method: str
+    name: str
+    version: int
+    options: dict[str, Any]
+    backbone: dict[str, str] | None
+    seed: int | None
+    suite: str
+    tasks: dict[str, dict[str, Any]]
+    key: str
+    family: str
+    status: str
+    scores: tuple[Score, ...] = ()
+    predictions: dict[str, str] | None = None
+    reason: str | None = None
+    traceback: tuple[str, ...] | None = None
+    training: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    world: dict[str, int] | None = None
+    probes: dict[str, Any] = field(default_factory=dict)
+    provenance: dict[str, Any] = field(default_factory=dict)
+    timing: dict[str, Any] = field(default_factory=dict)
+    schema: int = SCHEMA
+
+    @property
+    def metric(self) -> str:
+        """Metric of the suite's average: "spearman", or "accuracy" of transfer suites."""
+        found = (score.metric for score in self.scores if (score.task, score.subset) == ("avg", ALL))
+        return next((metric for metric in found if not metric.endswith("_last")), "spearman")
+
+    @property
+    def ranks(self) -> int:
+        """Processes that trained a stage together, the most of all stages; 1 where nothing was trained."""
+        return max((facts.get("ranks", 1) for facts in self.training.get("stages", {}).values()), default=1)
+
+    @property
+    def train_precision(self) -> str:
+        """Arithmetic of the transformers in training where a stage's wasn't fp32; else fp32."""
+        stages = self.training.get("stages", {}).values()
+        return next((facts["precision"] for facts in stages if "precision" in facts), "fp32")
+
+    @property
+    def numerics(self) -> int:
+        """The numerics that its stages were trained by, the latest of all; 1 where nothing was trained."""
+        stages = self.training.get("stages", {}).values()
+        return max((facts.get("numerics", 1) for facts in stages), default=1)
+
+    def score(self, task: str, subset: str = ALL, metric: str | None = None) -> float | None:
+        """Return one value in the metric's unit (None: the suite's metric), or None if there is none."""
+        metric = self.metric if metric is None else metric
+        for score in self.scores:
+            if (score.task, score.subset, score.metric) == (task, subset, metric):
+                return score.value
+        return None
+
+
+def to_json(record: RunRecord, *, timing: bool = True) -> str:
+    """Return the canonical JSON text (sorted keys, two blanks, final newline)."""
+    data = asdict(record)
+    if not timing:
+        del data["timing"]
+    if not record.probes:
+        del data["probes"]
+    return json.dumps(data, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def from_json(text: str, where: str) -> RunRecord:
+    """Parse a record, also one of an older bench.
+
+    Raises:
+        NewerRecordError: a newer schema.
+        DataError: no JSON, not a record, or a field or score of the wrong type or range; says which.
+    """
+    try:
+        data = json.loads(text, object_pairs_hook=_distinct)
+        if not isinstance(data, dict):
+            raise ValueError("no mapping")
+        _check_schema(data, where)
+        if place := unwritable(data) or fault(data, RECORD):
+            raise ValueError(f"'{place.removeprefix('.')}' is missing or isn't what it should be")
+        _check_sense(data)
+        return _record(data)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise DataError(
+            f"this is no run record: {error}", where=where, hint="delete the file and run the cell again"
+        ) from error
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name stands twice in one block")
+    return found
+
+
+def _check_schema(data: dict[str, Any], where: str) -> None:
+    schema, known = data.get("schema"), PROBED if data.get("probes") else SCHEMA
+    if type(schema) is not int or schema < 1:
+        raise ValueError("it has no schema")
+    if schema > known:
+        raise NewerRecordError(
+            f"record schema {schema} is newer than this bench",
+            where=where,
+            expected=f"schema {known} or older",
+            hint="upgrade cse-bench",
+        )
+
+
+def _check_sense(data: dict[str, Any]) -> None:
+    """Raise ValueError where blocks contradict each other, or a score is none."""
+    if (data["status"] == "failed") != (not data["scores"]):
+        raise ValueError("'scores' is empty in a finished record, or not in a failed one")
+    if data.get("training", {}).get("stages") and "training_cpu_seconds" not in data.get("timing", {}):
+        raise ValueError("'timing.training_cpu_seconds' is missing")
+    seen = set()
+    for score in data["scores"]:
+        name = score["task"], score["subset"], score["metric"]
+        if name in seen:
+            raise ValueError(f"two scores of {' '.join(name)}")
+        if score["subset"] == ALL and score["task"] not in (AVERAGE, *data["tasks"]):
+            raise ValueError(f"a score of {score['task']}, which is none of 'tasks'")
+        if score["metric"].startswith("spearman") and abs(score["value"]) > 1:
+            raise ValueError(f"{' '.join(name)} is {score['value']}")
+        seen.add(name)
+    probes = data.get("probes", {})
+    if any(name != "version" and not isinstance(block, dict) for name, block in probes.items()):
+        raise ValueError("a block of 'probes' is none")
+    if probes and "data" not in probes:
+        raise ValueError("'probes.data' is missing")
+
+
+def _record(data: dict[str, Any]) -> RunRecord:
+    """Make the record; what an older bench left out has its default."""
+    scores = tuple(Score(**score) for score in data["scores"])
+    traceback = data.get("traceback")
+    lists = {
+        "scores": scores,
+        "notes": tuple(data.get("notes", ())),
+        "traceback": None if traceback is None else tuple(traceback),
+    }
+    return RunRecord(**{"family": _older_family(data), **data, **lists})
+
+
+def _older_family(data: dict[str, Any]) -> str:
+    """A family for a record from before there were any: what it says of itself, less the seed."""
+    facts = {name: data[name] for name in ("name", "version", "options", "backbone", "tasks")}
+    facts |= {name: data.get("provenance", {}).get(name) for name in ("device", "threads")}
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,324 @@
+"""The results folder: one JSON a cell and suite, its predictions beside it, nothing ever half written."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from filelock import FileLock, Timeout
+
+from bench.encoder import FloatArray
+from bench.errors import DataError, InputError, StorageError
+from bench.records.record import RunRecord, from_json, to_json
+
+_CAMPAIGN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_UNSAFE = re.compile(r"[^A-Za-z0-9._+=,\[\]@-]+")
+_SEAL, _BLANK = "record_sha256", "0" * 64
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a record belongs: profile label, method id, seed (None: deterministic) and suite."""
+
+    profile: str
+    method: str
+    seed: int | None
+    suite: str
+
+    @property
+    def folder(self) -> Path:
+        """Folder relative to the campaign."""
+        seed = "no-seed" if self.seed is None else f"seed-{self.seed}"
+        return Path(safe_name(self.profile)) / safe_name(self.method) / seed
+
+
+def safe_name(text: str) -> str:
+    """Return ``text`` as one folder name: as it is if it can be one, else cleaned and with its hash."""
+    cleaned = _UNSAFE.sub("_", text).lstrip(".")[:80]
+    if cleaned and cleaned == text:
+        return text
+    return f"{cleaned}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+class ResultStore:
+    """One campaign's records under ``results/<campaign>``.
+
+    Raises:
+        InputError: a campaign name that is no plain folder name.
+    """
+
+    def __init__(self, results: Path, campaign: str) -> None:
+        if not _CAMPAIGN.fullmatch(campaign):
+            raise InputError(
+                f"'{campaign}' is no campaign name",
+                where="--campaign",
+                expected="letters, digits, '.', '_' and '-', at most 100",
+            )
+        self.campaign = campaign
+        self.root = results / campaign
+
+    def prepare(self) -> None:
+        """Make the folder and check that it can be written; raises InputError."""
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            (self.root / ".locks").mkdir(exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.root / ".locks"):  # has no name: a kill leaves nothing
+                pass
+        except OSError as error:
+            raise InputError(
+                f"results can't be written: {error.strerror}",
+                where=str(self.root),
+                hint="name another folder with --results",
+            ) from error
+
+    def clear_leftovers(self) -> None:
+        """Remove what killed processes left half written, where no other process is at work."""
+        for folder in {leftover.parent for leftover in self.root.glob("*/*/*/.*.tmp")}:
+            with suppress(StorageError), self._locked(folder, wait=False) as mine:
+                if mine:
+                    _clear(folder)
+
+    def path(self, place: Place) -> Path:
+        """Path of a record."""
+        return self.root / place.folder / f"{safe_name(place.suite)}.json"
+
+    def read(self, place: Place) -> RunRecord | None:
+        """Return the record, or None if there is none; raises DataError for a damaged one."""
+        path = self.path(place)
+        return _read(path) if path.exists() else None
+
+    def is_whole(self, place: Place, record: RunRecord) -> bool:
+        """True if the predictions beside a record are those it was written with."""
+        if record.predictions is None:  # what mteb measures has no pairs of ours
+            return record.status == "failed" or not any(
+                facts.get("pairs", 1) for facts in record.tasks.values()
+            )
+        file = self.path(place).with_suffix(".npz")
+        try:
+            return hashlib.sha256(file.read_bytes()).hexdigest() == record.predictions["sha256"]
+        except OSError:
+            return False
+
+    def write(
+        self, place: Place, record: RunRecord, predictions: Mapping[str, FloatArray] | None
+    ) -> RunRecord:
+        """Write predictions and record, each atomically, the record last; return the record as written.
+
+        A crash at any moment leaves the old record, or the new one, or (between the two renames) a record
+        whose predictions don't match, which :meth:`is_whole` finds and the next run repeats.
+
+        Raises:
+            StorageError: the disk is full, the folder can't be written.
+        """
+        path = self.path(place)
+        try:
+            return self._write(path, record, predictions)
+        except OSError as error:
+            raise StorageError(
+                f"the record can't be written: {error.strerror}",
+                where=str(path),
+                hint="finished cells are kept: mend this and run the same command again",
+            ) from error
+
+    def _write(
+        self, path: Path, record: RunRecord, predictions: Mapping[str, FloatArray] | None
+    ) -> RunRecord:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if predictions is None:
+            path.with_suffix(".npz").unlink(missing_ok=True)
+        else:
+            payload = _npz(predictions)
+            digest = hashlib.sha256(payload).hexdigest()
+            record = replace(record, predictions={"file": f"{path.stem}.npz", "sha256": digest})
+            _write_atomically(path.with_suffix(".npz"), payload)
+        record = sealed(record)
+        _write_atomically(path, to_json(record).encode("utf-8"))
+        return record
+
+    def predictions(self, record: RunRecord) -> dict[str, FloatArray]:
+        """Return {task: float32 (pairs,)} of a record; raises DataError if missing, damaged or another's."""
+        place = Place(record.profile, record.method, record.seed, record.suite)
+        file = self.path(place).with_suffix(".npz")
+        if record.predictions is None or not self.is_whole(place, record):
+            raise DataError(
+                "the predictions are missing or don't belong to their record",
+                where=str(file),
+                hint="run the cell again",
+            )
+        found = _arrays(file)
+        wanted = {name: facts.get("pairs") for name, facts in record.tasks.items()}
+        if found.keys() != wanted.keys() or any(
+            wanted[name] not in (None, len(found[name])) for name in found
+        ):
+            raise DataError(
+                f"predictions of {', '.join(f'{name} ({len(values)})' for name, values in found.items())}",
+                where=str(file),
+                expected=", ".join(f"{name} ({size})" if size else name for name, size in wanted.items()),
+                hint="run the cell again",
+            )
+        return found
+
+    @contextmanager
+    def claim(self, place: Place, *, wait: bool) -> Iterator[bool]:
+        """Hold the cell's lock; yields False at once if another process has it and ``wait`` is off.
+
+        The lock is the operating system's, so a killed process leaves none behind; what else it left half
+        written in the cell is removed.
+
+        Raises:
+            StorageError: the lock's file can't be written.
+        """
+        folder = self.root / place.folder
+        with self._locked(folder, wait=wait) as mine:
+            if mine:
+                _clear(folder)
+            yield mine
+
+    @contextmanager
+    def _locked(self, folder: Path, *, wait: bool) -> Iterator[bool]:
+        name = hashlib.sha256(folder.relative_to(self.root).as_posix().encode()).hexdigest()[:20]
+        lock = FileLock(self.root / ".locks" / f"{name}.lock")
+        try:
+            lock.acquire(timeout=-1 if wait else 0)
+        except Timeout:
+            yield False
+            return
+        except OSError as error:
+            raise StorageError(
+                f"the lock of {folder.name} can't be written: {error.strerror}", where=lock.lock_file
+            ) from error
+        try:
+            yield True
+        finally:
+            lock.release()
+
+    def records(self) -> list[RunRecord]:
+        """All records, in the order of their paths.
+
+        Raises:
+            InputError: there is no such campaign.
+            DataError: a damaged record.
+        """
+        if not self.root.is_dir():
+            parent = self.root.parent
+            folders = sorted(p.name for p in parent.iterdir() if p.is_dir()) if parent.is_dir() else []
+            known = [name for name in folders if not name.startswith(".")]
+            raise InputError(
+                f"no campaign '{self.campaign}'",
+                where=str(parent),
+                expected=f"one of {', '.join(known)}" if known else "results of an earlier bench run",
+                hint="bench run makes one",
+            )
+        records = []
+        for path in sorted(self.root.glob("*/*/*/*.json")):
+            if path.name.startswith("."):
+                continue
+            record = _read(path)
+            if self.path(Place(record.profile, record.method, record.seed, record.suite)) != path:
+                raise DataError(
+                    f"this record of {record.method} stands in another's place",
+                    where=str(path),
+                    hint="move the copy out of the results folder",
+                )
+            records.append(record)
+        return records
+
+    def siblings(self, place: Place) -> list[RunRecord]:
+        """Records of the same method and suite under other seeds; damaged ones are left out."""
+        path = self.path(place)
+        found = []
+        for other in sorted(path.parent.parent.glob(f"*/{path.name}")):
+            if other != path:
+                with suppress(DataError):
+                    found.append(_read(other))
+        return found
+
+
+def _clear(folder: Path) -> None:
+    """Remove temporary files of a folder whose lock is held."""
+    for leftover in folder.glob(".*.tmp"):
+        with suppress(OSError):
+            leftover.unlink(missing_ok=True)
+
+
+def _read(path: Path) -> RunRecord:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"this record can't be read: {error}", where=str(path)) from error
+    record = from_json(text, str(path))
+    if not _is_sealed(record, text):
+        raise DataError(
+            "this record was changed since it was written",
+            where=str(path),
+            hint="delete the file and run the cell again",
+        )
+    return record
+
+
+def _arrays(file: Path) -> dict[str, FloatArray]:
+    """Read predictions; raises DataError for anything but finite float32 numbers, a list a task."""
+    try:
+        with np.load(io.BytesIO(file.read_bytes()), allow_pickle=False) as archive:
+            if sum(member.file_size for member in archive.zip.infolist()) > file.stat().st_size:
+                raise ValueError("packed, which ours never are: it could unpack to anything")
+            found = {name: archive[name] for name in archive.files}
+    except Exception as error:  # a damaged file makes numpy and zipfile fail in many ways
+        raise DataError(
+            f"these are no predictions: {type(error).__name__}", where=str(file), hint="run the cell again"
+        ) from error
+    for name, values in found.items():
+        if values.dtype != np.float32 or values.ndim != 1 or not np.isfinite(values).all():
+            raise DataError(
+                f"the predictions of {name} are damaged",
+                where=str(file),
+                expected="a list of finite float32 numbers",
+                hint="run the cell again",
+            )
+    return found
+
+
+def sealed(record: RunRecord) -> RunRecord:
+    """Return the record with its file's sha256, taken with zeros in its place, in the timing block."""
+    blank = replace(record, timing={**record.timing, _SEAL: _BLANK})
+    digest = hashlib.sha256(to_json(blank).encode("utf-8")).hexdigest()
+    return replace(record, timing={**record.timing, _SEAL: digest})
+
+
+def _is_sealed(record: RunRecord, text: str) -> bool:
+    """True if no byte of a record's file has changed, and for one of an older bench, which has no seal."""
+    seal = record.timing.get(_SEAL)
+    blank = text.replace(f'"{_SEAL}": "{seal}"', f'"{_SEAL}": "{_BLANK}"')
+    return seal is None or seal == hashlib.sha256(blank.encode("utf-8")).hexdigest()
+
+
+def _npz(arrays: Mapping[str, FloatArray]) -> bytes:
+    """Serialise without compression: equal arrays, equal bytes, whatever zlib is installed."""
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **{name: arrays[name] for name in arrays})
+    return buffer.getvalue()
+
+
+def _write_atomically(path: Path, payload: bytes) -> None:
+    temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}.tmp")
+    try:
+        with temporary.open("wb") as stream:
+            stream.write(payload)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,192 @@
+"""The little language of --methods, --seeds, --set."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from bench.errors import InputError
+from bench.request.spec import MethodRequest, Override
+
+MAX_SEEDS = 10_000
+
+
+METHOD_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
+"""Names of methods, aliases and options."""
+
+
+OF_METHODS = ("ensemble", "distill", "released")
+"""Methods of methods (or of published towers), NAME:METHODS: all after the colon, brackets too, belongs to
+the methods named there."""
+
+
+_OF_METHODS = re.compile(
+    rf"(?:(?P<alias>{METHOD_NAME.pattern})=)?(?P<name>{'|'.join(OF_METHODS)}):(?P<methods>.*\S.*)"
+)
+
+
+_SEED_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """Parse ``1-5`` or ``1,3,7-9`` into increasing distinct seeds.
+
+    Raises:
+        InputError: empty text, something that is no number or range, a falling range, a seed given
+            twice, or more than 10,000 seeds.
+    """
+    where = "--seeds"
+    form = "numbers and rising ranges such as 1-5 or 1,3,7-9"
+    seeds: list[int] = []
+    for part in text.split(","):
+        match = _SEED_RANGE.fullmatch(part.strip())
+        if match is None:
+            raise InputError(f"'{part.strip()}' in '{text}' is no seed", where=where, expected=form)
+        low = int(match[1])
+        high = int(match[2]) if match[2] else low
+        if high < low:
+            raise InputError(
+                f"the range '{part.strip()}' falls", where=where, expected=form, hint=f"write {high}-{low}"
+            )
+        if len(seeds) + high - low + 1 > MAX_SEEDS:
+            raise InputError(
+                f"'{text}' asks for too many seeds", where=where, expected=f"at most {MAX_SEEDS}"
+            )
+        seeds.extend(range(low, high + 1))
+    seeds.sort()
+    repeated = [seed for seed, following in pairwise(seeds) if seed == following]
+    if repeated:
+        raise InputError(f"seed {repeated[0]} is given twice in '{text}'", where=where, expected=form)
+    return tuple(seeds)
+
+
+def split_outside_brackets(text: str, at: str = ",") -> list[str]:
+    """Split at the commas (or another character) that stand outside square brackets.
+
+    A character after a backslash is only itself.
+    """
+    parts, depth, start, escaped = [], 0, 0, False
+    for position, char in enumerate(text):
+        if escaped or char == "\\":
+            escaped = not escaped
+        elif char == "[":
+            depth += 1
+        elif char == "]":
+            depth -= 1
+        elif char == at and depth == 0:
+            parts.append(text[start:position])
+            start = position + 1
+    parts.append(text[start:])
+    return [part.strip() for part in parts]
+
+
+def quoted(value: str) -> str:
+    """Return an option's value as it stands in a method's brackets, so that it is read as itself.
+
+    A backslash makes a comma, a bracket or a backslash a part of the value. A value that is a method with
+    options of its own stays as it is.
+    """
+    whole = split_outside_brackets(value) == [value] and _is_balanced(value)
+    return value if whole and _unquoted(value) == value else re.sub(r"([\\,\[\]])", r"\\\1", value)
+
+
+def _unquoted(value: str) -> str:
+    """Drop the backslashes outside brackets; those inside belong to a method that is named there."""
+    found, depth, escaped = [], 0, False
+    for char in value:
+        if char == "\\" and not escaped:
+            escaped = True
+            found += [char] if depth else []
+            continue
+        depth += 0 if escaped else (char == "[") - (char == "]")
+        escaped = False
+        found.append(char)
+    return "".join(found)
+
+
+def _is_balanced(text: str) -> bool:
+    bare = re.sub(r"\\.", "", text)
+    return bare.count("[") == bare.count("]")
+
+
+def parse_methods(text: str) -> tuple[MethodRequest, ...]:
+    """Parse ``--methods``; names are resolved later, by the plan.
+
+    Raises:
+        InputError: an empty entry, unbalanced brackets, an option without ``=``, a bad alias.
+    """
+    return tuple(_parse_method(part) for part in split_outside_brackets(text))
+
+
+def _parse_method(text: str) -> MethodRequest:
+    where = "--methods"
+    form = "[ALIAS=]NAME[:ARGUMENT][[OPTION=VALUE,...]] with commas between methods"
+    _refuse_unprintable(text, where)
+    if (of := _OF_METHODS.fullmatch(text)) and _is_balanced(text):
+        return MethodRequest(text, of["name"], of["methods"].strip(), (), of["alias"])
+    if not text or not _is_balanced(text) or ("[" in text and not text.endswith("]")):
+        raise InputError(f"'{text}' is no method", where=where, expected=form)
+    head, _, inner = text.removesuffix("]").partition("[") if text.endswith("]") else (text, "", "")
+    options = []
+    for item in split_outside_brackets(inner) if inner else []:
+        key, equals, value = item.partition("=")
+        if not equals or not METHOD_NAME.fullmatch(key.strip()):
+            raise InputError(f"'{item}' in '{text}' is no OPTION=VALUE", where=where, expected=form)
+        options.append((key.strip(), _unquoted(value.strip())))
+    alias: str | None = None
+    before, equals, after = head.partition("=")
+    if equals and ":" not in before:
+        alias, head = before.strip(), after.strip()
+        if not METHOD_NAME.fullmatch(alias):
+            raise InputError(
+                f"'{alias}' in '{text}' is no alias", where=where, expected="letters, digits, _ . + -"
+            )
+    name, colon, argument = head.partition(":")
+    if not METHOD_NAME.fullmatch(name) or (colon and not argument):
+        raise InputError(f"'{text}' is no method", where=where, expected=form)
+    return MethodRequest(text, name, argument or None, tuple(options), alias)
+
+
+def parse_override(text: str) -> Override:
+    """Parse one ``--set`` value.
+
+    Raises:
+        InputError: not of the form METHOD[.STAGE].OPTION=VALUE.
+    """
+    _refuse_unprintable(text, "--set")
+    key, equals, value = text.partition("=")
+    parts = [part.strip() for part in key.split(".")]
+    if not equals or len(parts) not in (2, 3) or not all(METHOD_NAME.fullmatch(part) for part in parts):
+        raise InputError(
+            f"'{text}' is no override",
+            where="--set",
+            expected="METHOD[.STAGE].OPTION=VALUE, e.g. untrained.pooling=avg",
+        )
+    return Override(text, parts[0], parts[1] if len(parts) == 3 else None, parts[-1], value.strip())
+
+
+def parse_copies(texts: Sequence[str]) -> tuple[tuple[str, Path], ...]:
+    """Parse the ``--copy`` values, NAME=FILE.
+
+    Raises:
+        InputError: not of that form, or a name given twice.
+    """
+    copies: dict[str, Path] = {}
+    for text in texts:
+        name, equals, file = text.partition("=")
+        if not equals or not file or not METHOD_NAME.fullmatch(name):
+            raise InputError(
+                f"'{text}' is no copy", where="--copy", expected="NAME=FILE, e.g. a=wiki.en-fr-en.txt"
+            )
+        if name in copies:
+            raise InputError(f"copy '{name}' is given twice", where="--copy")
+        copies[name] = Path(file)
+    return tuple(copies.items())
+
+
+def _refuse_unprintable(text: str, where: str) -> None:
+    """Control characters and broken encodings would end up in file names, terminals and tables."""
+    if not text.isprintable():
+        raise InputError(f"{text!a} has a character that can't be printed", where=where)

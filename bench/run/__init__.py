@@ -1,0 +1,1 @@
+"""Do what was planned."""

@@ -1,0 +1,250 @@
+"""From a cell to its encoders: trains the stages that aren't there yet, then loads a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bench.card import BuildContext
+from bench.data.corpus import Corpus
+from bench.data.training import TrainingData
+from bench.encoder import Encoder, PairScorer, Progress
+from bench.errors import BenchError
+from bench.nn.folder import content_hash
+from bench.plan.cell import Cell, auxiliary_facts
+from bench.registry import discover
+from bench.request.plugins import plugins_of_methods
+from bench.run.stage_cache import StageCache
+from bench.stages import Stage, StageContext, is_paired
+from bench.train import numerics
+
+STEP_TIMES = ("step_seconds", "dev_seconds")
+"""Facts of a stage, for estimates, that repeat no more than its CPU seconds do."""
+
+
+class Builder:
+    """Builds one cell's encoders, each once; a failed stage fails every time it is asked for.
+
+    Args:
+        cell: The cell.
+        device: "cpu" or "cuda".
+        training: Training text and dev set, None where no method trains.
+        cache: Finished stages.
+        progress: Called with finished sentences.
+    """
+
+    def __init__(
+        self,
+        cell: Cell,
+        device: str,
+        training: TrainingData | None,
+        cache: StageCache,
+        progress: Progress | None = None,
+    ) -> None:
+        self.cell, self.device, self.training = cell, device, training
+        self.cache, self.progress = cache, progress
+        self._folders: dict[str, Path] | None = None
+        self._error: Exception | None = None
+        self._encoders: dict[str, Encoder | PairScorer] = {}
+        self._members = {
+            role: Builder(member, device, training, cache, progress) for role, member in cell.members
+        }
+
+    def encoder(self, checkpoint: str = "selected") -> Encoder | PairScorer:
+        """Return the encoder of a checkpoint, "selected" or "last"."""
+        if checkpoint not in self._encoders:
+            cell = self.cell
+            context = BuildContext(
+                dict(cell.options),
+                cell.seed,
+                cell.model.path if cell.model else None,
+                self.device,
+                self.folders(),
+                checkpoint,
+                {role: self.member(role) for role in self._members},
+            )
+            self._encoders[checkpoint] = discover().get(cell.card.name).build(context)
+            self._check_model()
+        return self._encoders[checkpoint]
+
+    def member(self, role: str) -> Encoder:
+        """Return the selected encoder of another method that this one builds on."""
+        encoder = self._members[role].encoder()
+        if not isinstance(encoder, Encoder):
+            raise BenchError(f"{self._members[role].cell.method} has no vectors to build on")
+        return encoder
+
+    def folders(self) -> dict[str, Path]:
+        """Run or find all stages; return their folders by role."""
+        if self._error is not None:
+            raise self._error
+        if self._folders is None:
+            try:
+                self._folders = self._run_stages()
+            except Exception as error:
+                self._error = error
+                raise
+        return self._folders
+
+    def _run_stages(self) -> dict[str, Path]:
+        """Run the stages in order, but while another process trains one, first those that don't need it."""
+        folders: dict[str, Path] = {}
+        roles = {stage.spec.role for stage in self.cell.stages}
+        waiting, wait = list(self.cell.stages), False
+        while waiting:
+            for stage in [s for s in waiting if roles & set(s.spec.inputs) <= folders.keys()]:
+                folder = self.cache.ensure(stage, partial(self._train, stage, dict(folders)), wait=wait)
+                if folder is not None:
+                    folders[stage.spec.role] = folder
+                    waiting.remove(stage)
+                    wait = False
+                    break
+            else:
+                wait = True  # all that could be trained now is being trained elsewhere
+        return folders
+
+    def last_differs(self) -> bool:
+        """True if the last checkpoint of a stage that no other builds on isn't the selected one."""
+        used = {role for stage in self.cell.stages for role in stage.spec.inputs}
+        final = [self.cache.facts(s) for s in self.cell.stages if s.spec.role not in used]
+        return any(facts["selected_step"] != facts["steps"] for facts in final)
+
+    def facts(self) -> dict[str, Any]:
+        """What the record says of the training; empty for a method that doesn't train."""
+        if not self.cell.trains or self.training is None:
+            return {}
+        corpus, dev = self.training.corpus, self.training.dev
+        stages: dict[str, Any] = {}
+        members: dict[str, Any] = {}
+        for role, builder in self._members.items():
+            cell = builder.cell
+            members[role] = {
+                "method": cell.method,
+                "version": cell.card.version,
+                "options": dict(cell.options),
+            }
+            inner = builder.facts()
+            if "members" in inner:
+                members[role]["members"] = inner["members"]
+            stages |= {f"{role}/{name}": facts for name, facts in inner.get("stages", {}).items()}
+        auxiliaries = auxiliary_facts(self.cell)
+        for stage in self.cell.stages:
+            facts = self.cache.facts(stage)
+            del facts["cpu_seconds"]  # stands in the timing block
+            for name in STEP_TIMES:
+                facts.pop(name, None)
+            text = self.training.texts[stage.spec.text]
+            own = {} if text is corpus else {"text": _text_facts(text, stage.spec.text)}
+            stages[stage.spec.role] = {"key": stage.key, **own, **facts}
+        return {
+            "corpus": {"name": corpus.name, "sha256": corpus.sha256, "sentences": len(corpus.sentences)},
+            "dev": {"task": dev.id, "sha256": dev.sha256},
+            "stages": stages,
+            **({"members": members} if members else {}),
+            **({"auxiliaries": auxiliaries} if auxiliaries else {}),
+        }
+
+    def training_seconds(self) -> dict[str, float]:
+        """CPU seconds that each finished stage took when it was trained."""
+        finished = [stage for stage in self.cell.stages if self.cache.find(stage)]
+        seconds = {
+            f"{role}/{name}": value
+            for role, builder in self._members.items()
+            for name, value in builder.training_seconds().items()
+        }
+        return seconds | {stage.spec.role: self.cache.facts(stage)["cpu_seconds"] for stage in finished}
+
+    def _train(self, stage: Stage, inputs: dict[str, Path], out: Path) -> dict[str, Any]:
+        """Train a stage into ``out``, here or in several processes; return its facts."""
+        if self.training is None or self.cell.model is None:
+            raise BenchError(f"stage '{stage.spec.role}' needs a training text and a backbone")
+        if self.cell.ranks == 1:
+            return self.train_here(stage, inputs, out)
+        from bench.train.launch import run_together
+
+        for role in set(stage.spec.inputs) & self._members.keys():
+            self._members[role].prepare()  # the processes find it finished
+        training = self.training.for_stage(stage.spec.text)
+        work = RankWork(self.cell, self.device, training, self.cache, stage.key, inputs, out)
+        names = {self.cell.card.name, *self.cell.member_names}
+        facts: dict[str, Any] = run_together(
+            work,
+            self.cell.ranks,
+            device=self.device,
+            plugins=plugins_of_methods(names),
+            progress=self.progress,
+        )
+        return facts
+
+    def prepare(self) -> None:
+        """Run or find all stages, its members' too."""
+        for member in self._members.values():
+            member.prepare()
+        self.folders()
+
+    def train_here(self, stage: Stage, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
+        """Train a stage in this process, alone or as one of several; return its facts."""
+        from bench.eval.sts import dev_spearman
+        from bench.train.precision import training_at
+
+        if self.training is None or self.cell.model is None:
+            raise BenchError(f"stage '{stage.spec.role}' needs a training text and a backbone")
+        dev, text = self.training.dev, self.training.texts[stage.spec.text]
+        context = StageContext(
+            config=dict(stage.spec.config),
+            seed=stage.seed,
+            role=stage.stream,
+            model=self.cell.model.path,
+            device=self.device,
+            sentences=text.sentences,
+            corpus=text.sha256,
+            dev_score=lambda encoder, select="cosine": dev_spearman(encoder, dev, select),
+            inputs=inputs,
+            out=out,
+            progress=self.progress,
+            members={role: self.member(role) for role in self._members if role in stage.spec.inputs},
+            auxiliaries={option: folder.path for option, folder in self.cell.auxiliaries},
+            partners=self.training.partners(stage.spec.text),
+        )
+        with training_at(self.cell.train_precision), numerics.following(self.cell.numerics):
+            facts = stage.spec.train(context)
+        self._check_model()
+        if self.cell.train_precision != "fp32":
+            facts = {**facts, "precision": self.cell.train_precision}
+        return {**facts, "numerics": self.cell.numerics} if self.cell.numerics > 1 else facts
+
+    def _check_model(self) -> None:
+        """Raise BenchError if a model's files aren't those that were planned with."""
+        for model in dict.fromkeys((self.cell.model, *(folder for _, folder in self.cell.auxiliaries))):
+            if model is not None and content_hash(model.path) != model.sha256:
+                raise BenchError(f"the files of model '{model.name}' changed since the run was planned")
+
+
+@dataclass(frozen=True)
+class RankWork:
+    """A stage of a cell, as each of the processes that train it together gets it (it must pickle)."""
+
+    cell: Cell
+    device: str
+    training: TrainingData
+    cache: StageCache
+    key: str
+    inputs: Mapping[str, Path]
+    out: Path
+
+    def __call__(self, scratch: Path, progress: Progress | None) -> dict[str, Any]:
+        """Train it; the first process alone writes into the stage's folder."""
+        from bench.train.distributed import is_first
+
+        builder = Builder(self.cell, self.device, self.training, self.cache, progress)
+        (stage,) = (stage for stage in self.cell.stages if stage.key == self.key)
+        return builder.train_here(stage, self.inputs, self.out if is_first() else scratch)
+
+
+def _text_facts(text: Corpus, name: str) -> dict[str, Any]:
+    """What a record says of a stage's text where it isn't the training text itself."""
+    facts = {"name": text.name, "sha256": text.sha256}
+    return {**facts, "paired": True} if is_paired(name) else facts

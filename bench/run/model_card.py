@@ -1,0 +1,109 @@
+"""The model card of an exported encoder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from bench.errors import DataError
+from bench.version import __version__
+
+if TYPE_CHECKING:
+    from bench.plan.cell import Cell
+    from bench.plan.job import Job
+    from bench.plan.plan import Plan
+    from bench.records.record import RunRecord
+    from bench.run.builder import Builder
+
+
+def model_card(plan: Plan, builder: Builder, checkpoint: str) -> str:
+    """The model card: what the method says of itself, how this encoder was made, what its records say."""
+    cell, card = builder.cell, builder.cell.card
+    records = [(job, record) for job in plan.jobs if (record := _finished(plan, job)) is not None]
+    if not records:
+        place = f"{cell.describe()} in campaign {plan.store.campaign}"
+        click.echo(f"no finished record of {place}: the card holds no scores", err=True)
+    rows = [("Paper", card.paper), ("Code", card.code)]
+    rows += [("Computes", line) for line in card.equations]
+    rows += [("Deviation", line) for line in card.deviations]
+    rows += [(f"Option {name}", str(value)) for name, value in cell.options]
+    parts = [
+        f"# {inert(cell.describe())}\n\n{inert(card.name)}: {inert(card.summary)}\n",
+        _section("Method", rows),
+        _section("Encoder", _encoder_rows(cell, builder, checkpoint)),
+    ]
+    metric = "spearman_last" if checkpoint == "last" and cell.stages else "spearman"
+    for job, record in records:
+        parts.append(_scores(job, record, metric))
+    notes = dict.fromkeys(note for _, record in records for note in record.notes) or dict.fromkeys(cell.notes)
+    if notes:
+        parts.append(_section("Notes", [("Note", note) for note in notes]))
+    if cell.model is not None:
+        licence = "The weights were made from the model named above, whose licence holds for them: check it."
+        parts.append(f"## Licence\n\n{licence}\n")
+    return "\n".join(parts)
+
+
+def _encoder_rows(cell: Cell, builder: Builder, checkpoint: str) -> list[tuple[str, str]]:
+    """How the encoder was made."""
+    rows = [("Made by", f"cse-bench {__version__}, method version {cell.card.version}")]
+    rows.append(("Profile", cell.profile))
+    if cell.model is not None:
+        rows.append(("Model it starts from", f"{cell.model.name}, sha256 {cell.model.sha256}"))
+    if cell.seed is not None:
+        rows.append(("Seed", str(cell.seed)))
+    facts = builder.facts()
+    if not facts:
+        return rows
+    corpus, dev = facts["corpus"], facts["dev"]
+    rows.append(
+        ("Training text", f"{corpus['name']}, {corpus['sentences']:,} sentences, sha256 {corpus['sha256']}")
+    )
+    rows.append(("Dev set", f"{dev['task']}, sha256 {dev['sha256']}"))
+    for role, stage in facts["stages"].items():
+        text = f"{stage['steps']} steps, {stage['sentences_seen']:,} sentences, best at step "
+        text += str(stage["selected_step"])
+        if stage.get("selected_dev") is not None:
+            text += f" with dev Spearman x 100 of {100 * stage['selected_dev']:.2f}"
+        rows.append((f"Stage {role}", text))
+    rows.append(("Checkpoint", checkpoint))
+    return rows
+
+
+def _finished(plan: Plan, job: Job) -> RunRecord | None:
+    """Return the finished record of exactly this job, if there is one."""
+    try:
+        record = plan.store.read(job.place)
+    except DataError:  # damaged, or of a newer bench: nothing to quote
+        return None
+    whole = record is not None and record.status == "ok" and plan.store.is_whole(job.place, record)
+    return record if record is not None and whole and record.key == job.key else None
+
+
+def _scores(job: Job, record: RunRecord, metric: str) -> str:
+    from bench.records.record import ALL
+
+    rows = []
+    for score in record.scores:
+        if (score.subset, score.metric) == (ALL, metric):
+            own = record.tasks.get(score.task, {}).get("reference", True)
+            rows.append((score.task, f"{100 * score.value:.2f}{'' if own else ' (other data)'}"))
+    head = f"Spearman x 100 over all pairs of a task; record {record.key[:12]}.\n\n"
+    return f"## Scores on {inert(job.suite)}\n\n{head}" + _lines(rows)
+
+
+def _section(title: str, rows: list[tuple[str, str]]) -> str:
+    return f"## {title}\n\n{_lines(rows)}"
+
+
+def _lines(rows: list[tuple[str, str]]) -> str:
+    return "".join(f"- {inert(name)}: {inert(text)}\n" for name, text in rows if text != "")
+
+
+def inert(text: str) -> str:
+    """Make any text inert in markdown, its characters that can't be printed left out."""
+    from bench.reports.formats.render import markdown_escape
+
+    printable = "".join(char for char in text if char.isprintable() or char.isspace())
+    return markdown_escape(printable)

@@ -1,0 +1,251 @@
+"""The gate's reference: read it from a folder or a git revision, repeat its specification, replace it."""
+
+from __future__ import annotations
+
+import subprocess
+import tarfile
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+
+from bench.errors import CellFailedError, DataError, InputError, unknown
+from bench.gate.verdict import BAD, CellVerdict, Key
+from bench.plan.plan import Plan, explain_difference, make_plan
+from bench.records.record import RunRecord
+from bench.records.store import Place, ResultStore
+from bench.request.parse import split_outside_brackets
+from bench.request.spec import MethodRequest, RunSpec
+from bench.run.rerun import spec_of
+
+DEFAULT = "results/reference"
+CAMPAIGN = "check"
+_MADE_BY = "bench run --campaign reference --methods NAME,... --seeds 1-3 makes one"
+
+
+def open_reference(text: str, scratch: Path) -> ResultStore:
+    """Return the reference's store: a campaign folder, or a copy of one as a git revision has it.
+
+    Args:
+        text: Folder, or ``REV`` or ``REV:FOLDER`` (below the repository's root; default results/reference).
+        scratch: Where the copy goes. The work tree isn't touched.
+
+    Raises:
+        InputError: neither a folder nor a revision, or no such folder in it.
+        DataError: the revision's folder holds a link or a name that leads out of it.
+    """
+    folder = Path(text)
+    if folder.is_dir():
+        resolved = folder.resolve()
+        return ResultStore(resolved.parent, resolved.name)
+    archive = scratch / "reference.tar"
+    _archive(text, archive)
+    extract(archive, scratch / "reference")
+    return ResultStore(scratch, "reference")
+
+
+def _archive(text: str, target: Path) -> None:
+    """Write the tar file of a revision's folder."""
+    revision, _, path = text.partition(":")
+    commit = _git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    if commit is None:
+        raise InputError(
+            f"'{text}' is neither a campaign folder nor a git revision",
+            where="--reference",
+            expected="a folder such as results/reference, or REV[:FOLDER]",
+            hint=f"{_MADE_BY}; a revision that isn't here yet: git fetch",
+        )
+    path = path.strip("/") or DEFAULT
+    tree = _git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{commit}:{path}")
+    if tree is None or _git("cat-file", "-t", tree) != "tree":
+        raise InputError(f"revision {revision} has no folder '{path}'", where="--reference", hint=_MADE_BY)
+    root = _git("rev-parse", "--show-toplevel") or _git("rev-parse", "--git-dir") or "."
+    if _git("-C", root, "archive", "--format=tar", f"--output={target}", tree) is None:
+        raise InputError(f"git can't archive '{text}'", where="--reference")
+
+
+def _git(*arguments: str) -> str | None:
+    """Return what git says, or None where it fails."""
+    try:
+        done = subprocess.run(  # noqa: S603
+            ["git", *arguments],  # noqa: S607
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        )
+    except (OSError, ValueError, subprocess.SubprocessError):  # ValueError: a NUL in a name
+        return None
+    return done.stdout.strip()
+
+
+def extract(archive: Path, folder: Path) -> None:
+    """Copy a tar file's regular files into a folder, and nothing else.
+
+    Raises:
+        DataError: a link, a device, or a name that leads out of the folder.
+    """
+    folder.mkdir()
+    with tarfile.open(archive, "r:") as tar:
+        for member in tar:
+            parts = PurePosixPath(member.name).parts
+            if member.isdir() and ".." not in parts:
+                continue
+            source = tar.extractfile(member) if member.isreg() else None
+            if source is None or not parts or ".." in parts or parts[0] == "/" or "\\" in member.name:
+                raise DataError(
+                    f"'{member.name}' is no plain file below its folder",
+                    where="--reference",
+                    expected="records and predictions as bench run writes them",
+                )
+            target = folder.joinpath(*parts)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(source.read())
+
+
+def load(
+    store: ResultStore, methods: str | None = None, seeds: Sequence[int] | None = None
+) -> list[RunRecord]:
+    """Return a campaign's records; one whose predictions aren't its own is returned as failed.
+
+    Args:
+        store: The campaign.
+        methods: Only these, comma-separated ids as in the report.
+        seeds: Only these; deterministic methods stay.
+
+    Raises:
+        InputError: no such campaign, or a method or seeds that it hasn't.
+        DataError: a damaged record.
+    """
+    records = store.records()
+    if methods is not None:
+        wanted = split_outside_brackets(methods)
+        known = {record.method for record in records}
+        for name in wanted:
+            if name not in known:
+                raise unknown("method", name, known, where=f"--methods, campaign {store.campaign}")
+        records = [record for record in records if record.method in wanted]
+    if seeds is not None:
+        records = [record for record in records if record.seed is None or record.seed in seeds]
+    if not records:
+        raise InputError(
+            "no record is left to compare", where=f"campaign {store.campaign}", hint="bench run makes records"
+        )
+    return [
+        record
+        if store.is_whole(place_of(record), record)
+        else replace(record, status="failed", scores=(), reason="its predictions are missing or not its own")
+        for record in records
+    ]
+
+
+def place_of(record: RunRecord) -> Place:
+    """Where a record belongs."""
+    return Place(record.profile, record.method, record.seed, record.suite)
+
+
+def check_whole(records: Sequence[RunRecord], campaign: str) -> None:
+    """Raise DataError if a record of the reference failed."""
+    for record in records:
+        if record.status != "ok":
+            run = "" if record.seed is None else f" seed {record.seed}"
+            raise DataError(
+                f"{record.method}{run} on {record.suite} is no result: {record.reason}",
+                where=f"reference {campaign}",
+                hint="run it again; a reference holds finished records only",
+            )
+
+
+def plans(records: Sequence[RunRecord], data: Path | None, results: Path, workers: int) -> list[Plan]:
+    """Plan the cells that a reference's records came from, under a folder of results.
+
+    A record under its method's registered name asks for what its profile gives now, so that a changed profile
+    is noticed; any other has its own options.
+
+    Raises:
+        InputError: a model that no profile names, or data that aren't there.
+    """
+    cells: dict[Key, list[RunRecord]] = {}
+    for record in records:
+        cells.setdefault((record.profile, record.method, record.suite), []).append(record)
+    methods: dict[RunSpec, list[MethodRequest]] = {}
+    for found in cells.values():
+        spec = _cell_spec(found, data, results)
+        alone = replace(spec, methods=(), workers=workers, campaign=CAMPAIGN)
+        methods.setdefault(alone, []).extend(spec.methods)
+    return [make_plan(replace(spec, methods=tuple(wanted))) for spec, wanted in methods.items()]
+
+
+def _cell_spec(records: Sequence[RunRecord], data: Path | None, results: Path) -> RunSpec:
+    record = records[0]
+    if record.name in ("hf", "st", "vectors") or "@" in record.profile:
+        raise InputError(
+            f"{record.method} was made with a model that its profile doesn't name",
+            where="bench check",
+            hint="run its cells with bench run, then bench check --results DIR --campaign NAME",
+        )
+    spec = spec_of(record, data, None, None, (), results)
+    (request,) = spec.methods
+    if record.method == record.name:
+        spec, request = replace(spec, overrides=()), replace(request, options=())
+    else:
+        request = replace(request, alias=record.method)
+    seeds = sorted(record.seed for record in records if record.seed is not None)
+    return replace(spec, methods=(request,), seeds=tuple(seeds) or spec.seeds)
+
+
+def changed(planned: Sequence[Plan], records: Sequence[RunRecord]) -> dict[Key, tuple[str, ...]]:
+    """Return what of each cell's specification is no longer the reference's, in words."""
+    by_place = {place_of(record): record for record in records}
+    found: dict[Key, tuple[str, ...]] = {}
+    for plan in planned:
+        for job in plan.jobs:
+            record = by_place.get(job.place)
+            key = (job.cell.profile, job.cell.method, job.suite)
+            if record is None:
+                found[key] = ("the reference's records carry other seeds than this method takes now",)
+            elif record.key != job.key:
+                found[key] = tuple(
+                    _changes(record, dict(job.cell.options), explain_difference(record, job, plan))
+                )
+    return found
+
+
+def _changes(record: RunRecord, options: dict[str, object], explained: str) -> Iterator[str]:
+    for name in dict.fromkeys([*record.options, *options]):
+        was, is_now = record.options.get(name, "not set"), options.get(name, "not set")
+        if was != is_now:
+            yield f"option {name} then {was}, now {is_now}"
+    yield from (part for part in explained.split("; ") if part != "other options")
+
+
+def update(
+    reference: ResultStore, source: ResultStore, new: Sequence[RunRecord], cells: Sequence[CellVerdict]
+) -> None:
+    """Put new records in the place of a reference's, cell by cell, each record atomically.
+
+    Args:
+        reference: The reference's campaign.
+        source: The campaign of the new records.
+        new: The new records.
+        cells: The verdicts on the cells to replace.
+
+    Raises:
+        CellFailedError: a cell failed or has no record; nothing is replaced.
+        DataError: predictions that are missing; nothing is replaced.
+    """
+    if broken := [cell for cell in cells if cell.status in BAD[1:]]:
+        names = ", ".join(cell.key[1] for cell in broken)
+        raise CellFailedError(f"the reference stays as it was: {names} failed or is missing")
+    keys = {cell.key for cell in cells}
+    records = [record for record in new if (record.profile, record.method, record.suite) in keys]
+    whole = [(record, source.predictions(record)) for record in records]
+    reference.prepare()
+    for record, predictions in whole:
+        with reference.claim(place_of(record), wait=True):
+            reference.write(place_of(record), record, predictions)
+    kept = {place_of(record) for record in records}
+    for record in reference.records():
+        if (record.profile, record.method, record.suite) in keys and place_of(record) not in kept:
+            path = reference.path(place_of(record))
+            path.unlink()
+            path.with_suffix(".npz").unlink(missing_ok=True)

@@ -1,0 +1,118 @@
+"""``bench tune``: one option of one method chosen on the dev set, with the same budget for every method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from bench.errors import BenchError, CellFailedError, InputError
+from bench.nn.threads import torch_threads
+from bench.plan.plan import Plan, make_plan
+from bench.request.spec import RunSpec
+from bench.run.builder import Builder
+from bench.run.executors import executor_for
+from bench.run.stage_cache import StageCache
+
+MAX_VALUES = 6
+REPORTED_SEEDS = range(1, 6)
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What was tried and chosen.
+
+    Args:
+        profile: Profile.
+        method: Method.
+        option: The option, a stage's as STAGE.OPTION.
+        seed: The one seed, none of those that are reported.
+        scores: Value to dev score (Spearman, -1 to 1), of those whose training did not fail.
+        chosen: The value with the largest score, the earliest of equals.
+    """
+
+    profile: str
+    method: str
+    option: str
+    seed: int
+    scores: dict[float, float]
+    chosen: float
+
+
+def tune_option(
+    spec: RunSpec, option: str, values: Sequence[str], report: Callable[[float, float | str], None]
+) -> Tuning:
+    """Train once for every value and choose by the dev score of the selected checkpoint.
+
+    Args:
+        spec: One method, one seed, the profile.
+        option: The option to vary.
+        values: At most MAX_VALUES numbers.
+        report: Called with each value and its dev score, or why its training failed.
+
+    Raises:
+        InputError: too many values or none, a value twice, a reported seed, a method that doesn't train.
+        CellFailedError: every value failed.
+    """
+    numbers = [_number(text) for text in values]
+    if len(numbers) > MAX_VALUES or len(set(numbers)) < len(numbers):
+        raise InputError(
+            f"{len(numbers)} values", where="--values", expected=f"at most {MAX_VALUES}, each once"
+        )
+    if spec.seeds[0] in REPORTED_SEEDS:
+        raise InputError(
+            f"seed {spec.seeds[0]} is one of those that are reported", where="--seed", expected="another one"
+        )
+    (request,) = spec.methods
+    plans = []
+    for value in values:
+        changed = replace(request, options=(*request.options, (option, value)))
+        plans.append(make_plan(replace(spec, methods=(changed,))))
+    if not plans[0].jobs[0].cell.stages:
+        raise InputError(f"'{request.name}' doesn't train", where="bench tune")
+    outcomes: dict[float, float | str] = {}
+    for index, outcome in executor_for(spec).run(_dev_score, list(enumerate(plans))):
+        outcomes[numbers[index]] = outcome
+        report(numbers[index], outcome)
+    scores = {value: score for value in numbers if isinstance(score := outcomes[value], float)}
+    if not scores:
+        raise CellFailedError("every value failed", where=request.name)
+    chosen = max(scores, key=scores.__getitem__)
+    return Tuning(spec.profile, request.name, option, spec.seeds[0], scores, chosen)
+
+
+def as_toml(tuning: Tuning) -> str:
+    """The lines for the profile: the choice, and the grid it was made from."""
+    stage, dot, option = tuning.option.rpartition(".")
+    table = f"methods.{tuning.method}" + (f".{stage}" if dot else "")
+    rows = [f"[{value!r}, {score:.4f}]" for value, score in tuning.scores.items()]
+    return (
+        f"[{table}]\n{option} = {tuning.chosen!r}\n\n"
+        f"[[tuning]] # bench tune {tuning.method} --profile {tuning.profile} --option {tuning.option} "
+        f"--values {','.join(f'{value:g}' for value in tuning.scores)} --seed {tuning.seed}\n"
+        f'method = "{tuning.method}"\noption = "{tuning.option}"\nseed = {tuning.seed}\n'
+        f"dev = [{', '.join(rows)}]\n"
+    )
+
+
+def _dev_score(task: tuple[int, Plan]) -> tuple[int, float | str]:
+    """Train one value's stages; return its dev score, or why the training failed."""
+    index, plan = task
+    spec, cell = plan.spec, plan.jobs[0].cell
+    cache = StageCache(spec.results / ".stages")
+    with torch_threads(spec.threads, needs_torch=True):
+        builder = Builder(cell, spec.device, plan.training, cache)
+        try:
+            builder.folders()
+        except BenchError as error:
+            return index, str(error)
+    score = cache.facts(cell.stages[-1])["selected_dev"]
+    return index, "no dev evaluation: eval_every is more than the steps" if score is None else float(score)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(
+            f"'{text}' is no number", where="--values", expected="numbers such as 1e-5,3e-5"
+        ) from None

@@ -1,0 +1,110 @@
+"""Figures as files: PDF for a paper, PNG, and SVG; the same records give the same bytes."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.errors import InputError
+from bench.reports.campaign import Campaign
+from bench.reports.figures.canvas import plain_canvas, save
+from bench.reports.figures.figure import Figure, short
+from bench.reports.figures.of_files import extra_figures
+from bench.reports.figures.of_records import figures
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D00")
+"""Okabe and Ito's, which people who see colours differently can tell apart; the yellow is darker here."""
+_MARKERS = ("o", "s", "^", "D")
+_DASHES = ("-", "--", ":", "-.")
+_FORMATS = {"pdf": {"CreationDate": None}, "png": {"Software": None}, "svg": {"Date": None}}
+
+
+def draw(campaign: Campaign, folder: Path) -> list[Path]:
+    """Draw every figure into a folder.
+
+    Returns:
+        The files, ``NAME.pdf``, ``NAME.png`` and ``NAME.svg``.
+
+    Raises:
+        InputError: there is no figure, or the folder can't be written.
+        DataError: a damaged file of another command.
+    """
+    wanted = [*figures(campaign), *extra_figures(campaign)]
+    if not wanted:
+        raise InputError("nothing to draw", where="--figures", hint="bench run makes records")
+    with plain_canvas():
+        return [path for figure in wanted for path in _save(figure, folder)]
+
+
+def _save(figure: Figure, folder: Path) -> list[Path]:
+    """Write one figure's files."""
+    drawn, paths = _drawn(figure), []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for ending, metadata in _FORMATS.items():
+            paths.append(folder / f"{figure.name}.{ending}")
+            with warnings.catch_warnings():  # a letter that the font lacks is a box
+                warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+                save(drawn, paths[-1], format=ending, metadata=metadata, dpi=150)
+    except OSError as error:
+        raise InputError(f"a figure can't be written: {error.strerror}", where=str(folder)) from error
+    return paths
+
+
+def _drawn(figure: Figure) -> Any:
+    from matplotlib.figure import Figure as Canvas
+
+    rows = len(figure.rows)
+    height = {"strip": min(1.2 + 0.24 * rows, 16), "heat": min(1.6 + 0.22 * rows, 5)}.get(figure.kind, 3.4)
+    legend = figure.kind != "heat" and len(figure.series) > 1
+    below = math.ceil(len(figure.series) / 3) * 0.2 if legend else 0.0
+    canvas = Canvas(figsize=(6.4, height + below), layout="constrained")
+    axes = canvas.add_subplot()
+    if figure.kind == "heat":
+        _heat(figure, canvas, axes)
+    else:
+        _plot(figure, axes)
+    axes.set_xlabel(figure.x)
+    axes.set_ylabel(figure.y)
+    axes.set_title(short(figure.title, 110), fontsize=9, wrap=True)
+    if legend:
+        canvas.legend(loc="outside lower center", ncols=3, fontsize=7)
+    return canvas
+
+
+def _plot(figure: Figure, axes: Any) -> None:
+    """Points, lines and strips."""
+    strip = figure.kind == "strip"
+    for number, one in enumerate(figure.series):
+        style = {
+            "color": COLOURS[number % len(COLOURS)],
+            "linestyle": _DASHES[number // len(COLOURS) % 4] if figure.kind == "lines" else "",
+            "marker": _MARKERS[(number + number // len(COLOURS)) % 4] if len(one.x) <= 12 or strip else "",
+            "markersize": 4,
+            "label": short(one.name),
+        }
+        shift = (number - (len(figure.series) - 1) / 2) * 0.12 if strip and one.spread else 0.0
+        y = [value + shift for value in one.y]
+        spread = {"xerr" if strip else "yerr": one.spread, "capsize": 2} if one.spread else {}
+        axes.errorbar(one.x, y, **spread, **style)
+        if figure.kind == "points":
+            for a, b, label in zip(one.x, one.y, one.labels, strict=True):
+                axes.annotate(short(label, 24), (a, b), xytext=(4, 3), textcoords="offset points", fontsize=6)
+    if strip:
+        axes.set_yticks(range(len(figure.rows)), [short(name) for name in figure.rows], fontsize=7)
+        axes.set_ylim(len(figure.rows) - 0.5, -0.5)
+    axes.grid(alpha=0.3)
+
+
+def _heat(figure: Figure, canvas: Any, axes: Any) -> None:
+    """A matrix with its scale."""
+    cells = np.array([[np.nan if v is None else v for v in row] for row in figure.cells])
+    image = axes.imshow(cells, cmap="viridis", aspect="auto")
+    for names, put in ((figure.columns, axes.set_xticks), (figure.rows, axes.set_yticks)):
+        shown = range(0, len(names), max(1, len(names) // 12))
+        put(list(shown), [short(names[i]) for i in shown], fontsize=7)
+    canvas.colorbar(image)

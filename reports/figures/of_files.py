@@ -1,0 +1,205 @@
+"""Figures of what other commands write beside the records: ``bench probe`` and ``bench gradient``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.errors import DataError
+from bench.records.store import safe_name
+from bench.reports.campaign import GRADIENT, PROBES, Campaign, read_json, read_table
+from bench.reports.figures.figure import Figure, Series
+from bench.schema import LARGEST
+
+_SPECIAL = ("[CLS]", "[SEP]", "<s>", "</s>")
+_GRID = ("mu_pos", "mu_neg")
+_HARDEST = ("mu_neg", "tau", "share", "share_released")
+_MOST_CELLS = 50  # a side of a drawn grid
+_NAMES = {
+    "gd": "Gradient dissipation",
+    "ratio": "Ratio of positive to negative",
+    "shaded": "Where the ratio doesn't matter",
+}
+
+
+def extra_figures(campaign: Campaign) -> list[Figure]:
+    """Return the figures of every such file.
+
+    Raises:
+        DataError: a damaged file.
+    """
+    root = campaign.store.root
+    made: list[Figure] = []
+    for path in sorted(root.glob(PROBES)):
+        made += _checked(path, lambda path=path: list(_probe_figures(path)))
+    folder = root / GRADIENT
+    grid, hardest = folder / "gradient-grid.csv", folder / "gradient-hardest.csv"
+    if grid.exists():
+        made += _checked(grid, lambda: list(_grids(grid)))
+    if hardest.exists():
+        made += _checked(hardest, lambda: list(_hardest(hardest)))
+    for path in sorted(folder.glob("*/gradient.json")):
+        made += _checked(path, lambda path=path: list(_measured(path)))
+    return made
+
+
+def _checked(path: Path, make: Any) -> list[Figure]:
+    try:
+        made: list[Figure] = make()
+        if not all(map(_is_drawable, made)):
+            raise ValueError("a number that can't be drawn, or another number of them than places")
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(
+            f"this file is damaged: {type(error).__name__} {error}",
+            where=str(path),
+            hint="write it anew, or move it out of the campaign's folder",
+        ) from error
+    return made
+
+
+def _is_drawable(figure: Figure) -> bool:
+    """True if every number is one, and there are as many as places for them."""
+    series = (value for one in figure.series for value in (*one.x, *one.y, *one.spread))
+    cells = (value for row in figure.cells for value in row if value is not None)
+    matched = all(len(one.x) == len(one.y) and len(one.spread) in (0, len(one.x)) for one in figure.series)
+    if figure.kind == "heat":
+        sizes = {len(row) for row in figure.cells}
+        matched = sizes == {len(figure.columns)} != {0} and len(figure.cells) == len(figure.rows)
+    return matched and all(abs(value) <= LARGEST for value in (*series, *cells))
+
+
+def _probe_figures(path: Path) -> Iterator[Figure]:
+    """Densities of the cosines by gold score (JTCSE, Figure 11), and attention maps of the last layer (9)."""
+    for one in read_json(path):
+        name = one["method"] + ("" if one["seed"] is None else f", seed {one['seed']}")
+        source = (f"file: {path.name}", f"profile: {one['profile']}", f"method: {name}")
+        file = safe_name(f"{one['profile']}-{name}".replace(", ", "-"))
+        density = one["probes"].get("density", {})
+        if density.get("curves"):
+            grid = tuple(float(x) for x in np.linspace(-1, 1, 101))
+            series = tuple(
+                Series(f"{group['low']:g} to {group['high']:g}", grid, tuple(map(float, curve)))
+                for group, curve in zip(density["groups"], density["curves"], strict=True)
+                if curve is not None
+            )
+            title = f"Cosines by gold score: {name}"
+            yield Figure(f"{file}-density", title, "lines", "cosine", "density", source, series)
+        for number, tower in enumerate(one["probes"].get("attention_sink", {}).get("maps") or (), start=1):
+            yield _attention_map(tower, f"{name}, tower {number}", f"{file}-attention-{number}", source)
+
+
+def _attention_map(tower: dict[str, Any], name: str, file: str, source: tuple[str, ...]) -> Figure:
+    labels = tuple(
+        token if token in _SPECIAL else f"token {place}" for place, token in enumerate(tower["tokens"])
+    )
+    cells = tuple(tuple(map(float, row)) for row in tower["layers"][-1])
+    note = f"Layer {len(tower['layers'])}, mean over heads; rows are queries. Words are left out."
+    title = f"Attention: {name}"
+    return Figure(
+        file, title, "heat", "key", "query", source, rows=labels, columns=labels, cells=cells, note=note
+    )
+
+
+def _grids(path: Path) -> Iterator[Figure]:
+    """Gradient dissipation and ratios over the means of the angles (gradient paradigm, Figures 2, 4, 10)."""
+    table = read_table(path, _GRID)
+    source = (f"file: {GRADIENT}/{path.name}", "bench gradient: sampled angles")
+    rows, columns = (sorted({float(line[key]) for line in table}, reverse=key == "mu_pos") for key in _GRID)
+    at = {(float(line["mu_pos"]), float(line["mu_neg"])): line for line in table}
+    rows, columns = _thinned(rows), _thinned(columns)
+    for key in table[0]:
+        if key in _GRID:
+            continue
+        kind, _, loss = key.partition("_")
+        cells = tuple(tuple(float(at[(p, n)][key]) for n in columns) for p in rows)
+        yield Figure(
+            f"gradient-{safe_name(key.replace('_', '-'))}",
+            f"{_NAMES.get(kind, kind)}: {loss.replace('_', ' ')}",
+            "heat",
+            "mean angle of negatives",
+            "mean angle of positives",
+            source,
+            rows=tuple(f"{p:.2f}" for p in rows),
+            columns=tuple(f"{n:.2f}" for n in columns),
+            cells=cells,
+        )
+
+
+def _thinned(values: Sequence[float]) -> list[float]:
+    """At most _MOST_CELLS of them, ends included."""
+    if len(values) <= _MOST_CELLS:
+        return list(values)
+    return [values[round(i)] for i in np.linspace(0, len(values) - 1, _MOST_CELLS)]
+
+
+def _hardest(path: Path) -> Iterator[Figure]:
+    """Share of the hardest negative by temperature (Figure 3)."""
+    table = read_table(path, _HARDEST)
+    source = (f"file: {GRADIENT}/{path.name}", "bench gradient: sampled angles")
+    for key, title in (("share", "as the paper writes it"), ("share_released", "as the released code")):
+        lines: dict[str, list[tuple[float, float]]] = {}
+        for line in table:
+            lines.setdefault(line["tau"], []).append((float(line["mu_neg"]), float(line[key])))
+        yield Figure(
+            f"gradient-hardest-{key.replace('_', '-')}",
+            f"Share of the hardest negative, {title}",
+            "lines",
+            "mean angle of negatives",
+            "share",
+            source,
+            tuple(Series(f"tau {tau}", *_columns(line)) for tau, line in lines.items()),
+        )
+
+
+def _measured(path: Path) -> Iterator[Figure]:
+    """Densities, hardest share and training curves of one method (Figures 5, 7, 8, 9)."""
+    data = read_json(path)
+    name = f"{data['method']}, seed {data['seed']}"
+    source = (f"file: {GRADIENT}/{path.parent.name}/{path.name}", f"held-out sentences: {data['sentences']}")
+    file = f"gradient-{safe_name(path.parent.name)}"
+    densities, shares = [], []
+    for when in ("before", "after"):
+        for kind in ("positive", "negative"):
+            heights = data[when]["density"][kind]
+            width = 2 / len(heights)
+            middles = tuple(-1 + width * (i + 0.5) for i in range(len(heights)))
+            densities.append(Series(f"{kind}, {when} training", middles, tuple(map(float, heights))))
+        share = data[when]["hardest_share"]
+        shares.append(Series(f"{when} training", tuple(share["taus"]), tuple(share["paper"])))
+    yield Figure(
+        f"{file}-density", f"Cosines: {name}", "lines", "cosine", "density", source, tuple(densities)
+    )
+    title = f"Share of the hardest negative: {name}"
+    yield Figure(f"{file}-hardest", title, "lines", "tau", "share", source, tuple(shares))
+    steps = data["steps"]
+    kinds = (
+        ("ratio", "ratio", {"ArcCon": "arccon_ratio", "MET": "met_ratio"}),
+        ("cosine", "mean cosine of positive pairs", {"positive": "positive_cosine"}),
+    )
+    for short, label, keys in kinds:
+        series = tuple(
+            Series(label_, *_columns([(s["step"], s[key]) for s in steps if s[key] is not None]))
+            for label_, key in keys.items()
+            if any(s[key] is not None for s in steps)
+        )
+        title = f"{label.capitalize()} against the step: {name}"
+        if series:
+            yield Figure(f"{file}-{short}", title, "lines", "step", label, source, series)
+    angles = tuple(
+        Series(
+            kind,
+            tuple(float(s["step"]) for s in steps),
+            tuple(float(s[f"{kind}_angle"][0]) for s in steps),
+            tuple(float(s[f"{kind}_angle"][1]) for s in steps),
+        )
+        for kind in ("positive", "negative")
+    )
+    note = "Bars are standard deviations over pairs."
+    yield Figure(f"{file}-angles", f"Angles: {name}", "lines", "step", "angle", source, angles, note=note)
+
+
+def _columns(pairs: Sequence[tuple[float, float]]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    return tuple(float(x) for x, _ in pairs), tuple(float(y) for _, y in pairs)

@@ -1,0 +1,271 @@
+"""Figures as inline SVG: colours come from the style sheet by class, so that both themes have theirs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from html import escape as html_escape
+
+from bench.errors import printable
+from bench.reports.figures.figure import Figure, Series, short
+
+WIDTH = 680
+COLOURS = 8
+"""Classes c0 to c7 of the style sheet; further series repeat them with another marker or dash."""
+_DASHES = ("", "6 3", "2 3", "8 3 2 3")
+_ROW = 22
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 12, 46
+_HEIGHT = 340
+_LEGEND_COLUMNS, _LEGEND_ROW = 3, 18
+_SCALE = (
+    "#440154",
+    "#482878",
+    "#3e4989",
+    "#31688e",
+    "#26828e",
+    "#1f9e89",
+    "#35b779",
+    "#6ece58",
+    "#b5de2b",
+    "#fde725",
+)
+"""The viridis colours, readable in grey too."""
+_WRITTEN_CELLS = 400
+
+
+def escape(text: str) -> str:
+    """Make any text inert in an element or an attribute; what turns a line is written as its escape."""
+    return html_escape(printable(text))
+
+
+def draw(figure: Figure) -> str:
+    """Return one ``<svg>`` element; any text in it is escaped."""
+    body, height = {"heat": _heat, "strip": _strip, "points": _plane, "lines": _plane}[figure.kind](figure)
+    label = escape(f"{figure.title}. {figure.x} against {figure.y}." if figure.y else figure.title)
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {height:g}" role="img" aria-label="{label}" '
+        f'class="figure-{figure.kind}">{"".join(body)}</svg>'
+    )
+
+
+class _Axis:
+    """A linear axis from values to places, with round ticks."""
+
+    def __init__(self, values: Sequence[float], start: float, end: float, margin: float = 0.06) -> None:
+        low, high = (min(values), max(values)) if values else (0.0, 1.0)
+        room = (high - low) * margin or abs(high) * margin or 1.0
+        self.low, self.high, self.start, self.end = low - room, high + room, start, end
+
+    def at(self, value: float) -> float:
+        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
+
+    def ticks(self, most: int = 6) -> list[float]:
+        raw = (self.high - self.low) / most
+        size = 10 ** math.floor(math.log10(raw))
+        step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= raw)
+        first, last = math.ceil(self.low / step), math.floor(self.high / step)
+        return [round(i * step, 10) for i in range(first, last + 1)]
+
+
+def _text(x: float, y: float, text: str, anchor: str = "start", style: str = "", more: str = "") -> str:
+    kind = f' class="{style}"' if style else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{kind}{more}>{escape(text)}</text>'
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, style: str) -> str:
+    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{style}"/>'
+
+
+def _marker(number: int, x: float, y: float, title: str) -> str:
+    """A point: its colour and its shape tell the series."""
+    style = f"point c{number % COLOURS}"
+    path = (
+        f"M{x - 4.5:.1f} {y:.1f}a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0z",
+        f"M{x - 4:.1f} {y - 4:.1f}h8v8h-8z",
+        f"M{x:.1f} {y - 5:.1f}l5 9h-10z",
+        f"M{x:.1f} {y - 5.5:.1f}l5.5 5.5l-5.5 5.5l-5.5 -5.5z",
+    )[(number + number // COLOURS) % 4]
+    return f'<path d="{path}" class="{style}"><title>{escape(title)}</title></path>'
+
+
+def _axes(figure: Figure, x: _Axis, y: _Axis | None, bottom: float) -> list[str]:
+    """Grid lines, tick labels and axis labels."""
+    parts = []
+    for tick in x.ticks():
+        parts.append(_line(x.at(tick), _TOP, x.at(tick), bottom, "grid"))
+        parts.append(_text(x.at(tick), bottom + 16, f"{tick:g}", "middle", "tick"))
+    parts.append(_line(x.start, bottom, x.end, bottom, "axis"))
+    parts.append(_text((x.start + x.end) / 2, bottom + 36, figure.x, "middle", "label"))
+    if y is not None:
+        for tick in y.ticks():
+            parts.append(_line(x.start, y.at(tick), x.end, y.at(tick), "grid"))
+            parts.append(_text(x.start - 6, y.at(tick) + 4, f"{tick:g}", "end", "tick"))
+        parts.append(_upright(figure.y, (_TOP + bottom) / 2))
+    return parts
+
+
+def _upright(text: str, middle: float) -> str:
+    """The label of the y axis."""
+    return _text(14, middle, text, "middle", "label", f' transform="rotate(-90 14 {middle:.1f})"')
+
+
+def _legend(series: dict[int, Series], top: float, *, lines: bool) -> tuple[list[str], float]:
+    """Names of series, by their number, under the figure; its height. None for the first alone."""
+    if list(series) in ([], [0]):
+        return [], 0.0
+    parts, width = [], WIDTH / _LEGEND_COLUMNS
+    for place, (number, one) in enumerate(series.items()):
+        left = 8 + (place % _LEGEND_COLUMNS) * width
+        y = top + (place // _LEGEND_COLUMNS + 0.5) * _LEGEND_ROW
+        if lines:
+            parts.append(
+                f'<path d="M{left:.1f} {y:.1f}h24" class="line c{number % COLOURS}"{_dash(number)}/>'
+            )
+        else:
+            parts.append(_marker(number, left + 12, y, one.name))
+        name = escape(one.name)
+        parts.append(
+            f'<text x="{left + 30:.1f}" y="{y + 4:.1f}" class="tick">{escape(short(one.name, 28))}'
+            f"<title>{name}</title></text>"
+        )
+    return parts, math.ceil(len(series) / _LEGEND_COLUMNS) * _LEGEND_ROW + 8
+
+
+def _dash(number: int) -> str:
+    dash = _DASHES[number // COLOURS % len(_DASHES)]
+    return f' stroke-dasharray="{dash}"' if dash else ""
+
+
+def _plane(figure: Figure) -> tuple[list[str], float]:
+    """Points or lines over two numbers."""
+    bottom = _HEIGHT - _BOTTOM
+    reach = [(v - s, v + s) for one in figure.series for v, s in zip(one.y, one.spread, strict=False)]
+    x = _Axis([v for one in figure.series for v in one.x], _LEFT, WIDTH - _RIGHT)
+    y = _Axis([v for one in figure.series for v in one.y] + [v for pair in reach for v in pair], bottom, _TOP)
+    parts = _axes(figure, x, y, bottom)
+    for number, one in enumerate(figure.series):
+        at = [(x.at(a), y.at(b)) for a, b in zip(one.x, one.y, strict=True)]
+        if figure.kind == "lines":
+            path = "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in at)
+            parts.append(
+                f'<path d="{path}" class="line c{number % COLOURS}"{_dash(number)}>'
+                f"<title>{escape(one.name)}</title></path>"
+            )
+        for (a, _), value, spread in zip(at, one.y, one.spread, strict=False):
+            parts.append(
+                _line(a, y.at(value - spread), a, y.at(value + spread), f"spread c{number % COLOURS}")
+            )
+        if figure.kind == "points" or len(at) <= 12:
+            labels = one.labels or (one.name,) * len(at)
+            for (a, b), label, u, v in zip(at, labels, one.x, one.y, strict=True):
+                parts.append(_marker(number, a, b, f"{label}: {u:.4g}, {v:.4g}"))
+    unnamed = dict(enumerate(figure.series))
+    if figure.kind == "points":
+        names, unnamed = _names(figure, x, y)
+        parts += names
+    legend, height = _legend(unnamed, _HEIGHT, lines=figure.kind == "lines")
+    return parts + legend, _HEIGHT + height
+
+
+def _names(figure: Figure, x: _Axis, y: _Axis) -> tuple[list[str], dict[int, Series]]:
+    """Labels beside the points, and the series, by number, whose label would lie on another."""
+    taken: list[tuple[float, float, float]] = []
+    parts, unnamed = [], {}
+    for number, one in enumerate(figure.series):
+        for a, b, label in zip(one.x, one.y, one.labels, strict=False):
+            text = short(label, 24)
+            wide = 6.2 * len(text)
+            left = x.at(a) + 8 if x.at(a) + 8 + wide < WIDTH else x.at(a) - 8 - wide
+            top = y.at(b) + 4
+            if any(left < to and left + wide > start and abs(top - y0) < 13 for start, to, y0 in taken):
+                unnamed[number] = one
+                continue
+            taken.append((left, left + wide, top))
+            parts.append(_text(left, top, text, "start", "name"))
+    return parts, unnamed
+
+
+def _strip(figure: Figure) -> tuple[list[str], float]:
+    """A row a category, points along x."""
+    longest = max(map(len, figure.rows), default=0)
+    left = min(6.4 * min(longest, 40) + 16, 270)
+    bottom = _TOP + _ROW * len(figure.rows) + 6
+    reach = [
+        v + sign * s
+        for one in figure.series
+        for v, s in zip(one.x, one.spread, strict=False)
+        for sign in (-1, 1)
+    ]
+    x = _Axis([v for one in figure.series for v in one.x] + reach, left, WIDTH - _RIGHT)
+    parts = _axes(figure, x, None, bottom)
+    for row, name in enumerate(figure.rows):
+        y = _TOP + _ROW * (row + 0.5)
+        parts.append(_line(left, y, WIDTH - _RIGHT, y, "grid"))
+        parts.append(
+            f'<text x="{left - 8:.1f}" y="{y + 4:.1f}" text-anchor="end" class="tick">'
+            f"{escape(short(name, 40))}<title>{escape(name)}</title></text>"
+        )
+    count = len(figure.series)
+    for number, one in enumerate(figure.series):
+        shift = (number - (count - 1) / 2) * min(5, 14 / max(count, 1)) if one.spread else 0.0
+        for place, (value, at) in enumerate(zip(one.x, one.y, strict=True)):
+            y = _TOP + _ROW * (at + 0.5) + shift
+            if one.spread:
+                spread = one.spread[place]
+                parts.append(
+                    _line(x.at(value - spread), y, x.at(value + spread), y, f"spread c{number % COLOURS}")
+                )
+            name = figure.rows[int(at)]
+            label = one.labels[place] if one.labels else f"{name}, {one.name}: {value:.2f}"
+            parts.append(_marker(number, x.at(value), y, label))
+    legend, height = _legend(dict(enumerate(figure.series)), bottom + 44, lines=False)
+    return parts + legend, bottom + 44 + height
+
+
+def _heat(figure: Figure) -> tuple[list[str], float]:
+    """A matrix; cells of one colour are one path, so that a fine grid stays small."""
+    rows, columns = len(figure.rows), len(figure.columns)
+    left = min(6.4 * max((min(len(name), 34) for name in figure.rows), default=0) + 34, 270)
+    wide = (WIDTH - left - _RIGHT) / columns
+    high = min(24.0, max(7.0, 420 / rows))
+    values = [v for row in figure.cells for v in row if v is not None]
+    low, top = (min(values), max(values)) if values else (0.0, 1.0)
+    paths: dict[int, list[str]] = {}
+    written = []
+    for i, row in enumerate(figure.cells):
+        for j, value in enumerate(row):
+            if value is None:
+                continue
+            colour = min(int((value - low) / ((top - low) or 1) * len(_SCALE)), len(_SCALE) - 1)
+            x, y = left + j * wide, _TOP + i * high
+            paths.setdefault(colour, []).append(f"M{x:.1f} {y:.1f}h{wide:.1f}v{high:.1f}h-{wide:.1f}z")
+            if rows * columns <= _WRITTEN_CELLS and wide >= 26 and high >= 14:
+                ink = "on-dark" if colour < 6 else "on-light"
+                written.append(_text(x + wide / 2, y + high / 2 + 4, f"{value:.2f}", "middle", ink))
+    parts = [f'<path d="{"".join(d)}" fill="{_SCALE[colour]}"/>' for colour, d in sorted(paths.items())]
+    bottom = _TOP + rows * high
+    for i in _every(rows, high, 12):
+        name = figure.rows[i]
+        parts.append(_text(left - 6, _TOP + (i + 0.5) * high + 4, short(name, 34), "end", "tick"))
+    longest = max((len(name) for name in figure.columns), default=0)
+    for j in _every(columns, wide, 7 * longest + 6):
+        parts.append(_text(left + (j + 0.5) * wide, bottom + 16, figure.columns[j], "middle", "tick"))
+    parts.append(_text(left + columns * wide / 2, bottom + 34, figure.x, "middle", "label"))
+    if figure.y:
+        parts.append(_upright(figure.y, _TOP + rows * high / 2))
+    return parts + written + _colour_bar(low, top, left, bottom + 46), bottom + 84
+
+
+def _every(count: int, size: float, needed: float) -> range:
+    """Which names have room, where a name takes ``needed`` and a cell ``size``."""
+    return range(0, count, max(1, math.ceil(needed / size)))
+
+
+def _colour_bar(low: float, top: float, left: float, y: float) -> list[str]:
+    wide = 24.0
+    parts = [
+        f'<rect x="{left + i * wide:.1f}" y="{y:.1f}" width="{wide}" height="10" fill="{colour}"/>'
+        for i, colour in enumerate(_SCALE)
+    ]
+    ends = ((left, low), (left + len(_SCALE) * wide, top))
+    return parts + [_text(x, y + 24, f"{value:.3g}", "middle", "tick") for x, value in ends]

@@ -1,0 +1,1 @@
+"""Formats; they take grids only."""

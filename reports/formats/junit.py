@@ -1,0 +1,46 @@
+"""The gate's verdict as JUnit XML, which CI systems show as tests: a cell is a test case."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+from bench.gate.verdict import DIFFERENT, FAILED, MISSING, REGRESSION, Gate
+from bench.reports.tables.gate import WORDS, describe, sentence
+
+_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that XML 1.0 can't hold at all."""
+_BROKEN = (FAILED, MISSING, DIFFERENT)
+
+
+def junit(gate: Gate) -> str:
+    """Return the file: a regression is a failure; a failed, missing or other cell an error."""
+    root = ElementTree.Element("testsuites")
+    suite = ElementTree.SubElement(
+        root,
+        "testsuite",
+        name="bench check",
+        tests=str(len(gate.cells)),
+        failures=str(len(gate.having(REGRESSION))),
+        errors=str(len(gate.having(*_BROKEN))),
+        skipped="0",
+    )
+    for cell in gate.cells:
+        profile, method, on = cell.key
+        case = ElementTree.SubElement(
+            suite, "testcase", classname=_valid(f"{profile}.{on}"), name=_valid(method)
+        )
+        text = _valid(describe(cell))
+        if cell.status == REGRESSION or cell.status in _BROKEN:
+            kind = "failure" if cell.status == REGRESSION else "error"
+            ElementTree.SubElement(case, kind, type=WORDS[cell.status], message=text).text = text
+        else:
+            ElementTree.SubElement(case, "system-out").text = text
+    lines = [sentence(gate), *(f"warning: {text}" for text in gate.warnings)]
+    ElementTree.SubElement(suite, "system-out").text = _valid("\n".join(lines))
+    ElementTree.indent(root)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def _valid(text: str) -> str:
+    return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -1,0 +1,168 @@
+r"""Grids as LaTeX: booktabs, compiles with plain TeX Live; any text is inert in it.
+
+Needs \usepackage{booktabs,graphicx,xcolor}; a whole document has them.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+
+from bench.reports.records import SCALE
+from bench.reports.tables.marks import BEST, SECOND
+from bench.reports.tables.table import Cell, Grid, Quoted
+
+_ESCAPES = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"$\mathdollar$",
+    "#": r"\#",
+    "_": r"\_",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedblright{}",
+    "[": r"{[}",
+    "]": r"{]}",
+    "\N{PLUS-MINUS SIGN}": r"$\pm$",
+    "\N{MULTIPLICATION SIGN}": r"$\times$",
+    "\N{DAGGER}": r"$\dagger$",
+    "\N{DOUBLE DAGGER}": r"$\ddagger$",
+    "\N{SECTION SIGN}": r"$\mathsection$",
+    "\N{EN DASH}": "--",
+    "\N{MINUS SIGN}": "$-$",
+}
+_ACCENTS = {
+    "\N{COMBINING GRAVE ACCENT}": r"\`",
+    "\N{COMBINING ACUTE ACCENT}": r"\'",
+    "\N{COMBINING CIRCUMFLEX ACCENT}": r"\^",
+    "\N{COMBINING TILDE}": r"\~",
+    "\N{COMBINING DIAERESIS}": r"\"",
+}
+_DASH = "--"
+_MOST_LINES = 38  # of one float: more don't fit on a page
+_MOST_CHARACTERS = 36  # of one line of a name
+_PREAMBLE = r"""\documentclass{article}
+\usepackage[margin=2cm]{geometry}
+\usepackage{booktabs,graphicx,xcolor}
+\begin{document}
+"""
+
+
+def escape(text: str) -> str:
+    """Make any text inert: special characters escaped, control characters dropped, others as U+XXXX."""
+    return "".join(map(_character, text))
+
+
+def _character(char: str) -> str:
+    if char in _ESCAPES:
+        return _ESCAPES[char]
+    if char.isascii():
+        return char if char.isprintable() else " " if char.isspace() else ""
+    base, accent = unicodedata.normalize("NFD", char)[:1], unicodedata.normalize("NFD", char)[1:]
+    if base.isascii() and base.isalpha() and accent in _ACCENTS:
+        return rf"{_ACCENTS[accent]}{{{base}}}"
+    return rf"{{\footnotesize U+{ord(char):04X}}}" if char.isprintable() else ""
+
+
+def tables(grids: Sequence[Grid], *, standalone: bool = False) -> str:
+    """Return a table environment a grid, long ones in parts; ``standalone`` makes it a document."""
+    body = "\n".join(_table(grid, part) for grid in grids for part in _parts(grid))
+    return f"{_PREAMBLE}{body}\\clearpage\n\\end{{document}}\n" if standalone else body
+
+
+def _parts(grid: Grid) -> list[range]:
+    """Rows of each float: as many as fit on a page."""
+    parts, start, lines = [], 0, 0
+    for number, (label, *_) in enumerate(grid.rows):
+        lines += len(_lines(label))
+        if lines > _MOST_LINES and number > start:
+            parts.append(range(start, number))
+            start, lines = number, len(_lines(label))
+    return [*parts, range(start, len(grid.rows))]
+
+
+def _table(grid: Grid, part: range) -> str:
+    whole = len(part) == len(grid.rows)
+    last = part.stop == len(grid.rows)
+    which = "" if whole else f" (rows {part.start + 1}-{part.stop})"
+    notes = " ".join(grid.notes) if last else ""
+    headings = {start: name for start, name in grid.groups if start in part}
+    lines: list[str] = []
+    for number in part:
+        if number in headings:
+            lines += [r"\midrule"] * bool(lines)
+            lines.append(
+                rf"\multicolumn{{{len(grid.header)}}}{{l}}{{\textit{{{escape(headings[number])}}}}} \\"
+            )
+        label, *cells = grid.rows[number]
+        first = _label(label)
+        guard = "{}" if first.startswith("*") else ""  # or it would belong to the line break before it
+        lines.append(" & ".join([guard + first, *map(cell_text, cells)]) + r" \\")
+    return "\n".join(
+        [
+            r"\begin{table}[!htbp]",
+            r"\centering",
+            rf"\caption{{{escape(grid.title)}{which}. {escape(notes)}}}",
+            r"\smallskip",
+            r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
+            rf"\begin{{tabular}}{{l{'r' * (len(grid.header) - 1)}}}",
+            r"\toprule",
+            " & ".join(map(escape, grid.header)) + r" \\",
+            r"\midrule",
+            *lines,
+            r"\bottomrule",
+            r"\end{tabular}}",
+            r"\end{table}",
+            "",
+        ]
+    )
+
+
+def cell_text(cell: Cell | Quoted | str) -> str:
+    """A cell: best bold, second underlined, the standard deviation a subscript, foreign figures grey."""
+    if isinstance(cell, Quoted):
+        text = f"{escape(cell.text)}{_sign(cell.sign)}"
+        return rf"\textcolor{{gray}}{{{text}}}" if cell.grey else text
+    if isinstance(cell, str):
+        return _DASH if cell == "-" else escape(cell)
+    if cell.mean is None:
+        return _DASH
+    value = f"{SCALE * cell.mean:.2f}"
+    text = rf"$-${value[1:]}" if value.startswith("-") else value
+    text = {BEST: rf"\textbf{{{text}}}", SECOND: rf"\underline{{{text}}}"}.get(cell.mark, text)
+    spread = "" if cell.sd is None else rf"$_{{\pm {SCALE * cell.sd:.2f}}}$"
+    return f"{text}{spread}{_sign(cell.sign)}"
+
+
+def _sign(sign: str) -> str:
+    return rf"$^{{\mbox{{\scriptsize {escape(sign)}}}}}$" if sign else ""
+
+
+def _label(label: Cell | Quoted | str) -> str:
+    """A row's name, in several lines where it is long."""
+    lines = _lines(label)
+    if not isinstance(label, str) or len(lines) == 1:
+        return cell_text(label)
+    stacked = r" \\ ".join(map(escape, lines))
+    return rf"\begin{{tabular}}[t]{{@{{}}l@{{}}}}{stacked}\end{{tabular}}"
+
+
+def _lines(label: Cell | Quoted | str) -> list[str]:
+    """A name broken after its punctuation, or anywhere."""
+    if not isinstance(label, str) or len(label) <= _MOST_CHARACTERS:
+        return [""]
+    lines, line = [], ""
+    for piece in re.findall(r"[^,+\]\[ ]+[,+\]\[ ]*|[,+\]\[ ]+", label):
+        while len(line) + len(piece) > _MOST_CHARACTERS:
+            cut = 0 if line else _MOST_CHARACTERS
+            lines.append(line + piece[:cut])
+            line, piece = "", piece[cut:]
+        line += piece
+    return [*lines, line] if line else lines

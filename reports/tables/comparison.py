@@ -1,0 +1,90 @@
+"""Tables of `bench compare`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from bench.compare.comparison import Comparison
+    from bench.compare.evidence import CheckpointPair
+    from bench.reports.tables.table import Grid
+
+
+def task_grid(c: Comparison) -> Grid:
+    """The table of tasks; what either level gives stands in columns of its own."""
+    from bench.compare.wording import SCALE, interval, p_value, percent, points, seed_list
+    from bench.reports.tables.table import Grid
+
+    seeds = c.seed_level
+    items = c.item_level
+    single = items.checkpoints[0] if items and seeds is None and len(items.checkpoints) == 1 else None
+    header = ["task", "A", "B", "A - B"]
+    header += [f"seeds {percent(c.level)}", "p"] if seeds else []
+    header += ["p exact (least)"] if seeds and seeds.permutations else []
+    header += [f"items {percent(c.level)}", "p items"] if items else []
+    header += ["Williams", "Steiger"] if single else []
+    header += ["p BH"] if c.corrected_tasks else []
+    rows = []
+    for task, (a, b) in c.means.items():
+        row = [task, f"{SCALE * a:.2f}", f"{SCALE * b:.2f}", points(a - b)]
+        if seeds:
+            d = seeds.tasks[task]
+            row += [interval(d.low, d.high), p_value(d.p)]
+        if seeds and seeds.permutations:
+            exact = seeds.permutations[task]
+            row.append(f"{p_value(exact.p)} ({p_value(exact.minimum_p)})")
+        if items:
+            row += [interval(items.tasks[task].low, items.tasks[task].high), p_value(items.tasks[task].p)]
+        if single:
+            row += [_p_of(single, task, "williams"), _p_of(single, task, "steiger")]
+        if c.corrected_tasks:
+            row.append(p_value(c.corrected_tasks[task]) if task in c.corrected_tasks else "-")
+        rows.append(tuple(row))
+    sides = (
+        f"{name} = {label} ({seed_list(s)})"
+        for name, label, s in zip("AB", (c.first, c.second), c.seeds, strict=True)
+    )
+    title = f"{c.profile}, suite {c.suite}: {', '.join(sides)}"
+    return Grid(title, tuple(header), tuple(rows), ())
+
+
+def checkpoint_grid(c: Comparison) -> Grid | None:
+    """Checkpoint by checkpoint, with the number of tasks that each test of the items calls different."""
+    from bench.compare.wording import interval, p_value, percent, points
+    from bench.reports.tables.table import Grid
+
+    items = c.item_level
+    if items is None or len(items.checkpoints) < 2:
+        return None
+    alpha = 1 - c.level
+    rows = []
+    for pair in items.checkpoints:
+        d = pair.tasks["avg"]
+        names = [task for task in pair.tasks if task != "avg"]
+        rows.append(
+            (
+                " and ".join(dict.fromkeys("none" if seed is None else str(seed) for seed in pair.seeds)),
+                points(d.difference),
+                interval(d.low, d.high),
+                f"{p_value(d.p)} ({p_value(d.minimum_p)})",
+                str(sum(pair.tasks[task].p <= alpha for task in names)),
+                *(
+                    str(sum(test is not None and test.p <= alpha for test in tests.values()))
+                    for tests in (pair.williams, pair.steiger)
+                ),
+            )
+        )
+    header = ("seeds", "A - B", f"items {percent(c.level)}", "p (least)", "bootstrap", "Williams", "Steiger")
+    return Grid(
+        f"Checkpoint by checkpoint, on these items alone; last, tasks of {len(names)} with p <= {alpha:.2g}",
+        header,
+        tuple(rows),
+        (),
+    )
+
+
+def _p_of(pair: CheckpointPair, task: str, test: Literal["williams", "steiger"]) -> str:
+    from bench.compare.wording import p_value
+
+    found = getattr(pair, test).get(task)
+    return "-" if found is None else p_value(found.p)

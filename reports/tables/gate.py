@@ -1,0 +1,169 @@
+"""The gate's verdict in words, as a table, as markdown and as JSON; values scaled and rounded only here."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import asdict
+from typing import Any
+
+from bench.gate.verdict import (
+    BAD,
+    DIFFERENT,
+    EQUAL,
+    FAILED,
+    IMPROVED,
+    MISSING,
+    OK,
+    REGRESSION,
+    UNCLEAR,
+    CellVerdict,
+    Drop,
+    Gate,
+    Seeds,
+    cell_name,
+)
+from bench.reports.formats.render import DASH, markdown, markdown_escape, number
+from bench.reports.records import SCALE
+from bench.reports.tables.table import Grid
+
+WORDS = {
+    EQUAL: "equal",
+    OK: "ok",
+    IMPROVED: "improved",
+    UNCLEAR: "unclear",
+    REGRESSION: "REGRESSION",
+    FAILED: "FAILED",
+    MISSING: "MISSING",
+    DIFFERENT: "NOT COMPARABLE",
+}
+
+
+def printable(text: str) -> str:
+    """Replace what can't be printed: a record may hold any text, and a log or terminal must not obey it."""
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
+def sentence(gate: Gate) -> str:
+    """The verdict in one line."""
+    different = gate.having(DIFFERENT)
+    if different:
+        return "NOT COMPARABLE: " + "; ".join(map(describe, different))
+    bad = gate.having(*BAD)
+    if bad:
+        return f"FAILED, {len(bad)} of {_cells(len(gate.cells))}: " + "; ".join(map(describe, bad))
+    counts = Counter(WORDS[cell.status] for cell in gate.cells)
+    parts = ", ".join(f"{count} {word}" for word, count in counts.items())
+    unclear = "".join(f"; {describe(cell)}" for cell in gate.having(UNCLEAR))
+    return f"PASSED, {_cells(len(gate.cells))}: {parts}{unclear}"
+
+
+def _cells(number_of: int) -> str:
+    return f"{number_of} cell{'s' * (number_of != 1)}"
+
+
+def describe(cell: CellVerdict) -> str:
+    """One cell's verdict in words."""
+    name, average = cell_name(cell.key), cell.average
+    why = "; ".join(cell.reasons)
+    if average is None:
+        texts = {FAILED: "failed", MISSING: "is missing", DIFFERENT: "isn't the reference's"}
+        return printable(f"{name} {texts[cell.status]}: {why}")
+    if cell.status == EQUAL:
+        return printable(f"{name} is equal to the last bit")
+    verb = "fell" if average.drop > 0 else "rose"
+    text = f"{name} {verb} by {number(abs(average.drop))} points{_interval(average, ' [{}]')}"
+    if cell.spread is not None and cell.status in (REGRESSION, UNCLEAR):
+        text += f", 3 sd of the reference's seeds {number(cell.spread)}"
+    text += f", from {number(average.reference)} to {number(average.new)}"
+    if cell.worst and len(cell.drops) > 2:
+        task, drop = cell.worst
+        text += f", most on {task}: {SCALE * drop.drop:.2f}"
+    return printable(f"{text} ({why})" if why else text)
+
+
+def grid(gate: Gate) -> Grid:
+    """The table: a row a cell, and under one that isn't well a row a task."""
+    header = ("verdict", "method", "suite", "profile", "seeds", "reference", "new", "drop", "interval")
+    rows: list[tuple[str, ...]] = []
+    for cell in gate.cells:
+        profile, method, suite = map(printable, cell.key)
+        seeds = _seeds(cell.seeds)
+        if cell.new_seeds != cell.seeds:
+            seeds += f" / {_seeds(cell.new_seeds)}"
+        rows.append((WORDS[cell.status], method, suite, profile, seeds, *_numbers(cell.average)))
+        if cell.status in (REGRESSION, UNCLEAR, IMPROVED) and len(cell.drops) > 2:
+            for task, drop in list(cell.drops.items())[:-1]:
+                p = "" if drop.adjusted_p is None else f"p {drop.adjusted_p:.3f}"
+                rows.append(("", "", printable(task), "", p, *_numbers(drop)))
+    return Grid("Cells against the reference", header, tuple(rows), _notes(gate))
+
+
+def _notes(gate: Gate) -> tuple[str, ...]:
+    beyond = " or the drop exceeds 3 sd of the reference's seeds (on another machine that alone)"
+    notes = [
+        "Spearman x 100, means over seeds; drop = reference - new. A cell fails where its average drops by "
+        f"more than {SCALE * gate.tolerance:g} points and its interval lies above 0"
+        f"{beyond if gate.repeated else ''}."
+    ]
+    if gate.tested:
+        notes.append(
+            f"Welch's intervals of the averages hold together at {gate.level:.0%} (Bonferroni over what "
+            f"changed, {_cells(gate.tested)}). Tasks decide nothing: their intervals have the same level, "
+            "their p is Holm's over all tasks of these cells."
+        )
+    shown = (UNCLEAR, REGRESSION, FAILED, MISSING, DIFFERENT)
+    notes += [
+        f"{cell_name(cell.key)}: {'; '.join(cell.reasons)}."
+        for cell in gate.cells
+        if cell.reasons and (cell.status in shown or cell.drops)
+    ]
+    return tuple(map(printable, notes))
+
+
+def as_markdown(gate: Gate) -> str:
+    """For a step summary or a comment."""
+    lines = [f"## bench check\n\n**{markdown_escape(sentence(gate))}**\n", markdown([grid(gate)])]
+    if gate.warnings:
+        lines.append("\n".join(f"- warning: {markdown_escape(printable(text))}" for text in gate.warnings))
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def as_json(gate: Gate) -> str:
+    """Everything, in the metric's unit at full precision, keys sorted; text as ASCII."""
+    cells: list[dict[str, Any]] = []
+    for cell in gate.cells:
+        profile, method, suite = cell.key
+        facts = asdict(cell)
+        del facts["key"]
+        drops = {task: {"drop": drop.drop, **asdict(drop)} for task, drop in cell.drops.items()}
+        cells.append({**facts, "profile": profile, "method": method, "suite": suite, "drops": drops})
+    data = {
+        "sentence": sentence(gate),
+        "exit_code": gate.exit_code,
+        "tolerance": gate.tolerance,
+        "level": gate.level,
+        "tested": gate.tested,
+        "repeated": gate.repeated,
+        "warnings": gate.warnings,
+        "cells": cells,
+    }
+    return json.dumps(data, indent=2, sort_keys=True, allow_nan=False) + "\n"
+
+
+def _numbers(drop: Drop | None) -> tuple[str, str, str, str]:
+    if drop is None:
+        return (DASH, DASH, DASH, DASH)
+    fall = f"{SCALE * drop.drop:+.2f}"
+    return (number(drop.reference), number(drop.new), fall, _interval(drop, "[{}]") or DASH)
+
+
+def _interval(drop: Drop, form: str) -> str:
+    if drop.low is None or drop.high is None:
+        return ""
+    return form.format(f"{SCALE * drop.low:+.2f}, {SCALE * drop.high:+.2f}")
+
+
+def _seeds(seeds: Seeds) -> str:
+    """Number of seeds; none for a deterministic method."""
+    return DASH if None in seeds or not seeds else str(len(seeds))

@@ -1,0 +1,258 @@
+"""Probes of several methods side by side, and the CLS energy against the score (JTCSE, Fig. 10)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Any, NamedTuple, TypeVar
+
+from bench.errors import NotComparableError
+from bench.records.record import RunRecord
+from bench.reports.formats.render import DASH
+from bench.reports.tables.table import Grid
+from bench.stats.checks import MIN_PAIRS
+from bench.stats.items import spearman_interval
+from bench.stats.resampling import spearman_rows
+
+K = TypeVar("K")
+
+
+@dataclass(frozen=True)
+class Probed:
+    """What the probes found of one encoder.
+
+    Args:
+        profile: Profile label.
+        method: Method id.
+        seed: Its seed, None for none.
+        suite: Suite of the average.
+        average: Its average there, in the metric's unit; None without a record.
+        probes: See :mod:`bench.probes.measure`.
+        timing: What it took by the clock.
+    """
+
+    profile: str
+    method: str
+    seed: int | None
+    suite: str
+    average: float | None
+    probes: dict[str, Any]
+    timing: dict[str, Any]
+
+    def value(self, *path: str | int) -> float | None:
+        """Return a number of the probes by its path; None where it isn't there."""
+        return _number(self.probes, path)
+
+
+@dataclass(frozen=True)
+class EnergyAgainstScore:
+    """Spearman's rho of CLS energy and suite average over methods, each the mean of its seeds.
+
+    Args:
+        profile: Profile.
+        suite: Suite of the average.
+        methods: By method (energy, average), in the metric's unit.
+        rho: None for fewer than four methods, or where all of one side are equal.
+        low: Lower end of the interval (Bonett and Wright 2000); None where rho is None, 1 or -1: it has no
+            width there.
+        high: Upper end.
+        level: Its confidence level.
+        left_out: Method to why it is no point here.
+    """
+
+    profile: str
+    suite: str
+    methods: dict[str, tuple[float, float]]
+    rho: float | None
+    low: float | None
+    high: float | None
+    level: float
+    left_out: dict[str, str]
+
+    def sentence(self) -> str:
+        """What it says, in one line."""
+        n = len(self.methods)
+        what = f"CLS energy against the average on {self.suite}, profile {self.profile}, {n} methods"
+        if self.rho is None:
+            return f"{what}: no rank correlation (it takes {MIN_PAIRS} methods, not all equal)"
+        if self.low is None or self.high is None:
+            return f"{what}: Spearman's rho {self.rho:+.2f}, no interval: it has no width there"
+        interval = f"{100 * self.level:.0f}% interval [{self.low:+.2f}, {self.high:+.2f}]"
+        return f"{what}: Spearman's rho {self.rho:+.2f}, {interval} (Bonett and Wright 2000)"
+
+
+def from_records(records: Sequence[RunRecord]) -> list[Probed]:
+    """Return the probes of the finished records that have some."""
+    return [
+        Probed(r.profile, r.method, r.seed, r.suite, r.score("avg"), r.probes, r.timing.get("probes", {}))
+        for r in records
+        if r.status == "ok" and r.probes
+    ]
+
+
+def energy_against_score(found: Sequence[Probed], level: float = 0.95) -> list[EnergyAgainstScore]:
+    """Correlate CLS energy with the average over the methods that pool [CLS], by profile and suite.
+
+    A method is a point: means over its seeds. Methods share backbones and stages, so they are no independent
+    draws, which the interval takes them for.
+
+    Args:
+        found: Probes of one or more campaigns' records.
+        level: Confidence level, in (0, 1).
+
+    Raises:
+        NotComparableError: probes of different sentences.
+    """
+    relations = []
+    for (profile, suite), group in _groups(found, lambda one: (one.profile, one.suite)).items():
+        _check_same_sentences(group)
+        points: dict[str, tuple[float, float]] = {}
+        left_out: dict[str, str] = {}
+        for method, runs in _groups(group, lambda one: one.method).items():
+            why = _why_left_out(runs[0])
+            energies = [value for run in runs if (value := run.value("cls_energy", "value")) is not None]
+            averages = [run.average for run in runs if run.average is not None]
+            if why or not energies or not averages:
+                left_out[method] = why or "it has no CLS energy or no average"
+            else:
+                points[method] = fmean(energies), fmean(averages)
+        relations.append(_relation(profile, suite, points, level, left_out))
+    return relations
+
+
+def probe_grids(found: Sequence[Probed]) -> list[Grid]:
+    """Return two tables a profile and suite: the vectors; attention and cost. Means over seeds."""
+    grids = []
+    for (profile, suite), group in _groups(found, lambda one: (one.profile, one.suite)).items():
+        _check_same_sentences(group)
+        data = group[0].probes.get("data", {})
+        on = f"{', '.join(data.get('tasks', {}))}, {data.get('sentences', 0):,} sentences"
+        rows = _groups(group, lambda one: one.method)
+        for title, columns in _TABLES.items():
+            lines = [
+                (method, str(len(runs)), *(_cell(runs, column) for column in columns))
+                for method, runs in rows.items()
+            ]
+            header = ("method", "seeds", *(column.name for column in columns))
+            names = tuple(dict.fromkeys(str(column.path[0]) for column in columns if not column.timing))
+            notes = (*_missing(rows, names), *_conventions(group, names))
+            grids.append(Grid(f"{title}: {on}; {suite}, profile {profile}", header, tuple(lines), notes))
+    return grids
+
+
+class _Column(NamedTuple):
+    """A column: where its number stands, and how it is printed."""
+
+    name: str
+    path: tuple[str | int, ...]
+    form: str
+    scale: float = 1.0
+    timing: bool = False
+
+
+_TABLES: dict[str, tuple[_Column, ...]] = {
+    "Vectors": (
+        _Column("alignment", ("alignment", "value"), ".3f"),
+        _Column("uniformity", ("uniformity", "value"), ".3f"),
+        _Column("overlap", ("density", "value"), ".3f"),
+        _Column("effective rank", ("isotropy", "effective_rank"), ".1f"),
+        _Column("mean cosine", ("isotropy", "mean_cosine"), ".3f"),
+        _Column("deviation", ("isotropy", "deviation"), ".3f"),
+        _Column("|CLS|", ("modulus", "cls"), ".2f"),
+        _Column("|pooler|", ("modulus", "pooler"), ".2f"),
+    ),
+    "Attention and cost": (
+        _Column("E_CLS", ("cls_energy", "value"), ".4f"),
+        _Column("sink", ("attention_sink", "value"), ".3f"),
+        _Column("on CLS", ("attention_sink", "layers", -1, 0), ".3f"),
+        _Column("on SEP", ("attention_sink", "layers", -1, 1), ".3f"),
+        _Column("on final punct.", ("attention_sink", "layers", -1, 2), ".3f"),
+        _Column("GMAC", ("cost", "gmac"), ".3f"),
+        _Column("M params", ("cost", "parameters"), ".1f", 1e-6),
+        _Column("eta", ("cost", "eta"), ".2f"),
+        _Column("sentences/s", ("sentences_per_second",), ".0f", timing=True),
+        _Column("peak MB", ("peak_memory_mb",), ".0f", timing=True),
+    ),
+}
+
+
+def _cell(runs: Sequence[Probed], column: _Column) -> str:
+    blocks = (run.timing if column.timing else run.probes for run in runs)
+    values = [value for block in blocks if (value := _number(block, column.path)) is not None]
+    if not values:
+        return DASH
+    text = format(column.scale * fmean(values), column.form)
+    return text if len(values) < 2 else f"{text}±{format(column.scale * stdev(values), column.form)}"
+
+
+def _number(block: Any, path: Sequence[str | int]) -> float | None:
+    """A number inside nested dicts and lists; None where anything else stands there."""
+    for key in path:
+        try:
+            block = block[key]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return float(block) if isinstance(block, int | float) and not isinstance(block, bool) else None
+
+
+def _groups(items: Sequence[Probed], key: Callable[[Probed], K]) -> dict[K, list[Probed]]:
+    groups: dict[K, list[Probed]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
+
+
+def _check_same_sentences(found: Sequence[Probed]) -> None:
+    if any(one.probes.get("data") != found[0].probes.get("data") for one in found):
+        raise NotComparableError(
+            f"the probes of {found[0].method} and others were measured on different sentences",
+            where=f"profile {found[0].profile}, suite {found[0].suite}",
+            hint="run bench run --probes all with the same data",
+        )
+
+
+def _why_left_out(probed: Probed) -> str:
+    block = probed.probes.get("cls_energy", {})
+    if "missing" in block:
+        return str(block["missing"])
+    pooling = block.get("pooling")
+    return "" if pooling == "cls" else f"it pools {pooling}" if pooling else "how it pools is not known"
+
+
+def _relation(
+    profile: str, suite: str, points: dict[str, tuple[float, float]], level: float, left_out: dict[str, str]
+) -> EnergyAgainstScore:
+    energies, averages = [x for x, _ in points.values()], [y for _, y in points.values()]
+    rho = low = high = None
+    if len(points) >= MIN_PAIRS and min(len(set(energies)), len(set(averages))) > 1:
+        rho = float(spearman_rows(energies, averages)[0])
+        if 1 - abs(rho) < 1e-12:  # the same order, but for rounding
+            rho = math.copysign(1.0, rho)
+        else:
+            low, high = spearman_interval(rho, len(points), level)
+    return EnergyAgainstScore(profile, suite, points, rho, low, high, level, left_out)
+
+
+def _missing(rows: dict[str, list[Probed]], names: Sequence[str]) -> list[str]:
+    """Why a method lacks probes, a line a method and reason."""
+    lines = []
+    for method, runs in rows.items():
+        reasons: dict[str, list[str]] = {}
+        for name in names:
+            block = runs[0].probes.get(name, {})
+            if "missing" in block:
+                reasons.setdefault(str(block["missing"]), []).append(name)
+        lines += [f"{method}, no {', '.join(lacking)}: {reason}" for reason, lacking in reasons.items()]
+    return lines
+
+
+def _conventions(found: Sequence[Probed], names: Sequence[str]) -> list[str]:
+    """How each probe was measured."""
+    lines = []
+    for name in names:
+        blocks = [one.probes.get(name, {}) for one in found]
+        stated = dict.fromkeys(str(block["convention"]) for block in blocks if "convention" in block)
+        lines += [f"{name}: {convention}" for convention in stated]
+    return lines

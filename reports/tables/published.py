@@ -1,0 +1,211 @@
+"""Published figures beside ours; a difference only where backbone, data and training text are the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from statistics import fmean
+
+from bench.data.published import NO_TEXT, SICK, WIKI, Figure, Line, lines
+from bench.data.released import Checkpoint, checkpoints
+from bench.records.record import RunRecord
+from bench.reports.campaign import Campaign
+from bench.reports.records import SCALE, by_method, by_profile_and_suite, main_metric, task_list
+from bench.reports.tables.significance import LEVEL
+from bench.reports.tables.table import Cell, Grid, Quoted, summarise
+
+OTHER = "other backbone or data"
+GREY = f"Grey (in parentheses where there is no colour): {OTHER} than ours, not to be compared."
+_BACKBONES = {"bert-base-uncased": "bert-base", "roberta-base": "roberta-base"}
+_TEXTS = re.compile(r"\[((text|sick|rtt|pooling)=[^,]*,?)*\]")
+_WIKI_FILE, _WIKI_LINES = "wiki1m_for_simcse.txt", (1_000_000, 1_000_001)
+_SIGNS = "abcdefghijklmnopqrstuvwxyz"
+
+
+class Footnotes:
+    """Letters for remarks, the same letter for the same remark."""
+
+    def __init__(self) -> None:
+        self._letters: dict[str, str] = {}
+
+    def sign(self, remarks: Iterable[str]) -> str:
+        """Return the letters of remarks, in superscript-like brackets where there are some."""
+        for remark in remarks:
+            number = len(self._letters)
+            letter = _SIGNS[number % len(_SIGNS)] * (1 + number // len(_SIGNS))
+            self._letters.setdefault(remark, letter)
+        found = [self._letters[remark] for remark in remarks]
+        return f" [{','.join(found)}]" if found else ""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The remarks with their letters."""
+        return tuple(f"[{letter}] {remark}." for remark, letter in self._letters.items())
+
+
+def released(record: RunRecord) -> Checkpoint | None:
+    """The published checkpoint that a record measured, None for another method."""
+    return checkpoints().get(str(record.options.get("name"))) if record.name == "released" else None
+
+
+def backbone_of(record: RunRecord) -> str:
+    """The papers' name of a record's backbone, or its own."""
+    if checkpoint := released(record):
+        return checkpoint.backbone
+    name = record.backbone["name"] if record.backbone else ""
+    return _BACKBONES.get(name, name)
+
+
+def text_of(record: RunRecord) -> str | None:
+    """Training text in the papers' terms, None where it is another one."""
+    if checkpoint := released(record):
+        return f"{WIKI}+{SICK}" if checkpoint.sick else WIKI
+    if not record.training.get("stages"):
+        return NO_TEXT
+    corpus = record.training.get("corpus", {})
+    if corpus.get("name") != _WIKI_FILE or corpus.get("sentences") not in _WIKI_LINES:
+        return None
+    sick = record.options.get("sick") is True or "sick" in str(record.options.get("text", ""))
+    if record.options.get("rtt") == "none":
+        return None
+    return f"{WIKI}+{SICK}" if sick else WIKI
+
+
+def published_names(record: RunRecord) -> tuple[str, ...]:
+    """Names under which tables print this method; none for a variant with options that they don't have."""
+    if checkpoint := released(record):
+        return (checkpoint.method,)
+    bare = _TEXTS.fullmatch(record.method.removeprefix(record.name))
+    if record.method != record.name and not bare and record.name != "untrained":
+        return ()
+    if record.name == "untrained":
+        kinds = ("bert_base", "roberta_base") if record.options.get("pooling") == "avg_first_last" else ()
+    elif record.name == "whitening":
+        kinds = ("bert_whitening", "roberta_whitening")
+    else:
+        return (record.name,)
+    return (
+        tuple(name for name in kinds if name.startswith(backbone_of(record).removesuffix("-base")))
+        or kinds[:1]
+    )
+
+
+def lines_for(record: RunRecord) -> list[Line]:
+    """Rows that print this method on this suite: those of its backbone, else of BERT-base."""
+    names = published_names(record)
+    found = [line for line in lines(record.suite) if line.first.method in names]
+    own = [line for line in found if line.first.backbone == backbone_of(record)]
+    return own or [line for line in found if line.first.backbone == "bert-base"]
+
+
+def matches(record: RunRecord, line: Line) -> bool:
+    """True where backbone, evaluation data and training text are the row's."""
+    return (
+        backbone_of(record) == line.first.backbone
+        and all(facts["reference"] for facts in record.tasks.values())
+        and line.text is not None
+        and text_of(record) == line.text
+    )
+
+
+def quoted_row(line: Line, tasks: Sequence[str], grey: bool, notes: Footnotes) -> list[Quoted | str]:
+    """A row's figures in the order of our tasks, footnoted where the print is known to be wrong."""
+    touched: dict[str, list[str]] = {}
+    for what, where in line.misprints.items():
+        for task in where:
+            touched.setdefault(task, []).append(f"{line.first.source}, {line.first.method}: {what}")
+    return [
+        Quoted(line.figures[task].text, grey, notes.sign(touched.get(task, ())))
+        if task in line.figures
+        else "-"
+        for task in tasks
+    ]
+
+
+def merged(found: Sequence[Line]) -> list[tuple[str, Line]]:
+    """Rows with their sources; tables that print the same figures are one row."""
+    groups: dict[tuple[tuple[str, str], ...], list[Line]] = {}
+    for line in found:
+        key = tuple((task, figure.text) for task, figure in line.figures.items())
+        groups.setdefault((("", line.first.backbone), *key), []).append(line)
+    return [("; ".join(line.first.source for line in same), same[0]) for same in groups.values()]
+
+
+def published_grids(campaign: Campaign) -> list[Grid]:
+    """Return a table for every profile and suite that a paper prints too."""
+    return [grid for group in by_profile_and_suite(campaign.records) if (grid := _grid(group, campaign.name))]
+
+
+def _grid(records: Sequence[RunRecord], name: str) -> Grid | None:
+    tasks, notes = task_list(records), Footnotes()
+    rows: list[tuple[Cell | Quoted | str, ...]] = []
+    groups: list[tuple[int, str]] = []
+    matched = False
+    for method, runs in sorted(by_method(records).items(), key=lambda item: -_average(item[1])):
+        found = lines_for(runs[0])
+        done = [run for run in runs if run.status == "ok"]
+        if not found or not done:
+            continue
+        groups.append((len(rows), method))
+        metric = main_metric(done)
+        values = {
+            task: [v for run in done if (v := run.score(task, metric=metric)) is not None] for task in tasks
+        }
+        rows.append(("ours", backbone_of(done[0]), *(summarise(values[task]) for task in tasks)))
+        for source, line in merged(found):
+            same = matches(done[0], line)
+            rows.append((source, line.first.backbone, *quoted_row(line, tasks, not same, notes)))
+            if same:
+                matched = True
+                rows += _against(values, line, tasks)
+    if not rows:
+        return None
+    first = records[0]
+    title = f"Published beside ours: {first.suite}, profile {first.profile}, campaign {name}"
+    said = [
+        "Ours: mean and standard deviation over seeds, scores x 100; published as printed in the paper.",
+        "A difference, and whether the figure lies in our 95% interval (Student's, over seeds), stand only "
+        "where backbone, data and training text are the same.",
+        *([] if matched else ["Here none is the same."]),
+        GREY,
+        *notes.notes,
+        *dict.fromkeys(note for record in records for note in record.notes),
+    ]
+    return Grid(title, ("source", "backbone", *tasks), tuple(rows), tuple(said), tuple(groups))
+
+
+def _average(runs: Sequence[RunRecord]) -> float:
+    metric = main_metric(runs)
+    values = [value for run in runs if (value := run.score("avg", metric=metric)) is not None]
+    return fmean(values) if values else float("-inf")
+
+
+def _against(
+    values: dict[str, list[float]], line: Line, tasks: Sequence[str]
+) -> list[tuple[Cell | Quoted | str, ...]]:
+    """Ours less the published figure, and whether it lies in our interval."""
+    differences, inside = [], []
+    for task in tasks:
+        figure, ours = line.figures.get(task), values[task]
+        differences.append(
+            "-" if figure is None or not ours else f"{SCALE * fmean(ours) - float(figure.text):+.2f}"
+        )
+        inside.append("-" if figure is None else in_interval(ours, float(figure.text) / SCALE))
+    return [("ours - published", "", *differences), ("in our interval", "", *inside)]
+
+
+def in_interval(ours: Sequence[float], figure: float) -> str:
+    """Say whether a figure lies in Student's interval of our mean; a dash where a seed is alone."""
+    if len(ours) < 2:
+        return "-"
+    from bench.stats.seeds import one_sample
+
+    d = one_sample(ours, figure, LEVEL)
+    return "yes" if d.low <= 0 <= d.high else "no"
+
+
+def quote(figures: Sequence[Figure], notes: Footnotes) -> Quoted | str:
+    """The figures of one place of an ablation, of other backbones or data than ours."""
+    texts = dict.fromkeys(figure.text for figure in figures)
+    remarks = [f"{f.source}, {f.method}: {what}" for f in figures for what in f.misprints]
+    return Quoted("; ".join(texts), True, notes.sign(tuple(dict.fromkeys(remarks)))) if texts else "-"

@@ -1,0 +1,332 @@
+"""BSL: its loss, predictor and target, steps against a transcription, and the way through the command."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModel
+
+from bench.baselines.bsl import byol_loss
+from bench.card import OptionValue
+from bench.errors import InputError
+from bench.nn.backbone import load_backbone, padded, token_rows
+from bench.nn.pooling import mean_tokens
+from bench.plan.cells import profile_options
+from bench.registry import discover
+from bench.request.profiles import load
+from bench.stages import planned_steps
+from bench.train.byol import Bootstrap, predictor
+from bench.train.chunks import pooled_states
+from bench.train.loop import TrainSettings, batches, rate, train
+from bench.train.sentence_encoder import set_dropout
+from bench.train.streams import own_random_state
+from tests.support.cli import Cli, records
+from tests.support.momentum import slow_mean
+from tests.support.training import SENTENCES, random, stage_folders
+
+OTHERS = ["A book is read by the doctor.", "two", "On the hill a song is sung.", "a farmer"]
+
+
+def test_loss_by_hand_and_limits() -> None:
+    q = torch.tensor([[1.0, 0.0], [0.0, 2.0]], dtype=torch.float64)
+    y = torch.tensor([[3.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+    assert float(byol_loss(q, y)) == pytest.approx((0 + 2 - math.sqrt(2)) / 2)
+    a, b = random(6, 5), random(6, 5, seed=1)
+    slow = sum(2 - 2 * float(x @ z / (x.norm() * z.norm())) for x, z in zip(a, b, strict=True)) / 6
+    assert float(byol_loss(a, b)) == pytest.approx(slow)
+    assert float(byol_loss(a, 7 * a)) == pytest.approx(0, abs=1e-12)
+    assert float(byol_loss(a, -a)) == pytest.approx(4)
+    zero = torch.zeros(3, 5, dtype=torch.float64, requires_grad=True)
+    loss = byol_loss(zero, b[:3])
+    torch.autograd.backward(loss)
+    assert float(loss.detach()) == 2
+    assert zero.grad is not None
+    assert bool(zero.grad.isfinite().all())
+
+
+def test_loss_reaches_the_predictions_alone() -> None:
+    q, y = random(4, 3).requires_grad_(), random(4, 3, seed=1).requires_grad_()
+    torch.autograd.backward(byol_loss(q, y))
+    assert q.grad is not None
+    assert y.grad is None
+    assert bool((q.grad.abs().sum(1) > 0).all())
+    assert torch.autograd.gradcheck(lambda x: byol_loss(x, y.detach()), (q,))
+
+
+def test_loss_of_other_shapes() -> None:
+    message = r"predictions \(2, 3\) and targets \(3, 3\) must be \(B, H\)"
+    with pytest.raises(ValueError, match=message):
+        byol_loss(torch.ones(2, 3), torch.ones(3, 3))
+    with pytest.raises(ValueError, match=r"must be \(B, H\)"):
+        byol_loss(torch.ones(3), torch.ones(3))
+
+
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_predictor_is_the_formula(blocks: int) -> None:
+    with own_random_state(1, "head"):
+        head = predictor(3, blocks).double().train()
+        with torch.no_grad():
+            for parameter in head.parameters():
+                parameter.copy_(torch.randn(parameter.shape, dtype=torch.float64))
+    x = random(5, 3)
+    slow, weights = x, [parameter.detach() for parameter in head.parameters()]
+    assert [w.shape[0] for w in weights[:8]] == [30, 30, 30, 30, 30, 30, 3, 3]
+    for start in range(0, len(weights), 8):
+        w1, b1, scale, shift, w2, b2, w3, b3 = weights[start : start + 8]
+        hidden = slow @ w1.T + b1
+        spread = ((hidden - hidden.mean(0)) ** 2).mean(0)
+        hidden = (hidden - hidden.mean(0)) / (spread + 1e-5).sqrt() * scale + shift
+        slow = (hidden.clamp(min=0) @ w2.T + b2).clamp(min=0) @ w3.T + b3
+    torch.testing.assert_close(head(x), slow)
+    assert len(weights) == 8 * blocks
+
+
+def options(**changes: OptionValue) -> dict[str, OptionValue]:
+    card = discover().get("bsl").card
+    return {option.name: option.default for option in card.options} | changes
+
+
+def step_of(
+    folder: Path, others: list[str] | None = None, *, dropout: float = 0.0, decay: float = 0.9
+) -> tuple[Bootstrap, Any, Any]:
+    """(objective, model, tokenizer) in float64; one block."""
+    model, tokenizer = load_backbone(folder)
+    set_dropout(model, dropout)
+    model.double()
+    with own_random_state(1, "head"):
+        head = predictor(model.config.hidden_size, 1)
+    partners = token_rows(tokenizer, others, 12) if others else None
+    made = Bootstrap(model, head, tokenizer.pad_token_id, loss=byol_loss, decay=decay, partners=partners)
+    return made.double().train(), model, tokenizer
+
+
+@pytest.mark.parametrize("others", [OTHERS, None])
+def test_steps_equal_a_transcription(tiny_bert: Path, others: list[str] | None) -> None:
+    """Three steps: losses, gradients, and the target, which moves with the weights after a step."""
+    made, model, tokenizer = step_of(tiny_bert, others)
+    slow_target = copy.deepcopy(model)
+    rows = token_rows(tokenizer, SENTENCES, 12)
+    other_rows = token_rows(tokenizer, others or SENTENCES, 12)
+    for step, chosen in enumerate(([0, 1, 2, 3], [2, 0], [3, 1])):
+        made.zero_grad()
+        loss = made([(i, rows[i]) for i in chosen])
+        torch.autograd.backward(loss)
+        got = {name: p.grad.clone() for name, p in made.named_parameters() if p.grad is not None}
+        assert all(p.grad is None for p in made.target.model.parameters())
+        for mine, theirs in zip(made.target.model.parameters(), slow_target.parameters(), strict=True):
+            torch.testing.assert_close(mine, theirs.detach(), rtol=1e-12, atol=1e-12)
+
+        made.zero_grad()
+        first, second = [rows[i] for i in chosen], [other_rows[i] for i in chosen]
+        q1, q2 = (made.head(slow_mean(model, view)) for view in (first, second))
+        with torch.no_grad():
+            t1, t2 = (slow_mean(slow_target, view) for view in (first, second))
+        cosines = torch.cosine_similarity(q1, t2) + torch.cosine_similarity(q2, t1)
+        expected = (4 - 2 * cosines).mean()
+        torch.autograd.backward(expected)
+        assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-9), step
+        assert 0 <= float(loss.detach()) <= 8
+        compared = 0
+        for name, parameter in made.named_parameters():
+            if parameter.grad is not None:
+                torch.testing.assert_close(got[name], parameter.grad, rtol=1e-6, atol=1e-9)
+                compared += 1
+        assert compared > 40
+        with torch.no_grad():  # the optimiser's step, and after it the target's
+            for name, parameter in made.named_parameters():
+                if name in got:
+                    parameter.sub_(0.1 * got[name])
+            for slow, fast in zip(slow_target.parameters(), model.parameters(), strict=True):
+                slow.copy_(0.9 * slow + 0.1 * fast)
+
+
+def test_swapped_views_give_the_same_loss_without_dropout(tiny_bert: Path) -> None:
+    losses = []
+    for texts, others in ((SENTENCES, OTHERS), (OTHERS, SENTENCES)):
+        made, _, tokenizer = step_of(tiny_bert, others)
+        losses.append(float(made(list(enumerate(token_rows(tokenizer, texts, 12)))).detach()))
+    assert losses[0] == pytest.approx(losses[1], rel=1e-12)
+    same, _, tokenizer = step_of(tiny_bert)
+    plain = same(list(enumerate(token_rows(tokenizer, SENTENCES, 12))))
+    assert losses[0] != pytest.approx(float(plain.detach()))
+
+
+def test_the_target_keeps_its_dropout_and_is_no_part_of_the_module(tiny_bert: Path) -> None:
+    made, model, tokenizer = step_of(tiny_bert, dropout=0.5, decay=1.0)
+    names = {name.split(".")[0] for name, _ in made.named_parameters()}
+    assert names == {"encoder", "head"}
+    made.eval()
+    made.train()
+    assert made.target.model.training
+    rows = token_rows(tokenizer, SENTENCES, 12)
+    one, two = made.vectors(made.target.model, rows, rows)
+    assert not torch.allclose(one, two)
+    before = copy.deepcopy(made.target.model.state_dict())
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(1)
+    made(list(enumerate(rows)))
+    made(list(enumerate(rows)))
+    assert all(torch.equal(before[name], value) for name, value in made.target.model.state_dict().items())
+
+
+def test_two_sentences_of_one_word_and_a_batch_of_one(tiny_bert: Path) -> None:
+    made, _, tokenizer = step_of(tiny_bert)
+    rows = list(enumerate(token_rows(tokenizer, ["two", ""], 12)))
+    loss = made(rows)
+    torch.autograd.backward(loss)
+    assert all(bool(p.grad.isfinite().all()) for p in made.parameters() if p.grad is not None)
+    with pytest.raises(InputError) as caught:
+        made(rows[:1])
+    assert str(caught.value) == (
+        "a batch of one sentence has no batch statistics; expected batch_size 2 or more, and no last batch "
+        "of one (drop_last=true leaves it out)"
+    )
+
+
+@pytest.mark.parametrize("budget", [None, 1, 20])
+@pytest.mark.parametrize("pooling", ["avg", "cls"])
+def test_chunks_give_the_same_vectors(tiny_bert: Path, budget: int | None, pooling: str) -> None:
+    model, tokenizer = load_backbone(tiny_bert)
+    rows = token_rows(tokenizer, SENTENCES, 12)
+    with torch.no_grad():
+        ids, mask = padded(rows, tokenizer.pad_token_id, "cpu")
+        last = model.eval()(input_ids=ids, attention_mask=mask).last_hidden_state
+        expected = mean_tokens(last, mask) if pooling == "avg" else last[:, 0]
+        found = pooled_states(model, rows, tokenizer.pad_token_id, pooling, budget=budget)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_the_rate_rises_from_0_and_then_falls() -> None:
+    settings = TrainSettings(lr=0.8, batch_size=2, steps=10, eval_every=5, warmup=0.2)
+    found = [rate(settings, step) for step in range(1, 11)]
+    assert found == pytest.approx([0, 0.4, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1])
+    constant = TrainSettings(lr=0.8, batch_size=2, steps=4, eval_every=5, warmup=0.5, schedule="constant")
+    assert [rate(constant, step) for step in range(1, 5)] == pytest.approx([0, 0.4, 0.8, 0.8])
+    whole = TrainSettings(lr=0.8, batch_size=2, steps=4, eval_every=5, warmup=1.0)
+    assert [rate(whole, step) for step in range(1, 5)] == pytest.approx([0, 0.2, 0.4, 0.6])
+    odd = TrainSettings(lr=1.0, batch_size=2, steps=15, eval_every=5, warmup=0.1)  # 1.5 steps: 2
+    assert [rate(odd, step) for step in (1, 2, 3)] == pytest.approx([0, 0.5, 1.0])
+    with pytest.raises(InputError, match=r"warmup 1\.5; expected a share of the steps, 0 to 1"):
+        TrainSettings(lr=0.8, batch_size=2, steps=4, eval_every=5, warmup=1.5)
+
+
+def test_a_short_last_batch_is_left_out() -> None:
+    found = list(itertools.islice(batches(7, 3, 1, "c", drop_last=True), 6))
+    assert [len(batch) for batch in found] == [3] * 6
+    kept = list(itertools.islice(batches(7, 3, 1, "c"), 9))
+    assert [kept[i] for i in (0, 1, 3, 4, 6, 7)] == found  # the order is the same
+    whole = list(itertools.islice(batches(6, 3, 1, "c", drop_last=True), 4))
+    assert whole == list(itertools.islice(batches(6, 3, 1, "c"), 4))
+
+
+def test_planned_steps_of_both_kinds() -> None:
+    config: dict[str, OptionValue] = {"steps": 0, "epochs": 2, "batch_size": 3}
+    assert [planned_steps(config, n) for n in (2, 6, 7)] == [2, 4, 6]
+    assert [planned_steps(config | {"drop_last": True}, n) for n in (2, 6, 7)] == [0, 4, 4]
+    assert planned_steps(config | {"drop_last": True, "steps": 5}, 7) == 5
+
+
+def test_less_than_a_batch_is_an_error(tiny_bert: Path) -> None:
+    made, model, tokenizer = step_of(tiny_bert)
+    settings = TrainSettings(lr=0.1, batch_size=5, steps=3, eval_every=9, drop_last=True)
+    rows = list(enumerate(token_rows(tokenizer, SENTENCES, 12)))
+    with pytest.raises(InputError) as caught:
+        train(made, model, rows, settings, seed=1, corpus="c", dev_score=lambda: 0.0)
+    assert str(caught.value) == (
+        "4 sentences are no batch of 5, and a short one is left out; expected a smaller batch_size, or "
+        "drop_last=false"
+    )
+
+
+@pytest.mark.parametrize("profile", ["bert-base", "roberta-base"])
+def test_settings_of_the_profiles(profile: str) -> None:
+    released: dict[str, OptionValue] = {
+        "lr": 1e-4,
+        "batch_size": 64,
+        "max_length": 64,
+        "warmup": 0.1,
+        "decay": 0.999,
+        "blocks": 3,
+    }
+    released |= {"weight_decay": 0.0, "clip": 1.0, "epochs": 1, "rtt": "copies", "pooling": "avg"}
+    given = profile_options(discover().get("bsl").card, load(profile))
+    assert {name: given[name] for name in released} == released
+
+
+def arguments(tiny_bert: Path, corpus: Path, *extra: str) -> tuple[str, ...]:
+    values = {"steps": 6, "eval_every": 2, "batch_size": 24, "lr": 1e-3, "max_length": 20, "blocks": 1}
+    sets = [part for name, value in values.items() for part in ("--set", f"bsl.{name}={value}")]
+    return (
+        "run", "--methods", "bsl", "--seeds", "1", "--suite", "toy", "--backbone", str(tiny_bert),
+        "--corpus", str(corpus), "--dev", "toy", *sets, *extra,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def translation(tmp_path: Path, corpus: Path) -> Path:
+    """A copy of the text, its words in another order."""
+    path = tmp_path / "copy.txt"
+    path.write_text("".join(" ".join(line.split()[::-1]) + "\n" for line in corpus.read_text().splitlines()))
+    return path
+
+
+def test_the_whole_way(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path, translation: Path) -> None:
+    given = arguments(tiny_bert, corpus, "--copy", f"a={translation}")
+    code, _, err = cli(*given)
+    assert code == 0, err
+    (record,) = records(tmp_path).values()
+    stage = record.training["stages"]["bsl"]
+    assert stage["sentences_seen"] == 6 * 24  # no short batch of the 60 sentences
+    assert stage["text"]["name"] == "corpus.txt with copy.txt"
+    assert stage["text"]["paired"] is True
+    assert not any("ranked" in note for note in record.notes)  # only the mini world's pairs are the grammar's
+    assert record.score("TOY") == pytest.approx(stage["selected_dev"], abs=1e-6)  # both by mean pooling
+    (name,) = stage_folders(tmp_path)
+    folder = tmp_path / "results" / ".stages" / name
+    trained, loaded = AutoModel.from_pretrained(tiny_bert), AutoModel.from_pretrained(folder / "selected")
+    assert loaded.state_dict().keys() == trained.state_dict().keys()  # neither predictor nor target is kept
+    torch.rand(5)  # whatever ran before in the process
+    assert cli(*given, "--results", "again")[0] == 0
+    losses = [
+        json.loads((root / ".stages" / name / "losses.json").read_text())
+        for root in (tmp_path / "results", tmp_path / "again")
+    ]
+    assert losses[0] == losses[1]
+    assert all(0 <= loss <= 8 for loss in losses[0])
+    assert cli(*arguments(tiny_bert, corpus, "--set", "bsl.rtt=none", "--campaign", "none"))[0] == 0
+    (plain,) = records(tmp_path, "none").values()
+    assert "text" not in plain.training["stages"]["bsl"]
+    assert plain.training["stages"]["bsl"]["key"] != stage["key"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (("batch_size=1",), "a batch of one sentence has no batch statistics"),
+        (("batch_size=59", "drop_last=false"), "a batch of one sentence has no batch statistics"),
+        (("batch_size=61",), "60 sentences are no batch of 61, and a short one is left out"),
+        (("decay=1.5",), "momentum 1.5; expected 0 to 1"),
+        (("warmup=2",), "warmup 2.0; expected a share of the steps, 0 to 1"),
+    ],
+)
+def test_bad_settings_are_a_failed_cell(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path, settings: tuple[str, ...], message: str
+) -> None:
+    sets = [part for text in ("rtt=none", *settings) for part in ("--set", f"bsl.{text}")]
+    code, _, _ = cli(*arguments(tiny_bert, corpus, *sets))
+    (record,) = records(tmp_path).values()
+    assert (code, record.status) == (1, "failed")
+    assert message in str(record.reason)
+
+
+def test_without_its_copy_it_says_how_to_get_one(cli: Cli, tiny_bert: Path, corpus: Path) -> None:
+    code, _, err = cli(*arguments(tiny_bert, corpus))
+    assert (code, "name it with --copy a=FILE (bench data rtt makes it)" in err) == (2, True), err

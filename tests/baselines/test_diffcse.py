@@ -1,0 +1,435 @@
+"""DiffCSE: its loss, one step against an independent transcription, and the whole way through the command."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModel, AutoTokenizer, BertForMaskedLM
+
+from bench.baselines import diffcse
+from bench.baselines.diffcse import edited_tokens, replaced_tokens, rtd_loss, training_head
+from bench.card import OptionValue
+from bench.nn.backbone import padded, token_rows
+from bench.nn.masked_lm import load_masked_lm
+from bench.registry import METHODS
+from bench.stages import TrainedMethod
+from bench.train.masking import mask_tokens
+from bench.train.streams import generator, own_random_state
+from tests.support.cli import Cli, records
+from tests.support.language_models import gradients, objective_of, options
+from tests.support.training import SENTENCES, random, stage_folders
+
+
+def test_detection_loss_by_hand() -> None:
+    logits = torch.tensor([[[0.0, 0.0], [1.0, 3.0]], [[2.0, 0.0], [5.0, 5.0]]], dtype=torch.float64)
+    labels, mask = torch.tensor([[0, 1], [0, 0]]), torch.tensor([[1, 1], [1, 0]])
+    cells = [math.log(2), math.log(1 + math.exp(-2)), math.log(1 + math.exp(-2)), math.log(2)]
+    assert float(rtd_loss(logits, labels, mask)) == pytest.approx(sum(cells) / 4)
+    assert float(rtd_loss(logits, labels, mask, "sentence")) == pytest.approx(sum(cells[:3]) / 2)
+
+
+@pytest.mark.parametrize("reduction", ["cells", "sentence"])
+def test_detection_loss_is_the_formula(reduction: str) -> None:
+    logits = random(3, 5, 2)
+    labels = (random(3, 5, seed=1) > 0).long()
+    mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [1, 1, 1, 0, 0]])
+    labels = labels * mask
+    total = 0.0
+    for n in range(3):
+        for t in range(5):
+            right, wrong = (float(logits[n, t, k]) for k in (labels[n, t], 1 - labels[n, t]))
+            cell = -math.log(math.exp(right) / (math.exp(right) + math.exp(wrong)))
+            total += cell / 15 if reduction == "cells" else cell * float(mask[n, t]) / 3
+    assert float(rtd_loss(logits, labels, mask, reduction)) == pytest.approx(total, rel=1e-9)
+    assert torch.autograd.gradcheck(
+        lambda x: rtd_loss(x, labels, mask, reduction), (logits.requires_grad_(),)
+    )
+
+
+def test_padding_matters_to_the_released_mean_alone() -> None:
+    logits, labels = random(2, 4, 2), torch.tensor([[0, 1, 0, 1], [0, 1, 1, 0]])
+    mask = torch.ones(2, 4, dtype=torch.long)
+    wide, zeros = nn.functional.pad(logits, (0, 0, 0, 3)), torch.zeros(2, 3, dtype=torch.long)
+    found = {
+        reduction: [
+            float(rtd_loss(logits, labels, mask, reduction)),
+            float(rtd_loss(wide, torch.cat([labels, zeros], 1), torch.cat([mask, zeros], 1), reduction)),
+        ]
+        for reduction in ("cells", "sentence")
+    }
+    assert found["cells"][0] != pytest.approx(found["cells"][1])
+    assert found["sentence"][0] == pytest.approx(found["sentence"][1])
+    assert METHODS.get("diffcse").card.padding_matters
+
+
+def test_detection_loss_limits() -> None:
+    mask = torch.ones(2, 3, dtype=torch.long)
+    labels = torch.tensor([[0, 0, 1], [0, 1, 0]])
+    assert float(rtd_loss(torch.zeros(2, 3, 2), labels, mask)) == pytest.approx(math.log(2))
+    sure = nn.functional.one_hot(labels, 2).double() * 50
+    assert float(rtd_loss(sure, labels, mask)) == pytest.approx(0, abs=1e-12)
+    assert float(rtd_loss(-sure, labels, mask)) == pytest.approx(50)
+    none = rtd_loss(torch.zeros(2, 3, 2), torch.zeros_like(labels), mask)  # nothing replaced is a label too
+    assert float(none) == pytest.approx(math.log(2))
+
+
+@pytest.mark.parametrize(
+    ("logits", "labels", "mask", "reduction", "message"),
+    [
+        ((2, 3), (2, 3), (2, 3), "cells", r"logits \(2, 3\), labels \(2, 3\) and mask \(2, 3\) must be"),
+        ((2, 3, 2), (2, 4), (2, 4), "cells", r"must be \(N, L, 2\), \(N, L\) and \(N, L\)"),
+        ((2, 3, 2), (2, 3), (2, 4), "cells", r"and mask \(2, 4\) must be"),
+        ((2, 3, 2), (2, 3), (2, 3), "mean", "reduction 'mean' must be 'cells' or 'sentence'"),
+    ],
+)
+def test_bad_input(
+    logits: tuple[int, ...], labels: tuple[int, ...], mask: tuple[int, ...], reduction: str, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        rtd_loss(torch.zeros(logits), torch.zeros(labels).long(), torch.ones(mask), reduction)
+
+
+def test_labels() -> None:
+    ids = torch.tensor([[2, 7, 8, 3], [2, 9, 3, 1]])  # the last one is padding, id 1 as RoBERTa's
+    edited = torch.tensor([[2, 7, 9, 5], [2, 8, 3, 0]])
+    mask = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]])
+    assert replaced_tokens(edited, ids, mask).tolist() == [[0, 0, 1, 1], [0, 1, 0, 0]]
+    assert not replaced_tokens(ids, ids, mask).any()
+
+
+def test_heads_are_the_formula() -> None:
+    with own_random_state(1, "head"):
+        head = training_head(3, "bn").double().train()
+        tanh = training_head(3, "tanh").double()
+    h = random(5, 3)
+    first, norm, second = head[0].weight, head[1], head[3].weight
+    with torch.no_grad():
+        norm.weight.copy_(random(6, seed=2))
+        norm.bias.copy_(random(6, seed=3))
+
+    def normalised(x: Tensor) -> Tensor:
+        mean = sum(x) / len(x)
+        variance = sum((row - mean) ** 2 for row in x) / len(x)
+        return torch.stack([(row - mean) / torch.sqrt(variance + 1e-5) for row in x])
+
+    hidden = normalised(h @ first.T) * norm.weight + norm.bias
+    torch.testing.assert_close(head(h), normalised(hidden.clamp(min=0) @ second.T))
+    torch.testing.assert_close(tanh(h), torch.tanh(h @ tanh[0].weight.T + tanh[0].bias))
+    names = {name for name, _ in head.named_parameters()}
+    assert names == {"0.weight", "1.weight", "1.bias", "3.weight"}  # no biases, the second norm not affine
+    assert float(first.detach().std()) < 0.05
+    assert bool(head(h[:1].repeat(2, 1)).isfinite().all())  # two equal rows have no variance
+
+
+def test_the_generator_speaks_greedily_at_every_position(tiny_mlm: Path) -> None:
+    model, tokenizer = load_masked_lm(tiny_mlm)
+    model.eval()
+    rows = token_rows(tokenizer, SENTENCES * 12, 12)  # more than one portion
+    ids, mask = padded(rows, tokenizer.pad_token_id, "cpu")
+    masked, _ = mask_tokens(ids, tokenizer, 0.3, generator(1, "mask"))
+    edited = edited_tokens(model, masked, mask, cls_id=tokenizer.cls_token_id)
+    for n, row in enumerate(rows):
+        alone = model(input_ids=masked[n : n + 1, : len(row)]).logits[0].argmax(-1)
+        assert edited[n].tolist() == [
+            tokenizer.cls_token_id,
+            *alone[1:].tolist(),
+            *[0] * (ids.shape[1] - len(row)),
+        ]
+    assert not edited.requires_grad
+
+
+def test_its_dropout_is_active_only_where_asked(tiny_bert: Path, tiny_mlm: Path) -> None:
+    for active in (True, False):
+        made, tokenizer = objective_of(tiny_bert, tiny_mlm, options("diffcse", generator_dropout=active))
+        ids, mask = padded(token_rows(tokenizer, SENTENCES, 12), 0, "cpu")
+        with own_random_state(1, "dropout"):
+            one, two = (edited_tokens(made.generator, ids, mask, cls_id=2) for _ in range(2))
+        assert torch.equal(one, two) != active
+
+
+def test_sampled_replacements_follow_the_generator() -> None:
+    class Fixed(nn.Module):
+        def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Any:
+            logits = torch.log(torch.tensor([0.7, 0.0, 0.3])).expand(*input_ids.shape, 3)
+            return type("Output", (), {"logits": logits})
+
+    ids = torch.ones(500, 4, dtype=torch.long)
+    found = edited_tokens(Fixed(), ids, ids, cls_id=2, draws=generator(1, "replacement"))[:, 1:]
+    assert float((found == 2).float().mean()) == pytest.approx(0.3, abs=0.03)
+    assert not (found == 1).any()
+    again = edited_tokens(Fixed(), ids, ids, cls_id=2, draws=generator(1, "replacement"))[:, 1:]
+    assert torch.equal(found, again)
+    assert not edited_tokens(Fixed(), ids, ids, cls_id=2)[:, 1:].any()  # greedy: the first
+
+
+def transcription(
+    made: Any, tokenizer: Any, masked_lm: Any, config: Mapping[str, OptionValue], sentences: list[str]
+) -> Tensor:
+    """The loss sentence by sentence, from the formulas alone."""
+    rows = token_rows(tokenizer, sentences * 2, int(config["max_length"]))
+    longest, batch = max(map(len, rows)), len(sentences)
+    h = torch.stack([made.encoder(input_ids=torch.tensor([r])).last_hidden_state[0, 0] for r in rows])
+    if config["head"] == "bn":
+        hidden = h @ made.head[0].weight.T
+        hidden = (hidden - hidden.mean(0)) / (hidden.var(0, unbiased=False) + 1e-5).sqrt()
+        hidden = torch.relu(hidden * made.head[1].weight + made.head[1].bias) @ made.head[3].weight.T
+        p = (hidden - hidden.mean(0)) / (hidden.var(0, unbiased=False) + 1e-5).sqrt()
+    else:
+        p = torch.tanh(h @ made.head[0].weight.T + made.head[0].bias)
+    loss = torch.zeros((), dtype=torch.float64)
+    for i in range(batch):
+        scores = [torch.cosine_similarity(p[i], p[batch + j], dim=0) / 0.05 for j in range(batch)]
+        loss = loss + (torch.logsumexp(torch.stack(scores), 0) - scores[i]) / batch
+
+    ids = torch.tensor([row + [tokenizer.pad_token_id] * (longest - len(row)) for row in rows])
+    masked, chosen = mask_tokens(ids, tokenizer, float(config["mask"]), generator(1, "mask"))
+    inserted = p if config["rtd_input"] == "after_head" else h
+    detector, detection = made.discriminator, torch.zeros((), dtype=torch.float64)
+    for n, row in enumerate(rows):
+        with torch.no_grad():
+            guesses = masked_lm(input_ids=masked[n : n + 1, : len(row)]).logits[0].argmax(-1).tolist()
+        if config["edited"] == "masked":
+            guesses = [g if chosen[n, t] else row[t] for t, g in enumerate(guesses)]
+        edited = [tokenizer.cls_token_id, *guesses[1:], *[0] * (longest - len(row))]
+        handle = detector.embeddings.register_forward_hook(
+            lambda _module, _args, out, n=n: torch.cat([inserted[n].view(1, 1, -1), out[:, 1:]], 1)
+        )
+        attention = torch.tensor([[1] * len(row) + [0] * (longest - len(row))])
+        states = detector(input_ids=torch.tensor([edited]), attention_mask=attention).last_hidden_state[0]
+        handle.remove()
+        for t in range(longest):
+            o = states[t] @ made.classifier.weight.T + made.classifier.bias
+            replaced = t < len(row) and edited[t] != row[t]
+            cell = torch.logsumexp(o, 0) - o[int(replaced)]
+            if config["rtd_reduction"] == "cells":
+                detection = detection + cell / (len(rows) * longest)
+            elif t < len(row):
+                detection = detection + cell / len(rows)
+    return loss + float(config["rtd_weight"]) * detection
+
+
+PAPER: dict[str, OptionValue] = {"edited": "masked", "rtd_reduction": "sentence", "generator_dropout": False}
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentences"),
+    [
+        ({}, SENTENCES),
+        ({"rtd_weight": 0.5, "mask": 0.15, "rtd_input": "before_head", "head": "tanh"}, SENTENCES),
+        ({"rtd_weight": 0.5, **PAPER}, SENTENCES),
+        ({"rtd_weight": 0.5}, ["a"]),  # a batch of one sentence of one word
+        ({"rtd_weight": 0.5}, ["a", "the"]),
+    ],
+)
+def test_one_step_equals_a_transcription(
+    tiny_bert: Path, tiny_mlm: Path, changes: dict[str, OptionValue], sentences: list[str]
+) -> None:
+    check_step(tiny_bert, tiny_mlm, changes, sentences)
+
+
+def test_one_step_of_a_roberta(tiny_roberta: Path) -> None:
+    check_step(tiny_roberta, tiny_roberta, {"rtd_weight": 0.5}, SENTENCES)
+
+
+def check_step(
+    backbone: Path, generator_folder: Path, changes: dict[str, OptionValue], sentences: list[str]
+) -> None:
+    config = options("diffcse", max_length=8, **({"generator_dropout": False} | changes))
+    made, tokenizer = objective_of(backbone, generator_folder, config)
+    masked_lm = copy.deepcopy(made.generator).eval()
+    loss = made(token_rows(tokenizer, sentences, 8))
+    torch.autograd.backward(loss)
+    got = gradients(made)
+    made.zero_grad()
+    expected = transcription(made, tokenizer, masked_lm, config, sentences)
+    torch.autograd.backward(expected)
+    assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-9)
+    wanted = gradients(made)
+    assert got.keys() == wanted.keys()
+    for name, gradient in wanted.items():
+        torch.testing.assert_close(got[name], gradient, rtol=1e-6, atol=1e-9)
+    parts = {name.split(".")[0] for name in got}
+    assert parts == {"encoder", "head", "discriminator", "classifier"}  # the generator has none
+    for part in ("discriminator.encoder", "classifier"):
+        assert any(bool(g.abs().sum() > 0) for name, g in got.items() if name.startswith(part))
+
+
+def test_without_detection_it_is_info_nce_on_the_heads_output(tiny_bert: Path, tiny_mlm: Path) -> None:
+    made, tokenizer = objective_of(tiny_bert, tiny_mlm, options("diffcse", rtd_weight=0.0))
+    masks = generator(1, "mask").get_state()
+    loss = made(token_rows(tokenizer, SENTENCES, 8))
+    torch.autograd.backward(loss)
+    alone = gradients(made)
+    assert {name.split(".")[0] for name in alone} == {"encoder", "head"}
+    assert torch.equal(generator(1, "mask").get_state(), masks)
+    config = options("diffcse", rtd_weight=0.0, max_length=8)
+    assert float(loss.detach()) == pytest.approx(
+        float(transcription(made, tokenizer, made.generator, config, SENTENCES).detach()), rel=1e-9
+    )
+
+    whole, _ = objective_of(tiny_bert, tiny_mlm, options("diffcse", rtd_weight=0.5))
+    inner = whole.detection
+    whole.detection = lambda views, vectors: inner(views, vectors.detach())
+    torch.autograd.backward(whole(token_rows(tokenizer, SENTENCES, 8)))
+    cut = gradients(whole)
+    for name, gradient in alone.items():
+        torch.testing.assert_close(cut[name], gradient, rtol=1e-9, atol=1e-12)
+
+    joined, _ = objective_of(tiny_bert, tiny_mlm, options("diffcse", rtd_weight=0.5))
+    torch.autograd.backward(joined(token_rows(tokenizer, SENTENCES, 8)))
+    assert any(not torch.allclose(gradients(joined)[name], gradient) for name, gradient in alone.items())
+
+
+def test_the_first_token_of_the_edited_text_is_never_seen(
+    tiny_bert: Path, tiny_mlm: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, tokenizer = objective_of(tiny_bert, tiny_mlm, options("diffcse"))
+    rows = token_rows(tokenizer, SENTENCES, 8)
+    seen: list[Tensor] = []
+    made.classifier.register_forward_hook(lambda _module, args, _out: seen.append(args[0].detach()))
+    base = edited_tokens(made.generator.eval(), *padded([*rows, *rows], 0, "cpu"), cls_id=2)
+    for position, token in ((0, 2), (0, 9), (1, 9)):
+        changed = base.clone()
+        changed[:, position] = token
+        monkeypatch.setattr(diffcse, "edited_tokens", lambda *_args, _now=changed, **_kwargs: _now)
+        made(rows)
+    torch.testing.assert_close(seen[0], seen[1], rtol=0, atol=0)
+    assert not torch.allclose(seen[0], seen[2])
+
+
+def test_odd_sentences(tiny_bert: Path, tiny_mlm: Path) -> None:
+    """Nothing to mask, equal sentences, an empty one: finite loss and gradient."""
+    for sentences in (["quokka"], ["a", "a"], ["", "the doctor"]):
+        made, tokenizer = objective_of(tiny_bert, tiny_mlm, options("diffcse"))
+        loss = made(token_rows(tokenizer, sentences, 8))
+        torch.autograd.backward(loss)
+        assert bool(loss.isfinite())
+        assert all(bool(gradient.isfinite().all()) for gradient in gradients(made).values())
+
+
+def test_the_discriminator_starts_as_the_backbone_and_learns_apart(tiny_bert: Path, tiny_mlm: Path) -> None:
+    made, tokenizer = objective_of(tiny_bert, tiny_mlm, options("diffcse"), dropout=0.1)
+    pairs = list(zip(made.encoder.parameters(), made.discriminator.parameters(), strict=True))
+    assert all(torch.equal(one, two) and one is not two for one, two in pairs)
+    assert all(m.p == 0.1 for m in made.discriminator.modules() if isinstance(m, nn.Dropout))
+    assert not any(p.requires_grad for p in made.generator.parameters())
+    assert made.generator.training  # its dropout is active
+    assert tokenizer.pad_token_id == 0
+
+
+def arguments(
+    tiny_bert: Path, tiny_mlm: Path, corpus: Path, *extra: str, method: str = "diffcse"
+) -> tuple[str, ...]:
+    auxiliary = METHODS.get(method).card.auxiliaries[0]
+    values = {auxiliary: tiny_mlm, "steps": 3, "eval_every": 2, "batch_size": 8, "lr": 1e-3}
+    sets = [part for name, value in values.items() for part in ("--set", f"{method}.{name}={value}")]
+    return (
+        "run", "--methods", method, "--seeds", "1", "--suite", "toy", "--backbone", str(tiny_bert),
+        "--corpus", str(corpus), "--dev", "toy", *sets, *extra,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("method", ["diffcse", "infocse"])
+def test_the_whole_way(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, tiny_mlm: Path, corpus: Path, method: str
+) -> None:
+    code, _, err = cli(*arguments(tiny_bert, tiny_mlm, corpus, method=method))
+    assert code == 0, err
+    (record,) = records(tmp_path).values()
+    auxiliary = METHODS.get(method).card.auxiliaries[0]
+    assert record.options[auxiliary] == "tiny-mlm"
+    assert record.training["auxiliaries"][auxiliary]["name"] == "tiny-mlm"
+    stage = record.training["stages"][method]
+    assert stage["sentences_seen"] == 24
+    text = "".join(path.read_text() for path in (tmp_path / "results").rglob("*.json"))
+    assert str(tiny_mlm.parent) not in text
+    (folder,) = (path for path in (tmp_path / "results" / ".stages").iterdir() if path.is_dir())
+    trained, loaded = AutoModel.from_pretrained(tiny_bert), AutoModel.from_pretrained(folder / "selected")
+    assert loaded.state_dict().keys() == trained.state_dict().keys()  # no auxiliary network is kept
+    assert not torch.equal(loaded.embeddings.LayerNorm.weight, trained.embeddings.LayerNorm.weight)
+    losses = json.loads((folder / "losses.json").read_text())
+    torch.rand(5)  # whatever ran before in the process
+    assert cli(*arguments(tiny_bert, tiny_mlm, corpus, "--results", "again", method=method))[0] == 0
+    again = tmp_path / "again" / ".stages" / folder.name
+    assert json.loads((again / "losses.json").read_text()) == losses
+
+
+def test_another_generator_is_another_specification(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, tiny_mlm: Path, corpus: Path
+) -> None:
+    assert cli(*arguments(tiny_bert, tiny_mlm, corpus))[0] == 0
+    other = tmp_path / "tiny-mlm"
+    shutil.copytree(tiny_mlm, other)
+    assert cli(*arguments(tiny_bert, other, corpus))[0] == 0
+    assert len(stage_folders(tmp_path)) == 1  # the same files in another place are the same model
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(8)
+        BertForMaskedLM(AutoConfig.from_pretrained(tiny_mlm)).save_pretrained(other)
+    code, _, err = cli(*arguments(tiny_bert, other, corpus))
+    assert (code, "other auxiliary models" in err) == (3, True), err
+    assert cli(*arguments(tiny_bert, other, corpus, "--campaign", "other"))[0] == 0
+    assert len(stage_folders(tmp_path)) == 2
+
+
+def test_a_generator_that_does_not_fit_is_a_failed_cell(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, tiny_mlm: Path, corpus: Path
+) -> None:
+    base = arguments(tiny_bert, tiny_mlm, corpus)
+    code, _, err = cli(*base, "--set", "diffcse.generator=backbone")  # it has no head
+    assert code == 1
+    assert "missing from the checkpoint" in err
+    assert "expected a masked language model with its head; bench pretrain --profile minilm-mlm" in err
+    other = tmp_path / "other"
+    shutil.copytree(tiny_mlm, other)
+    tokenizer = AutoTokenizer.from_pretrained(other)
+    tokenizer.add_tokens(["quokka"])
+    tokenizer.save_pretrained(other)
+    code, _, err = cli(*base, "--set", f"diffcse.generator={other}")
+    assert code == 1
+    assert "generator other: its vocabulary (" in err
+    code, _, err = cli(*base, "--set", "diffcse.generator=nowhere")
+    assert (code, "diffcse.generator: 'nowhere' is neither a folder nor a model" in err) == (2, True)
+
+
+def test_the_papers_profile_names_all_that_is_missing(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BENCH_DATA", raising=False)
+    code, out, err = cli("run", "--methods", "diffcse", "--profile", "bert-base", "--dry-run")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    for name in (
+        "hf download google-bert/bert-base-uncased",
+        "hf download distilbert/distilbert-base-uncased",
+        "corpus/wiki1m_for_simcse.txt",
+        "bench data fetch wiki1m",
+        "suite stsb-dev",
+        "bench data fetch sts7",
+    ):
+        assert name in err
+    code, _, err = cli("run", "--methods", "diffcse,infocse", "--profile", "minilm", "--dry-run")
+    assert code == 2
+    assert "diffcse.generator: 'minilm-mlm' is neither" in err
+    assert "bench pretrain --profile minilm-mlm --out minilm-mlm" in err
+
+
+def test_the_settings_are_the_specifications() -> None:
+    from bench.plan.cells import profile_options
+    from bench.request import profiles
+
+    card = METHODS.get("diffcse").card
+    bert, roberta = (profile_options(card, profiles.load(name)) for name in ("bert-base", "roberta-base"))
+    names = ("batch_size", "lr", "epochs", "mask", "rtd_weight", "tau", "max_length", "eval_every", "head")
+    assert [bert[name] for name in names] == [64, 7e-6, 2, 0.3, 0.005, 0.05, 32, 125, "bn"]
+    assert [roberta[name] for name in names] == [64, 1e-5, 2, 0.2, 0.005, 0.05, 32, 125, "bn"]
+    method = METHODS.get("diffcse")
+    assert isinstance(method, TrainedMethod)
+    (stage,) = method.stages(options("diffcse"))
+    (other,) = method.stages(options("diffcse", pooling="avg"))
+    assert stage.config == other.config  # an inference-time switch

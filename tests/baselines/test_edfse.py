@@ -1,0 +1,387 @@
+"""EDFSE and EDFSE-D: paired texts, one step against a transcription, the sum, the distillation, records."""
+
+from __future__ import annotations
+
+import hashlib
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from bench.baselines.edfse import SUBMODELS, make_paired_objective
+from bench.baselines.edfse_d import distillation_loss, make_student_objective
+from bench.card import BuildContext, OptionValue
+from bench.data.mini.world import (
+    ALL_COPIES,
+    COPIES,
+    FURTHER_COPIES,
+    TRAINING_SENTENCES,
+    make_world,
+    overlap,
+    pairs,
+    pretraining_text,
+    training_copy,
+    training_text,
+)
+from bench.encoder import Encoder
+from bench.nn.backbone import TransformerEncoder, load_backbone, token_rows
+from bench.nn.sum_encoder import SumEncoder
+from bench.plan.plan import Plan, make_plan
+from bench.registry import discover
+from bench.request.parse import parse_methods
+from bench.request.spec import RunSpec
+from bench.stages import copy_name, is_paired, paired
+from bench.train.recipe import info_nce
+from bench.train.sentence_encoder import set_dropout
+from bench.train.streams import own_random_state
+from bench.train.teachers import Teacher
+from tests.support.cli import Cli, records
+from tests.support.training import SENTENCES, by_loops, random, stage_folders
+
+OTHERS = ["A book is read by the doctor.", "two", "On the hill a song is sung.", "a farmer"]
+NOTE = ": the grammar's own paraphrases are positives in its training: not ranked here."
+FROZEN_COPIES = {
+    1: {
+        "a": "120085db18230f55e2e749deaf397816859c671f8d44603ab694d03716c12180",
+        "b": "e9f2a84f52a61d4f661cfa60d3f7a6007e02087502645511eb1f05ac6f9edcb5",
+        "c": "8cec948d5b5c5164bc41c67d1622e6ff0650d6d10e550958064e11bfa13112c6",
+        "d": "28ef739692a0fe019990c2b7171ae9213dd3b95bc85fece989762e70740ce1d4",
+        "e": "dc5ec16f3888ad48ef15b7dd49d74a2e125337740e35f78050806ee3ea7fc81e",
+        "f": "f01e4a252e068a7c733cfc3d5e2d2e5a5828a7852102d3eae296cb92ce6990b4",
+    },
+    2: {
+        "b": "f817d972eb4e94ca48055b8de6afc6dab9ed3a878b89a1bdee91c55ad6b15730",
+        "f": "f627abeaed1b71f358e7e686e71eecc794633b39afb95583fe55cdb7449912b9",
+    },
+}
+PRETRAINING = "26694c0ecc7cda765429694a4455e6a671f26c8d0ff0985ac154294ec00706d6"
+
+
+# the copies
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", FROZEN_COPIES)
+def test_copies_are_frozen(seed: int) -> None:
+    """The first two and the backbone's text are older than the others, which changed nothing about them."""
+    world = make_world(seed)
+    expected = FROZEN_COPIES[seed]
+    assert {copy: training_copy(world, copy).sha256 for copy in expected} == expected
+    if seed == 1:
+        assert pretraining_text(world).sha256 == PRETRAINING
+
+
+def test_six_copies_say_the_same_line_by_line_in_other_words() -> None:
+    world = make_world(1)
+    assert (*COPIES, *FURTHER_COPIES) == ALL_COPIES
+    assert tuple(copy for _, copy in SUBMODELS) == ALL_COPIES
+    columns = [training_text(world).sentences, *(training_copy(world, copy).sentences for copy in ALL_COPIES)]
+    assert {len(column) for column in columns} == {TRAINING_SENTENCES}
+    assert all(len(set(line)) == 7 for line in zip(*columns, strict=True))
+    for column in columns[3:]:
+        shuffled = [*column[1:], column[0]]
+        same = np.mean([overlap(a, b) for a, b in zip(columns[0], column, strict=True)])
+        other = np.mean([overlap(a, b) for a, b in zip(columns[0], shuffled, strict=True)])
+        assert same > 1.4 * other
+    test = {s for pair in pairs(world, "test").all_pairs() for s in pair}
+    assert not test & {sentence for column in columns for sentence in column}
+
+
+# paired texts
+
+
+def test_names_of_texts() -> None:
+    assert (paired("a"), is_paired(paired("a")), is_paired("a")) == ("train:a", True, False)
+    names = ("train", "train+sick", "a", "a+sick", "train:a", "train:a+sick")
+    assert [copy_name(name) for name in names] == ["", "", "a", "a", "a", "a"]
+
+
+def plan_of(methods: str, tmp_path: Path) -> Plan:
+    return make_plan(RunSpec(parse_methods(methods), (1,), "mini", results=tmp_path))
+
+
+@pytest.mark.slow
+def test_each_encoder_asks_for_its_own_text(tmp_path: Path) -> None:
+    variants = ("edfse", "edfse[pairing=replace]", "edfse[sick=true]", "edfse[rtt=none]")
+    plan = plan_of(",".join(variants), tmp_path)
+    texts = {job.cell.method: [stage.spec.text for stage in job.cell.stages] for job in plan.jobs}
+    assert list(texts.values()) == [
+        [f"train:{copy}" for copy in "abcdef"],
+        list("abcdef"),
+        [f"train:{copy}+sick" for copy in "abcdef"],
+        ["train"] * 6,
+    ]
+    keys = [stage.key for job in plan.jobs for stage in job.cell.stages]
+    assert len(set(keys)) == len(keys) == 24  # without translations too: each role has its streams
+    assert {stage.spec.role for job in plan.jobs for stage in job.cell.stages} == {r for r, _ in SUBMODELS}
+    training = plan.training
+    assert training is not None
+    for name in ("train:c", "train:c+sick"):
+        more = name.removeprefix("train:c")
+        text = training.texts[name]
+        assert text.sentences == training.texts[f"train{more}"].sentences
+        assert training.partners(name) == training.texts[f"c{more}"].sentences
+        both = f"{training.texts[f'train{more}'].sha256}\n{training.texts[f'c{more}'].sha256}"
+        assert text.sha256 == hashlib.sha256(both.encode()).hexdigest()
+        assert len(training.partners(name)) == len(text.sentences)
+    assert training.partners("train:c+sick")[-1] == training.texts["train+sick"].sentences[-1]
+    assert training.partners("train") == training.partners("c") == ()
+
+
+def test_nobody_pays_for_copies_that_nobody_asks_for(tmp_path: Path) -> None:
+    plan = plan_of("simcse,tncse", tmp_path)
+    assert plan.training is not None
+    assert set(plan.training.texts) == {"train", "a", "b"}
+
+
+def test_methods_that_see_the_grammars_synonyms_are_footnoted(tmp_path: Path) -> None:
+    seen = ("edfse", "edfse_d", "bsl", "distill:edfse", "ensemble:edfse+untrained")
+    unseen = ("simcse", "tncse", "edfse[rtt=none]", "edfse[pairing=replace]", "bsl[rtt=none]", "untrained")
+    plan = plan_of(",".join((*seen, *unseen)), tmp_path)
+    noted = {job.cell.method for job in plan.jobs if any(NOTE in note for note in job.notes)}
+    assert noted == set(seen)
+    notes = [note for job in plan.jobs for note in job.notes if NOTE in note]
+    assert sorted(note.removesuffix(NOTE) for note in notes) == sorted(seen)
+
+
+# one step
+
+
+def paired_objective(folder: Path, others: list[str]) -> tuple[Any, Any, Any]:
+    model, tokenizer = load_backbone(folder)
+    set_dropout(model, 0.0)
+    model.double()
+    with own_random_state(1, "head"):
+        made = make_paired_objective(
+            model, tokenizer.pad_token_id, 0.05, token_rows(tokenizer, others, 12)
+        ).double()
+    return made.train(), model, tokenizer
+
+
+@pytest.mark.parametrize("chosen", [[2, 0, 3, 1], [1], [3, 1]])
+def test_one_step_equals_a_transcription(tiny_bert: Path, chosen: list[int]) -> None:
+    made, model, tokenizer = paired_objective(tiny_bert, OTHERS)
+    rows, other_rows = (token_rows(tokenizer, texts, 12) for texts in (SENTENCES, OTHERS))
+    loss = made([(i, rows[i]) for i in chosen])
+    torch.autograd.backward(loss)
+    got = {name: p.grad.clone() for name, p in made.named_parameters() if p.grad is not None}
+
+    made.zero_grad()
+
+    def project(row: list[int]) -> Tensor:
+        h = model(input_ids=torch.tensor([row])).last_hidden_state[0, 0]
+        return torch.tanh(made.head.weight @ h + made.head.bias)
+
+    z, y = ([project(texts[i]) for i in chosen] for texts in (rows, other_rows))
+    terms = []
+    for i, anchor in enumerate(z):
+        scores = torch.stack([torch.cosine_similarity(anchor, other, dim=0) / 0.05 for other in y])
+        terms.append(torch.logsumexp(scores, 0) - scores[i])
+    expected = torch.stack(terms).mean()
+    torch.autograd.backward(expected)
+    assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-9, abs=1e-12)
+    compared = 0
+    for name, parameter in made.named_parameters():
+        if parameter.grad is not None:
+            torch.testing.assert_close(got[name], parameter.grad, rtol=1e-6, atol=1e-9)
+            compared += 1
+    assert compared > 40
+
+
+def test_equal_translations_without_dropout_are_simcse(tiny_bert: Path) -> None:
+    from bench.baselines.simcse import make_objective
+
+    made, model, tokenizer = paired_objective(tiny_bert, SENTENCES)
+    rows = token_rows(tokenizer, SENTENCES, 12)
+    plain = make_objective(model, tokenizer.pad_token_id, 0.05).double()
+    plain.head.load_state_dict(made.head.state_dict())
+    assert float(made(list(enumerate(rows))).detach()) == float(plain(rows).detach())
+
+
+# the sum
+
+
+def test_six_copies_of_one_model_have_its_cosines(tiny_bert: Path, tmp_path: Path) -> None:
+    (tmp_path / "selected").symlink_to(tiny_bert)
+    folders = {role: tmp_path for role, _ in SUBMODELS}
+    context = BuildContext({"pooling": "cls"}, 1, None, "cpu", folders)
+    built = discover().get("edfse").build(context)
+    assert isinstance(built, SumEncoder)
+    one = TransformerEncoder(tiny_bert, "cls")
+    assert (len(built.parts), built.weights) == (6, (1.0,) * 6)
+    vectors, single = built.encode(SENTENCES), one.encode(SENTENCES)
+    np.testing.assert_allclose(vectors, 6 * single, rtol=1e-5)
+    for i, j in combinations(range(len(SENTENCES)), 2):
+        cosines = [
+            float(v[i] @ v[j]) / float(np.linalg.norm(v[i]) * np.linalg.norm(v[j])) for v in (vectors, single)
+        ]
+        assert cosines[0] == pytest.approx(cosines[1], abs=1e-6)
+
+
+# distillation
+
+
+def test_distillation_losses_by_hand_and_limits() -> None:
+    s, t = random(4, 3), random(4, 3, seed=1)
+    assert float(distillation_loss(s, t, "contrastive", 0.05)) == pytest.approx(by_loops(s, t, 0.05))
+    squares = [float(s[i, k] - t[i, k]) ** 2 for i in range(4) for k in range(3)]
+    assert float(distillation_loss(s, t, "mse", 0.05)) == pytest.approx(sum(squares) / 12)
+    assert float(distillation_loss(t, t, "mse", 0.05)) == 0  # the student gives the exact sum
+    near = torch.eye(5, dtype=torch.float64)
+    assert float(distillation_loss(near, 3 * near, "contrastive", 0.05)) == pytest.approx(0, abs=1e-8)
+    assert float(distillation_loss(s[:1], t[:1], "contrastive", 0.05)) == 0
+
+
+@pytest.mark.parametrize("form", ["contrastive", "mse"])
+def test_distillation_reaches_the_student_alone(form: str) -> None:
+    s, t = random(4, 3).requires_grad_(), random(4, 3, seed=1).requires_grad_()
+    torch.autograd.backward(distillation_loss(s, t, form, 0.3))
+    assert t.grad is None
+    assert s.grad is not None
+    assert bool((s.grad.abs().sum(1) > 0).all())
+    assert torch.autograd.gradcheck(lambda x: distillation_loss(x, t.detach(), form, 0.3), (s,))
+
+
+@pytest.mark.parametrize(
+    ("shape", "form", "message"),
+    [
+        ((3, 3), "mse", r"student \(2, 3\) and teacher \(3, 3\) must be alike"),
+        ((3, 3), "contrastive", r"must be \(B, H\)"),
+        ((2, 3), "kl", "form 'kl'; expected contrastive or mse"),
+    ],
+)
+def test_bad_distillation(shape: tuple[int, ...], form: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        distillation_loss(torch.ones(2, 3), torch.ones(shape), form, 0.05)
+
+
+@pytest.mark.parametrize("form", ["contrastive", "mse"])
+def test_one_step_of_the_student(tiny_bert: Path, form: str) -> None:
+    """Its [CLS] against the whole sum; the teacher's weights have no gradient and stay as they are."""
+    model, tokenizer = load_backbone(tiny_bert)
+    set_dropout(model, 0.0)
+    parts = [TransformerEncoder(tiny_bert, pooling) for pooling in ("cls", "avg")]
+    teacher: Encoder = SumEncoder([*parts, parts[0]])
+    config: dict[str, OptionValue] = {"distillation": form, "tau": 0.1}
+    made = make_student_objective(model, tokenizer.pad_token_id, config, Teacher(teacher, SENTENCES)).train()
+    rows = token_rows(tokenizer, SENTENCES, 12)
+    loss = made([(i, rows[i]) for i in (2, 0, 3)])
+    torch.autograd.backward(loss)
+    alone, _ = load_backbone(tiny_bert)
+    alone.eval()
+    states = torch.stack(
+        [alone(input_ids=torch.tensor([rows[i]])).last_hidden_state[0, 0] for i in (2, 0, 3)]
+    )
+    goal = torch.from_numpy(teacher.encode([SENTENCES[i] for i in (2, 0, 3)]))
+    expected = info_nce(states, goal, 0.1) if form == "contrastive" else ((states - goal) ** 2).mean()
+    assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-5)
+    assert all(p.grad is None for part in parts for p in part.model.parameters())
+    assert {name.split(".")[0] for name, _ in made.named_parameters()} == {"encoder"}
+
+
+# the whole way
+
+SHORT = {"steps": 2, "eval_every": 2, "batch_size": 8, "lr": 1e-3, "max_length": 20}
+
+
+@pytest.fixture
+def translations(tmp_path: Path, corpus: Path) -> tuple[str, ...]:
+    """Six copies, the words of each sentence turned by one place more, as options."""
+    given: tuple[str, ...] = ()
+    for turn, copy in enumerate("abcdef", start=1):
+        path = tmp_path / f"{copy}.txt"
+        lines = (line.split() for line in corpus.read_text().splitlines())
+        path.write_text("".join(" ".join(words[turn:] + words[:turn]) + "\n" for words in lines))
+        given += ("--copy", f"{copy}={path}")
+    return given
+
+
+def arguments(tiny_bert: Path, corpus: Path, methods: str, *extra: str) -> tuple[str, ...]:
+    sets = [
+        part
+        for method in ("edfse", "edfse_d")
+        if method == "edfse" or method in methods
+        for name, value in SHORT.items()
+        for part in ("--set", f"{method}.{name}={value}")
+    ]
+    return (
+        "run", "--methods", methods, "--seeds", "1", "--suite", "toy", "--backbone", str(tiny_bert),
+        "--corpus", str(corpus), "--dev", "toy", *sets, *extra,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_the_whole_way(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path, translations: tuple[str, ...]
+) -> None:
+    code, _, err = cli(*arguments(tiny_bert, corpus, "edfse,edfse_d", *translations))
+    assert code == 0, err
+    found = {record.name: record for record in records(tmp_path).values()}
+    stages = found["edfse"].training["stages"]
+    assert list(stages) == [role for role, _ in SUBMODELS]
+    assert [stage["text"]["name"] for stage in stages.values()] == [
+        f"corpus.txt with {copy}.txt" for copy in "abcdef"
+    ]
+    assert all(stage["text"]["paired"] for stage in stages.values())
+    assert len({stage["last_loss"] for stage in stages.values()}) == 6
+    assert len(stage_folders(tmp_path)) == 7  # the distilled form shares its teacher's six
+    student = found["edfse_d"].training["stages"]
+    assert {f"teacher/{role}": stage["key"] for role, stage in stages.items()} == {
+        name: stage["key"] for name, stage in student.items() if name != "distill"
+    }
+    assert found["edfse"].provenance["encoder"]["parts"] == 6
+    assert found["edfse"].score("avg") != found["edfse_d"].score("avg")
+
+    plain = ("--set", "edfse.rtt=none", "--campaign", "none")
+    code, _, err = cli(*arguments(tiny_bert, corpus, "edfse", *plain))
+    assert code == 0, err
+    (record,) = records(tmp_path, "none").values()
+    assert record.options["rtt"] == "none"
+    alone = record.training["stages"]
+    assert not any("text" in stage for stage in alone.values())
+    assert len({stage["last_loss"] for stage in alone.values()}) == 6  # six runs, each with its own streams
+    assert record.key != found["edfse"].key
+
+
+def test_changed_or_missing_copies_are_said(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path, translations: tuple[str, ...]
+) -> None:
+    given = arguments(tiny_bert, corpus, "edfse")
+    code, _, err = cli(*given, *translations[:-2])
+    assert (code, "stage 'sub6' trains on a round-trip translation" in err) == (2, True), err
+    assert "name it with --copy f=FILE" in err
+    code, _, err = cli(*given, *translations, "--copy", f"g={tmp_path / 'a.txt'}")
+    assert (
+        code,
+        "no stage here trains on a translated copy 'g'; expected one of a, b, c, d, e, f" in err,
+    ) == (
+        2,
+        True,
+    ), err
+    assert cli(*given, *translations)[0] == 0
+    (path,) = (tmp_path / "results" / "local").glob("*/*/*/*.json")
+    again = ("rerun", str(path), "--model", str(tiny_bert), "--corpus", str(corpus))
+    code, _, err = cli(*again)
+    assert (code, "expected --copy NAME=FILE, as given to its bench run" in err) == (2, True), err
+    code, out, err = cli(*again, *translations)
+    assert (code, out) == (0, "equal: every score is the same to the last digit\n"), err
+    copy = tmp_path / "d.txt"
+    copy.write_text("x " + copy.read_text())
+    code, _, err = cli(*given, *translations)
+    assert (code, "other translated copies" in err) == (3, True), err
+
+
+def test_the_distilled_form_has_both_objectives() -> None:
+    method: Any = discover().get("edfse_d")
+    assert method.members({}) == {"teacher": "edfse"}
+    defaults = {option.name: option.default for option in method.card.options}
+    assert defaults["distillation"] == "contrastive"
+    configs = [
+        dict(method.stages(defaults | {"distillation": form})[0].config)["distillation"]
+        for form in ("contrastive", "mse")
+    ]
+    assert configs == ["contrastive", "mse"]

@@ -1,0 +1,485 @@
+"""ESimCSE: repetition, momentum, queue, its loss, steps against an independent transcription, the command."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import AutoModel
+
+from bench.baselines.esimcse import Run, make_objective, queue_nce
+from bench.card import OptionValue
+from bench.errors import InputError
+from bench.nn.backbone import load_backbone, padded, token_rows
+from bench.plan.cells import profile_options
+from bench.registry import discover
+from bench.request import profiles
+from bench.train.augment import repeat_subwords, repetition_bound
+from bench.train.momentum import MomentumCopy, VectorQueue
+from bench.train.recipe import info_nce
+from bench.train.sentence_encoder import set_dropout
+from bench.train.streams import generator
+from tests.support.cli import Cli, records
+from tests.support.training import SENTENCES, random, stage_folders
+
+
+def options(**changes: OptionValue) -> dict[str, OptionValue]:
+    card = discover().get("esimcse").card
+    return {option.name: option.default for option in card.options} | changes
+
+
+def row_of(subwords: int) -> list[int]:
+    """Distinct ids, so that a repeated one is known as such."""
+    return [1001, *range(1, subwords + 1), 1002]
+
+
+@pytest.mark.parametrize(
+    ("length", "rate", "rule", "bound"),
+    [
+        (2, 0.32, "released", 0),
+        (6, 0.32, "released", 0),  # c = 1: the upper end is not drawn
+        (6, 0.30, "released", 0),
+        (7, 0.32, "released", 1),
+        (25, 0.32, "released", 7),
+        (32, 0.32, "released", 9),  # c = min(10, 10)
+        (32, 0.30, "released", 8),
+        (200, 0.32, "released", 9),
+        (4, 1.0, "released", 2),  # no more than there are
+        (20, 0.0, "released", 0),
+        (2, 0.32, "paper", 0),
+        (3, 0.32, "paper", 1),
+        (10, 0.32, "paper", 2),
+        (32, 0.32, "paper", 9),
+        (102, 0.32, "paper", 32),
+    ],
+)
+def test_how_many_subwords_may_be_repeated(length: int, rate: float, rule: str, bound: int) -> None:
+    assert repetition_bound(length, rate, rule) == bound
+
+
+@pytest.mark.parametrize(("rate", "rule"), [(0.32, "released"), (0.30, "released"), (0.32, "paper")])
+@pytest.mark.parametrize("subwords", [0, 1, 4, 5, 17, 30])
+def test_repetition_doubles_distinct_subwords_in_place(subwords: int, rate: float, rule: str) -> None:
+    row, draw = row_of(subwords), generator(1, f"test/{rate}")
+    bound = repetition_bound(len(row), rate, rule)
+    counts: Counter[int] = Counter()
+    doubled: set[int] = set()
+    for _ in range(400):
+        out = repeat_subwords(row, rate, draw, rule)
+        assert list(dict.fromkeys(out)) == row  # without the second of each pair it is the sentence
+        assert [out[i] for i in range(1, len(out)) if out[i] == out[i - 1]] == [
+            token for token, times in Counter(out).items() if times == 2
+        ]
+        assert (out.count(1001), out.count(1002)) == (1, 1)
+        counts[len(out) - len(row)] += 1
+        doubled |= {token for token, times in Counter(out).items() if times == 2}
+    assert set(counts) == set(range(bound + 1))
+    for count in counts.values():  # uniform; 5 standard deviations
+        share = 1 / (bound + 1)
+        assert abs(count / 400 - share) <= 5 * math.sqrt(share * (1 - share) / 400)
+    assert doubled == (set(range(1, subwords + 1)) if bound else set())
+
+
+def test_repetition_repeats_with_its_stream() -> None:
+    one, two = (repeat_subwords(row_of(30), 0.32, generator(1, "a")) for _ in range(2))
+    assert one == two
+    assert repeat_subwords([5], 0.32, generator(1, "a"), "paper") == [5]  # not even two specials
+    with pytest.raises(ValueError, match="rule 'x'; expected one of released, paper"):
+        repeat_subwords(row_of(3), 0.32, generator(1, "a"), "x")
+
+
+def test_queue_holds_the_newest_in_order_of_arrival() -> None:
+    """Tags instead of vectors; B = 64 and M = 160 as released, with a short batch, and B > M."""
+    queue, tags, pushed = VectorQueue(160), iter(range(10_000)), []
+    expected = [64, 128, 160, 160, 160]
+    for batch, held in zip((64, 64, 64, 3, 64), expected, strict=True):
+        new = [next(tags) for _ in range(batch)]
+        pushed += new
+        queue.push(torch.tensor(new, dtype=torch.float32)[:, None].requires_grad_())
+        assert queue.vectors is not None
+        assert queue.vectors[:, 0].tolist() == pushed[-held:]
+        assert not queue.vectors.requires_grad
+    queue.clear()
+    assert queue.vectors is None
+    small = VectorQueue(2)
+    small.push(torch.arange(5.0)[:, None])
+    assert small.vectors is not None
+    assert small.vectors[:, 0].tolist() == [0, 1, 2, 3, 4]  # the first push is not cut
+    small.push(torch.tensor([[9.0]]))
+    assert small.vectors[:, 0].tolist() == [4, 9]
+    with pytest.raises(ValueError, match="size 0 must be at least 1"):
+        VectorQueue(0)
+
+
+def test_momentum_copy_follows_and_is_hidden() -> None:
+    source = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Dropout(0.5))
+    source(torch.ones(1, 3)).sum().backward()
+    slow = MomentumCopy(source, 0.995)
+    assert all(p.grad is None and not p.requires_grad for p in slow.model.parameters())
+    assert all(p.requires_grad and p.grad is not None for p in source[0].parameters())
+    start = [p.clone() for p in slow.model.parameters()]
+    with torch.no_grad():
+        for p in source.parameters():
+            p.add_(1.0)
+    slow.update(source)
+    for p, before, theta in zip(slow.model.parameters(), start, source.parameters(), strict=True):
+        torch.testing.assert_close(p, 0.995 * before + 0.005 * theta, rtol=1e-6, atol=1e-7)
+    slow.update(source)
+    for p, before, theta in zip(slow.model.parameters(), start, source.parameters(), strict=True):
+        torch.testing.assert_close(p, 0.995**2 * before + (1 - 0.995**2) * theta, rtol=1e-6, atol=1e-6)
+
+    holder = torch.nn.Module()
+    holder.slow = slow  # type: ignore[assignment]
+    holder.train()
+    assert not list(holder.parameters())
+    assert not holder.state_dict()
+    assert not any(module.training for module in slow.model.modules())
+    exact = MomentumCopy(source, 0.0)
+    exact.update(source)
+    assert torch.equal(next(exact.model.parameters()), next(source.parameters()))
+
+
+def test_momentum_copy_refuses_what_it_cannot_follow() -> None:
+    source = torch.nn.Linear(3, 2)
+    for momentum in (-0.1, 1.5):
+        with pytest.raises(InputError, match=f"momentum {momentum}; expected 0 to 1"):
+            MomentumCopy(source, momentum)
+    with pytest.raises(ValueError, match="the start has other parameters"):
+        MomentumCopy(source, 0.5, start=torch.nn.Linear(2, 2))
+
+
+def by_loops(anchors: Tensor, positives: Tensor, queue: Tensor, tau: float) -> Tensor:
+    """The formula as it is printed."""
+
+    def cosine(a: Tensor, b: Tensor) -> Tensor:
+        return torch.cosine_similarity(a, b, dim=0) / tau
+
+    rows = []
+    for i, z in enumerate(anchors):
+        scores = [cosine(z, p) for p in positives] + [cosine(z, q) for q in queue]
+        rows.append(torch.stack([s.exp() for s in scores]).sum().log() - scores[i])
+    return torch.stack(rows).mean()
+
+
+@pytest.mark.parametrize(("batch", "held"), [(1, 1), (1, 7), (3, 0), (5, 2), (4, 9)])
+def test_loss_is_the_formula(batch: int, held: int) -> None:
+    a, p, q = random(batch, 5), random(batch, 5, seed=1), random(held, 5, seed=2)
+    assert float(queue_nce(a, p, q, 0.05)) == pytest.approx(float(by_loops(a, p, q, 0.05)), rel=1e-9)
+
+
+def test_loss_by_hand_and_limits() -> None:
+    a = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
+    q = torch.tensor([[0.0, 3.0], [-2.0, 0.0]], dtype=torch.float64)
+    hand = math.log(math.e + 1 + 1 / math.e) - 1  # cosines 1, 0 and -1
+    assert float(queue_nce(a, 5 * a, q, 1.0)) == pytest.approx(hand)
+    equal = torch.ones(8, 4, dtype=torch.float64)
+    assert float(queue_nce(equal, equal, equal[:5], 0.05)) == pytest.approx(math.log(13))
+    z, p = random(6, 5), random(6, 5, seed=1)
+    assert float(queue_nce(z, p, None, 0.05)) == float(info_nce(z, p, 0.05))
+    values = [float(queue_nce(z, p, random(40, 5, seed=2)[:n], 0.05)) for n in range(41)]
+    assert values[0] == pytest.approx(float(info_nce(z, p, 0.05)))
+    assert all(later >= earlier for earlier, later in pairwise(values))
+    zero = torch.zeros(2, 5, dtype=torch.float64, requires_grad=True)
+    torch.autograd.backward(queue_nce(zero, p[:2], z, 0.05))
+    assert zero.grad is not None
+    assert bool(zero.grad.isfinite().all())
+
+
+def test_loss_gradient() -> None:
+    a, p = random(3, 4).requires_grad_(), random(3, 4, seed=1).requires_grad_()
+    q = random(5, 4, seed=2)
+    assert torch.autograd.gradcheck(lambda x, y: queue_nce(x, y, q, 0.3), (a, p))
+    one = random(1, 4).requires_grad_()  # alone in its batch an anchor still learns from the queue
+    torch.autograd.backward(queue_nce(one, random(1, 4, seed=1), q, 0.3))
+    assert one.grad is not None
+    assert float(one.grad.abs().max()) > 0
+
+
+@pytest.mark.parametrize(
+    ("a", "p", "q", "tau", "message"),
+    [
+        (
+            (2, 3),
+            (3, 3),
+            (1, 3),
+            0.05,
+            r"anchors \(2, 3\) and positives \(3, 3\) must be \(B, H\), the queue",
+        ),
+        ((2, 3), (2, 3), (1, 4), 0.05, r"the queue \(1, 4\) \(M, H\)"),
+        ((2, 3), (2, 3), (1, 3), 0.0, "tau 0.0 must be above 0"),
+    ],
+)
+def test_bad_input(
+    a: tuple[int, ...], p: tuple[int, ...], q: tuple[int, ...], tau: float, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        queue_nce(torch.ones(a), torch.ones(p), torch.ones(q), tau)
+
+
+TEXT = [
+    *SENTENCES,
+    "a man is playing a guitar for the children on the hill",
+    "The woman is reading a song to the doctor and the farmer.",
+    "two",
+    "the man is singing",
+    "a child and a farmer and a doctor and a woman and a man",
+]
+
+
+def objective_of(folder: Path, sentences: int = len(TEXT), **changes: OptionValue) -> tuple[Any, Any, Any]:
+    """(objective, model, tokenizer) in float64 without dropout."""
+    model, tokenizer = load_backbone(folder)
+    set_dropout(model, 0.0)
+    model.double()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(5)
+        objective = make_objective(
+            model, tokenizer.pad_token_id, options(**changes), Run(3, "esimcse", sentences)
+        )
+    return objective.double().train(), model, tokenizer
+
+
+@pytest.mark.parametrize("start", ["random", "pretrained"])
+def test_steps_equal_a_transcription(tiny_bert: Path, start: str) -> None:
+    """Losses of three batches, the last of one sentence, and the last one's gradient; M = 6.
+
+    The transcription pads to the longest, makes one forward of both views and moves each weight by itself.
+    """
+    objective, model, tokenizer = objective_of(tiny_bert, momentum=0.9, momentum_init=start, queue=6)
+    assert objective.slow is not None
+    phi = copy.deepcopy(objective.slow.model)
+    rows = token_rows(tokenizer, TEXT, 20)
+    queue: list[Tensor] = []
+    pad = tokenizer.pad_token_id
+
+    def project(network: Any, views: list[list[int]]) -> Tensor:
+        ids, mask = padded(views, pad, "cpu")
+        h = network(input_ids=ids, attention_mask=mask).last_hidden_state[:, 0]
+        return torch.tanh(h @ objective.head.weight.T + objective.head.bias)
+
+    for step, batch in enumerate(([0, 1, 2, 3], [4, 5, 6, 7], [8])):
+        objective.zero_grad()
+        loss = objective([(i, rows[i]) for i in batch])
+        torch.autograd.backward(loss)
+        got = {name: p.grad.clone() for name, p in objective.named_parameters() if p.grad is not None}
+        assert objective.slow is not None
+        assert all(p.grad is None for p in objective.slow.model.parameters())
+
+        objective.zero_grad()
+        views = [repeat_subwords(rows[i], 0.32, generator(3, f"augment/esimcse/0/{i}")) for i in batch]
+        z = project(model, [rows[i] for i in batch] + views)
+        with torch.no_grad():
+            for slow, fast in zip(phi.parameters(), model.parameters(), strict=True):
+                slow.copy_(0.9 * slow + 0.1 * fast)
+        held = torch.stack(queue) if queue else torch.zeros(0, 16, dtype=torch.float64)
+        expected = by_loops(z[: len(batch)], z[len(batch) :], held, 0.05)
+        with torch.no_grad():
+            queue += list(project(phi.eval(), [rows[i] for i in batch]))
+            if len(queue) > len(batch):
+                queue = queue[-6:]
+        torch.autograd.backward(expected)
+        assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-8), step
+        assert objective.queue is not None
+        torch.testing.assert_close(objective.queue.vectors, torch.stack(queue), rtol=1e-9, atol=1e-9)
+        compared = 0
+        for name, parameter in objective.named_parameters():
+            if parameter.grad is not None:
+                torch.testing.assert_close(got[name], parameter.grad, rtol=1e-6, atol=1e-9)
+                compared += 1
+        assert compared > 40
+        with torch.no_grad():  # an optimiser step: the copy must have moved with the weights before it
+            for p, gradient in ((p, got[n]) for n, p in objective.named_parameters() if n in got):
+                p.sub_(0.1 * gradient)
+    assert [len(queue), objective.seen] == [6, 9]
+    assert max(len(view) for view in views) > len(rows[8])  # some sentence was really repeated
+
+
+def test_random_start_is_like_the_model_and_not_it(tiny_bert: Path) -> None:
+    objective, model, _ = objective_of(tiny_bert)
+    other, _, _ = objective_of(tiny_bert, momentum_init="pretrained")
+    assert objective.slow is not None
+    assert other.slow is not None
+    assert torch.equal(objective.head.weight, other.head.weight)  # a switch changes only what it switches
+    for fresh, same, theta in zip(
+        objective.slow.model.parameters(), other.slow.model.parameters(), model.parameters(), strict=True
+    ):
+        assert torch.equal(same, theta)
+        assert fresh.dtype == theta.dtype
+    name = "embeddings.word_embeddings.weight"
+    assert not torch.equal(objective.slow.model.get_parameter(name), model.get_parameter(name))
+    model.pooler = None
+    bare = make_objective(model, 0, options(), Run(1, "esimcse", 4))
+    assert bare.slow is not None
+    assert bare.slow.model.pooler is None
+
+
+def test_momentum_vectors_have_no_dropout(tiny_bert: Path) -> None:
+    """In training mode, dropout 0.5: the queue's vectors are those of the evaluation mode."""
+    objective, model, tokenizer = objective_of(tiny_bert, momentum=0.0)
+    set_dropout(model, 0.5)
+    objective.train()
+    batch = list(enumerate(token_rows(tokenizer, SENTENCES, 12)))
+    objective(batch)
+    first = objective.queue.vectors
+    objective.seen = 0
+    objective(batch)
+    assert torch.equal(first, objective.queue.vectors)
+    model.eval()  # with momentum 0 the copy is the encoder itself
+    with torch.no_grad():
+        torch.testing.assert_close(
+            first, objective.project(model, [row for _, row in batch]), rtol=1e-9, atol=1e-9
+        )
+    assert sum(p.numel() for p in objective.parameters()) == sum(p.numel() for p in model.parameters()) + 272
+
+
+def test_queue_is_emptied_and_repetition_drawn_again_by_the_epoch(tiny_bert: Path) -> None:
+    seen: dict[str, list[list[int]]] = {}
+    for resample in ("never", "per_epoch"):
+        objective, _, tokenizer = objective_of(tiny_bert, repetition_resample=resample, repetition_rate=0.6)
+        rows = list(enumerate(token_rows(tokenizer, TEXT, 20)))
+        lengths = []
+        for epoch in range(2):
+            for batch in (rows[:4], rows[4:8], rows[8:]):
+                objective(batch)
+                assert objective.queue.vectors is not None
+                lengths.append(len(objective.queue.vectors))
+            positive = objective.positive(8, rows[8][1], epoch if resample == "per_epoch" else 0)
+            seen.setdefault(resample, []).append(positive)
+        assert lengths == [4, 8, 9] * 2
+    never, anew = seen["never"], seen["per_epoch"]
+    assert never[0] == never[1] == anew[0]
+    assert anew[1] != anew[0]
+
+
+def test_the_frozen_positive_depends_on_the_epoch_of_the_step(
+    tiny_bert: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for resample, epochs in (("never", [0, 0, 0]), ("per_epoch", [0, 1, 2])):
+        objective, _, tokenizer = objective_of(tiny_bert, sentences=4, repetition_resample=resample)
+        rows = list(enumerate(token_rows(tokenizer, SENTENCES, 20)))
+        asked: list[int] = []
+        plain = objective.positive
+
+        def note(
+            number: int, row: list[int], epoch: int, asked: list[int] = asked, plain: Any = plain
+        ) -> Any:
+            asked.append(epoch)
+            return plain(number, row, epoch)
+
+        monkeypatch.setattr(objective, "positive", note)
+        for _ in range(3):
+            objective(rows)
+        assert asked == [epoch for epoch in epochs for _ in rows]
+
+
+@pytest.mark.parametrize("sentences", [["two"], ["two", "a"], ["", "the farmer"]])
+def test_short_batches_and_one_word_sentences(tiny_bert: Path, sentences: list[str]) -> None:
+    objective, _, tokenizer = objective_of(tiny_bert, sentences=100)
+    batch = list(enumerate(token_rows(tokenizer, sentences, 32)))
+    first = objective(batch)  # no queue yet; both views are equal
+    assert float(first.detach()) >= 0
+    second = objective(batch[:1])
+    torch.autograd.backward(second)
+    assert float(second.detach()) > 0
+    assert all(bool(p.grad.isfinite().all()) for p in objective.parameters() if p.grad is not None)
+    assert objective.queue.vectors is not None
+    assert len(objective.queue.vectors) == len(batch) + 1
+
+
+def test_without_queue_and_repetition_it_is_simcse(tiny_bert: Path) -> None:
+    from bench.baselines.simcse import make_objective as simcse
+
+    objective, model, tokenizer = objective_of(tiny_bert, queue=0, repetition_rate=0.0)
+    assert (objective.slow, objective.queue) == (None, None)
+    rows = token_rows(tokenizer, SENTENCES, 12)
+    plain = simcse(model, tokenizer.pad_token_id, 0.05).double()
+    plain.head.load_state_dict(objective.head.state_dict())
+    assert float(objective(list(enumerate(rows))).detach()) == float(plain(rows).detach())
+
+
+@pytest.mark.parametrize(
+    ("profile", "expected"),
+    [
+        ("bert-base", {"lr": 3e-5, "repetition_rate": 0.32, "momentum_init": "random", "epochs": 1}),
+        ("roberta-base", {"lr": 1e-5, "repetition_rate": 0.3, "momentum_init": "random"}),
+        ("mini", {"momentum_init": "pretrained"}),
+        ("minilm", {"momentum_init": "pretrained", "lr": 3e-5}),
+    ],
+)
+def test_settings_of_the_profiles(profile: str, expected: dict[str, OptionValue]) -> None:
+    """Queue 160, momentum 0.995, temperature and batch are the released ones everywhere."""
+    given = profile_options(discover().get("esimcse").card, profiles.load(profile))
+    released = {"queue": 160, "momentum": 0.995, "tau": 0.05, "batch_size": 64, "max_length": 32}
+    assert {name: given[name] for name in (released | expected)} == released | expected
+
+
+TRAINING = ("steps=6", "eval_every=2", "batch_size=24", "max_length=20", "lr=1e-3")
+
+
+def arguments(tiny_bert: Path, corpus: Path, *extra: str) -> tuple[str, ...]:
+    settings = tuple(part for text in TRAINING for part in ("--set", f"esimcse.{text}"))
+    return (
+        "run", "--methods", "esimcse", "--seeds", "1", "--suite", "toy", "--backbone", str(tiny_bert),
+        "--corpus", str(corpus), "--dev", "toy", *settings, *extra,
+    )  # fmt: skip
+
+
+def test_the_whole_way(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
+    code, _, err = cli(*arguments(tiny_bert, corpus))
+    assert code == 0, err
+    (record,) = records(tmp_path).values()
+    stage = record.training["stages"]["esimcse"]
+    assert (stage["steps"], stage["sentences_seen"]) == (6, 120)
+    (name,) = stage_folders(tmp_path)
+    folder = tmp_path / "results" / ".stages" / name
+    for checkpoint in folder.glob("*/model.safetensors"):
+        model, info = AutoModel.from_pretrained(checkpoint.parent, output_loading_info=True)
+        assert not info["unexpected_keys"]  # neither head nor momentum encoder is kept
+        assert sum(p.numel() for p in model.parameters()) == sum(
+            p.numel() for p in AutoModel.from_pretrained(tiny_bert).parameters()
+        )
+    assert cli(*arguments(tiny_bert, corpus, "--campaign", "again", "--force"))[0] == 0
+    assert len(stage_folders(tmp_path)) == 1
+
+
+def test_the_queue_only_adds_negatives_within_an_epoch(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
+) -> None:
+    """Weights that stand still: 60 sentences in batches of 24, so that each epoch has three steps."""
+    both = arguments(tiny_bert, corpus, "--set", "esimcse.lr=0")
+    code, _, err = cli(*both, "--methods", "full=esimcse,plain=esimcse[queue=0]")
+    assert code == 0, err
+    losses = {
+        record.method: json.loads(
+            (tmp_path / "results" / ".stages" / stage["key"] / "losses.json").read_text()
+        )
+        for record in records(tmp_path).values()
+        for stage in record.training["stages"].values()
+    }
+    more = [with_queue - plain for with_queue, plain in zip(losses["full"], losses["plain"], strict=True)]
+    assert (more[0], more[3]) == (0, 0)
+    assert all(more[step] > 0 for step in (1, 2, 4, 5))
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("max_length=36", "max_length 36 grows to 45 tokens with the repeated ones, the model takes 40"),
+        ("momentum=1.5", "momentum 1.5; expected 0 to 1"),
+    ],
+)
+def test_bad_settings_are_a_failed_cell(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path, setting: str, message: str
+) -> None:
+    code, _, _ = cli(*arguments(tiny_bert, corpus, "--set", f"esimcse.{setting}"))
+    (record,) = records(tmp_path).values()
+    assert (code, record.status) == (1, "failed")
+    assert message in str(record.reason)

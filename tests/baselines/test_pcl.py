@@ -1,0 +1,437 @@
+"""PCL: its edits, its losses, one step against a transcription, and the whole way through the command."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from transformers import AutoModel
+
+from bench.baselines.pcl import contrast_rows, group_contrast, make_objective, pcl_loss, row_divergence
+from bench.baselines.rankcse import off_diagonal
+from bench.card import OptionValue
+from bench.nn.backbone import load_backbone, token_rows
+from bench.plan.cells import profile_options
+from bench.registry import discover
+from bench.request.profiles import load
+from bench.train.edits import backwards, edited_views, lengthened, shortened, shuffled
+from bench.train.recipe import info_nce
+from bench.train.sentence_encoder import set_dropout
+from bench.train.streams import generator, own_random_state
+from tests.support.cli import Cli, records
+from tests.support.training import SENTENCES, random, stage_folders
+
+ROW = [2, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 11, 3]  # 11 subwords, one of them twice
+
+
+# edits
+
+
+def test_shuffled_and_backwards_keep_the_subwords_and_the_specials() -> None:
+    draw = generator(1, "augment")
+    found = [shuffled(ROW, draw) for _ in range(50)]
+    assert len({tuple(row) for row in found}) > 45
+    for row in found:
+        assert (row[0], row[-1], Counter(row)) == (2, 3, Counter(ROW))
+    assert backwards(ROW) == [2, *ROW[1:-1][::-1], 3]
+    assert {row[1] for row in (shuffled(ROW, draw) for _ in range(200))} == set(ROW[1:-1])
+
+
+def test_shortened_removes_the_first_of_equal_subwords() -> None:
+    draw = generator(1, "augment")
+    for _ in range(50):
+        row = shortened(ROW, 0.2, draw)  # round(2.2) = 2
+        assert len(row) == len(ROW) - 2
+        assert (row[0], row[-1], sum((Counter(ROW) - Counter(row)).values())) == (2, 3, 2)
+        rest = iter(ROW)
+        assert all(token in rest for token in row)  # in their order
+    twin = [2, 7, 8, 7, 3]
+    expected = {(2, 8, 7, 3), (2, 7, 7, 3)}  # whichever 7 is drawn, the first falls
+    assert {tuple(shortened(twin, 0.4, draw)) for _ in range(60)} == expected
+    share = sum(shortened(twin, 0.4, draw) == [2, 7, 7, 3] for _ in range(3000)) / 3000
+    assert share == pytest.approx(1 / 3, abs=0.03)  # drawn by place, not by kind
+    assert shortened(ROW, 1.0, draw) == [2, 3]
+
+
+def test_lengthened_puts_subwords_in_once_more_within_the_length() -> None:
+    draw = generator(1, "augment")
+    for _ in range(50):
+        row = lengthened(ROW, 0.2, 32, draw)
+        assert len(row) == len(ROW) + 2
+        assert not Counter(ROW) - Counter(row)
+        assert set(row[1:-1]) == set(ROW[1:-1])
+    assert [len(lengthened(ROW, 0.5, longest, draw)) for longest in (32, 15, 14, 13, 5)] == [
+        19,
+        15,
+        14,
+        13,
+        13,
+    ]
+    places = {tuple(lengthened([2, 7, 8, 9, 3], 0.3, 32, draw)) for _ in range(300)}
+    assert len(places) == 9  # 3 subwords at 4 places; a twin beside itself counts once for two places
+
+
+@pytest.mark.parametrize(
+    ("subwords", "length"),
+    [(0, (0, 0)), (1, (1, 1)), (2, (2, 2)), (3, (2, 4)), (7, (6, 8)), (8, (6, 10)), (13, (10, 16))],
+)
+def test_how_many_are_edited(subwords: int, length: tuple[int, int]) -> None:
+    """round(0.2 n): one-subword sentences and empty ones are left as they are."""
+    row = [2, *range(10, 10 + subwords), 3]
+    views = edited_views(row, 0.2, 32, generator(1, "augment"))
+    assert [len(view) - 2 for view in views] == [subwords, subwords, *length]
+    if subwords < 2:
+        assert all(view == row for view in views)
+
+
+# the loss
+
+
+def by_loops(anchors: Tensor, positives: Tensor, negatives: Tensor, tau: float) -> list[list[float]]:
+    def cosine(x: Tensor, y: Tensor) -> float:
+        return float(x @ y / (x.norm() * y.norm()))
+
+    return [
+        [cosine(anchors[i], p) / tau for p in positives[i]]
+        + [cosine(anchors[i], negatives[j]) / tau for j in range(len(negatives)) if j != i]
+        for i in range(len(anchors))
+    ]
+
+
+def softmax(row: list[float]) -> list[float]:
+    total = sum(math.exp(value) for value in row)
+    return [math.exp(value) / total for value in row]
+
+
+def contrast_by_loops(rows: list[list[float]], positives: int) -> float:
+    cells = []
+    for row in rows:
+        for k, p in enumerate(softmax(row)):
+            squashed = 1 / (1 + math.exp(-p))
+            cells.append(-math.log(squashed) if k < positives else -math.log(1 - squashed))
+    return sum(cells) / len(cells)
+
+
+def divergence_by_loops(student: list[list[float]], target: list[list[float]]) -> float:
+    cells = [
+        q * (math.log(q) - math.log(p))
+        for one, two in zip(student, target, strict=True)
+        for p, q in zip(softmax(one), softmax(two), strict=True)
+    ]
+    return sum(cells) / len(cells)
+
+
+def test_off_diagonal_keeps_the_order_and_drops_only_j_equal_i() -> None:
+    matrix = torch.arange(16.0).view(4, 4)
+    assert off_diagonal(matrix).tolist() == [[float(4 * i + j) for j in range(4) if j != i] for i in range(4)]
+
+
+@pytest.mark.parametrize(("batch", "group"), [(4, 9), (1, 3), (2, 1)])
+def test_rows_contrast_and_divergence_are_the_formulas(batch: int, group: int) -> None:
+    z, n = random(batch, 5), random(batch, 5, seed=1)
+    p = random(batch, group, 5, seed=2)
+    rows = contrast_rows(z, p, n, 0.5)
+    slow = by_loops(z, p, n, 0.5)
+    torch.testing.assert_close(rows, torch.tensor(slow, dtype=torch.float64))
+    assert float(group_contrast(rows, group)) == pytest.approx(contrast_by_loops(slow, group))
+    other = by_loops(n, p, z, 0.5)
+    found = row_divergence(rows, torch.tensor(other, dtype=torch.float64))
+    assert float(found) == pytest.approx(divergence_by_loops(slow, other), abs=1e-15)
+
+
+def test_contrast_by_hand_and_limits() -> None:
+    rows = torch.tensor([[0.0, math.log(3)]], dtype=torch.float64)  # probabilities 1/4 and 3/4
+    hand = (math.log(1 + math.exp(-1 / 4)) + math.log(1 + math.exp(3 / 4))) / 2
+    assert float(group_contrast(rows, 1)) == pytest.approx(hand)
+    uniform = torch.zeros(3, 8, dtype=torch.float64)
+    share = 1 / 8
+    expected = (5 * math.log(1 + math.exp(-share)) + 3 * math.log(1 + math.exp(share))) / 8
+    assert float(group_contrast(uniform, 5)) == pytest.approx(expected)
+    sure = torch.tensor([[60.0, 0.0, 0.0]], dtype=torch.float64)
+    squashed = math.log(1 + math.exp(-1))  # even a sure positive costs that much
+    assert float(group_contrast(sure, 1)) == pytest.approx((squashed + 2 * math.log(2)) / 3)
+    assert squashed == pytest.approx(0.3133, abs=1e-4)
+
+
+def test_divergence_by_hand_and_limits() -> None:
+    student = torch.tensor([[0.0, 0.0]], dtype=torch.float64)
+    target = torch.tensor([[0.0, math.log(3)]], dtype=torch.float64)
+    hand = (0.25 * math.log(0.25 / 0.5) + 0.75 * math.log(0.75 / 0.5)) / 2
+    assert float(row_divergence(student, target)) == pytest.approx(hand)
+    assert float(row_divergence(target, target)) == 0
+    a, b = random(4, 6), random(4, 6, seed=1)
+    assert float(row_divergence(a, b)) > 0
+    assert float(row_divergence(a, b)) != pytest.approx(float(row_divergence(b, a)))
+    assert float(row_divergence(a + 3, b)) == pytest.approx(float(row_divergence(a, b)))
+    x, y = a.clone().requires_grad_(), b.clone().requires_grad_()
+    assert torch.autograd.gradcheck(row_divergence, (x, y))  # gradient to both sides
+    assert torch.autograd.gradcheck(lambda rows: group_contrast(rows, 2), (x,))
+
+
+def test_six_terms_of_equal_weight() -> None:
+    z, y = random(4, 3, 5), random(4, 3, 5, seed=1)
+    loss = float(pcl_loss(z, y, 0.3))
+    rows = {
+        name: by_loops(a[0], b[1:].transpose(0, 1), b[0], 0.3)
+        for name, a, b in (("zz", z, z), ("yy", y, y), ("zy", z, y), ("yz", y, z))
+    }
+    expected = (
+        float(info_nce(z[0], z[1], 0.3))
+        + float(info_nce(y[0], y[1], 0.3))
+        + contrast_by_loops(rows["zz"], 3)
+        + contrast_by_loops(rows["yy"], 3)
+        + divergence_by_loops(rows["zy"], rows["yz"])
+        + divergence_by_loops(rows["zz"], rows["yy"])
+    )
+    assert loss == pytest.approx(expected, rel=1e-9)
+    same = contrast_by_loops(rows["zz"], 3) + float(info_nce(z[0], z[1], 0.3))
+    assert float(pcl_loss(z, z, 0.3)) == pytest.approx(2 * same)  # equal encoders: both divergences are 0
+    order = torch.tensor([2, 0, 1])
+    assert float(pcl_loss(z[:, order], y[:, order], 0.3)) == pytest.approx(loss)
+    leaves = (z.clone().requires_grad_(), y.clone().requires_grad_())
+    assert torch.autograd.gradcheck(lambda a, b: pcl_loss(a, b, 0.5), leaves)
+    torch.autograd.backward(pcl_loss(*leaves, 0.3))
+    for leaf in leaves:
+        assert leaf.grad is not None
+        assert bool((leaf.grad.abs().sum(-1) > 0).all())
+
+
+def test_one_sentence_and_zero_vectors_are_finite() -> None:
+    one = random(10, 1, 5)
+    only_positives = contrast_by_loops(by_loops(one[0], one[1:].transpose(0, 1), one[0], 0.05), 9)
+    assert float(pcl_loss(one, one, 0.05)) == pytest.approx(2 * only_positives)
+    zero = torch.zeros(3, 2, 5, dtype=torch.float64, requires_grad=True)
+    torch.autograd.backward(pcl_loss(zero, random(3, 2, 5), 0.05))
+    assert zero.grad is not None
+    assert bool(zero.grad.isfinite().all())
+
+
+@pytest.mark.parametrize(
+    ("own", "peer", "tau", "message"),
+    [
+        (
+            (2, 3, 4),
+            (2, 3, 5),
+            0.05,
+            r"vectors \(2, 3, 4\) and \(2, 3, 5\) must be \(V, B, H\), V at least 2",
+        ),
+        ((1, 3, 4), (1, 3, 4), 0.05, "V at least 2"),
+        ((3, 4), (3, 4), 0.05, r"must be \(V, B, H\)"),
+        ((2, 3, 4), (2, 3, 4), 0.0, "tau 0.0 must be above 0"),
+    ],
+)
+def test_bad_input(own: tuple[int, ...], peer: tuple[int, ...], tau: float, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        pcl_loss(torch.ones(own), torch.ones(peer), tau)
+
+
+def test_bad_rows() -> None:
+    z, p = torch.ones(3, 4), torch.ones(3, 2, 4)
+    message = r"anchors \(3, 4\) and negatives \(2, 4\) must be \(B, H\), positives \(3, 2, 4\) \(B, S, H\)"
+    with pytest.raises(ValueError, match=message):
+        contrast_rows(z, p, z[:2], 0.05)
+    with pytest.raises(ValueError, match="must be"):
+        contrast_rows(z, p[:2], z, 0.05)
+    with pytest.raises(ValueError, match="tau -1 must be above 0"):
+        contrast_rows(z, p, z, -1)
+
+
+# one step
+
+
+def options(**changes: OptionValue) -> dict[str, OptionValue]:
+    card = discover().get("pcl").card
+    return {option.name: option.default for option in card.options} | changes
+
+
+def objective_of(folder: Path, **changes: OptionValue) -> tuple[Any, Any, Any]:
+    """(objective, model, tokenizer) in float64 without dropout; the peer's weights are others."""
+    model, tokenizer = load_backbone(folder)
+    set_dropout(model, 0.0)
+    with own_random_state(1, "head"):
+        made = make_objective(
+            model, tokenizer.pad_token_id, options(**changes), generator(1, "augment")
+        ).double()
+        with torch.no_grad():
+            for parameter in made.peer.parameters():
+                parameter.add_(0.1 * torch.randn(parameter.shape, dtype=torch.float64))
+    return made.train(), model, tokenizer
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentences"),
+    [
+        ({}, SENTENCES),
+        ({"rounds": 1, "share": 0.5, "peer_mask": True, "tau": 0.2}, SENTENCES),
+        ({}, ["two"]),
+        ({"max_length": 7}, ["a man is playing a guitar for the children on the hill", "a"]),
+    ],
+)
+def test_one_step_equals_a_transcription(
+    tiny_bert: Path, changes: dict[str, OptionValue], sentences: list[str]
+) -> None:
+    check_step(tiny_bert, changes, sentences)
+
+
+def test_one_step_of_a_roberta(tiny_roberta: Path) -> None:
+    check_step(tiny_roberta, {}, SENTENCES)
+
+
+def check_step(folder: Path, changes: dict[str, OptionValue], sentences: list[str]) -> None:
+    config = options(**changes)
+    made, model, tokenizer = objective_of(folder, **changes)
+    rows = token_rows(tokenizer, sentences, int(config["max_length"]))
+    loss = made(rows)
+    torch.autograd.backward(loss)
+    got = {name: p.grad.clone() for name, p in made.named_parameters() if p.grad is not None}
+
+    made.zero_grad()
+    draw, views = generator(1, "augment"), []
+    for row in rows:
+        group = [row, row]
+        for _ in range(int(config["rounds"])):
+            group += edited_views(row, float(config["share"]), int(config["max_length"]), draw)
+        views.append(group)
+    longest = max(len(view) for group in views for view in group)
+    assert longest <= int(config["max_length"])
+    z, y = [], []
+    for group in views:
+        for view in group:
+            h = model(input_ids=torch.tensor([view])).last_hidden_state[0, 0]
+            z.append(torch.tanh(made.head.weight @ h + made.head.bias))
+            padding = 0 if config["peer_mask"] else longest - len(view)
+            seen = torch.tensor([view + [tokenizer.pad_token_id] * padding])
+            h = made.peer(input_ids=seen, attention_mask=torch.ones_like(seen)).last_hidden_state[0, 0]
+            pooled = torch.tanh(made.peer_pooler.weight @ h + made.peer_pooler.bias)
+            y.append(torch.tanh(made.head.weight @ pooled + made.head.bias))
+    shape = (len(rows), len(views[0]), model.config.hidden_size)
+    own, peer = (torch.stack(vectors).view(shape) for vectors in (z, y))
+    expected = slow_loss(own, peer, float(config["tau"]))
+    torch.autograd.backward(expected)
+    assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-9)
+    compared = set()
+    for name, parameter in made.named_parameters():
+        if parameter.grad is not None:
+            torch.testing.assert_close(got[name], parameter.grad, rtol=1e-6, atol=1e-9)
+            compared.add(name.split(".")[0])
+    assert compared >= {"encoder", "peer", "head"}
+
+
+def slow_loss(own: Tensor, peer: Tensor, tau: float) -> Tensor:
+    """The six terms sentence by sentence, with gradient; vectors are (B, V, H) here."""
+
+    def row(i: int, one: Tensor, two: Tensor) -> Tensor:
+        others = [two[i, s] for s in range(1, two.shape[1])]
+        others += [two[j, 0] for j in range(len(two)) if j != i]
+        return torch.stack([torch.cosine_similarity(one[i, 0], other, dim=0) / tau for other in others])
+
+    batch, positives = len(own), own.shape[1] - 1
+    terms = []
+    for i in range(batch):
+        for vectors in (own, peer):
+            scores = torch.stack(
+                [torch.cosine_similarity(vectors[i, 0], vectors[j, 1], dim=0) / tau for j in range(batch)]
+            )
+            terms.append(torch.logsumexp(scores, 0) - scores[i])
+            p = row(i, vectors, vectors).softmax(0)
+            wanted = torch.tensor([1.0] * positives + [0.0] * (batch - 1), dtype=torch.float64)
+            terms.append(nn.functional.binary_cross_entropy_with_logits(p, wanted))
+        for one, two in ((row(i, own, peer), row(i, peer, own)), (row(i, own, own), row(i, peer, peer))):
+            p, q = one.softmax(0), two.softmax(0)
+            terms.append((q * (q / p).log()).mean())
+    return torch.stack(terms).sum() / batch
+
+
+def test_padding_matters_to_the_peer_alone(tiny_bert: Path) -> None:
+    """A longer sentence in the step changes what the peer makes of the others, as the card declares."""
+    assert discover().get("pcl").card.padding_matters
+    for masked in (False, True):
+        made, _, tokenizer = objective_of(tiny_bert, peer_mask=masked)
+        rows = token_rows(tokenizer, SENTENCES, 20)
+        with torch.no_grad():
+            wide, narrow = made.peer_states(rows)[1], made.peer_states(rows[1:2])[0]
+        assert torch.allclose(wide, narrow) == masked
+
+
+def test_the_peer_starts_as_the_backbone_and_is_no_part_of_what_is_kept(tiny_bert: Path) -> None:
+    model, tokenizer = load_backbone(tiny_bert)
+    set_dropout(model, 0.1)
+    made = make_objective(model, 0, options(), generator(1, "augment"))
+    pairs = list(zip(made.encoder.parameters(), made.peer.parameters(), strict=True))
+    assert all(torch.equal(one, two) and one is not two for one, two in pairs)
+    assert made.peer_pooler is made.peer.pooler.dense
+    assert all(m.p == 0.1 for m in made.peer.modules() if isinstance(m, nn.Dropout))
+    assert len(made.views([2, 7, 8, 9, 3])) == 10
+    model.pooler = None
+    bare = make_objective(model, 0, options(rounds=1), generator(1, "augment"))
+    assert bare.peer_pooler.weight.shape == (16, 16)
+    assert len(bare.views([2, 7, 8, 9, 3])) == 6
+    loss = bare.train()(token_rows(tokenizer, ["two", "a child"], 12))
+    torch.autograd.backward(loss)
+    assert bool(loss.isfinite())
+    assert bare.peer_pooler.weight.grad is not None
+
+
+def test_edits_are_drawn_anew_each_time(tiny_bert: Path) -> None:
+    made, _, tokenizer = objective_of(tiny_bert)
+    (row,) = token_rows(tokenizer, ["Two children are singing a song on the hill."], 20)
+    first, second = made.views(row), made.views(row)
+    assert first[:2] == second[:2] == [row, row]
+    assert first[2:] != second[2:]
+    assert first[2] != first[6]  # the second round is another draw
+    assert first[3] == first[7] == backwards(row)
+
+
+@pytest.mark.parametrize(
+    ("profile", "expected"),
+    [
+        ("bert-base", {"lr": 3e-5, "batch_size": 256, "rounds": 2, "tau": 0.05, "epochs": 1}),
+        ("roberta-base", {"lr": 3e-5, "batch_size": 256}),
+    ],
+)
+def test_settings_of_the_profiles(profile: str, expected: dict[str, OptionValue]) -> None:
+    given = profile_options(discover().get("pcl").card, load(profile))
+    assert {name: given[name] for name in expected} == expected
+
+
+# the whole way
+
+
+def arguments(tiny_bert: Path, corpus: Path, *extra: str) -> tuple[str, ...]:
+    values = {"steps": 4, "eval_every": 2, "batch_size": 24, "lr": 1e-3}
+    sets = [part for name, value in values.items() for part in ("--set", f"pcl.{name}={value}")]
+    return (
+        "run", "--methods", "pcl", "--seeds", "1", "--suite", "toy", "--backbone", str(tiny_bert),
+        "--corpus", str(corpus), "--dev", "toy", *sets, *extra,
+    )  # fmt: skip
+
+
+def test_the_whole_way(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
+    code, _, err = cli(*arguments(tiny_bert, corpus))
+    assert code == 0, err
+    (record,) = records(tmp_path).values()
+    assert record.training["stages"]["pcl"]["sentences_seen"] == 24 + 24 + 12 + 24
+    (name,) = stage_folders(tmp_path)
+    folder = tmp_path / "results" / ".stages" / name
+    trained, loaded = AutoModel.from_pretrained(tiny_bert), AutoModel.from_pretrained(folder / "selected")
+    assert loaded.state_dict().keys() == trained.state_dict().keys()  # neither peer nor head is kept
+    assert not torch.equal(loaded.embeddings.LayerNorm.weight, trained.embeddings.LayerNorm.weight)
+    assert torch.equal(
+        loaded.pooler.dense.weight, trained.pooler.dense.weight
+    )  # it was the peer's that learned
+    torch.rand(5)  # whatever ran before in the process
+    assert cli(*arguments(tiny_bert, corpus, "--results", "again"))[0] == 0
+    files = [root / ".stages" / name / "losses.json" for root in (tmp_path / "results", tmp_path / "again")]
+    assert files[0].read_text() == files[1].read_text()
+
+
+def test_a_bad_share_is_a_failed_cell(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
+    code, _, _ = cli(*arguments(tiny_bert, corpus, "--set", "pcl.share=1.5"))
+    (record,) = records(tmp_path).values()
+    assert (code, record.status) == (1, "failed")
+    assert "pcl.share: share 1.5; expected 0 to 1" in str(record.reason)

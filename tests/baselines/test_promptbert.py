@@ -1,0 +1,493 @@
+"""Prompts and PromptBERT: templates, denoising, a step against a transcription, export, the command."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+from torch import Tensor
+from transformers import PreTrainedTokenizerFast, RobertaConfig, RobertaModel
+
+import bench
+from bench.baselines.promptbert import make_promptbert_objective, training_templates
+from bench.card import BuildContext, OptionValue
+from bench.data.toy import toy_task
+from bench.errors import InputError
+from bench.eval.sts import predict, score_task
+from bench.nn.backbone import TransformerEncoder, load_backbone
+from bench.nn.denoising import (
+    DenoisedEncoder,
+    check_positions,
+    denoised,
+    mask_states,
+    template_noise,
+)
+from bench.nn.export import export_encoder, load_encoder
+from bench.nn.prompt import Prompt
+from bench.plan.cells import profile_options
+from bench.registry import discover
+from bench.request import profiles
+from bench.stages import TrainedMethod
+from bench.train.recipe import info_nce
+from bench.train.sentence_encoder import set_dropout
+from tests.support.cli import Cli, records
+from tests.support.training import SENTENCES, stage_folders
+
+OF = 'This sentence of "{sentence}" means{mask}.'
+BARE = '[CLS] this sentence of " {} " means [MASK] . [SEP]'
+
+
+def options(**changes: OptionValue) -> dict[str, OptionValue]:
+    card = discover().get("promptbert").card
+    return {option.name: option.default for option in card.options} | changes
+
+
+def tower(folder: Path) -> tuple[Any, Any]:
+    """A model in float64 without dropout, in train mode, and its tokenizer."""
+    model, tokenizer = load_backbone(folder)
+    set_dropout(model, 0.0)
+    return model.double().train(), tokenizer
+
+
+# byte-level vocabulary: the blank before a word belongs to it
+
+
+@pytest.fixture(scope="session")
+def byte_roberta(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """RoBERTa's kind of tokenizer, characters only, and a random RoBERTa that counts positions from 2."""
+    folder = tmp_path_factory.mktemp("bytes") / "roberta"
+    special = {"cls": "<s>", "pad": "<pad>", "sep": "</s>", "unk": "<unk>", "mask": "<mask>"}
+    tokens = [*special.values(), *sorted(pre_tokenizers.ByteLevel.alphabet()), "Ġ:", "Ġ'", "Ġa"]
+    backend = Tokenizer(
+        models.BPE({t: i for i, t in enumerate(tokens)}, [("Ġ", ":"), ("Ġ", "'"), ("Ġ", "a")])
+    )
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    backend.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
+    make: Any = PreTrainedTokenizerFast
+    names = {f"{name}_token": token for name, token in special.items()}
+    make(tokenizer_object=backend, model_max_length=160, **names).save_pretrained(folder)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        config = RobertaConfig(
+            vocab_size=len(tokens),
+            hidden_size=16,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            intermediate_size=32,
+            max_position_embeddings=170,
+            type_vocab_size=1,
+            pad_token_id=1,
+            initializer_range=0.5,
+        )
+        RobertaModel(config, add_pooling_layer=False).save_pretrained(folder)
+    return folder
+
+
+def test_the_blank_before_a_sentence_is_read_with_its_first_word(byte_roberta: Path) -> None:
+    tokenizer = load_backbone(byte_roberta)[1]
+    apart = Prompt(tokenizer, "This sentence : ' {sentence} ' means{mask}.").rows(["a cat"], 160)[0]
+    whole = tokenizer("This sentence : ' a cat ' means<mask>.")["input_ids"]
+    assert apart == whole
+    assert "Ġa" in tokenizer.convert_ids_to_tokens(apart)
+    close = Prompt(tokenizer, "This sentence : '{sentence} ' means{mask}.").rows(["a cat"], 160)[0]
+    joined = tokenizer.convert_ids_to_tokens(close)
+    assert joined[joined.index("Ġ'") + 1] == "a"
+    assert len(close) == len(whole)
+
+
+# templates
+
+
+@pytest.mark.parametrize(
+    ("template", "sentence", "expected"),
+    [
+        (OF, "The man", BARE.format("the man")),
+        (OF, "man", BARE.format("man")),
+        (OF, "", BARE.replace(" {}", "").format()),
+        (OF, "the [MASK] man", BARE.format("the man")),  # one mask a row, whatever the text holds
+        (OF.replace("}", ".}", 1), "the man", BARE.format("the man .")),
+        ("{mask} of {sentence}", "man", "[CLS] [MASK] of man [SEP]"),
+    ],
+)
+def test_rows(tiny_bert: Path, template: str, sentence: str, expected: str) -> None:
+    tokenizer = load_backbone(tiny_bert)[1]
+    row = Prompt(tokenizer, template).rows([sentence], 40)[0]
+    assert tokenizer.convert_ids_to_tokens(row) == expected.split()
+
+
+def test_rows_are_cut_within_the_template(tiny_bert: Path) -> None:
+    prompt = Prompt(load_backbone(tiny_bert)[1], OF)
+    assert prompt.length == 10
+    rows = prompt.rows(["man", "the doctor " * 40, ""], 14)
+    assert [len(row) for row in rows] == [11, 14, 10]
+    assert rows[1][:5] == rows[0][:5]
+    assert rows[1][-5:] == rows[0][-5:] == rows[2][-5:]
+    assert prompt.rows([], 14) == []
+    with pytest.raises(InputError, match=r"takes 10 tokens of 10; expected room for a sentence"):
+        prompt.rows(["man"], 10)
+
+
+@pytest.mark.parametrize(
+    ("stop", "sentence", "expected"),
+    [
+        ("", "a man", "a man"),
+        (".", "a man", "a man."),
+        (".", "a man.", "a man."),
+        (".", 'a "man"', 'a "man"'),
+        (".", "the men'", "the men'"),
+        (".", "a man?", "a man?"),
+        (".", "a man!", "a man!."),  # as PromptBERT's evaluation does
+        (".", "", ""),
+        (" .", "a man", "a man ."),
+        (" .", "a man!", "a man!"),
+        (" .", "a man)", "a man)"),
+        (" .", "a man. ", "a man. "),
+        (" .", " ", " "),
+    ],
+)
+def test_full_stops(tiny_bert: Path, stop: str, sentence: str, expected: str) -> None:
+    prompt = Prompt(load_backbone(tiny_bert)[1], f"{{sentence{stop}}} means {{mask}}")
+    assert prompt.finished(sentence) == expected
+
+
+@pytest.mark.parametrize(
+    "template",
+    ["{sentence}", "{mask}", "{sentence}{sentence.}{mask}", "{sentence,}{mask}", "[MASK]{sentence}{mask}"],
+)
+def test_unusable_templates(tiny_bert: Path, template: str) -> None:
+    with pytest.raises(
+        InputError, match="can't be used with this model; expected a tokenizer with a mask token"
+    ):
+        Prompt(load_backbone(tiny_bert)[1], template)
+
+
+# states
+
+
+def test_mask_states_dont_depend_on_chunks(tiny_bert: Path) -> None:
+    model, tokenizer = tower(tiny_bert)
+    rows = Prompt(tokenizer, OF).rows([*SENTENCES, "the doctor is reading a book"], 40)
+    found = [mask_states(model, rows, tokenizer, budget=budget) for budget in (1, 40, 100_000)]
+    for states in found[1:]:
+        torch.testing.assert_close(states, found[0], rtol=1e-9, atol=1e-9)
+    for row, state in zip(rows, found[0], strict=True):
+        alone = model(input_ids=torch.tensor([row])).last_hidden_state[0]
+        torch.testing.assert_close(state, alone[row.index(tokenizer.mask_token_id)], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["tiny_bert", "byte_roberta"])
+def test_noise_is_the_bare_templates_mask_state(name: str, request: pytest.FixtureRequest) -> None:
+    """delta(0), without dropout; released positions count from 0, which in RoBERTa's kind is elsewhere."""
+    model, tokenizer = tower(request.getfixturevalue(name))
+    prompt = Prompt(tokenizer, "auto")
+    ids = [tokenizer.cls_token_id, *prompt.before, *prompt.after, tokenizer.sep_token_id]
+    bare = model(input_ids=torch.tensor([ids])).last_hidden_state[0, ids.index(tokenizer.mask_token_id)]
+    aligned, released = (template_noise(model, prompt, [0], way)[0] for way in ("aligned", "released"))
+    torch.testing.assert_close(aligned, bare, rtol=1e-9, atol=1e-9)
+    assert torch.allclose(released, bare) == (name == "tiny_bert")
+    with pytest.raises(ValueError, match="positions 'mine'; expected one of released, aligned"):
+        template_noise(model, prompt, [0], "mine")
+
+
+def test_noise_depends_on_the_length_through_the_suffixs_positions_alone(tiny_bert: Path) -> None:
+    model, tokenizer = tower(tiny_bert)
+    prompt = Prompt(tokenizer, OF)
+    seen: list[dict[str, Tensor]] = []
+    plain = model.forward
+
+    def note(**arguments: Tensor) -> Any:
+        seen.append(arguments)
+        return plain(**arguments)
+
+    model.forward = note
+    noise = template_noise(model, prompt, [3, 0, 3, 7])
+    model.forward = plain
+    assert list(noise) == [0, 3, 7]
+    (arguments,) = seen
+    assert set(arguments) == {"input_ids", "position_ids"}
+    assert len({tuple(row) for row in arguments["input_ids"].tolist()}) == 1
+    front = list(range(5))  # [CLS] this sentence of "
+    for row, length in zip(arguments["position_ids"].tolist(), noise, strict=True):
+        assert row == [*front, *(place + length for place in range(5, 10))]
+    assert not torch.allclose(noise[0], noise[3])
+    with torch.no_grad():
+        model.embeddings.position_embeddings.weight[12:] *= 2.0  # positions that l = 0 doesn't reach
+    again = template_noise(model, prompt, [0, 7])
+    torch.testing.assert_close(again[0], noise[0])
+    assert not torch.allclose(again[7], noise[7])
+
+
+def test_denoised_takes_away_each_rows_own_length(tiny_bert: Path) -> None:
+    model, tokenizer = tower(tiny_bert)
+    prompt = Prompt(tokenizer, OF)
+    rows = prompt.rows([*SENTENCES, "", "a man is singing"], 40)
+    states = mask_states(model, rows, tokenizer)
+    found = denoised(model, prompt, rows, states)
+    for row, state, clean in zip(rows, states, found, strict=True):
+        length = len(row) - 10  # attended tokens less the template's
+        torch.testing.assert_close(clean, state - template_noise(model, prompt, [length])[length])
+    assert float(found[len(SENTENCES)].detach().abs().max()) < 1e-12  # nothing but the template
+    encoder = DenoisedEncoder((model.float(), tokenizer), OF)
+    vectors = encoder.encode([*SENTENCES, "", "a man is singing"])
+    np.testing.assert_allclose(vectors, found.detach().numpy(), rtol=1e-3, atol=1e-4)
+    plain = TransformerEncoder((model, tokenizer), "mask", template=OF)
+    np.testing.assert_allclose(plain.encode(SENTENCES), states[:4].detach().numpy(), rtol=1e-3, atol=1e-4)
+
+
+def test_denoising_needs_position_ids() -> None:
+    class Other(torch.nn.Module):
+        def forward(self, input_ids: Tensor) -> Tensor:
+            return input_ids
+
+    with pytest.raises(InputError, match="denoising with a Other, which takes no position ids"):
+        check_positions(Other())
+
+
+# the objective
+
+
+def objective_of(folder: Path, sentences: list[str], **changes: OptionValue) -> tuple[Any, Any, list[Prompt]]:
+    model, tokenizer = tower(folder)
+    config = options(max_length=12, **changes)
+    prompts = [Prompt(tokenizer, text) for text in training_templates(config, tokenizer.mask_token)]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(5)
+        made = make_promptbert_objective(model, prompts, sentences, config)
+    return made.double().train(), tokenizer, prompts
+
+
+def batch_of(sentences: list[str]) -> list[tuple[int, list[int]]]:
+    return [(number, []) for number in range(len(sentences))]
+
+
+@pytest.mark.parametrize("name", ["tiny_bert", "byte_roberta"])
+@pytest.mark.parametrize("denoising", [True, False])
+def test_a_step_equals_a_transcription(name: str, denoising: bool, request: pytest.FixtureRequest) -> None:
+    """Loss and gradient: each row alone in a forward of its own, delta of each row by itself."""
+    objective, tokenizer, prompts = objective_of(
+        request.getfixturevalue(name), SENTENCES, denoising=denoising
+    )
+    model = objective.encoder
+    loss = objective(batch_of(SENTENCES))
+    torch.autograd.backward(loss)
+    got = {n: p.grad.clone() for n, p in objective.named_parameters() if p.grad is not None}
+
+    objective.zero_grad()
+    views = []
+    for prompt in prompts:
+        front = [tokenizer.cls_token_id, *prompt.before]
+        back = [*prompt.after, tokenizer.sep_token_id]
+        vectors = []
+        for sentence in SENTENCES:
+            subwords = tokenizer(sentence, add_special_tokens=False)["input_ids"][:12]
+            row = torch.tensor([[*front, *subwords, *back]])
+            place = row[0].tolist().index(tokenizer.mask_token_id)
+            h = model(input_ids=row).last_hidden_state[0, place]
+            if denoising:
+                places = [*range(len(front)), *(len(front) + len(subwords) + i for i in range(len(back)))]
+                bare = torch.tensor([[*front, *back]])
+                states = model(input_ids=bare, position_ids=torch.tensor([places])).last_hidden_state[0]
+                h = h - states[bare[0].tolist().index(tokenizer.mask_token_id)]
+            vectors.append(torch.tanh(objective.head.weight @ h + objective.head.bias))
+        views.append(torch.stack(vectors))
+    similarity = torch.nn.functional.cosine_similarity(views[0].unsqueeze(1), views[1].unsqueeze(0), dim=-1)
+    expected = torch.nn.functional.cross_entropy(similarity / 0.05, torch.arange(4))
+    torch.autograd.backward(expected)
+    assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-8)
+    compared = 0
+    for n, parameter in objective.named_parameters():
+        if parameter.grad is not None:
+            torch.testing.assert_close(got[n], parameter.grad, rtol=1e-6, atol=1e-9)
+            compared += 1
+    assert compared > 30
+
+
+@pytest.mark.parametrize("sentences", [["two"], ["two", "a"], ["", "the farmer"], ["a man is singing " * 9]])
+def test_short_batches_and_one_word_sentences(tiny_bert: Path, sentences: list[str]) -> None:
+    objective, _, _ = objective_of(tiny_bert, sentences)
+    set_dropout(objective, 0.3)
+    loss = objective(batch_of(sentences))
+    torch.autograd.backward(loss)
+    assert math.isfinite(float(loss.detach()))
+    assert float(loss.detach()) > 0 or len(sentences) == 1
+    assert all(bool(p.grad.isfinite().all()) for p in objective.parameters() if p.grad is not None)
+
+
+def test_gradient_reaches_the_encoder_through_the_noise(tiny_bert: Path) -> None:
+    objective, tokenizer, prompts = objective_of(tiny_bert, SENTENCES)
+    rows = [prompt.rows(SENTENCES, 40) for prompt in prompts]
+    states = [mask_states(objective.encoder, view, tokenizer).detach() for view in rows]
+    clean = [denoised(objective.encoder, *part) for part in zip(prompts, rows, states, strict=True)]
+    torch.autograd.backward(info_nce(clean[0], clean[1], 0.05))
+    grad = objective.encoder.embeddings.word_embeddings.weight.grad
+    assert grad is not None
+    assert set(grad.abs().sum(1).nonzero().flatten().tolist()) >= set(prompts[0].before)
+
+
+# build, export and command
+
+TRAINING = ("steps=4", "eval_every=2", "batch_size=24", "max_length=16", "lr=1e-3")
+
+
+def arguments(tiny_bert: Path, corpus: Path, methods: str, *extra: str) -> tuple[str, ...]:
+    settings = tuple(part for text in TRAINING for part in ("--set", f"promptbert.{text}"))
+    return (
+        "run", "--methods", methods, "--seeds", "1", "--suite", "toy", "--backbone", str(tiny_bert),
+        "--corpus", str(corpus), "--dev", "toy", *settings, *extra,
+    )  # fmt: skip
+
+
+TEST_STOP = 'This sentence of "{sentence.}" means{mask}.'
+
+
+def test_the_whole_way(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
+    plain = "plain=promptbert[denoising=false]"
+    methods = f"full=promptbert,{plain},cls=promptbert[pooling=cls],bare=promptbert[test_template={OF}]"
+    code, _, err = cli(*arguments(tiny_bert, corpus, methods))
+    assert code == 0, err
+    found = {record.method: record for record in records(tmp_path).values()}
+    assert set(found) == {"full", "plain", "cls", "bare"}
+    keys = {name: record.training["stages"]["promptbert"]["key"] for name, record in found.items()}
+    assert keys["full"] == keys["cls"] == keys["bare"] != keys["plain"]
+    assert len(stage_folders(tmp_path)) == 2  # pooling and the test's template need no training
+    scores = {name: record.score("TOY") for name, record in found.items()}
+    assert scores["cls"] != scores["full"]
+    stage = found["plain"].training["stages"]["promptbert"]
+    # toy sentences end with a full stop, so the test is the dev set's encoder here
+    assert scores["plain"] == pytest.approx(stage["selected_dev"], abs=1e-6)
+    losses = json.loads((tmp_path / "results" / ".stages" / keys["plain"] / "losses.json").read_text())
+    assert len(losses) == 4
+
+
+@pytest.mark.parametrize("vectors", ["denoised", "plain"])
+def test_the_dev_set_is_scored_on_the_asked_vectors(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path, vectors: str
+) -> None:
+    method = f"one=promptbert[dev_vectors={vectors}]"
+    code, _, err = cli(*arguments(tiny_bert, corpus, method, "--set", "promptbert.lr=0"))
+    assert code == 0, err
+    (record,) = records(tmp_path).values()
+    dev = record.training["stages"]["promptbert"]["selected_dev"]
+    expected = {
+        "denoised": DenoisedEncoder(tiny_bert, OF),
+        "plain": TransformerEncoder(tiny_bert, "mask", template=OF),
+    }[vectors]
+    task = toy_task()
+    assert dev == pytest.approx(score_task(task, predict(expected, [task])["TOY"])[0].value, abs=1e-6)
+    if vectors == "plain":
+        assert record.score("TOY") == pytest.approx(dev, abs=1e-6)
+    else:
+        assert record.score("TOY") != pytest.approx(dev, abs=1e-6)  # the test is h itself
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "expected"),
+    [
+        ("tiny_bert", {}, TEST_STOP),
+        ("byte_roberta", {}, "This sentence : ' {sentence.} ' means{mask}."),
+        ("tiny_bert", {"template": "{sentence} means {mask}"}, "{sentence} means {mask}"),
+        ("tiny_bert", {"template": "{sentence} means {mask}", "test_template": OF}, OF),
+        ("tiny_bert", {"pooling": "cls"}, None),
+    ],
+)
+def test_build_and_export(
+    tmp_path: Path,
+    name: str,
+    changes: dict[str, OptionValue],
+    expected: str | None,
+    request: pytest.FixtureRequest,
+) -> None:
+    """A stage's folder stands in for training; the exported folder gives the same vectors, stop included."""
+    stage = tmp_path / "stage"
+    model, tokenizer = load_backbone(request.getfixturevalue(name))
+    for checkpoint in ("selected", "last"):
+        with torch.no_grad():
+            model.embeddings.word_embeddings.weight.mul_(1.1)
+        model.save_pretrained(stage / checkpoint)
+        tokenizer.save_pretrained(stage / checkpoint)
+    vectors = []
+    for checkpoint in ("selected", "last"):
+        context = BuildContext(options(**changes), 1, None, "cpu", {"promptbert": stage}, checkpoint)
+        encoder: Any = discover().get("promptbert").build(context)
+        assert (encoder.prompt.text if encoder.prompt else None) == expected
+        sentences = ["a man", "a man.", "", *SENTENCES]
+        vectors.append(encoder.encode(sentences))
+        export_encoder(encoder, tmp_path / checkpoint, "# A card\n")
+        np.testing.assert_allclose(
+            bench.load(str(tmp_path / checkpoint)).encode(sentences), vectors[-1], rtol=0, atol=1e-6
+        )
+        settings = json.loads((tmp_path / checkpoint / "bench.json").read_text())
+        assert (settings["pooling"], settings["template"]) == (encoder.pooling, expected)
+        if expected is not None:
+            assert (
+                "sentence-transformers has no such pooling"
+                in (tmp_path / checkpoint / "README.md").read_text()
+            )
+            stopped = "{sentence.}" in expected
+            assert np.allclose(vectors[-1][0], vectors[-1][1], atol=1e-6) == stopped
+    assert not np.allclose(vectors[0], vectors[1])
+
+
+def test_hf_takes_a_prompt_too(cli: Cli, tmp_path: Path, tiny_bert: Path) -> None:
+    own = f"c=hf:{tiny_bert}[pooling=mask,template={{mask}} of {{sentence.}}]"
+    methods = f"a=hf:{tiny_bert}[pooling=mask],b=hf:{tiny_bert}:mask,{own}"
+    code, _, err = cli("run", "--methods", methods, "--suite", "toy")
+    assert code == 0, err
+    scores = {record.method: record.score("TOY") for record in records(tmp_path).values()}
+    assert scores["a"] == scores["b"] != scores["c"]
+    export_encoder(TransformerEncoder(tiny_bert, "mask", template=TEST_STOP), tmp_path / "out", "# A card\n")
+    loaded: Any = load_encoder(tmp_path / "out")
+    assert loaded.prompt.text == TEST_STOP
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("max_length=31", "max_length 31 and a template are longer than the model's longest input"),
+        ("template2={sentence}", "the template '{sentence}' can't be used with this model"),
+        ("dropout=2", "dropout 2.0; expected 0 or more and less than 1"),
+    ],
+)
+def test_bad_settings_are_a_failed_cell(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path, setting: str, message: str
+) -> None:
+    code, _, _ = cli(*arguments(tiny_bert, corpus, "promptbert", "--set", f"promptbert.{setting}"))
+    (record,) = records(tmp_path).values()
+    assert (code, record.status) == (1, "failed")
+    assert message in str(record.reason)
+
+
+def test_another_mask_token_needs_a_template_of_ones_own(tiny_bert: Path) -> None:
+    with pytest.raises(
+        InputError, match=r"no template for the mask token '\?'; expected one of \[MASK\], <mask>"
+    ):
+        training_templates(options(), "?")
+    given = options(template="{sentence}{mask}", template2="{mask}{sentence}")
+    assert training_templates(given, "?") == ["{sentence}{mask}", "{mask}{sentence}"]
+    tokenizer = load_backbone(tiny_bert)[1]
+    tokenizer.mask_token = None
+    with pytest.raises(InputError, match="can't be used with this model"):
+        Prompt(tokenizer, OF)
+
+
+@pytest.mark.parametrize("profile", ["bert-base", "roberta-base"])
+def test_settings_of_the_profiles(profile: str) -> None:
+    method = discover().get("promptbert")
+    given = profile_options(method.card, profiles.load(profile))
+    released: dict[str, OptionValue] = {
+        "batch_size": 256, "lr": 1e-5, "epochs": 1, "max_length": 32, "tau": 0.05, "eval_every": 125,
+        "denoising": True, "dev_vectors": "denoised", "noise_positions": "released",
+    }  # fmt: skip
+    assert {name: given[name] for name in released} == released
+    assert isinstance(method, TrainedMethod)
+    (stage,) = method.stages(given)
+    assert not {"test_template", "pooling", "text"} & dict(stage.config).keys()

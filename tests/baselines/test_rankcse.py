@@ -1,0 +1,461 @@
+"""RankCSE: its losses, its teachers, a step against an independent transcription, and the command."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from bench.baselines.rankcse import consistency, list_mle, list_net, make_objective, off_diagonal, rank_loss
+from bench.card import OptionValue
+from bench.encoder import FloatArray, Progress
+from bench.errors import BenchError, InputError
+from bench.nn.backbone import TransformerEncoder, load_backbone, token_rows
+from bench.registry import discover
+from bench.train.recipe import info_nce
+from bench.train.sentence_encoder import set_dropout
+from bench.train.streams import generator
+from bench.train.teachers import Teacher, cosine_matrix, mixed_cosines
+from tests.support.cli import Cli, records
+from tests.support.training import SENTENCES, random, stage_folders
+
+
+def options(**changes: OptionValue) -> dict[str, OptionValue]:
+    card = discover().get("rankcse").card
+    return {option.name: option.default for option in card.options} | changes
+
+
+def plackett_luce(scores: Sequence[float], order: Sequence[int]) -> float:
+    """Negative log-likelihood of an order, item by item."""
+    return -sum(
+        math.log(math.exp(scores[item]) / sum(math.exp(scores[rest]) for rest in order[k:]))
+        for k, item in enumerate(order)
+    )
+
+
+def mle_by_loops(student: Tensor, teacher: Tensor, eps: float) -> Tensor:
+    """The released formula, row by row."""
+    rows = []
+    for s, t in zip(student, teacher, strict=True):
+        order = sorted(range(len(s)), key=lambda j: -float(t[j]))
+        shifted = s - s.max()
+        terms = [
+            torch.log(torch.stack([shifted[j].exp() for j in order[k:]]).sum() + eps) - shifted[order[k]]
+            for k in range(len(order))
+        ]
+        rows.append(torch.stack(terms).sum())
+    return torch.stack(rows).mean()
+
+
+def net_by_loops(student: Tensor, teacher: Tensor) -> Tensor:
+    """The formula over a full matrix, j = i left out of both."""
+    rows = []
+    for i in range(len(student)):
+        others = [j for j in range(len(student)) if j != i]
+        q = [math.exp(float(teacher[i, j])) for j in others]
+        total = torch.stack([student[i, j].exp() for j in others]).sum().log()
+        rows.append(
+            torch.stack(
+                [-(weight / sum(q)) * (student[i, j] - total) for j, weight in zip(others, q, strict=True)]
+            ).sum()
+        )
+    return torch.stack(rows).mean()
+
+
+def entropy(row: Tensor) -> Tensor:
+    return -(row * row.log()).sum()
+
+
+def test_list_mle_is_the_likelihood_of_the_teachers_order() -> None:
+    s, t = random(4, 6), random(4, 6, seed=1)
+    orders = [sorted(range(6), key=lambda j, row=row: -float(row[j])) for row in t]  # type: ignore[misc]
+    expected = np.mean([plackett_luce(row.tolist(), order) for row, order in zip(s, orders, strict=True)])
+    assert float(list_mle(s, t, eps=0)) == pytest.approx(float(expected), rel=1e-10)
+    for eps in (0.0, 1e-7, 0.1):
+        assert float(list_mle(20 * s, t, eps=eps)) == pytest.approx(
+            float(mle_by_loops(20 * s, t, eps)), rel=1e-9
+        )
+
+
+def test_list_mle_by_hand_and_limits() -> None:
+    zeros = torch.zeros(2, 128, dtype=torch.float64)
+    assert float(list_mle(zeros, random(2, 128), eps=0)) == pytest.approx(math.lgamma(129))  # ln 128!
+    two = torch.tensor([[0.0, -20.0]], dtype=torch.float64)  # the last item is 20 below the first
+    assert float(list_mle(two, -two, eps=0)) == pytest.approx(20, abs=1e-6)
+    added = float(list_mle(two, two)) - float(list_mle(two, two, eps=0))
+    assert added == pytest.approx(3.90, abs=0.005)
+    one = torch.tensor([[3.0]], dtype=torch.float64)
+    assert float(list_mle(one, one)) == pytest.approx(1e-7)
+    assert float(list_mle(one, one, eps=0)) == 0
+    far = torch.tensor([[0.0, -900.0, -1800.0]])  # float32: e^-900 is 0, its logarithm here is not
+    assert float(list_mle(far, far, eps=0)) == 0
+    assert float(list_mle(far, -far, eps=0)) == pytest.approx(2700)
+
+
+def test_list_mle_sees_the_order_alone_and_shifts_do_not_matter() -> None:
+    s, t = random(5, 5), random(5, 5, seed=1)
+    base = float(list_mle(s, t))
+    assert float(list_mle(s + random(5, 1, seed=2), t)) == pytest.approx(base, rel=1e-10)
+    assert float(list_mle(s, t.exp() * 3 - 1)) == pytest.approx(base, rel=1e-12)
+    assert float(list_mle(s, t.sigmoid())) == pytest.approx(base, rel=1e-12)
+    assert float(list_mle(s, -t)) != pytest.approx(base)
+    a, b = random(3, 4).requires_grad_(), random(3, 4, seed=1)
+    assert torch.autograd.gradcheck(lambda x: list_mle(x, b), (a,))
+    assert torch.autograd.gradcheck(lambda x: list_mle(x, b, eps=0), (a,))
+
+
+def test_ties_are_broken_by_one_drawn_order_of_columns() -> None:
+    s, tied = random(1, 4).expand(3, 4), torch.zeros(3, 4, dtype=torch.float64)
+    seen = {float(list_mle(s, tied, ties=generator(seed, "ties"))) for seed in range(40)}
+    orders = [plackett_luce(s[0].tolist(), order) for order in itertools.permutations(range(4))]
+    assert len(seen) > 6
+    for value in seen:  # equal rows, so one order for all of them
+        assert min(abs(value - expected) for expected in orders) < 1e-5
+    t = random(3, 4, seed=1)
+    assert float(list_mle(s, t, ties=generator(1, "ties"))) == pytest.approx(float(list_mle(s, t)), rel=1e-12)
+
+
+def test_list_net_is_the_formula() -> None:
+    s, t = random(5, 5), random(5, 5, seed=1)
+    got = float(list_net(off_diagonal(s), off_diagonal(t)))
+    assert got == pytest.approx(float(net_by_loops(s, t)), rel=1e-10)
+    assert float(list_net(s[:2, :3], torch.zeros(2, 3, dtype=torch.float64))) == pytest.approx(
+        -float(s[:2, :3].log_softmax(1).mean())
+    )
+    s.requires_grad_()
+    torch.autograd.backward(list_net(off_diagonal(s), off_diagonal(t)))
+    assert s.grad is not None
+    assert bool((s.grad.diagonal() == 0).all())
+    assert float(s.grad.abs().sum()) > 0
+    s.grad = None
+    torch.autograd.backward(list_net(off_diagonal(s), off_diagonal(s.detach())))
+    assert s.grad is not None
+    assert float(s.grad.abs().max()) < 1e-15
+    a, b = random(3, 4).requires_grad_(), random(3, 4, seed=1)
+    assert torch.autograd.gradcheck(lambda x: list_net(x, b), (a,))
+
+
+def test_list_net_of_two_sentences_has_no_loss_and_no_gradient() -> None:
+    s = random(2, 2).requires_grad_()
+    loss = list_net(off_diagonal(s), off_diagonal(random(2, 2, seed=1)))
+    torch.autograd.backward(loss)
+    assert s.grad is not None
+    assert (float(loss.detach()), float(s.grad.abs().max())) == (0, 0)
+
+
+def test_consistency_is_the_formula() -> None:
+    s = random(4, 4)
+    p, q = s.softmax(1), s.T.softmax(1)
+    expected = -torch.stack([(entropy(p[i]) + entropy(q[i])) / 2 for i in range(4)]).mean()
+    assert float(consistency(s)) == pytest.approx(float(expected), rel=1e-9)
+    m = (p + q) / 2
+    js = torch.stack([entropy(m[i]) - (entropy(p[i]) + entropy(q[i])) / 2 for i in range(4)]).mean()
+    assert float(consistency(s, "js")) == pytest.approx(float(js), rel=1e-9)
+    assert float(consistency(s)) == pytest.approx(float(consistency(s.T)))
+
+
+def test_consistency_limits() -> None:
+    uniform = torch.zeros(8, 8, dtype=torch.float64)
+    assert float(consistency(uniform)) == pytest.approx(-math.log(8))
+    symmetric = random(5, 5) + random(5, 5).T
+    assert float(consistency(symmetric, "js")) == pytest.approx(0, abs=1e-12)
+    apart = torch.full((3, 3), -60.0, dtype=torch.float64)  # row i points at i + 1, column i at i - 1
+    apart[torch.arange(3), (torch.arange(3) + 1) % 3] = 60
+    assert float(consistency(apart, "js")) == pytest.approx(math.log(2), abs=1e-5)
+    assert float(consistency(apart)) == pytest.approx(0, abs=1e-5)
+    for seed in range(20):
+        lists = 5 * random(6, 6, seed=seed)
+        assert 0 <= float(consistency(lists, "js")) <= math.log(2)
+        assert -math.log(6) <= float(consistency(lists)) <= 0
+    for form in ("neg_entropy", "js"):
+        assert float(consistency(torch.ones(1, 1), form)) == 0
+        a = random(3, 3).requires_grad_()
+        assert torch.autograd.gradcheck(lambda x, form=form: consistency(x, form), (a,))
+
+
+def test_negative_entropy_is_what_the_clamp_of_log_m_leaves() -> None:
+    """The released lines: log M is at least 1e-7, although a logarithm of a probability never is."""
+    s, again = random(5, 5).requires_grad_(), random(5, 5).requires_grad_()
+    p, q = again.softmax(1).clamp(min=1e-7), again.T.softmax(1).clamp(min=1e-7)
+    log_m = ((p + q) / 2).log().clamp(min=1e-7)
+    released = sum(
+        torch.nn.functional.kl_div(log_m, side, reduction="batchmean", log_target=False) for side in (p, q)
+    )
+    torch.autograd.backward(torch.as_tensor(released) / 2)
+    loss = consistency(s)
+    torch.autograd.backward(loss)
+    assert float(loss.detach()) == pytest.approx(float(torch.as_tensor(released).detach()) / 2, abs=2e-7)
+    torch.testing.assert_close(s.grad, again.grad, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: consistency(torch.ones(2, 3)), r"lists \(2, 3\) must be \(B, B\)"),
+        (lambda: consistency(torch.ones(2, 2), "x"), "form 'x'; expected js or neg_entropy"),
+        (lambda: list_net(torch.ones(2, 3), torch.ones(3, 3)), r"student's \(2, 3\) and teacher's \(3, 3\)"),
+        (lambda: list_net(torch.ones(1, 0), torch.ones(1, 0)), "R and K at least 1"),
+        (lambda: list_mle(torch.ones(3), torch.ones(3)), r"lists must be \(R, K\)"),
+        (lambda: list_mle(torch.ones(1, 2), torch.ones(1, 2), eps=-1), "eps -1 must be at least 0"),
+    ],
+)
+def test_bad_input(call: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, lambda c, t: mle_by_loops(c / 0.05, t, 1e-7)),
+        ({"listmle_eps": 0.0, "tau": 0.1}, lambda c, t: mle_by_loops(c / 0.1, t, 0)),
+        (
+            {"listmle_drop_diagonal": True},
+            lambda c, t: mle_by_loops(off_diagonal(c) / 0.05, off_diagonal(t), 1e-7),
+        ),
+        ({"rank_loss": "listnet", "teacher_tau": 0.02}, lambda c, t: net_by_loops(c / 0.05, t / 0.02)),
+        (
+            {"rank_loss": "listnet", "listnet_temps": "tau2_tau3", "teacher_tau": 0.1},
+            lambda c, t: net_by_loops(c / 0.1, t / 0.05),
+        ),
+        (
+            {"rank_loss": "listnet", "listnet_drop_diagonal": False},
+            lambda c, t: -((t / 0.05).softmax(1) * (c / 0.05).log_softmax(1)).sum(1).mean(),
+        ),
+        ({"listnet_temps": "tau2_tau3"}, lambda c, t: mle_by_loops(c / 0.05, t, 1e-7)),
+    ],
+)
+def test_options_of_the_ranking_term(changes: dict[str, OptionValue], expected: Any) -> None:
+    c, t = (
+        cosine_matrix(random(5, 3), random(5, 3, seed=1)),
+        cosine_matrix(random(5, 3, seed=2), random(5, 3)),
+    )
+    before = c.clone(), t.clone()
+    value = float(rank_loss(c, t, options(**changes)))
+    assert value == pytest.approx(float(expected(c, t)), rel=1e-9)
+    assert torch.equal(c, before[0])  # worked on copies
+    assert torch.equal(t, before[1])
+
+
+class Counting:
+    """An encoder that counts: the vector of a sentence is (length, 1, 2)."""
+
+    def __init__(self, scale: float = 1.0) -> None:
+        self.dim, self.facts = 3, dict[str, str | int]()
+        self.asked: list[str] = []
+        self.scale = scale
+
+    def encode(
+        self, sentences: Sequence[str], batch_tokens: int | None = None, progress: Progress | None = None
+    ) -> FloatArray:
+        self.asked += sentences
+        rows = [[len(sentence) * self.scale, 1, 2] for sentence in sentences]
+        return np.asarray(rows, dtype=np.float32).reshape(len(rows), 3)
+
+
+def test_a_teacher_encodes_a_sentence_once_while_there_is_room() -> None:
+    text = ["a", "bb", "ccc", "dddd"]
+    encoder = Counting()
+    teacher = Teacher(encoder, text, kept_bytes=3 * 4 * 2)  # room for two
+    for batch in ([2, 0, 2], [3, 0, 2, 1], [3, 0]):
+        vectors = teacher.vectors(batch)
+        assert vectors[:, 0].tolist() == [n + 1 for n in batch]
+        assert not vectors.requires_grad
+    assert encoder.asked == ["ccc", "a", "dddd", "bb", "dddd"]
+    encoder = Counting()
+    none = Teacher(encoder, text, kept_bytes=0)
+    none.vectors([1])
+    none.vectors([1])
+    assert encoder.asked == ["bb", "bb"]
+    with pytest.raises(BenchError, match="a teacher's vectors are not finite"):
+        Teacher(Counting(math.inf), text).vectors([0])
+
+
+def test_teachers_similarities_are_mixed_not_their_vectors() -> None:
+    one, two = random(3, 4), random(3, 7, seed=1)  # of other sizes
+    mixed = mixed_cosines([one, two], (0.33, 0.67))
+    for i, j in itertools.product(range(3), range(3)):
+        parts = [float(torch.cosine_similarity(t[i], t[j], dim=0)) for t in (one, two)]
+        assert float(mixed[i, j]) == pytest.approx(0.33 * parts[0] + 0.67 * parts[1])
+    assert torch.equal(mixed_cosines([one, two], (1.0, 0.0)), mixed_cosines([one], (1.0,)))
+    assert mixed.diagonal().tolist() == pytest.approx([1, 1, 1])
+    torch.testing.assert_close(mixed, mixed.T)
+    assert float(cosine_matrix(torch.zeros(2, 3), torch.ones(2, 3)).abs().max()) == 0
+
+
+def objective_of(folder: Path, teachers: Sequence[Teacher], **changes: OptionValue) -> tuple[Any, Any, Any]:
+    """(objective, model, tokenizer) in float64 without dropout."""
+    model, tokenizer = load_backbone(folder)
+    set_dropout(model, 0.0)
+    model.double()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(5)
+        objective = make_objective(
+            model, tokenizer.pad_token_id, options(**changes), teachers, generator(1, "ties")
+        )
+    return objective.double().train(), model, tokenizer
+
+
+@pytest.mark.parametrize(
+    ("changes", "count"),
+    [
+        ({}, 2),
+        ({"gamma": 0.1, "rank_loss": "listnet", "consistency": "js", "beta": 0.5}, 2),
+        ({"gamma": 0.3, "alpha": 0.9, "beta": 0.5}, 1),
+    ],
+)
+def test_a_step_equals_a_transcription(tiny_bert: Path, changes: dict[str, OptionValue], count: int) -> None:
+    """Loss and gradient, padded to the longest, all rows by loops; the teachers are two poolings."""
+    encoders = [TransformerEncoder(tiny_bert, pooling) for pooling in ("avg", "pooler")][:count]
+    settings = options(**changes)
+    teachers = [Teacher(encoder, SENTENCES) for encoder in encoders]
+    objective, model, tokenizer = objective_of(tiny_bert, teachers, **changes)
+    loss = objective(list(enumerate(token_rows(tokenizer, SENTENCES, 40))))
+    torch.autograd.backward(loss)
+    got = {name: p.grad.clone() for name, p in objective.named_parameters() if p.grad is not None}
+    assert all(p.grad is None for encoder in encoders for p in encoder.model.parameters())
+
+    objective.zero_grad()
+    batch = tokenizer(SENTENCES * 2, padding=True, return_tensors="pt")
+    z = torch.tanh(model(**batch).last_hidden_state[:, 0] @ objective.head.weight.T + objective.head.bias)
+    size = len(SENTENCES)
+    s = torch.stack(
+        [
+            torch.stack([torch.cosine_similarity(z[i], z[size + j], dim=0) / 0.05 for j in range(size)])
+            for i in range(size)
+        ]
+    )
+    weights = [1.0] if count == 1 else [float(settings["alpha"]), 1 - float(settings["alpha"])]
+    t = torch.zeros(size, size, dtype=torch.float64)
+    for encoder, weight in zip(encoders, weights, strict=True):
+        vectors = torch.from_numpy(encoder.encode(SENTENCES)).double()
+        for i, j in itertools.product(range(size), range(size)):
+            t[i, j] += weight * float(torch.cosine_similarity(vectors[i], vectors[j], dim=0)) / 0.05
+    expected = torch.stack([s[i].logsumexp(0) - s[i, i] for i in range(size)]).mean()
+    p, q = s.softmax(1).clamp(min=1e-7), s.T.softmax(1).clamp(min=1e-7)
+    for i in range(size):
+        share = -(entropy(p[i]) + entropy(q[i])) / 2
+        if settings["consistency"] == "js":
+            share = share + entropy((p[i] + q[i]) / 2)
+        expected = expected + float(settings["beta"]) * share / size
+    rank = net_by_loops(s, t) if settings["rank_loss"] == "listnet" else mle_by_loops(s, t, 1e-7)
+    expected = expected + float(settings["gamma"]) * rank
+    torch.autograd.backward(expected)
+    # the teachers' cosines are float32: an error of 1e-7, divided by tau
+    assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=5e-6)
+    compared = 0
+    for name, parameter in objective.named_parameters():
+        if parameter.grad is not None:
+            torch.testing.assert_close(got[name], parameter.grad, rtol=1e-4, atol=1e-6)
+            compared += 1
+    assert compared > 40
+    assert float(got["head.weight"].abs().max()) > 0.01
+
+
+@pytest.mark.parametrize("rank", ["listmle", "listnet"])
+@pytest.mark.parametrize("size", [1, 2])
+def test_one_or_two_sentences_have_nothing_to_rank(tiny_bert: Path, rank: str, size: int) -> None:
+    encoder = Counting()
+    objective, model, tokenizer = objective_of(tiny_bert, [Teacher(encoder, SENTENCES)], rank_loss=rank)
+    rows = token_rows(tokenizer, ["two", "a"][:size], 32)
+    loss = objective(list(enumerate(rows)))
+    torch.autograd.backward(loss)
+    assert encoder.asked == []
+    with torch.no_grad():
+        z = torch.tanh(objective.head(torch.from_numpy(states(model, tokenizer, ["two", "a"][:size]))))
+    plain = float(info_nce(z, z, 0.05)) + float(consistency(cosine_matrix(z, z) / 0.05))
+    assert float(loss.detach()) == pytest.approx(plain, abs=1e-5)
+    assert all(bool(p.grad.isfinite().all()) for p in objective.parameters() if p.grad is not None)
+
+
+def states(model: Any, tokenizer: Any, sentences: Sequence[str]) -> Any:
+    batch = tokenizer(list(sentences), padding=True, return_tensors="pt")
+    with torch.no_grad():
+        return model(**batch).last_hidden_state[:, 0].numpy()
+
+
+def test_short_last_batch_and_no_ranking_term(tiny_bert: Path) -> None:
+    encoder = Counting()
+    objective, _, tokenizer = objective_of(tiny_bert, [Teacher(encoder, SENTENCES)])
+    rows = list(enumerate(token_rows(tokenizer, SENTENCES, 32)))
+    assert bool(objective(rows[1:]).isfinite())
+    assert encoder.asked == SENTENCES[1:]
+    silent = Counting()
+    plain, _, _ = objective_of(tiny_bert, [Teacher(silent, SENTENCES)], gamma=0.0)
+    plain(rows)
+    assert silent.asked == []
+
+
+SHORT = ("steps=4", "eval_every=2", "batch_size=16", "max_length=20", "lr=1e-3")
+
+
+def arguments(tiny_bert: Path, corpus: Path, methods: str, *trained: str) -> tuple[str, ...]:
+    settings = tuple(part for text in SHORT for name in trained for part in ("--set", f"{name}.{text}"))
+    return (
+        "run", "--methods", methods, "--seeds", "1", "--suite", "toy", "--backbone", str(tiny_bert),
+        "--corpus", str(corpus), "--dev", "toy", *settings,
+    )  # fmt: skip
+
+
+def test_the_whole_way(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
+    """Teachers are members: trained once, part of the key, named in the record; one of them is enough."""
+    methods = (
+        "simcse,two=rankcse[teacher1=untrained:avg,teacher2=simcse],one=rankcse[teacher1=simcse,teacher2=],"
+        "whole=rankcse[teacher1=simcse,teacher2=untrained,alpha=1]"
+    )
+    code, _, err = cli(*arguments(tiny_bert, corpus, methods, "rankcse", "simcse"))
+    assert code == 0, err
+    found = {record.method.split("[")[0]: record for record in records(tmp_path).values()}
+    two = found["two"].training
+    assert set(two["stages"]) == {"teacher2/simcse", "rankcse"}
+    assert two["stages"]["teacher2/simcse"]["key"] == found["simcse"].training["stages"]["simcse"]["key"]
+    assert two["members"]["teacher1"]["options"]["pooling"] == "avg"
+    assert set(found["one"].training["stages"]) == {"teacher1/simcse", "rankcse"}
+    assert len(stage_folders(tmp_path)) == 4
+    # with alpha = 1 the second teacher has no say
+    keys = [found[name].training["stages"]["rankcse"]["key"] for name in ("one", "whole")]
+    losses = [(tmp_path / "results" / ".stages" / key / "losses.json").read_text() for key in keys]
+    assert keys[0] != keys[1]
+    assert losses[0] == losses[1]
+    assert found["one"].scores == found["whole"].scores
+    assert found["one"].scores != found["two"].scores
+
+
+def test_defaults_are_the_released_script() -> None:
+    given = options()
+    released = {
+        "batch_size": 128, "lr": 3e-5, "epochs": 1, "tau": 0.05, "teacher_tau": 0.05, "rank_loss": "listmle",
+        "alpha": 0.33, "beta": 1.0, "gamma": 1.0, "teacher1": "diffcse", "teacher2": "simcse",
+        "eval_every": 125, "max_length": 32, "dropout": 0.1, "consistency": "neg_entropy",
+    }  # fmt: skip
+    assert {name: given[name] for name in released} == released
+    (stage,) = discover().get("rankcse").stages(given)  # type: ignore[attr-defined]
+    assert stage.inputs == ("teacher1", "teacher2")
+    (stage,) = discover().get("rankcse").stages(options(teacher2=""))  # type: ignore[attr-defined]
+    assert stage.inputs == ("teacher1",)
+
+
+def test_no_teacher_at_all_is_bad_input() -> None:
+    with pytest.raises(InputError, match=r"rankcse\.teacher1: no teacher; expected a method as in --methods"):
+        discover().get("rankcse").members(options(teacher1=""))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("method", "code", "message"),
+    [
+        ("rankcse[teacher1=rankcse,teacher2=]", 2, "rankcse builds on itself"),
+        ("rankcse[teacher1=simsce,teacher2=]", 2, "unknown method 'simsce'"),
+        ("rankcse[teacher1=untrained,teacher2=untrained:avg,alpha=1.5]", 1, "alpha 1.5; expected 0 to 1"),
+        ("rankcse[teacher1=word_overlap,teacher2=]", 1, "word_overlap has no vectors to build on"),
+    ],
+)
+def test_bad_teachers(cli: Cli, tiny_bert: Path, corpus: Path, method: str, code: int, message: str) -> None:
+    got, out, err = cli(*arguments(tiny_bert, corpus, method, "rankcse"))
+    assert (got, message in err + out) == (code, True), err

@@ -1,0 +1,130 @@
+"""Published checkpoints: the table, their resolution in a local hub, published figures beside measured."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.baselines.released import find_tower
+from bench.data.published import lines
+from bench.data.released import Checkpoint, Tower, checkpoint, checkpoints
+from bench.errors import InputError
+from bench.nn.backbone import TransformerEncoder
+from tests.support.released import hub_folder
+
+Cli = Callable[..., tuple[int, str, str]]
+
+
+def test_every_checkpoint_names_a_published_row() -> None:
+    rows = {(line.first.method, line.first.backbone, line.first.section) for line in lines("sts7")}
+    released = {row for row in rows if row[2] == "sts7_released_checkpoints"}
+    named = {(entry.method, entry.backbone) for entry in checkpoints().values()}
+    assert {(method, backbone) for method, backbone, _ in released} <= named
+    assert named <= {(method, backbone) for method, backbone, _ in rows}
+
+
+@pytest.mark.parametrize("entry", checkpoints().values(), ids=lambda entry: entry.name)
+def test_every_entry_can_be_looked_for(entry: Checkpoint) -> None:
+    assert all(tower.hub or tower.folder for tower in entry.towers)
+    assert len(entry.towers) == {"tncse": 2, "jtcse": 2, "tncse_uc": 3, "jtcse_uc": 3}.get(entry.method, 1)
+    assert (entry.pooling == "mask") == bool(entry.template)
+    weights = {tower.weight for tower in entry.towers}
+    assert weights == {1.0} or sum(sorted(weights)) == pytest.approx(1)
+    assert entry.sick == entry.method.startswith(("tncse", "jtcse"))
+
+
+def test_an_unknown_or_missing_checkpoint_says_what_to_do(cli: Cli, hub: Path, tmp_path: Path) -> None:
+    with pytest.raises(
+        InputError, match=r"unknown released checkpoint 'tncse_brt'.*did you mean 'tncse_bert'"
+    ):
+        checkpoint("tncse_brt")
+    code, _, err = cli("run", "--methods", "released", "--suite", "toy")
+    assert (code, "unknown released checkpoint ''" in err) == (2, True)
+    code, _, err = cli("run", "--methods", "released:tncse_bert", "--suite", "toy")
+    assert code == 2
+    assert "released:tncse_bert: the checkpoint's folder TNCSE_BERT_CKPT/BERT_1 is not there" in err
+    assert "expected BENCH_CHECKPOINTS=DIR" in err
+    code, _, err = cli("run", "--methods", "released:jtcse_d_bert", "--suite", "toy")
+    assert code == 2
+    assert "'UCASzty/JTCSE_BERT_D' at revision dfb46e9 is not in the local model cache" in err
+    assert "hf download UCASzty/JTCSE_BERT_D" in err
+
+
+def test_a_folder_comes_before_the_hub_and_the_pinned_revision_before_others(
+    hub: Path, tmp_path: Path, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tower = Tower(folder="A/B", hub="org/name", revision="abc1234")
+    pinned = hub_folder(hub, "org/name", "abc1234" + 33 * "0", tiny_bert)
+    hub_folder(hub, "org/name", 40 * "f", tiny_bert)
+    assert find_tower(tower, "here") == pinned
+    (tmp_path / "A" / "B").mkdir(parents=True)
+    monkeypatch.setenv("BENCH_CHECKPOINTS", str(tmp_path))
+    assert find_tower(tower, "here") == tmp_path / "A" / "B"
+    assert find_tower(Tower(hub="org/name", revision="abc1234"), "here") == pinned
+
+
+def test_a_twin_is_the_sum_of_its_towers_and_stands_beside_its_published_figures(
+    cli: Cli, hub: Path, tmp_path: Path, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BENCH_CHECKPOINTS", str(tmp_path / "download"))
+    for folder in ("TNCSE_BERT_CKPT/BERT_1", "TNCSE_BERT_CKPT/BERT_2"):
+        shutil.copytree(tiny_bert, tmp_path / "download" / folder)
+    code, _, err = cli("run", "--methods", "released:tncse_bert", "--suite", "toy")
+    assert code == 0, err
+    (file,) = (tmp_path / "results/local/mini").glob("released_tncse_bert-*/no-seed/toy.json")
+    record = json.loads(file.read_text())
+    assert (record["method"], record["seed"]) == ("released:tncse_bert", None)
+    facts = record["provenance"]["encoder"]
+    assert facts["checkpoint"] == "TNCSE_BERT_CKPT/BERT_1+TNCSE_BERT_CKPT/BERT_2"
+    first, second = facts["weights_sha256"].split("+")
+    assert first == second
+    _, _, err = cli("run", "--methods", f"hf:{tiny_bert}:cls", "--suite", "toy")
+    (one,) = (tmp_path / "results/local/mini").glob("tiny-bert-*/no-seed/toy.json")
+    values = [json.loads(path.read_text())["scores"][0]["value"] for path in (file, one)]
+    assert values[0] == pytest.approx(values[1], abs=1e-6)  # the same tower twice has the same cosines
+    # published figures are those of sts7: put this record there
+    record["suite"] = "sts7"
+    del record["timing"]["record_sha256"]
+    (file.parent / "sts7.json").write_text(json.dumps(record, sort_keys=True, indent=2))
+    code, out, err = cli("report", "--suite", "sts7", "--format", "json", "--table", "published")
+    assert code == 0, err
+    (table,) = json.loads(out)
+    kinds = [row[0] for row in table["rows"]]
+    assert kinds[0] == "ours"
+    assert any("TNCSE, Repository README" in kind for kind in kinds)
+    assert "ours - published" in kinds
+    assert "79.58" in out
+
+
+@pytest.mark.slow
+def test_a_union_has_the_authors_weights(
+    cli: Cli, hub: Path, tmp_path: Path, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BENCH_CHECKPOINTS", str(tmp_path / "download"))
+    for folder in ("TNCSE_BERT_CKPT/BERT_1", "TNCSE_BERT_CKPT/BERT_2"):
+        shutil.copytree(tiny_bert, tmp_path / "download" / folder)
+    hub_folder(hub, "ffgcc/InfoCSE-bert-base", 40 * "a", tiny_bert)
+    code, _, err = cli("run", "--methods", "released:tncse_uc_bert", "--suite", "toy")
+    assert code == 0, err
+    (file,) = (tmp_path / "results/local/mini").glob("released_tncse_uc_bert-*/no-seed/toy.json")
+    assert json.loads(file.read_text())["provenance"]["encoder"]["weights"] == "0.3+0.3+0.7"
+
+
+@pytest.mark.slow
+def test_a_template_reaches_the_encoder(tiny_bert: Path, hub: Path, cli: Cli, tmp_path: Path) -> None:
+    hub_folder(hub, "royokong/unsup-PromptBERT", 40 * "b", tiny_bert)
+    code, _, err = cli("run", "--methods", "released:promptbert_bert", "--suite", "toy")
+    assert code == 0, err
+    (file,) = (tmp_path / "results/local/mini").glob("released_promptbert_bert-*/no-seed/toy.npz")
+    template = checkpoints()["promptbert_bert"].template
+    from bench.data.toy import toy_task
+    from bench.eval.sts import predict
+
+    expected = predict(TransformerEncoder(tiny_bert, "mask", template=template), [toy_task()])["TOY"]
+    with np.load(file) as found:
+        np.testing.assert_allclose(found["TOY"], expected, atol=1e-6)

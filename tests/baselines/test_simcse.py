@@ -1,0 +1,197 @@
+"""SimCSE: its loss, one step against an independent transcription, and the whole way through the command."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModel, AutoTokenizer
+
+from bench.baselines.simcse import make_objective
+from bench.nn.backbone import token_rows
+from bench.train.recipe import info_nce
+from bench.train.sentence_encoder import set_dropout
+from tests.conftest import Bench
+from tests.support.cli import Cli, records, stable_bytes
+from tests.support.training import SENTENCES, arguments, by_loops, random, stage_folders, the_record
+
+
+def test_loss_is_the_formula() -> None:
+    for batch in (1, 2, 7):
+        a, p = random(batch, 5), random(batch, 5, seed=1)
+        assert float(info_nce(a, p, 0.05)) == pytest.approx(by_loops(a, p, 0.05), rel=1e-9, abs=1e-12)
+    a, p = torch.eye(2, dtype=torch.float64), torch.tensor([[1.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+    c = 1 / math.sqrt(2)  # rows: (1, c) and (0, c)
+    expected = (math.log(1 + math.exp(c - 1)) + math.log(1 + math.exp(-c))) / 2
+    assert float(info_nce(a, p, 1.0)) == pytest.approx(expected)
+
+
+def test_limits() -> None:
+    equal = torch.ones(64, 8, dtype=torch.float64)
+    assert float(info_nce(equal, equal, 0.05)) == pytest.approx(math.log(64))
+    orthogonal = torch.eye(64, dtype=torch.float64)
+    closed = math.log(1 + 63 * math.exp(-1 / 0.05))
+    assert float(info_nce(orthogonal, orthogonal, 0.05)) == pytest.approx(closed, rel=1e-6)
+    one = random(1, 4).requires_grad_()
+    loss = info_nce(one, random(1, 4, seed=1), 0.05)
+    torch.autograd.backward(loss)
+    assert float(loss.detach()) == 0
+    assert one.grad is not None
+    assert float(one.grad.abs().max()) == 0
+    zero = torch.zeros(3, 4, dtype=torch.float64, requires_grad=True)
+    torch.autograd.backward(info_nce(zero, random(3, 4), 0.05))
+    assert zero.grad is not None
+    assert bool(zero.grad.isfinite().all())
+
+
+def test_invariances_and_gradient() -> None:
+    a, p = random(6, 5), random(6, 5, seed=1)
+    base = float(info_nce(a, p, 0.05))
+    assert float(info_nce(a * 7, p * 0.1, 0.05)) == pytest.approx(base)
+    order = torch.tensor([3, 1, 0, 5, 4, 2])
+    assert float(info_nce(a[order], p[order], 0.05)) == pytest.approx(base)
+    assert float(info_nce(p, a, 0.05)) != pytest.approx(base)  # rows only
+    a, p = random(4, 3).requires_grad_(), random(4, 3, seed=1).requires_grad_()
+    assert torch.autograd.gradcheck(lambda x, y: info_nce(x, y, 0.3), (a, p))
+    torch.autograd.backward(info_nce(a, p, 0.3))
+    for side in (a, p):
+        assert side.grad is not None
+        assert bool((side.grad.abs().sum(1) > 0).all())
+
+
+@pytest.mark.parametrize(
+    ("a", "p", "tau", "message"),
+    [
+        ((2, 3), (3, 3), 0.05, r"anchors \(2, 3\) and positives \(3, 3\) must be \(B, H\)"),
+        ((3,), (3,), 0.05, r"must be \(B, H\)"),
+        ((2, 3), (2, 3), 0.0, "tau 0.0 must be above 0"),
+    ],
+)
+def test_bad_input(a: tuple[int, ...], p: tuple[int, ...], tau: float, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        info_nce(torch.ones(a), torch.ones(p), tau)
+
+
+def test_one_step_equals_an_independent_transcription(tiny_bert: Path) -> None:
+    """Loss and gradient at dropout 0, padded to the longest, one forward, Hugging Face's own tokenisation."""
+    tokenizer = AutoTokenizer.from_pretrained(tiny_bert)
+    model = AutoModel.from_pretrained(tiny_bert, dtype=torch.float64)
+    set_dropout(model, 0.0)
+    objective = make_objective(model, tokenizer.pad_token_id, 0.05).double().train()
+    loss = objective(token_rows(tokenizer, SENTENCES, 8))
+    loss.backward()
+    got = {
+        name: parameter.grad.clone()
+        for name, parameter in objective.named_parameters()
+        if parameter.grad is not None
+    }
+
+    objective.zero_grad()
+    batch = tokenizer(SENTENCES * 2, padding=True, truncation=True, max_length=8, return_tensors="pt")
+    cls = model(**batch).last_hidden_state[:, 0]
+    z = torch.tanh(cls @ objective.head.weight.T + objective.head.bias)
+    similarity = torch.nn.functional.cosine_similarity(z[:4].unsqueeze(1), z[4:].unsqueeze(0), dim=-1) / 0.05
+    expected = torch.nn.functional.cross_entropy(similarity, torch.arange(4))
+    torch.autograd.backward(expected)
+    assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-10)
+    for name, parameter in objective.named_parameters():
+        if parameter.grad is not None:
+            torch.testing.assert_close(got[name], parameter.grad, rtol=1e-6, atol=1e-9)
+    assert len(got) > 40
+
+
+def test_the_whole_way(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
+    code, out, _ = cli(*arguments(tiny_bert, corpus))
+    assert code == 0
+    record = the_record(tmp_path, 1)
+    stage = record.training["stages"]["simcse"]
+    assert stage["steps"] == 5
+    assert stage["sentences_seen"] == 40
+    assert [step for step, _ in stage["dev_curve"]] == [2, 4]
+    assert stage["selected_dev"] == max(score for _, score in stage["dev_curve"])
+    assert record.training["corpus"]["sentences"] == 60
+    assert record.score("TOY") == pytest.approx(stage["selected_dev"], abs=1e-6)  # dev is the test set here
+    last = record.score("TOY", metric="spearman_last")
+    assert last is not None
+    assert last != record.score("TOY")
+    assert record.timing["training_cpu_seconds"]["simcse"] > 0
+    assert "cpu s" in out
+    before = stable_bytes(tmp_path)
+    untrained = cli("run", "--methods", "untrained", "--suite", "toy", "--backbone", str(tiny_bert))
+    assert untrained[0] == 0
+    assert the_record(tmp_path, 1).score("TOY") != next(
+        r for r in records(tmp_path).values() if r.seed is None
+    ).score("TOY")
+    assert {name: content for name, content in stable_bytes(tmp_path).items() if "simcse" in name} == before
+
+
+@pytest.mark.slow
+def test_same_bytes_with_workers_and_after_other_work(
+    cli: Cli, bench: Bench, tmp_path: Path, tiny_bert: Path, corpus: Path
+) -> None:
+    torch.rand(7)  # whatever ran before in the process
+    assert cli(*arguments(tiny_bert, corpus, "--results", "one"))[0] == 0
+    done = bench(*arguments(tiny_bert, corpus, "--results", "two", "--workers", "2"))
+    assert done.returncode == 0, done.stderr
+    one, two = (
+        {
+            p.relative_to(tmp_path / name): p
+            for p in (tmp_path / name).rglob("*")
+            if p.suffix in (".npz", ".safetensors")
+        }
+        for name in ("one", "two")
+    )
+    assert one.keys() == two.keys()
+    assert len(one) >= 4
+    for name in one:
+        assert one[name].read_bytes() == two[name].read_bytes(), name
+
+
+def test_stages_are_not_trained_again_and_a_stale_one_is_never_met(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
+) -> None:
+    cli(*arguments(tiny_bert, corpus))
+    first = stage_folders(tmp_path)
+    assert len(first) == 2
+    dry = cli(*arguments(tiny_bert, corpus, "--campaign", "other", "--dry-run"))[1]
+    assert "2 training stages (2 done already, 0 uses shared)" in dry
+    assert cli(*arguments(tiny_bert, corpus, "--campaign", "other"))[0] == 0
+    assert stage_folders(tmp_path) == first
+    assert stable_bytes(tmp_path, "other") == stable_bytes(tmp_path)
+    with corpus.open("a") as stream:
+        stream.write("one more sentence\n")
+    code, _, err = cli(*arguments(tiny_bert, corpus))
+    assert (code, "other training text" in err) == (3, True)
+    assert cli(*arguments(tiny_bert, corpus, "--campaign", "third"))[0] == 0
+    assert len(stage_folders(tmp_path)) == 4
+    assert the_record(tmp_path, 1, "third").key != the_record(tmp_path, 1).key
+
+
+def test_a_diverging_run_is_a_failed_record(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
+    code, _, err = cli(*arguments(tiny_bert, corpus, "--set", "simcse.lr=1e30", "--set", "simcse.clip=0"))
+    assert code == 1
+    assert "FAILED" in err
+    record = the_record(tmp_path, 1)
+    assert (record.status, record.scores) == ("failed", ())
+    assert "nan" in str(record.reason) or "not finite" in str(record.reason)
+
+
+def test_training_needs_a_text(cli: Cli, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BENCH_DATA", raising=False)
+    base = (
+        "run",
+        "--methods",
+        "simcse",
+        "--suite",
+        "toy",
+        "--backbone",
+        str(tiny_bert),
+        "--profile",
+        "minilm",
+    )
+    code, _, err = cli(*base, "--dev", "toy")
+    assert (code, "simcse needs a training text; expected --corpus FILE" in err) == (2, True)
+    code, _, err = cli("run", "--methods", "noise", "--suite", "toy", "--corpus", "x")
+    assert (code, "--corpus x: no method here trains" in err) == (2, True)

@@ -1,0 +1,436 @@
+"""SNCSE: its margin loss, negations by list and by parse, a step against a transcription, the command."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import bench
+from bench.baselines.sncse import bidirectional_margin_loss, make_sncse_objective, negation_of
+from bench.card import BuildContext, OptionValue
+from bench.errors import BenchError, InputError
+from bench.nn.backbone import load_backbone
+from bench.nn.export import export_encoder
+from bench.nn.prompt import Prompt
+from bench.plan.cells import profile_options
+from bench.registry import discover
+from bench.request import profiles
+from bench.train import negation
+from bench.train.negation import ParsedToken, folder_hash, negate_by_rule, negate_parsed
+from bench.train.recipe import info_nce
+from bench.train.sentence_encoder import set_dropout
+from tests.support.cli import Cli, records
+from tests.support.training import SENTENCES, random, stage_folders
+
+
+def options(**changes: OptionValue) -> dict[str, OptionValue]:
+    card = discover().get("sncse").card
+    return {option.name: option.default for option in card.options} | changes
+
+
+# the loss
+
+
+@pytest.mark.parametrize(
+    ("difference", "penalty"), [(-0.5, 0.2), (-0.3, 0.0), (-0.2, 0.0), (-0.1, 0.0), (0.0, 0.1), (0.4, 0.5)]
+)
+def test_penalty_of_a_difference(difference: float, penalty: float) -> None:
+    """Alpha 0.1, beta 0.3; the positive's cosine is 0.5."""
+    anchor = torch.tensor([[2.0, 0.0]], dtype=torch.float64)
+    positive, negative = (
+        3 * torch.tensor([[c, math.sqrt(1 - c * c)]], dtype=torch.float64) for c in (0.5, 0.5 + difference)
+    )
+    found = float(bidirectional_margin_loss(anchor, positive, negative, 0.1, 0.3))
+    assert found == pytest.approx(penalty, abs=1e-12)
+
+
+def test_margin_loss_is_the_formula() -> None:
+    a, p, n = (random(9, 4, seed=seed) for seed in range(3))
+    expected = 0.0
+    for i in range(9):
+        near, soft = (float(a[i] @ x[i] / (a[i].norm() * x[i].norm())) for x in (p, n))
+        expected += (max(0.0, soft - near + 0.1) + max(0.0, near - soft - 0.3)) / 9
+    assert float(bidirectional_margin_loss(a, p, n, 0.1, 0.3)) == pytest.approx(expected)
+    assert float(bidirectional_margin_loss(a, p, p, 0.1, 0.3)) == pytest.approx(
+        0.1
+    )  # as alike as the positive
+    assert float(bidirectional_margin_loss(a, a, -a, 0.1, 0.3)) == pytest.approx(1.7)
+    assert float(bidirectional_margin_loss(a, -a, a, 0.1, 0.3)) == pytest.approx(2.1)
+    inputs = tuple(x.requires_grad_() for x in (a, p, n))
+    assert torch.autograd.gradcheck(lambda x, y, z: bidirectional_margin_loss(x, y, z, 0.1, 0.3), inputs)
+    torch.autograd.backward(bidirectional_margin_loss(a, p, n, 0.1, 0.3))
+    assert all(x.grad is not None and float(x.grad.abs().max()) > 0 for x in inputs)
+    zero = torch.zeros(2, 4, dtype=torch.float64, requires_grad=True)
+    torch.autograd.backward(bidirectional_margin_loss(zero, p[:2].detach(), n[:2].detach(), 0.1, 0.3))
+    assert zero.grad is not None
+    assert bool(zero.grad.isfinite().all())
+
+
+@pytest.mark.parametrize(
+    ("shapes", "alpha", "message"),
+    [
+        (
+            ((2, 3), (2, 3), (3, 3)),
+            0.1,
+            r"anchors \(2, 3\), positives \(2, 3\) and negatives \(3, 3\) must be",
+        ),
+        (((3,), (3,), (3,)), 0.1, r"must be \(B, H\)"),
+        (((2, 3), (2, 3), (2, 3)), 0.4, r"alpha 0\.4 must be at most beta 0\.3"),
+    ],
+)
+def test_margin_loss_bad_input(shapes: Sequence[tuple[int, ...]], alpha: float, message: str) -> None:
+    a, p, n = (torch.ones(shape) for shape in shapes)
+    with pytest.raises(ValueError, match=message):
+        bidirectional_margin_loss(a, p, n, alpha, 0.3)
+
+
+# negation
+
+
+@pytest.mark.parametrize(
+    ("sentence", "expected"),
+    [
+        ("He is not here.", "He is here."),  # "not" goes, the first one alone
+        ("It is not what is not.", "It is what is not."),
+        ("We cannot go.", "We can go."),
+        ("Why not", "Why "),
+        ("not", ""),
+        ("The man is singing.", "The man is not singing."),  # after the first auxiliary or form of be
+        ("They can swim and will win.", "They can not swim and will win."),
+        ("He was, it seems, tired.", "He was not, it seems, tired."),
+        ("she does know", "she does not know"),
+        ("They have gone.", "They have not gone."),
+        ("The man sings.", "Not The man sings."),  # otherwise
+        ("Stop", "Not Stop"),
+        ("", "Not "),
+        ("In May Will sang.", "Not In May Will sang."),  # names
+        ("He can't sing.", "Not He can't sing."),  # negated already
+        ("He did n't sing.", "Not He did n't sing."),
+        ("He isn't what he was.", "He isn't what he was not."),
+        ("The would-be king sang.", "Not The would-be king sang."),
+        ("A knot is tied.", "A knot is not tied."),
+    ],
+)
+def test_negation_by_the_word_list(sentence: str, expected: str) -> None:
+    assert negate_by_rule(sentence) == expected
+
+
+def parsed(text: str) -> list[ParsedToken]:
+    """Tokens written as text/dependency/tag/lemma; what is left out is empty."""
+    return [ParsedToken(*(f"{token}///".split("/")[:4])) for token in text.split()]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "expected"),
+    [
+        ("He is/ROOT/VBZ/be not here not", "He is here not"),
+        ("He has/aux/VBZ/have been/aux/VBN/be seen/ROOT/VBN/see", "He has not been seen"),
+        ("It was/auxpass/VBD/be made/ROOT/VBN/make", "It was not made"),
+        ("He thinks/ROOT/VBZ/think it will/aux/MD/will rain", "He does not think it will rain"),  # root first
+        ("He is/ROOT/VBZ/be tall", "He is not tall"),
+        ("Must/ROOT/MD/must he", "Must not he"),
+        ("They sing/ROOT/VBP/sing .", "They do not sing ."),
+        ("She sings/ROOT/VBZ/sing .", "She does not sing ."),
+        ("She sang/ROOT/VBD/sing .", "She did not sing ."),
+        ("Sing/ROOT/VB/sing !", "Not Sing !"),
+        ("A song/ROOT/NN/song", "Not A song"),
+        ("a b", "Not a b"),
+        ("", "Not"),
+    ],
+)
+def test_negation_by_a_parse(tokens: str, expected: str) -> None:
+    assert negate_parsed(parsed(tokens)) == expected
+
+
+# the objective
+
+
+def objective_of(folder: Path, sentences: Sequence[str], **changes: OptionValue) -> tuple[Any, Any]:
+    """(objective, tokenizer) in float64 without dropout."""
+    model, tokenizer = load_backbone(folder)
+    set_dropout(model, 0.0)
+    config = options(**({"bml_weight": 0.5} | changes))
+    prompts = [Prompt(tokenizer, str(config[name])) for name in ("template", "template2")]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(5)
+        made = make_sncse_objective(model, prompts, sentences, negate_by_rule, config)
+    return made.double().train(), tokenizer
+
+
+def batch_of(sentences: Sequence[str]) -> list[tuple[int, list[int]]]:
+    return [(number, []) for number in range(len(sentences))]
+
+
+TEXT = [*SENTENCES, "the man is not a farmer.", "the doctor is reading a book " * 5]
+
+
+def prompted(tokenizer: Any, second: bool, subwords: list[int]) -> list[int]:
+    """[CLS] this sentence : " X " means [MASK] . [SEP], with "of" in place of ":" in the second template."""
+    words = ["[CLS]", "this", "sentence", "of" if second else ":", '"']
+    ids = tokenizer.convert_tokens_to_ids
+    return [*ids(words), *subwords, *ids(['"', "means", "[MASK]", ".", "[SEP]"])]
+
+
+@pytest.mark.parametrize("weight", [0.5, 0.0])
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_step_equals_a_transcription(tiny_bert: Path, weight: float, whole: bool) -> None:
+    """Loss and gradient: views written out by hand, each row alone in a forward of its own."""
+    objective, tokenizer = objective_of(tiny_bert, TEXT, bml_weight=weight, negate_unfinished=whole)
+    loss = objective(batch_of(TEXT))
+    torch.autograd.backward(loss)
+    got = {n: p.grad.clone() for n, p in objective.named_parameters() if p.grad is not None}
+
+    objective.zero_grad()
+
+    def vector(second: bool, text: str) -> Tensor:
+        subwords = tokenizer(text, add_special_tokens=False)["input_ids"][:22]
+        row = prompted(tokenizer, second, subwords)
+        assert len(row) <= 32
+        assert row.count(tokenizer.mask_token_id) == 1
+        h = objective.encoder(input_ids=torch.tensor([row])).last_hidden_state[0, len(row) - 3]
+        projected: Tensor = torch.tanh(objective.head.weight @ h + objective.head.bias)
+        return projected
+
+    finished = [text if text.endswith(".") else f"{text} ." for text in TEXT]
+    assert finished != TEXT
+    z, near = (torch.stack([vector(second, text) for text in finished]) for second in (False, True))
+    expected = info_nce(z, near, 0.05)
+    if weight:
+        opposites = [
+            "The doctor is not reading a book.",
+            "Not a .",
+            "Two children are not singing a song on the hill.",
+            "Not the farmer .",
+            "the man is a farmer.",
+            "the doctor is not reading a book " + "the doctor is reading a book " * 4 + ".",
+        ]
+        if not whole:  # no final punctuation: the look-up fails
+            opposites[-1] = f"Not {finished[-1]}"
+        soft = torch.stack([vector(True, text) for text in opposites])
+        cosines = [torch.nn.functional.cosine_similarity(z, x) for x in (near, soft)]
+        difference = cosines[1] - cosines[0]
+        penalty = torch.relu(difference + 0.1) + torch.relu(-difference - 0.3)
+        assert float(penalty.detach().max()) > 0
+        expected = expected + weight * penalty.mean()
+    torch.autograd.backward(expected)
+    assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-8)
+    compared = 0
+    for n, parameter in objective.named_parameters():
+        if parameter.grad is not None:
+            torch.testing.assert_close(got[n], parameter.grad, rtol=1e-6, atol=1e-9)
+            compared += 1
+    assert compared > 40
+
+
+@pytest.mark.parametrize("sentences", [["two"], ["not"], ["", "the farmer"], ["the [MASK] man"], TEXT[5:]])
+def test_short_batches_and_odd_sentences(tiny_bert: Path, sentences: list[str]) -> None:
+    objective, tokenizer = objective_of(tiny_bert, sentences, negate_unfinished=True)
+    set_dropout(objective, 0.3)
+    seen: list[Tensor] = []
+    plain = objective.encoder.forward
+
+    def note(input_ids: Tensor, attention_mask: Tensor) -> Any:
+        seen.append(input_ids)
+        return plain(input_ids=input_ids, attention_mask=attention_mask)
+
+    objective.encoder.forward = note
+    loss = objective(batch_of(sentences))
+    torch.autograd.backward(loss)
+    assert math.isfinite(float(loss.detach()))
+    assert all(bool(p.grad.isfinite().all()) for p in objective.parameters() if p.grad is not None)
+    rows = [row for ids in seen for row in ids]
+    assert len(rows) == 3 * len(sentences)
+    assert all(int((row == tokenizer.mask_token_id).sum()) == 1 for row in rows)
+
+
+def test_soft_negatives_stay_out_of_the_softmax(tiny_bert: Path) -> None:
+    """A margin that nothing breaks leaves prompted InfoNCE, whatever the negations are."""
+    wide, _ = objective_of(tiny_bert, TEXT, alpha=-2.0, beta=2.0)
+    without, _ = objective_of(tiny_bert, TEXT, bml_weight=0.0)
+    a, b = (float(made(batch_of(TEXT)).detach()) for made in (wide, without))
+    assert a == pytest.approx(b, rel=1e-12)
+
+
+# build, export and command
+
+
+def test_build_and_export(tmp_path: Path, tiny_bert: Path) -> None:
+    stage = tmp_path / "stage" / "selected"
+    model, tokenizer = load_backbone(tiny_bert)
+    model.save_pretrained(stage)
+    tokenizer.save_pretrained(stage)
+    context = BuildContext(options(), 1, None, "cpu", {"sncse": stage.parent})
+    encoder: Any = discover().get("sncse").build(context)
+    rows = encoder.token_ids(["the man", "the man .", "the man,", ""])
+    assert rows[0] == rows[1] == prompted(tokenizer, False, tokenizer("the man .")["input_ids"][1:-1])
+    assert rows[2] != rows[0]
+    export_encoder(encoder, tmp_path / "out", "# A card\n")
+    sentences = ["the man", "the man .", "", *SENTENCES]
+    loaded = bench.load(str(tmp_path / "out"))
+    np.testing.assert_allclose(loaded.encode(sentences), encoder.encode(sentences), rtol=0, atol=1e-6)
+
+
+TRAINING = ("steps=4", "eval_every=2", "batch_size=24", "max_length=24", "lr=1e-3")
+
+
+def arguments(tiny_bert: Path, corpus: Path, methods: str, *extra: str) -> tuple[str, ...]:
+    settings = tuple(part for text in TRAINING for part in ("--set", f"sncse.{text}"))
+    return (
+        "run", "--methods", methods, "--seeds", "1", "--suite", "toy", "--backbone", str(tiny_bert),
+        "--corpus", str(corpus), "--dev", "toy", *settings, *extra,
+    )  # fmt: skip
+
+
+def test_the_whole_way(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
+    methods = "soft=sncse[bml_weight=0.5],plain=sncse[bml_weight=0],cls=sncse[bml_weight=0,pooling=cls]"
+    code, _, err = cli(*arguments(tiny_bert, corpus, methods))
+    assert code == 0, err
+    found = {record.method: record for record in records(tmp_path).values()}
+    stages = {name: record.training["stages"]["sncse"] for name, record in found.items()}
+    assert stages["plain"]["key"] == stages["cls"]["key"] != stages["soft"]["key"]
+    assert len(stage_folders(tmp_path)) == 2
+    for name in ("soft", "plain"):  # the dev set is the test set here, and both are read in the template
+        assert found[name].score("TOY") == pytest.approx(stages[name]["selected_dev"], abs=1e-6)
+    assert found["cls"].score("TOY") != found["plain"].score("TOY")
+    losses = {
+        name: json.loads((tmp_path / "results" / ".stages" / stage["key"] / "losses.json").read_text())
+        for name, stage in stages.items()
+    }
+    assert len(losses["soft"]) == 4
+    assert losses["soft"] != losses["plain"]
+
+
+@pytest.fixture
+def spacy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A stand-in for spaCy whose one model takes every word's second half for its dependency."""
+    module: Any = ModuleType("spacy")
+    module.__spec__ = SimpleNamespace(name="spacy")
+    folder = tmp_path / "en_tiny"
+    (folder / "parser").mkdir(parents=True)
+    (folder / "config.cfg").write_text("[nlp]\n")
+    (folder / "parser" / "model").write_bytes(b"weights")
+
+    def load(path: Path) -> Any:
+        if path != folder:
+            raise OSError(f"[E050] Can't find model {path}\nand more")
+
+        def parse(text: str) -> list[Any]:
+            tags = {"is": ("ROOT", "VBZ", "be"), "are": ("ROOT", "VBP", "be")}
+            tokens = [(word, *tags.get(word, ("dep", "NN", word))) for word in text.split()]
+            return [SimpleNamespace(text=w, dep_=d, tag_=t, lemma_=m) for w, d, t, m in tokens]
+
+        return parse
+
+    module.load = load
+    monkeypatch.setitem(sys.modules, "spacy", module)
+    monkeypatch.setenv(negation.SPACY_FOLDER, str(folder))
+    return folder
+
+
+def test_spacys_negation(spacy: Path) -> None:
+    negate = negation.spacy_negation(negation.spacy_folder())
+    assert negate("The man is tall .") == "The man is not tall ."
+    assert negate("A song") == "Not A song"
+    with pytest.raises(
+        InputError, match=r"other: this spaCy model can't be loaded: \[E050\] Can't find model"
+    ):
+        negation.spacy_negation(spacy.parent / "other")
+    before = folder_hash(spacy)
+    (spacy / "parser" / "model").write_bytes(b"other weights")
+    assert folder_hash(spacy) != before
+
+
+def test_the_whole_way_with_spacy(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path, spacy: Path
+) -> None:
+    both = arguments(tiny_bert, corpus, "sncse[negation=spacy],rule=sncse", "--set", "sncse.bml_weight=0.5")
+    code, _, err = cli(*both)
+    assert code == 0, err
+    found = {record.method: record for record in records(tmp_path).values()}
+    rule, (name, parse) = found.pop("rule"), found.popitem()
+    assert "negation=spacy" in name
+    facts = parse.training["stages"]["sncse"]
+    assert facts["spacy_model"] == {"name": "en_tiny", "sha256": folder_hash(spacy)}
+    assert "spacy_model" not in rule.training["stages"]["sncse"]
+    for path in (tmp_path / "results" / "local").rglob("*.json"):
+        assert str(spacy.parent) not in path.read_text()  # no path of this machine
+    (spacy / "parser" / "model").write_bytes(b"other weights")
+    code, _, err = cli(*both)
+    assert code == 3, err  # another model, another cell
+
+
+def test_a_model_that_changes_after_planning_is_noticed(spacy: Path) -> None:
+    config: dict[str, OptionValue] = {"negation": "spacy", "spacy_model": folder_hash(spacy)}
+    negate, facts = negation_of(config)
+    assert negate("The man is tall .") == "The man is not tall ."
+    assert facts == {"spacy_model": {"name": "en_tiny", "sha256": config["spacy_model"]}}
+    (spacy / "parser" / "model").write_bytes(b"other weights")
+    with pytest.raises(BenchError, match="files of the spaCy model changed since the run was planned"):
+        negation_of(config)
+
+
+@pytest.mark.parametrize("case", ["missing package", "no folder", "another folder"])
+def test_what_spacy_needs_is_said_before_anything_runs(
+    cli: Cli,
+    tmp_path: Path,
+    tiny_bert: Path,
+    corpus: Path,
+    spacy: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    case: str,
+) -> None:
+    expected = (
+        "negation=spacy needs a model, and BENCH_SPACY names none; expected the folder of a spaCy model"
+    )
+    if case == "missing package":
+        monkeypatch.delitem(sys.modules, "spacy")
+        monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+        expected = "negation=spacy needs the package spacy, which isn't installed"
+    elif case == "no folder":
+        monkeypatch.delenv(negation.SPACY_FOLDER)
+    else:
+        monkeypatch.setenv(negation.SPACY_FOLDER, str(tiny_bert))
+    code, _, err = cli(*arguments(tiny_bert, corpus, "sncse[negation=spacy]"))
+    assert code == 2
+    assert expected in err
+    assert err.count("\n") <= 2
+    assert not list((tmp_path / "results").rglob("*.json"))
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("max_length=10", "takes 10 tokens of 10; expected room for a sentence"),
+        ("template={sentence}", "the template '{sentence}' can't be used with this model"),
+        ("alpha=0.5", "alpha 0.5 must be at most beta 0.3"),
+    ],
+)
+def test_bad_settings_are_a_failed_cell(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path, setting: str, message: str
+) -> None:
+    code, _, _ = cli(*arguments(tiny_bert, corpus, "sncse", "--set", f"sncse.{setting}"))
+    (record,) = records(tmp_path).values()
+    assert (code, record.status) == (1, "failed")
+    assert message in str(record.reason)
+
+
+def test_settings_of_the_profiles() -> None:
+    card = discover().get("sncse").card
+    released: dict[str, OptionValue] = {
+        "batch_size": 256, "lr": 1e-5, "epochs": 1, "max_length": 32, "tau": 0.05, "eval_every": 125,
+        "alpha": 0.1, "beta": 0.3, "negate_unfinished": False,
+    }  # fmt: skip
+    for profile in ("bert-base", "roberta-base"):
+        given = profile_options(card, profiles.load(profile))
+        assert {name: given[name] for name in released} == released
+    assert card.option("bml_weight", "").default == 1e-3

@@ -1,0 +1,455 @@
+"""Word vectors from a file: reading, mean, SIF, and the command."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import lzma
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from bench.baselines.vectors import (
+    AverageEncoder,
+    SifScorer,
+    mean_vectors,
+    sif_weights,
+    without_common_component,
+)
+from bench.card import BuildContext, OptionValue
+from bench.data.tasks import PairSubset, PairTask
+from bench.data.toy import toy_task
+from bench.data.word_vectors import WordVectors, dimension, read_word_vectors, stem
+from bench.encoder import Encoder, PairScorer
+from bench.errors import BenchError, DataError
+from bench.eval.embed import embed
+from bench.probes.data import ProbeData
+from bench.probes.measure import measure
+from bench.registry import discover
+from bench.stages import StageContext, TrainedMethod
+from tests.support.cli import Cli, records, stable_bytes
+
+LINES = b"the 1 0 0.5\nCat 0 2 -1e-1\ncat 0.25 0 3\n. 4 4 4\n"
+FORM = "word vectors as text (word2vec or GloVe: a word and its numbers a line), plain, .gz or .xz"
+
+
+def written(folder: Path, content: bytes = LINES, name: str = "g.txt") -> Path:
+    path = folder / name
+    if path.suffix == ".gz":
+        content = gzip.compress(content)
+    elif path.suffix == ".xz":
+        content = lzma.compress(content)
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize("name", ["g.txt", "g.vec", "glove", "g.txt.gz", "g.xz"])
+@pytest.mark.parametrize("header", [b"", b"4 3\n"])
+def test_every_form_gives_the_same_vectors(tmp_path: Path, name: str, header: bytes) -> None:
+    path = written(tmp_path, header + LINES, name)
+    table = read_word_vectors(path)
+    assert table.rows == {"the": 0, "Cat": 1, "cat": 2, ".": 3}
+    assert table.vectors.dtype == np.float32
+    expected = np.array([[1, 0, 0.5], [0, 2, -0.1], [0.25, 0, 3], [4, 4, 4]], dtype=np.float32)
+    np.testing.assert_array_equal(table.vectors, expected)
+    assert (table.repeated, dimension(path)) == (0, 3)
+
+
+def test_words_with_spaces_repeated_words_and_loose_ends(tmp_path: Path) -> None:
+    """As GloVe 840B has them; the numbers are the last fields, the first line of a word counts."""
+    content = ". . . 1 2\r\na 3 4 \nat b@c.de 5 6\n\xc2\xa0 7 8\na 9 9\na 8 8\n 1 1\n\n".encode("latin-1")
+    table = read_word_vectors(written(tmp_path, b"7 2\n" + content))
+    assert table.rows == {". . .": 0, "a": 1, "at b@c.de": 2, "\xa0": 3, "": 4}
+    assert table.vectors.tolist() == [[1, 2], [3, 4], [5, 6], [7, 8], [1, 1]]
+    assert table.repeated == 2
+    assert [table.find(token) for token in ("at", "a", "!", "")] == [None, 1, None, None]
+
+
+@pytest.mark.parametrize(
+    ("token", "word"),
+    [
+        ("Cat", "Cat"),
+        ("CAT", "cat"),
+        ("(Cat)", "Cat"),
+        ("CAT.", "cat"),
+        ("The", "the"),
+        (".", "."),
+        ("...", None),
+        ("cats", None),
+        ("ca-t", None),
+    ],
+)
+def test_a_token_is_looked_up_as_it_is_then_lower_cased_then_without_punctuation(
+    tmp_path: Path, token: str, word: str | None
+) -> None:
+    table = read_word_vectors(written(tmp_path))
+    assert table.find(token) == (None if word is None else table.rows[word])
+
+
+ERRORS = [
+    (b"", "g.txt", f"{{path}}: there is no word vector in it; expected {FORM}"),
+    (b"5 3\n", "g.txt", f"{{path}}: there is no word vector in it; expected {FORM}"),
+    (
+        b"a 1 2\nb 1\n",
+        "g.txt",
+        "{path}:2: 1 fields after the word; expected 2 numbers, as the first line says",
+    ),
+    (
+        b"a 1 2\nb 1 2 3\n",
+        "g.txt",
+        "{path}:2: 3 fields after the word; expected 2 numbers, as the first line says",
+    ),
+    (b"1 2\na 1\n", "g.txt", f"{{path}}:2: 1 fields after the word; expected {FORM}"),
+    (b"word\n", "g.txt", f"{{path}}:1: 0 fields after the word; expected {FORM}"),
+    (b"a 1 2\nb 1 x\xff\n", "g.txt", f"{{path}}:2: 'x\\\\xff' is no number; expected {FORM}"),
+    (b"a 1 2\nb  2\n", "g.txt", f"{{path}}:2: '' is no number; expected {FORM}"),
+    (b"a 1 nan\n", "g.txt", "{path}:1: a number that is not finite in float32"),
+    (b"a 1 2\nb 1 1e39\n", "g.txt", "{path}:2: a number that is not finite in float32"),
+    (b"a 1 2\n\xe9 1 2\n", "g.txt", f"{{path}}:2: these bytes are not utf-8; expected {FORM}"),
+    (b"3 2\na 1 2\n", "g.txt", "{path}: 1 word vectors, but the first line says 3; expected the whole file"),
+    (b"2 2\na \x00\x01\xff\x80", "g.bin", f"{{path}}:2: 1 fields after the word; expected {FORM}"),
+    (b"a" * (1 << 20), "g.npy", f"{{path}}: a line of more than a megabyte; expected {FORM}"),
+]
+
+
+@pytest.mark.parametrize(("content", "name", "message"), ERRORS)
+def test_damaged_files(tmp_path: Path, content: bytes, name: str, message: str) -> None:
+    path = written(tmp_path, content, name)
+    with pytest.raises(DataError) as caught:
+        read_word_vectors(path)
+    assert str(caught.value) == message.format(path=path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (
+            "g.gz",
+            gzip.compress(LINES, mtime=0)[:-9],
+            "Compressed file ended before the end-of-stream marker was reached",
+        ),
+        ("g.gz", LINES, "Not a gzipped file (b'th')"),
+        ("g.xz", LINES, "Input format not supported by decoder"),
+    ],
+)
+def test_files_that_are_not_unpacked(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(DataError) as caught:
+        read_word_vectors(path)
+    assert str(caught.value) == f"{path}: it can't be unpacked: {message}; expected a whole file"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("glove.840B.300d.txt.gz", "glove.840B.300d"),
+        ("glove.6B.50d", "glove.6B.50d"),
+        ("wiki.vec.xz", "wiki"),
+        (".txt", ".txt"),
+    ],
+)
+def test_stem_is_the_name_without_the_endings_of_the_format(name: str, expected: str) -> None:
+    assert stem(Path("/somewhere") / name) == expected
+
+
+def test_mean_by_hand(tmp_path: Path) -> None:
+    encoder = AverageEncoder(written(tmp_path))
+    assert isinstance(encoder, Encoder)
+    assert encoder.facts == {"pooling": "avg", "dim": 3}
+    told: list[int] = []
+    got = encoder.encode(["The cat .", "the  dog CAT CAT!", "no word", "", "Cat"], progress=told.append)
+    assert got.dtype == np.float32
+    expected = np.array([[5.25 / 3, 4 / 3, 2.5], [0.5, 0, 6.5 / 3], [0, 0, 0], [0, 0, 0], [0, 2, -0.1]])
+    np.testing.assert_allclose(got, expected, rtol=1e-6)
+    assert sum(told) == 5
+    first = encoder.coverage
+    assert first == {
+        "words": 4,
+        "repeated_words": 0,
+        "tokens": 10,
+        "tokens_without_vector": 3,
+        "share_without_vector": "30.00%",
+        "sentences_without_vector": 2,
+    }
+    np.testing.assert_array_equal(encoder.encode(["Cat", "The cat ."]), got[[4, 0]])
+    assert encoder.encode([]).shape == (0, 3)
+    assert first["tokens"] == 10  # a record keeps what it was given
+    assert (encoder.coverage["tokens"], encoder.coverage["share_without_vector"]) == (0, "0.00%")
+    assert encoder.facts == {"pooling": "avg", "dim": 3}
+
+
+def test_a_sentence_without_a_known_word_is_as_far_from_all(tmp_path: Path) -> None:
+    embeddings = embed(AverageEncoder(written(tmp_path)), ["zzz", "the", "Cat", "cat"])
+    assert embeddings.cosine(["zzz", "zzz", "Cat"], ["zzz", "the", "Cat"]).tolist() == [
+        0,
+        0,
+        pytest.approx(1),
+    ]
+
+
+TEXT = ("the cat sat on the mat .", "The dog and the CAT", "a dog sat", "the the the cat.")
+FIRST = ("the cat sat", "a dog sat on the mat", "zzz", "the cat and the dog", "the .")
+SECOND = ("The dog sat.", "a cat sat on a mat", "the cat", "the cat and the dog", "cat sat")
+
+
+@pytest.fixture
+def random_file(tmp_path: Path) -> Path:
+    """Vectors of every word of the text but "and", of very unequal directions."""
+    draw = np.random.default_rng(0)
+    words = ("the", "cat", "sat", "on", "mat", ".", "dog", "a", "never")
+    rows = draw.normal(size=(len(words), 5)) * [3, 1, 1, 0.5, 1] + [2, 0, 0, 0, 0]
+    lines = (f"{word} {' '.join(f'{x:.4f}' for x in row)}" for word, row in zip(words, rows, strict=True))
+    return written(tmp_path, "\n".join(lines).encode(), "r.txt")
+
+
+def counted(out: Path, sentences: Sequence[str], **changes: OptionValue) -> dict[str, Any]:
+    method = discover().get("vectors")
+    assert isinstance(method, TrainedMethod)
+    (stage,) = method.stages({"pooling": "sif", "a": 1e-3})
+    out.mkdir()
+    told: list[int] = []
+    context = StageContext(
+        config=dict(stage.config) | changes,
+        seed=0,
+        role=stage.role,
+        model=out,
+        device="cpu",
+        sentences=sentences,
+        corpus="c",
+        dev_score=lambda encoder: 0.0,
+        inputs={},
+        out=out,
+        progress=told.append,
+    )
+    facts = stage.train(context)
+    assert sum(told) == facts["sentences_seen"]
+    return facts
+
+
+def sif_by_loops(path: Path, text: Sequence[str], pairs: Sequence[tuple[str, str]], a: float) -> list[float]:
+    """Arora et al. 2017, Algorithm 1, a word and a sentence at a time."""
+    vectors = {}
+    for line in path.read_text().splitlines():
+        word, *numbers = line.split(" ")
+        vectors[word] = np.array([float(np.float32(number)) for number in numbers])
+
+    def known(sentence: str) -> list[str]:
+        spelled = [token.lower() for token in sentence.split()]
+        spelled = [word if word in vectors else word.rstrip(".") for word in spelled]
+        return [word for word in spelled if word in vectors]
+
+    tokens = sum(len(sentence.split()) for sentence in text)
+    words = [word for sentence in text for word in known(sentence)]
+    sentences = [sentence for side in (0, 1) for sentence in (pair[side] for pair in pairs)]
+    columns = []
+    for sentence in sentences:
+        total = np.zeros(5)
+        for word in known(sentence):
+            total += a / (a + words.count(word) / tokens) * vectors[word]
+        columns.append(total / len(known(sentence)) if known(sentence) else total)
+    x = np.stack(columns, axis=1)
+    u = np.linalg.svd(x)[0][:, :1]
+    x = x - u @ u.T @ x
+    cosines = []
+    for i in range(len(pairs)):
+        v, w = x[:, i], x[:, i + len(pairs)]
+        scale = math.sqrt(v @ v) * math.sqrt(w @ w)
+        cosines.append(float(v @ w) / scale if scale else 0.0)
+    return cosines
+
+
+@pytest.mark.parametrize("a", [1e-4, 1e-3, 0.5, 1e6])
+def test_sif_is_the_printed_algorithm(tmp_path: Path, random_file: Path, a: float) -> None:
+    facts = counted(tmp_path / "stage", TEXT)
+    assert (facts["steps"], facts["selected_step"], facts["tokens"], facts["dev_curve"]) == (0, 0, 19, [])
+    options: dict[str, OptionValue] = {"pooling": "sif", "a": a}
+    context = BuildContext(options, None, random_file, "cpu", {"counts": tmp_path / "stage"})
+    scorer = discover().get("vectors").build(context)
+    assert isinstance(scorer, PairScorer)
+    assert not isinstance(scorer, Encoder)
+    got = scorer.score_pairs(FIRST, SECOND)
+    assert got.dtype == np.float32
+    expected = sif_by_loops(random_file, TEXT, list(zip(FIRST, SECOND, strict=True)), a)
+    np.testing.assert_allclose(got, expected, atol=1e-6)
+    assert got[2] == 0  # no word of "zzz" is known
+    assert got[3] == pytest.approx(1)
+    np.testing.assert_array_equal(scorer.score_pairs(FIRST, SECOND), got)
+    assert scorer.facts == {"pooling": "sif", "fit": "target", "dim": 5}
+    other = scorer.score_pairs((*FIRST, "mat ."), (*SECOND, "on"))[:5]
+    assert np.abs(other - got).max() > 1e-3  # another task has another component
+
+
+def test_weights_by_hand() -> None:
+    table = WordVectors({"the": 0, "cat": 1, "never": 2}, np.eye(3, dtype=np.float32), 0)
+    counts = {"the": 5, "The": 3, "cat.": 1, "dog": 1}  # of 10 tokens 8 are "the", 1 is "cat"
+    assert sif_weights(table, counts, 0.2).tolist() == pytest.approx([0.2, 2 / 3, 1])
+    out = np.zeros((1, 3))
+    facts = mean_vectors(table, ["The cat dog"], out, np.array([0.2, 0.5, 1.0]))
+    assert out.tolist() == [[0.1, 0.25, 0]]
+    assert (facts["tokens"], facts["tokens_without_vector"]) == (3, 1)
+
+
+def test_common_component_by_hand() -> None:
+    """The first singular vector of rows (3, 0), (0, 2), (3, 0) is the first axis: nothing is centred."""
+    assert np.abs(without_common_component(np.array([[3.0, 0], [0, 2], [3, 0]]))).tolist() == [
+        [0, 0],
+        [0, 2],
+        [0, 0],
+    ]
+
+
+ON_A_LINE = "all sentence vectors lie on one line, so nothing is left without their component"
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([[0.0, 0.0], [0.0, 0.0]], "no word of these sentences has a vector"),
+        ([[1.0, 2.0], [2.0, 4.0]], ON_A_LINE),
+        ([[1.0], [2.0]], ON_A_LINE),
+    ],
+)
+def test_nothing_left_is_an_error(rows: list[list[float]], message: str) -> None:
+    with pytest.raises(BenchError) as caught:
+        without_common_component(np.array(rows))
+    assert str(caught.value) == message
+
+
+def test_the_stage_counts_the_text_and_only_sif_has_it(tmp_path: Path) -> None:
+    facts = counted(tmp_path / "all", TEXT)
+    counts = json.loads((tmp_path / "all" / "counts.json").read_text())
+    assert (counts["the"], counts["The"], counts["CAT"], counts["cat."]) == (6, 1, 1, 1)
+    assert sum(counts.values()) == facts["tokens"] == 19
+    assert counted(tmp_path / "few", TEXT, steps=1)["sentences_seen"] == 1  # as the dry run's sample
+    method = discover().get("vectors")
+    assert isinstance(method, TrainedMethod)
+    assert method.stages({"pooling": "avg", "a": 1e-3}) == ()
+    assert method.stages({"pooling": "sif", "a": 1.0}) == method.stages({"pooling": "sif", "a": 2.0})
+    context = BuildContext({"pooling": "sif", "a": 1e-3}, None, written(tmp_path), "cpu")
+    with pytest.raises(BenchError, match="the stage 'counts' has not run"):
+        method.build(context)
+
+
+def test_probes_say_that_it_has_no_transformer(random_file: Path) -> None:
+    kept = [(a, b) for a, b in zip(FIRST, SECOND, strict=True) if a != "zzz"]
+    first, second = zip(*kept, strict=True)
+    task = PairTask("T", (PairSubset("s", first, second, (5.0, 4.0, 3.0, 2.0)),))
+    names = ("alignment", "uniformity", "cls_energy", "attention_sink", "modulus", "cost")
+    found = measure(AverageEncoder(random_file), ProbeData("t", (task,)), names).probes
+    assert all(found[name] == {"missing": "it has no transformer"} for name in names[2:])
+    assert np.isfinite([found[name]["value"] for name in names[:2]]).all()
+
+
+def toy_file(folder: Path) -> Path:
+    """Vectors of most words of the toy suite, in a file with a telling path."""
+    words = sorted({w for pair in toy_task().all_pairs() for s in pair for w in s.lower().split()})
+    rows = np.random.default_rng(3).normal(size=(len(words), 8)) + 1
+    lines = [f"{word} {' '.join(f'{x:.3f}' for x in row)}" for word, row in zip(words, rows, strict=True)]
+    (folder / "private").mkdir()
+    return written(folder / "private", "\n".join(lines[5:]).encode(), "mine.8d.txt.gz")
+
+
+def test_the_command(cli: Cli, tmp_path: Path) -> None:
+    path = toy_file(tmp_path)
+    methods = f"vectors:{path},vectors:{path}:sif,named=vectors:{path}:sif[a=0.01]"
+    run = ("run", "--methods", methods, "--suite", "toy")
+    code, out, err = cli(*run)
+    assert code == 0, err
+    found = {record.method: record for record in records(tmp_path).values()}
+    identity = f"mine.8d-{hashlib.sha256(path.read_bytes()).hexdigest()[:8]}"
+    assert sorted(found) == sorted([identity, f"{identity}[pooling=sif]", "named"])
+    assert identity in out
+    assert {record.seed for record in found.values()} == {None}
+    assert len({record.score("TOY") for record in found.values()}) == 3
+
+    average, sif = found[identity], found[f"{identity}[pooling=sif]"]
+    task = toy_task()
+    pairs = list(task.all_pairs())
+    gold = [value for subset in task.subsets for value in subset.gold]
+    table = read_word_vectors(path)
+    sides = [np.zeros((len(pairs), 8)) for _ in range(2)]
+    for i, side in enumerate(sides):
+        mean_vectors(table, [pair[i] for pair in pairs], side)
+        side /= np.linalg.norm(side, axis=1, keepdims=True)
+    expected = spearmanr((sides[0] * sides[1]).sum(1), gold).statistic
+    assert average.score("TOY") == pytest.approx(expected, abs=1e-6)
+    sentences = {sentence for pair in pairs for sentence in pair}
+    facts = average.provenance["encoder"]
+    assert facts["tokens"] == sum(len(sentence.split()) for sentence in sentences)
+    assert 0 < facts["tokens_without_vector"] < facts["tokens"]
+    assert (facts["pooling"], facts["words"], facts["repeated_words"]) == ("avg", len(table.rows), 0)
+    assert sif.provenance["encoder"] == {
+        "pooling": "sif",
+        "fit": "target",
+        "dim": 8,
+        "words": len(table.rows),
+        "repeated_words": 0,
+    }
+    assert (average.training, average.backbone) == ({}, {"name": "mine.8d", "sha256": sif_sha(sif)})
+    assert sif.training["stages"]["counts"]["sentences_seen"] == 24_000
+    for record in (tmp_path / "results").rglob("*.json"):
+        assert "private" not in record.read_text()
+
+    assert cli(*run, "--campaign", "again")[0] == 0
+    assert stable_bytes(tmp_path, "again") == stable_bytes(tmp_path)
+    for record in (tmp_path / "results" / "local").rglob("toy.json"):
+        code, out, err = cli("rerun", str(record), "--model", str(path))
+        assert (code, out) == (0, "equal: every score is the same to the last digit\n"), err
+
+
+def sif_sha(record: Any) -> str:
+    """Hash of the file that a record names."""
+    return str(record.backbone["sha256"])
+
+
+def test_the_counts_are_of_the_text_that_is_given(cli: Cli, tmp_path: Path) -> None:
+    path, text = toy_file(tmp_path), tmp_path / "text.txt"
+    text.write_text("the old man\nthe\na car\n")
+    given = ("--corpus", str(text), "--dev", "toy")
+    code, _, err = cli("run", "--methods", f"x=vectors:{path}:sif", "--suite", "toy", *given)
+    assert code == 0, err
+    (record,) = records(tmp_path).values()
+    task = toy_task()
+    first, second = zip(*task.all_pairs(), strict=True)
+    counts = tmp_path / "counts.json"
+    counts.write_text(json.dumps({"the": 2, "old": 1, "man": 1, "a": 1, "car": 1}))
+    gold = [value for subset in task.subsets for value in subset.gold]
+    similarities = SifScorer(path, counts, 1e-3).score_pairs(first, second)
+    assert record.score("TOY") == pytest.approx(spearmanr(similarities, gold).statistic, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (None, b"", "error: --methods vectors:nowhere.txt: 'nowhere.txt' is no file; expected {form}\n"),
+        (
+            "g.bin",
+            b"3 2\n\xff\xfe\xfd\n",
+            "error: {path}:2: 0 fields after the word; expected {form}\n",
+        ),
+        ("g.zip", b"PK\x03\x04 \x00 \xff", "error: {path}:1: '\\x00' is no number; expected {form}\n"),
+        ("g.txt", b"", "error: {path}: there is no word vector in it; expected {form}\n"),
+    ],
+)
+def test_what_is_no_file_of_vectors_is_said_before_anything_runs(
+    cli: Cli, tmp_path: Path, name: str | None, content: bytes, message: str
+) -> None:
+    path = written(tmp_path, content, name) if name else Path("nowhere.txt")
+    code, out, err = cli("run", "--methods", f"vectors:{path}", "--suite", "toy")
+    assert (code, out, err) == (2, "", message.format(path=path, form=FORM))
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_damaged_line_fails_the_cell_with_file_and_line(cli: Cli, tmp_path: Path) -> None:
+    written(tmp_path, LINES + b"dog 1 2\n")
+    code, _, _ = cli("run", "--methods", "vectors:g.txt", "--suite", "toy")
+    (record,) = records(tmp_path).values()
+    assert (code, record.status) == (1, "failed")
+    assert record.reason == "g.txt:5: 2 fields after the word; expected 3 numbers, as the first line says"

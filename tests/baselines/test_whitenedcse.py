@@ -1,0 +1,311 @@
+"""WhitenedCSE: group whitening, its loss, one step against a transcription, the way through the command."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import AutoModel
+
+from bench.baselines.whitenedcse import make_objective, multi_positive_nce
+from bench.card import OptionValue
+from bench.errors import InputError
+from bench.nn.backbone import load_backbone, padded, token_rows
+from bench.plan.cells import profile_options
+from bench.registry import discover
+from bench.request.profiles import load
+from bench.train.augment import repeat_subwords
+from bench.train.group_whitening import group_whiten, inverse_root
+from bench.train.sentence_encoder import set_dropout
+from bench.train.streams import generator, own_random_state
+from tests.support.cli import Cli, records
+from tests.support.training import SENTENCES, by_loops, random, stage_folders
+
+EPS = 1e-5
+
+
+def shuffle(size: int, seed: int = 0) -> Tensor:
+    return torch.randperm(size, generator=generator(seed, "order"))
+
+
+def zca(features: Tensor, eps: float) -> Tensor:
+    """Full ZCA by another decomposition: the root as the limit of a Newton iteration."""
+    centred = features - features.mean(0)
+    matrix = centred.T @ centred / len(features) + eps * torch.eye(features.shape[1], dtype=features.dtype)
+    scale = matrix.norm()
+    y, z = matrix / scale, torch.eye(len(matrix), dtype=features.dtype)
+    for _ in range(60):
+        step = (3 * torch.eye(len(matrix), dtype=features.dtype) - z @ y) / 2
+        y, z = y @ step, step @ z
+    white: Tensor = centred @ z / scale.sqrt()
+    return white
+
+
+# group whitening
+
+
+@pytest.mark.parametrize(("groups", "batch"), [(4, 7), (3, 20), (12, 3), (1, 40)])
+def test_every_group_is_white(groups: int, batch: int) -> None:
+    features, order = random(batch, 12) * 3 + 5, shuffle(12)
+    white = group_whiten(features, order, groups, eps=1e-10)
+    assert float(white.mean(0).abs().max()) < 1e-9
+    for group in order.view(groups, 12 // groups):
+        inside = white[:, group]
+        torch.testing.assert_close(
+            inside.T @ inside / batch, torch.eye(12 // groups, dtype=torch.float64), rtol=0, atol=1e-7
+        )
+    places = torch.randperm(batch, generator=generator(1, "rows"))  # a sentence's place doesn't matter
+    torch.testing.assert_close(
+        group_whiten(features[places], order, groups, eps=1e-10), white[places], rtol=0, atol=1e-7
+    )
+    # only groups are white: channels of two groups may go together
+    if 1 < groups < 12:
+        everything = white.T @ white / batch
+        assert float((everything - torch.eye(12, dtype=torch.float64)).abs().max()) > 0.01
+
+
+def test_one_group_in_order_is_zca_and_the_channels_go_back() -> None:
+    features = random(30, 6)
+    order = torch.arange(6)
+    white = group_whiten(features, order, 1, eps=EPS)
+    torch.testing.assert_close(white, zca(features, EPS), rtol=1e-6, atol=1e-8)
+    # ZCA turns with its input: a shuffle of all channels that is undone changes nothing with one group
+    torch.testing.assert_close(group_whiten(features, shuffle(6), 1, eps=EPS), white, rtol=1e-9, atol=1e-9)
+    parts = group_whiten(features, order, 3, eps=EPS)
+    for start in (0, 2, 4):
+        expected = zca(features[:, start : start + 2], EPS)
+        torch.testing.assert_close(parts[:, start : start + 2], expected, rtol=1e-6, atol=1e-8)
+    moved = torch.tensor([0, 5, 1, 4, 2, 3])  # groups {0, 5}, {1, 4}, {2, 3}
+    mixed = group_whiten(features, moved, 3, eps=EPS)
+    for pair in ([0, 5], [1, 4], [2, 3]):
+        torch.testing.assert_close(mixed[:, pair], zca(features[:, pair], EPS), rtol=1e-6, atol=1e-8)
+    single = group_whiten(features, shuffle(6), 6, eps=EPS)  # groups of one: a batch norm without weights
+    expected = torch.nn.functional.batch_norm(features, None, None, training=True, eps=EPS)
+    torch.testing.assert_close(single, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_gradient_passes_by_the_matrix_or_through_it() -> None:
+    features, order, weights = random(9, 4), shuffle(4), random(9, 4, seed=1)
+
+    def gradient(through: bool) -> Tensor:
+        leaf = features.clone().requires_grad_()
+        torch.autograd.backward((group_whiten(leaf, order, 2, eps=EPS, through=through) * weights).sum())
+        assert leaf.grad is not None
+        return leaf.grad
+
+    centred = (features - features.mean(0))[:, order].view(9, 2, 2).transpose(0, 1)
+    matrices = inverse_root(centred.transpose(1, 2) @ centred / 9, EPS)
+    leaf = features.clone().requires_grad_()
+    parts = (leaf - leaf.mean(0))[:, order].view(9, 2, 2).transpose(0, 1) @ matrices
+    torch.autograd.backward((parts.transpose(0, 1).reshape(9, 4)[:, order.argsort()] * weights).sum())
+    assert leaf.grad is not None
+    torch.testing.assert_close(gradient(False), leaf.grad, rtol=1e-9, atol=1e-12)
+    assert not torch.allclose(gradient(True), leaf.grad)
+    assert torch.autograd.gradcheck(
+        lambda x: group_whiten(x, order, 2, eps=EPS, through=True), (features.clone().requires_grad_(),)
+    )
+    assert torch.autograd.gradcheck(  # equal eigenvalues, all of them 0 but one
+        lambda x: group_whiten(x, order, 1, eps=0.1, through=True), (random(2, 4).requires_grad_(),)
+    )
+
+
+def test_inverse_root_by_hand() -> None:
+    matrix = torch.diag(torch.tensor([3.0, 8.0], dtype=torch.float64)).unsqueeze(0).requires_grad_()
+    root = inverse_root(matrix, 1.0)
+    torch.testing.assert_close(root[0], torch.diag(torch.tensor([0.5, 1 / 3], dtype=torch.float64)))
+    torch.autograd.backward(root.sum())
+    assert matrix.grad is not None
+    # -1/2 a^(-3/2) on the diagonal; -1 / (2 * 3 * (2 + 3)) beside it
+    expected = torch.tensor([[-1 / 16, -1 / 30], [-1 / 30, -1 / 54]], dtype=torch.float64)
+    torch.testing.assert_close(matrix.grad[0], expected)
+
+
+@pytest.mark.parametrize("through", [True, False])
+def test_small_batches_and_equal_rows_are_finite(through: bool) -> None:
+    for features in (random(1, 8), random(2, 8), torch.ones(5, 8, dtype=torch.float64)):
+        leaf = features.clone().requires_grad_()
+        white = group_whiten(leaf, shuffle(8), 2, eps=EPS, through=through)
+        torch.autograd.backward(white.pow(2).sum())
+        assert leaf.grad is not None
+        assert bool(leaf.grad.isfinite().all())
+        assert bool(white.isfinite().all())
+        if len(features) != 2:
+            assert float(white.detach().abs().max()) == 0
+
+
+@pytest.mark.parametrize(
+    ("features", "order", "groups", "eps", "message"),
+    [
+        ((3, 4), 5, 2, EPS, r"features \(3, 4\) and order \(5,\) must be \(B, H\), \(H,\)"),
+        ((4,), 4, 2, EPS, r"must be \(B, H\)"),
+        ((3, 4), 4, 3, EPS, "3 groups don't divide 4 channels"),
+        ((3, 4), 4, 0, EPS, "0 groups don't divide 4 channels"),
+        ((3, 4), 4, 2, 0.0, r"eps 0.0 must be above 0"),
+    ],
+)
+def test_bad_whitening(features: tuple[int, ...], order: int, groups: int, eps: float, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        group_whiten(torch.ones(features), torch.arange(order), groups, eps=eps)
+
+
+# the loss
+
+
+def test_loss_is_the_formula() -> None:
+    views = [random(5, 4, seed=seed) for seed in range(3)]
+    expected = by_loops(views[0], views[1], 0.05) + by_loops(views[0], views[2], 0.05)
+    assert float(multi_positive_nce(views, 0.05)) == pytest.approx(expected, rel=1e-9)
+    equal = torch.ones(16, 4, dtype=torch.float64)
+    assert float(multi_positive_nce([equal] * 3, 0.05)) == pytest.approx(2 * math.log(16))
+    assert float(multi_positive_nce([view[:1] for view in views], 0.05)) == 0
+    leaves = [view[:3].clone().requires_grad_() for view in views]
+    assert torch.autograd.gradcheck(lambda *given: multi_positive_nce(given, 0.3), tuple(leaves))
+    with pytest.raises(ValueError, match=r"1 view\(s\): a positive needs a second one"):
+        multi_positive_nce(views[:1], 0.05)
+    with pytest.raises(ValueError, match=r"must be \(B, H\)"):
+        multi_positive_nce([views[0], views[1][:2]], 0.05)
+
+
+# one step
+
+
+def options(**changes: OptionValue) -> dict[str, OptionValue]:
+    card = discover().get("whitenedcse").card
+    return {option.name: option.default for option in card.options} | {"groups": 4} | changes
+
+
+def objective_of(folder: Path, **changes: OptionValue) -> tuple[Any, Any, Any]:
+    """(objective, model, tokenizer) in float64 without dropout."""
+    model, tokenizer = load_backbone(folder)
+    set_dropout(model, 0.0)
+    with own_random_state(1, "head"):
+        made = make_objective(
+            model, tokenizer.pad_token_id, options(**changes), generator(1, "order"), generator(1, "augment")
+        )
+    return made.double().train(), model, tokenizer
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentences"),
+    [
+        ({}, SENTENCES),
+        ({"views": 2, "groups": 1, "shuffle": False}, SENTENCES),
+        ({"repetition_rate": 0.6, "groups": 2}, [*SENTENCES, "a child and a farmer and a doctor"]),
+        ({}, ["two", "a"]),  # one-word sentences in a batch smaller than a group
+    ],
+)
+def test_one_step_equals_a_transcription(
+    tiny_bert: Path, changes: dict[str, OptionValue], sentences: list[str]
+) -> None:
+    config = options(**changes)
+    made, model, tokenizer = objective_of(tiny_bert, **changes)
+    rows = token_rows(tokenizer, sentences, 20)
+    loss = made(rows)
+    torch.autograd.backward(loss)
+    got = {name: p.grad.clone() for name, p in made.named_parameters() if p.grad is not None}
+
+    made.zero_grad()
+    orders, repetitions = generator(1, "order"), generator(1, "augment")
+    vectors: list[Tensor] = []
+    texts = [rows]
+    for _ in range(int(config["views"]) - 1):
+        texts.append([repeat_subwords(row, float(config["repetition_rate"]), repetitions) for row in rows])
+    for text in texts:
+        ids, mask = padded(text, tokenizer.pad_token_id, "cpu")
+        states = model(input_ids=ids, attention_mask=mask).last_hidden_state[:, 0]
+        order = torch.randperm(16, generator=orders) if config["shuffle"] else torch.arange(16)
+        pieces: list[Tensor | None] = [None] * 16
+        for group in order.view(int(config["groups"]), -1).tolist():
+            inside = states[:, group] - states[:, group].mean(0)
+            with torch.no_grad():
+                values, base = torch.linalg.eigh(inside.T @ inside / len(rows))
+                matrix = base @ torch.diag((values + EPS) ** -0.5) @ base.T
+            for place, column in zip(group, (inside @ matrix).T, strict=True):
+                pieces[place] = column
+        white = torch.stack([piece for piece in pieces if piece is not None], dim=1)
+        vectors.append(torch.tanh(white @ made.head.weight.T + made.head.bias))
+    expected = torch.zeros((), dtype=torch.float64)
+    for other in vectors[1:]:
+        cosines = torch.nn.functional.cosine_similarity(vectors[0].unsqueeze(1), other.unsqueeze(0), dim=-1)
+        expected = expected + torch.nn.functional.cross_entropy(cosines / 0.05, torch.arange(len(rows)))
+    torch.autograd.backward(expected)
+    assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-6)
+    compared = 0
+    for name, parameter in made.named_parameters():
+        if parameter.grad is not None:
+            torch.testing.assert_close(got[name], parameter.grad, rtol=1e-4, atol=1e-6)
+            compared += 1
+    assert compared > 40
+
+
+def test_batch_of_one_learns_nothing_and_views_have_their_own_order(tiny_bert: Path) -> None:
+    made, _, tokenizer = objective_of(tiny_bert)
+    loss = made(token_rows(tokenizer, ["the farmer"], 12))
+    torch.autograd.backward(loss)
+    assert float(loss.detach()) == 0
+    assert all(float(p.grad.abs().max()) == 0 for p in made.parameters() if p.grad is not None)
+    seen = [made.whitened(random(40, 16)) for _ in range(3)]
+    assert not torch.allclose(seen[0], seen[1])
+    assert not torch.allclose(seen[1], seen[2])
+    plain, _, _ = objective_of(tiny_bert, shuffle=False)
+    assert torch.equal(plain.whitened(random(40, 16)), plain.whitened(random(40, 16)))
+    other, _, _ = objective_of(tiny_bert, shuffle=False, repetition_rate=0.5)
+    assert torch.equal(plain.head.weight, other.head.weight)  # a switch changes only what it switches
+
+
+def test_groups_that_do_not_divide(tiny_bert: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        objective_of(tiny_bert, groups=5)
+    assert str(caught.value) == (
+        "whitenedcse.groups: 5 groups don't divide the backbone's 16 channels; expected a divisor of 16"
+    )
+
+
+@pytest.mark.parametrize(
+    ("profile", "expected"),
+    [
+        ("bert-base", {"lr": 1e-5, "batch_size": 128, "groups": 128, "views": 3, "epochs": 1, "tau": 0.05}),
+        ("roberta-base", {"lr": 1e-5, "batch_size": 128, "groups": 128}),
+    ],
+)
+def test_settings_of_the_profiles(profile: str, expected: dict[str, OptionValue]) -> None:
+    given = profile_options(discover().get("whitenedcse").card, load(profile))
+    assert {name: given[name] for name in expected} == expected
+
+
+# the whole way
+
+
+def arguments(tiny_bert: Path, corpus: Path, *extra: str) -> tuple[str, ...]:
+    values = {"steps": 4, "eval_every": 2, "batch_size": 24, "lr": 1e-3, "groups": 4}
+    sets = [part for name, value in values.items() for part in ("--set", f"whitenedcse.{name}={value}")]
+    return (
+        "run", "--methods", "whitenedcse", "--seeds", "1", "--suite", "toy", "--backbone", str(tiny_bert),
+        "--corpus", str(corpus), "--dev", "toy", *sets, *extra,
+    )  # fmt: skip
+
+
+def test_the_whole_way(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
+    code, _, err = cli(*arguments(tiny_bert, corpus))
+    assert code == 0, err
+    (record,) = records(tmp_path).values()
+    assert record.training["stages"]["whitenedcse"]["sentences_seen"] == 24 + 24 + 12 + 24
+    (name,) = stage_folders(tmp_path)
+    folder = tmp_path / "results" / ".stages" / name
+    trained, loaded = AutoModel.from_pretrained(tiny_bert), AutoModel.from_pretrained(folder / "selected")
+    assert loaded.state_dict().keys() == trained.state_dict().keys()  # the head is not kept
+    torch.rand(5)  # whatever ran before in the process
+    assert cli(*arguments(tiny_bert, corpus, "--results", "again"))[0] == 0
+    files = [root / ".stages" / name / "losses.json" for root in (tmp_path / "results", tmp_path / "again")]
+    assert files[0].read_text() == files[1].read_text()
+
+
+def test_bad_groups_are_a_failed_cell(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
+    code, _, _ = cli(*arguments(tiny_bert, corpus, "--set", "whitenedcse.groups=3"))
+    (record,) = records(tmp_path).values()
+    assert (code, record.status) == (1, "failed")
+    assert "3 groups don't divide the backbone's 16 channels" in str(record.reason)

@@ -1,0 +1,178 @@
+"""The benchmarks' table, their clock, and a try of each script at a tiny size."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def load(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Import a script as ``python benchmarks`` finds it."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+
+    def load(name: str) -> Any:
+        path = ROOT / "benchmarks" / f"{name}.py"
+        spec = importlib.util.spec_from_file_location(f"benchmarks_{name}", path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, spec.name, module)
+        spec.loader.exec_module(module)
+        return module
+
+    return load
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "ratio", "goal", "met"),
+    [
+        ("faster", {"ours": 2.0, "peer": 7.0, "goal": 3.3}, 3.5, ">= 3.3", True),
+        ("faster", {"ours": 2.0, "peer": 6.0, "goal": 3.3}, 3.0, ">= 3.3", False),
+        ("faster", {"ours": 2.0, "peer": 6.0}, 3.0, "", None),
+        ("bounded", {"ours": 3.0, "peer": 2.0, "goal": 1.6}, 1.5, "<= 1.6", True),
+        ("bounded", {"ours": 4.0, "peer": 2.0, "goal": 1.6}, 2.0, "<= 1.6", False),
+        ("within", {"ours": 179.0, "unit": "s", "goal": 180}, None, "<= 180 s", True),
+        ("within", {"ours": 181.0, "unit": "s", "goal": 180}, None, "<= 180 s", False),
+    ],
+)
+def test_a_claim(
+    load: Any,
+    capsys: pytest.CaptureFixture[str],
+    kind: str,
+    given: dict[str, Any],
+    ratio: float | None,
+    goal: str,
+    met: bool | None,
+) -> None:
+    claim = load("claim")
+    made = getattr(claim, kind)("name", "what: peer", **given)
+    assert (made.ratio, made.goal, made.met) == (ratio, goal, met)
+    claim.show(False, made)
+    assert capsys.readouterr().out == ""
+    claim.show(True, made)
+    line = capsys.readouterr().out
+    assert set(json.loads(line)) == {"name", "what", "ours", "peer", "ratio", "unit", "goal", "met"}
+    assert claim.parse(line) == made
+
+
+@pytest.mark.parametrize("line", ["", "ours 1.5 s", "3", "[]", '{"benchmark": "stats", "ours": 3}'])
+def test_other_output_is_no_claim(load: Any, line: str) -> None:
+    assert load("claim").parse(line) is None
+
+
+def test_the_table(load: Any) -> None:
+    claim, driver = load("claim"), load("__main__")
+    claims = [
+        claim.faster("fast", "a: b", ours=1.5, peer=1234.5, goal=1000),
+        claim.bounded("bound", "c: d", ours=0.01234, peer=0.01, unit="MB", goal=1.1),
+        claim.within("limit", "e", ours=99.5, unit="s", goal=180),
+    ]
+    where, blank, *rows = driver.table(claims, ["broken, no luck"]).splitlines()
+    assert where.startswith("20")
+    assert "torch 2" in where
+    assert "/" not in where.replace("_", "")
+    assert [blank, rows[5], rows[6]] == ["", "", "Failed: broken, no luck."]
+    assert rows[2:5] == [
+        "| fast | a: b | 1.5 | 1,234 | CPU s | 823 | >= 1000 | **no** |",
+        "| bound | c: d | 0.0123 | 0.01 | MB | 1.23 | <= 1.1 | **no** |",
+        "| limit | e | 99.5 |  | s |  | <= 180 s | yes |",
+    ]
+
+
+def test_the_table_takes_its_place_between_the_marks(load: Any, tmp_path: Path) -> None:
+    driver = load("__main__")
+    texts = {
+        "both.md": "before\n<!-- speed-table -->\nold\n<!-- /speed-table -->\nafter\n",
+        "half.md": "before\n<!-- speed-table -->\nold\n",
+        "none.md": "text\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    driver.place("new\nrows", [tmp_path / name for name in (*texts, "missing.md")])
+    expected = texts | {"both.md": texts["both.md"].replace("old", "\nnew\nrows\n")}
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == expected
+
+
+def test_the_page_has_the_marks(load: Any) -> None:
+    driver = load("__main__")
+    content = driver.PAGES[0].read_text()
+    assert content.index(driver.START) < content.index(driver.END)
+
+
+def test_a_script_that_fails_is_said(load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = load("__main__")
+    line = json.dumps(vars(load("claim").within("a", "b", ours=1.0, unit="s", goal=2)))
+    (tmp_path / "one.py").write_text(f"print('seen')\nprint({line!r})\nraise SystemExit('no luck')\n")
+    monkeypatch.setattr(driver, "HERE", tmp_path)
+    claims, reason = driver.run(driver.Script("one"), None, quick=False)
+    assert [found.name for found in claims] == ["a"]
+    assert reason == "no luck"
+
+
+def test_every_script_is_run(load: Any) -> None:
+    named = {script.name for script in load("__main__").SCRIPTS}
+    scripts = {path.stem for path in (ROOT / "benchmarks").glob("*.py")}
+    assert scripts - named == {"__main__", "claim", "where"}
+    assert named <= scripts
+
+
+def test_the_clock_takes_inner_parts_out(load: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(time, "process_time", lambda: now[0])
+
+    def spend(seconds: float) -> None:
+        now[0] += seconds
+
+    class Work:
+        def outer(self) -> str:
+            spend(1)
+            self.inner()
+            spend(2)
+            return "done"
+
+        def inner(self) -> None:
+            spend(4)
+
+    where = load("where")
+    clock = where.Clock()
+    clock.watch(Work, "outer", "outer")
+    clock.watch(Work, "inner", "inner")
+    spend(8)
+    assert Work().outer() == "done"
+    with clock.part("rest"):
+        spend(16)
+    assert clock.seconds == {"rest": 24, "outer": 3, "inner": 4}
+    assert clock.calls == {"outer": 1, "inner": 1, "rest": 1}
+    found = {
+        "benchmark": "where",
+        "cpu_seconds": 31.0,
+        "parts": {"hash": 4.0, "dev": 24.0},
+        "calls": {"dev": 2},
+    }
+    assert where.shown(found).splitlines()[1].split()[:4] == ["dev", "24.00", "77.4%", "2"]
+
+
+def test_memory_at_a_tiny_size() -> None:
+    command = [sys.executable, str(ROOT / "benchmarks" / "memory.py"), "--one", "5000", "--dim", "4"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    assert float(done.stdout) > 1
+
+
+@pytest.mark.slow
+def test_every_script_at_a_tiny_size() -> None:
+    """No figure is checked, so a busy machine changes nothing; a goal that is missed there is no failure."""
+    command = [sys.executable, str(ROOT / "benchmarks"), "--quick"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
+    assert "Failed" not in done.stdout, done.stdout
+    for name in ("transfer", "train_step", "probes", "stats", "end_to_end", "cost_curves", "memory"):
+        assert f"| {name}" in done.stdout, done.stderr

@@ -1,0 +1,212 @@
+"""Draws of items: computed once, kept under the campaign, never trusted unseen; and `bench stats` on them."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bench.compare import draws as draws_module
+from bench.compare.draws import Run, draws_path, item_draws
+from bench.data.toy import toy_task
+from bench.errors import BenchError, NotComparableError
+from bench.records.record import from_json, to_json
+from bench.records.store import ResultStore, sealed
+from bench.stats.checks import generator
+from bench.stats.resampling import spearman_draws
+from tests.support.cli import Cli
+
+FEW = ("--draws", "100")
+METHODS = "noise,word_overlap"
+
+
+@pytest.fixture
+def runs(cli: Cli, tmp_path: Path) -> list[Run]:
+    """Three seeds of noise and word_overlap on the toy suite."""
+    cli("run", "--methods", METHODS, "--seeds", "1-3", "--suite", "toy")
+    store = ResultStore(tmp_path / "results", "local")
+    return [Run(store, record) for record in store.records()]
+
+
+def kept(folder: Path, campaign: str = "local") -> dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in (folder / "results" / campaign / "stats").iterdir()}
+
+
+def as_json(cli: Cli, *arguments: str) -> Any:
+    code, out, err = cli("stats", "--format", "json", *FEW, *arguments)
+    assert (code, err) == (0, "")
+    return json.loads(out)
+
+
+def test_every_record_gets_its_items_interval_and_every_method_that_of_its_seeds(
+    cli: Cli, runs: list[Run], tmp_path: Path
+) -> None:
+    found = as_json(cli, "--level", "0.9")
+    gold = np.array(toy_task().subsets[0].gold)
+    for run, one in zip(runs, found["records"], strict=True):
+        assert (one["method"], one["seed"]) == (run.record.method, run.record.seed)
+        values = spearman_draws(
+            run.store.predictions(run.record)["TOY"], gold, generator(1, "items/TOY"), 100
+        )
+        expected = np.quantile(values, [0.05, 0.95])
+        assert one["intervals"]["TOY"] == pytest.approx(list(expected), abs=1e-6)
+        assert one["intervals"]["avg"] == pytest.approx(list(expected), abs=1e-6)
+        assert one["scores"]["avg"] == run.record.score("avg")
+    scores = [run.record.score("avg") or 0 for run in runs if run.record.seed]
+    interval = stats.ttest_1samp(scores, 0).confidence_interval(0.9)
+    (noise,) = (one for one in found["methods"] if one["method"] == "noise")
+    assert (noise["seeds"], noise["mean"], noise["sd"]) == ([1, 2, 3], fmean(scores), stdev(scores))
+    assert noise["interval"] == pytest.approx([interval.low, interval.high])
+    (overlap,) = (one for one in found["methods"] if one["method"] == "word_overlap")
+    assert (overlap["seeds"], overlap["sd"], overlap["interval"]) == ([], None, None)
+    assert found["methods"][0]["mean"] > found["methods"][1]["mean"]
+    code, out, err = cli("stats", *FEW)
+    assert (code, err) == (0, "")
+    average = f"{100 * overlap['mean']:.2f}"
+    assert "word_overlap mini toy no seeds " + f"{average} - - {average}" in " ".join(out.split())
+    assert "Percentile interval of 100 draws of the items, for that checkpoint" in out
+    assert "The toy suite is a smoke test; its figures say nothing about a method." in out
+
+
+def test_draws_are_computed_once_and_equal_in_any_company(
+    cli: Cli, runs: list[Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = as_json(cli)
+    before = kept(tmp_path)
+    assert sorted(before) == sorted(draws_path(run, 100).name for run in runs)
+    root = tmp_path / "results"
+    (root / "one").mkdir()
+    shutil.copytree(root / "local" / "mini" / "noise", root / "one" / "mini" / "noise")
+    cli("compare", "noise#3", "noise#1", "--campaign", "one", *FEW)
+    alone = kept(tmp_path, "one")
+    assert len(alone) == 2
+    assert alone.items() <= before.items()
+    monkeypatch.setattr(draws_module, "spearman_draws", None)  # nothing is computed any more
+    assert as_json(cli) == first
+    code, out, err = cli("compare", "noise", "word_overlap", *FEW)
+    assert (code, err) == (0, "")
+    assert "Seeds and items together: [" in out
+
+
+def test_chunks_and_other_settings(runs: list[Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[int] = []
+    whole = list(item_draws(runs, draws=100, progress=done.append))
+    assert sum(done) == len(runs)
+    for run in runs:
+        draws_path(run, 100).unlink()
+    monkeypatch.setattr(draws_module, "_CHUNK", 300)
+    for one, other in zip(whole, item_draws(runs, draws=100), strict=True):
+        assert one.dtype == np.float32
+        assert one.shape == (100, 1)
+        np.testing.assert_array_equal(one, other)
+    (other_seed,) = item_draws(runs[:1], draws=100, seed=2)
+    assert not np.array_equal(whole[0], other_seed)
+    changed = replace(runs[0], record=replace(runs[0].record, key="another"))
+    names = [
+        draws_path(run, draws, seed) for run in (runs[0], changed) for draws in (100, 200) for seed in (1, 2)
+    ]
+    assert len(set(names)) == 8
+
+
+def edited(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[[bytes], bytes]:
+    def write(payload: bytes) -> bytes:
+        with np.load(io.BytesIO(payload)) as archive:
+            arrays = change({name: archive[name] for name in archive.files})
+        buffer = io.BytesIO()
+        np.savez(buffer, **arrays)
+        return buffer.getvalue()
+
+    return write
+
+
+def pickled(payload: bytes) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, facts=np.array([{}], dtype=object), draws=np.zeros((100, 1), dtype=np.float32))
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda payload: payload[:-50], "these draws are damaged; they are computed again"),
+        (lambda payload: payload[:400] + b"\x00\xff" + payload[402:], "they are computed again"),
+        (lambda payload: b"", "these draws are damaged; they are computed again"),
+        (pickled, "ValueError, so these draws are damaged; they are computed again"),
+        (edited(lambda a: {"draws": a["draws"]}), "KeyError, so these draws are damaged"),
+        (edited(lambda a: a | {"draws": a["draws"] * 0}), "these are not the draws of"),
+        (edited(lambda a: a | {"draws": a["draws"][:50]}), "these are not the draws of"),
+        (edited(lambda a: a | {"draws": np.zeros((90_000, 1))}), "ValueError, so these draws are damaged"),
+        ("other", "these are not the draws of"),
+    ],
+)
+def test_damaged_and_foreign_draws_are_never_trusted(
+    cli: Cli, runs: list[Run], tmp_path: Path, damage: Any, message: str
+) -> None:
+    expected, before = as_json(cli), kept(tmp_path)
+    path, other = draws_path(runs[0], 100), draws_path(runs[1], 100)
+    path.write_bytes(other.read_bytes() if damage == "other" else damage(path.read_bytes()))
+    code, out, err = cli("stats", "--format", "json", *FEW)
+    assert (code, json.loads(out)) == (0, expected)
+    assert err.startswith(str(Path("results/local/stats") / path.name))
+    assert message in err
+    assert err.count("\n") == 1
+    assert kept(tmp_path) == before
+
+
+def test_a_campaign_that_cannot_be_written_costs_only_time(cli: Cli, runs: list[Run], tmp_path: Path) -> None:
+    (tmp_path / "results/local/stats").write_text("in the way")
+    code, out, err = cli("stats", "--format", "json", *FEW)
+    assert code == 0
+    assert all(one["intervals"] for one in json.loads(out)["records"])
+    assert err.count("the draws can't be kept") == len(runs)
+
+
+def test_what_has_no_items_says_so_and_keeps_its_seeds(cli: Cli, runs: list[Run], tmp_path: Path) -> None:
+    runs[0].path.with_suffix(".npz").unlink()
+    code, out, err = cli("stats", "--format", "json", *FEW)
+    assert code == 0
+    missing = [one for one in json.loads(out)["records"] if one["intervals"] is None]
+    assert [(one["method"], one["seed"]) for one in missing] == [("noise", 1)]
+    assert "noise/seed-1/toy.json: items left out, the predictions beside it are missing" in err
+    for run in runs:
+        tasks = {"TOY": {**run.record.tasks["TOY"], "sha256": "0" * 64}}
+        run.path.write_text(to_json(sealed(replace(from_json(run.path.read_text(), ""), tasks=tasks))))
+    code, out, err = cli("stats", *FEW)
+    assert code == 0
+    assert "items left out: suite toy: TOY at hand is not the version" in err
+    assert "noise mini toy seeds 1-3 " in " ".join(out.split())
+    store = runs[1].store
+    changed = [Run(store, record) for record in store.records()]
+    with pytest.raises(NotComparableError, match="TOY at hand is not the version that noise was measured on"):
+        list(item_draws(changed, draws=100))
+
+
+def test_an_undefined_correlation_is_one_line(runs: list[Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    constant = {"TOY": np.ones(180, dtype=np.float32)}
+    monkeypatch.setattr(ResultStore, "predictions", lambda self, record: constant)
+    with pytest.raises(BenchError, match="suite toy: no draws of TOY: all predictions of a run are equal"):
+        list(item_draws(runs, draws=100))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--campaign", "none"], "no campaign 'none'; expected one of local"),
+        (["--suite", "sts7"], "no finished record matches"),
+        (["--draws", "99"], "99 is not in the range"),
+        (["--level", "1"], "1.0 is not in the range"),
+    ],
+)
+def test_bad_arguments(cli: Cli, runs: list[Run], arguments: list[str], message: str) -> None:
+    code, out, err = cli("stats", *arguments)
+    assert (code, out) == (2, "")
+    assert message in err

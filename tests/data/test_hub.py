@@ -1,0 +1,156 @@
+"""Fetching against a small hub on this machine: resumed, checked, unpacked safely."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from bench.data import hub, senteval
+from bench.data.suites import GROUPS, reference_fingerprints
+from bench.errors import BenchError, DataError, InputError
+from tests.support.hub import Hub, small_sts_files, tar_of, unsafe
+
+
+@pytest.fixture
+def small_reference(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, bytes]:
+    """Make the small tree the reference for group sts7."""
+    files = small_sts_files()
+    root = tmp_path / "reference"
+    for name, content in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(content)
+    for task_id in GROUPS["sts7"]:
+        task = senteval.SOURCES[task_id].read(root)
+        facts = {"items": task.items, "sha256": task.sha256, "parts": task.counts}
+        monkeypatch.setitem(reference_fingerprints(), task_id, facts)
+    return files
+
+
+@pytest.mark.parametrize("prefix", ["", "./", "SentEval/data/downstream/"])
+def test_fetch_puts_known_files_in_place(
+    server: Hub, small_reference: dict[str, bytes], tmp_path: Path, prefix: str
+) -> None:
+    server.files[hub.ARCHIVE] = tar_of(
+        {**small_reference, "STS/other.py": b"print()", "readme": b"x"}, prefix
+    )
+    data = tmp_path / "data"
+    assert hub.fetch("sts7", data) == [data / "senteval" / "downstream"]
+    files = {
+        p.relative_to(data / "senteval" / "downstream").as_posix()
+        for p in data.rglob("*.*")
+        if "senteval/" in str(p)
+    }
+    assert {f for f in files if (data / "senteval" / "downstream" / f).is_file()} == set(small_reference)
+    assert not list(data.glob(".unpack-*"))
+    server.served.clear()
+    hub.fetch("sts7", data)
+    assert server.served == []  # checked, not fetched again
+
+
+def test_an_interrupted_download_goes_on(
+    server: Hub, small_reference: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda seconds: None)  # the library waits between its tries
+    server.files[hub.ARCHIVE] = tar_of({**small_reference, "unknown.bin": bytes(24 << 20)})
+    server.break_after = 15 << 20  # the library writes 10 MB at a time
+    with pytest.raises(BenchError, match="it goes on where it stopped"):
+        hub.fetch("sts7", tmp_path / "data")
+    assert not (tmp_path / "data" / "senteval").exists()
+    server.break_after = None
+    server.served.clear()
+    hub.fetch("sts7", tmp_path / "data")
+    assert server.served == [(hub.ARCHIVE, f"bytes={10 << 20}-")]
+    assert (tmp_path / "data" / "senteval" / "downstream" / "SICK" / "SICK_train.txt").is_file()
+
+
+def test_the_task_that_differs_is_named_and_nothing_is_put_in_place(
+    server: Hub, small_reference: dict[str, bytes], tmp_path: Path
+) -> None:
+    changed = {**small_reference, "STS/STS14-en-test/STS.gs.images.txt": b"1.0\n4.5\n"}
+    server.files[hub.ARCHIVE] = tar_of(changed)
+    with pytest.raises(DataError, match="STS14: the text or the scores differ from the reference version"):
+        hub.fetch("sts7", tmp_path / "data")
+    assert not (tmp_path / "data" / "senteval").exists()
+
+
+def test_a_damaged_download_is_thrown_away(
+    server: Hub, small_reference: dict[str, bytes], tmp_path: Path
+) -> None:
+    server.files[hub.ARCHIVE] = tar_of(small_reference)
+    server.etag = "0" * 64
+    with pytest.raises(DataError, match=r"senteval\.tar arrived damaged"):
+        hub.fetch("sts7", tmp_path / "data")
+    assert not list((tmp_path / "data").rglob("senteval.tar"))
+
+
+def test_no_hub_is_one_clear_line(server: Hub, tmp_path: Path) -> None:
+    with pytest.raises(BenchError) as caught:
+        hub.fetch("sts7", tmp_path / "data")
+    text = str(caught.value)
+    assert text.startswith("senteval.tar could not be fetched from princeton-nlp/datasets-for-simcse: ")
+    assert text.endswith("run the same command again: it goes on where it stopped")
+    with pytest.raises(InputError, match=r"unknown data set 'sts'; expected one of sts7, transfer7, wiki1m"):
+        hub.fetch("sts", tmp_path / "data")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="can't be written"):
+        hub.fetch("sts7", tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        unsafe("../SICK/SICK_train.txt"),
+        unsafe("/SICK/SICK_train.txt"),
+        unsafe("a/../../x"),
+        unsafe("SICK/SICK_train.txt", tarfile.SYMTYPE, "/etc/passwd"),
+        unsafe("SICK/SICK_train.txt", tarfile.LNKTYPE, "../x"),
+        unsafe("SICK/SICK_train.txt", tarfile.FIFOTYPE),
+    ],
+)
+def test_unsafe_archives_are_refused_whole(tmp_path: Path, member: tarfile.TarInfo) -> None:
+    archive = tmp_path / "a.tar"
+    archive.write_bytes(tar_of(small_sts_files(), extra=[member]))
+    target = tmp_path / "target"
+    with pytest.raises(DataError, match="the archive is not safe"):
+        hub.unpack(archive, target, ["SICK/SICK_train.txt"])
+    assert not target.exists()
+
+
+def test_incomplete_or_broken_archives_are_refused(tmp_path: Path) -> None:
+    archive = tmp_path / "a.tar"
+    archive.write_bytes(tar_of({"SICK/SICK_train.txt": b"x"}))
+    with pytest.raises(DataError, match=r"1 file\(s\) are not in it, the first is SICK/SICK_trial.txt"):
+        hub.unpack(archive, tmp_path / "t", ["SICK/SICK_train.txt", "SICK/SICK_trial.txt"])
+    archive.write_bytes(tar_of({"SICK/SICK_train.txt": b"x"}) + b"")
+    archive.write_bytes(b"no tar at all" * 100)
+    with pytest.raises(DataError, match="no whole tar file"):
+        hub.unpack(archive, tmp_path / "t", ["SICK/SICK_train.txt"])
+    both = {"a/SICK/SICK_train.txt": b"x", "b/SICK/SICK_train.txt": b"y"}
+    archive.write_bytes(tar_of(both))
+    with pytest.raises(DataError, match="is in it twice"):
+        hub.unpack(archive, tmp_path / "t", ["SICK/SICK_train.txt"])
+
+
+def test_the_corpus_is_checked_by_its_lines(
+    server: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.files[hub.CORPUS] = b"a\nb\nc\n"
+    with pytest.raises(DataError, match="wiki1m: 3 lines; expected 1,000,000"):
+        hub.fetch("wiki1m", tmp_path / "data")
+    assert not (tmp_path / "data" / "corpus").exists()
+    monkeypatch.setattr(hub, "CORPUS_LINES", (3, 4))
+    (corpus,) = hub.fetch("wiki1m", tmp_path / "data")
+    assert corpus.read_bytes() == b"a\nb\nc\n"
+    server.served.clear()
+    assert hub.fetch("wiki1m", tmp_path / "data") == [corpus]
+    assert server.served == []
+
+
+def test_fingerprints_file_is_hashes_and_counts_only() -> None:
+    for facts in reference_fingerprints().values():
+        assert set(facts) == {"items", "sha256", "parts"}
+        assert len(facts["sha256"]) == 64
+    assert json.dumps(reference_fingerprints())

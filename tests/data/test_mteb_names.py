@@ -1,0 +1,199 @@
+"""Suites that mteb measures, as far as that goes without mteb."""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bench.data.mteb_names import (
+    MtebName,
+    is_mteb,
+    named_suites,
+    parse_suite,
+    parse_task,
+    split_suites,
+    suite_label,
+)
+from bench.data.published import figures, lines
+from bench.data.suites import SUITES, load_suite, suite_notes
+from bench.errors import InputError
+from bench.eval.mteb_scores import Entry, metric_name, suite_scores
+from bench.eval.mteb_setup import import_mteb, kept_random_state
+from bench.eval.mteb_tasks import MtebTask
+from bench.records.record import Score
+
+SIZES = {
+    ("jtcse-classification", "jtcse", "zero_shot_classification"): 45,
+    ("jtcse-reranking", "jtcse", "reranking"): 14,
+    ("jtcse-bitext", "jtcse", "bitext"): 15,
+    ("jtcse-sts22v2", "jtcse", "sts22v2"): 18,
+    ("sts3", "jtcse", "sts3_mteb"): 3,
+    ("tncse-classification", "tncse", "zero_shot_classification"): 30,
+    ("tncse-retrieval", "tncse", "retrieval_map10"): 30,
+    ("tncse-reranking", "tncse", "reranking"): 9,
+    ("tncse-sts17", "tncse", "sts17"): 11,
+    ("tncse-sts22", "tncse", "sts22"): 18,
+}
+
+
+@pytest.mark.parametrize(("suite", "paper", "section"), SIZES)
+def test_a_papers_suite_has_the_tasks_that_its_table_prints(suite: str, paper: str, section: str) -> None:
+    printed = [f.task for f in figures() if (f.paper, f.section) == (paper, section) and f.task != "avg"]
+    tasks = [task.id for task in named_suites()[suite].tasks]
+    assert tasks == list(dict.fromkeys(printed))
+    assert len(tasks) == SIZES[suite, paper, section]
+    assert SUITES.get(suite).tasks == tuple(tasks)
+
+
+def test_the_versions_stand_beside_the_papers_figures() -> None:
+    assert named_suites().keys() == {"unsee", *(suite for suite, _, _ in SIZES)}
+    assert "JTCSE's figures were made with mteb 1.28.6, these" in " ".join(suite_notes("jtcse-bitext"))
+    assert (
+        "TNCSE's figures were made with a version of mteb that it doesn't state"
+        in suite_notes("tncse-sts17")[1]
+    )
+    assert "mean over its subsets" in suite_notes("mteb:STS17")[0]
+    assert suite_notes("sts7") == ()
+    assert named_suites()["tncse-retrieval"].score == "map_at_10"
+    assert len(named_suites()["unsee"].tasks) == 56
+
+
+def test_tasks_are_parsed() -> None:
+    assert parse_task("STS17") == MtebName("STS17", "STS17")
+    assert parse_task("STS17[en-en+ko-ko]@test") == MtebName(
+        "STS17[en-en+ko-ko]@test", "STS17", ("en-en", "ko-ko"), "test"
+    )
+    asked = parse_suite("mteb:STS22.v2[en],PolEmo2.0-IN")
+    assert [(task.name, task.subsets) for task in asked.tasks] == [
+        ("STS22.v2", ("en",)),
+        ("PolEmo2.0-IN", ()),
+    ]
+    for text in ("", "A[", "A]b", "@test", "A@"):
+        with pytest.raises(InputError, match="is no task; expected NAME"):
+            parse_task(text)
+    with pytest.raises(InputError, match="'STS17' is named twice"):
+        parse_suite("mteb:STS17, STS17")
+
+
+def test_suites_are_split_at_the_right_commas() -> None:
+    known = SUITES.names()
+    assert split_suites("mteb:STS17,STS22.v2[en], BUCC,sts7,toy", known) == (
+        "mteb:STS17,STS22.v2[en],BUCC",
+        "sts7",
+        "toy",
+    )
+    assert split_suites("sts7,nothing,local:a.toml,mteb:A,mteb:B,unsee", known) == (
+        *("sts7", "nothing", "local:a.toml", "mteb:A", "mteb:B", "unsee"),
+    )
+
+
+def test_records_name_no_folder() -> None:
+    assert suite_label("local:some/where/mine.toml") == "local:mine"
+    assert suite_label("mteb:STS17") == "mteb:STS17"
+    assert [is_mteb(name) for name in ("local:x", "mteb:x", "unsee", "stsb-multi", "sts7")] == [True] * 4 + [
+        False
+    ]
+    for name in ("sts3", "stsb-multi", "mteb:STS17", "local:x.toml"):
+        with pytest.raises(
+            InputError, match=f"suite '{name}' is measured by mteb; expected a suite of pairs"
+        ):
+            load_suite(name, Path())
+
+
+def task(name: str, kind: str, score: str) -> MtebTask:
+    return MtebTask(MtebName(name, name), kind, score, ("data", "1"), ("test",))
+
+
+def rounded(scores: tuple[Score, ...]) -> list[tuple[str, str, str, float, int]]:
+    return [(s.task, s.subset, s.metric, round(s.value, 9), s.n) for s in scores]
+
+
+def test_scores_of_one_kind_share_their_metric() -> None:
+    tasks = [task("a", "STS", "cosine_spearman"), task("b", "STS", "cosine_spearman")]
+    found = {
+        "a": [
+            Entry("test", name, {"cosine_spearman": x}, n) for name, x, n in (("en", 0.5, 3), ("de", 0.7, 5))
+        ],
+        "b": [Entry("test", "default", {"cosine_spearman": 0.2}, 4)],
+    }
+    assert rounded(suite_scores(tasks, found)) == [
+        ("a", "all", "spearman", 0.6, 8),
+        ("a", "en", "spearman", 0.5, 3),
+        ("a", "de", "spearman", 0.7, 5),
+        ("b", "all", "spearman", 0.2, 4),
+        ("avg", "all", "spearman", 0.4, 2),
+    ]
+
+
+def test_scores_of_several_kinds_have_main_scores_and_an_average_a_kind() -> None:
+    tasks = [task("a", "STS", "cosine_spearman"), task("b", "Classification", "accuracy")]
+    found = {
+        "a": [Entry("test", "default", {"cosine_spearman": 0.5}, 3)],
+        "b": [Entry(split, "en", {"accuracy": value}, 2) for split, value in (("dev", 0.2), ("test", 0.4))],
+    }
+    assert rounded(suite_scores(tasks, found)) == [
+        ("a", "all", "main_score", 0.5, 3),
+        ("a", "all", "spearman", 0.5, 3),
+        ("b", "all", "main_score", 0.3, 4),
+        ("b", "all", "accuracy", 0.3, 4),
+        ("b", "dev/en", "accuracy", 0.2, 2),
+        ("b", "test/en", "accuracy", 0.4, 2),
+        ("STS", "mean", "main_score", 0.5, 1),
+        ("Classification", "mean", "main_score", 0.3, 1),
+        ("avg", "all", "main_score", 0.4, 2),
+    ]
+
+
+def test_retrieval_has_fifteen_metrics() -> None:
+    names = [f"{m}_at_{k}" for m in ("map", "mrr", "ndcg", "precision", "recall") for k in (1, 3, 5, 10)]
+    values = {name: n / 100 for n, name in enumerate(names)}
+    tasks = [task("a", "Retrieval", "map_at_10"), task("b", "Retrieval", "map_at_10")]
+    scores = suite_scores(tasks, {t.id: [Entry("test", "default", values, 2)] for t in tasks})
+    of_a = {s.metric: s.value for s in scores if s.task == "a"}
+    assert of_a == {metric_name(n): v for n, v in values.items() if "_at_3" not in n}
+    assert len(of_a) == 15
+    averages = [s for s in scores if s.task == "avg"]
+    assert averages[0] == Score("avg", "all", "map@10", values["map_at_10"], 2)
+    assert {s.metric: s.value for s in averages} == pytest.approx(of_a)
+
+
+def test_mteb_is_asked_for_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mteb", None)
+    with pytest.raises(InputError, match=r"mteb can't be imported.*pip install 'cse-bench\[mteb\]'"):
+        import_mteb()
+
+
+def test_all_three_random_states_are_kept() -> None:
+    def draws() -> tuple[float, float, float]:
+        return random.random(), float(np.random.random()), float(torch.rand(()))  # noqa: NPY002, S311
+
+    states = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
+    expected = draws()
+    random.setstate(states[0])
+    np.random.set_state(states[1])  # noqa: NPY002
+    torch.set_rng_state(states[2])
+
+    @kept_random_state()
+    def seeding() -> None:
+        random.seed(42)
+        np.random.seed(42)  # noqa: NPY002
+        torch.manual_seed(42)
+        draws()
+        raise ValueError
+
+    with pytest.raises(ValueError, match=r"^$"):
+        seeding()
+    assert draws() == expected
+
+
+@pytest.mark.parametrize("suite", sorted(set(named_suites()) - {"unsee"}))
+def test_published_figures_stand_beside_each_suite(suite: str) -> None:
+    rows = lines(suite)
+    assert len(rows) >= 10
+    ours = {task.id for task in named_suites()[suite].tasks}
+    assert {task for row in rows for task in row.figures} == {*ours, "avg"}

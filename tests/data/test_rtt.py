@@ -1,0 +1,778 @@
+"""Round-trip translation with tiny Marian models made here: the copies, their provenance, their use."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from filelock import FileLock
+
+from bench.cli import rtt as cli_rtt
+from bench.data.corpus import make_corpus, read_corpus
+from bench.data.rtt import MADE_BY, RoundTrip, Translated
+from bench.data.toy import toy_task
+from bench.encoder import Progress
+from bench.errors import InputError
+from bench.nn.marian import MarianTranslator, find_model, limited_batches
+from bench.request import profiles
+from tests.support.cli import Cli, records
+from tests.support.tncse import TINY
+
+SENTENCES = list(dict.fromkeys(sentence for pair in toy_task().all_pairs() for sentence in pair))[:60]
+LONGEST = 64
+
+
+def make_model(folder: Path, seed: int) -> None:
+    """Write a model that has half learned to repeat a sentence: its translations differ, and they end."""
+    import sentencepiece
+    import transformers
+    from transformers import MarianConfig
+
+    tokenizer_class: Any = transformers.MarianTokenizer
+    model_class: Any = transformers.MarianMTModel
+    folder.mkdir(parents=True)
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(SENTENCES),
+        model_prefix=str(folder / "source"),
+        vocab_size=120,
+        model_type="bpe",
+        hard_vocab_limit=False,
+        bos_id=-1,
+        num_threads=1,
+        minloglevel=2,
+    )
+    (folder / "source.vocab").unlink()
+    (folder / "source.model").rename(folder / "source.spm")
+    shutil.copy(folder / "source.spm", folder / "target.spm")
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "source.spm"))
+    names = [pieces.id_to_piece(i) for i in range(pieces.get_piece_size())]
+    names = ["</s>", *(name for name in names if name != "</s>"), "<pad>"]
+    (folder / "vocab.json").write_text(json.dumps({name: i for i, name in enumerate(names)}))
+    files = (str(folder / name) for name in ("source.spm", "target.spm", "vocab.json"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tokenizer = tokenizer_class(*files, model_max_length=LONGEST)
+    tokenizer.save_pretrained(folder)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        config = MarianConfig(
+            vocab_size=len(names),
+            d_model=32,
+            encoder_layers=1,
+            decoder_layers=1,
+            encoder_attention_heads=2,
+            decoder_attention_heads=2,
+            encoder_ffn_dim=64,
+            decoder_ffn_dim=64,
+            max_position_embeddings=LONGEST,
+            pad_token_id=len(names) - 1,
+            decoder_start_token_id=len(names) - 1,
+            init_std=0.1,
+            dropout=0.0,
+        )
+        model = model_class(config)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+        for _ in range(50):
+            chosen = [SENTENCES[i] for i in torch.randint(len(SENTENCES), (16,))]
+            batch = tokenizer(chosen, padding=True, return_tensors="pt")
+            labels = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)
+            torch.autograd.backward(model(**batch, labels=labels).loss)
+            optimizer.step()
+            optimizer.zero_grad()
+    model.save_pretrained(folder)
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Models to fr and ru and back; ru's are fr's the other way round."""
+    folder = tmp_path_factory.mktemp("models")
+    for seed, (name, other) in enumerate((("en-fr", "ru-en"), ("fr-en", "en-ru"))):
+        make_model(folder / f"opus-mt-{name}", seed)
+        shutil.copytree(folder / f"opus-mt-{name}", folder / f"opus-mt-{other}")
+    return folder
+
+
+@pytest.fixture
+def own_models(models: Path, tmp_path: Path) -> Path:
+    """A copy of the models that a test may change."""
+    return Path(shutil.copytree(models, tmp_path / "models"))
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "text.txt"
+    path.write_text("\n".join(SENTENCES) + "\n")
+    return path
+
+
+@pytest.fixture
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli_rtt, "_CHUNK", {"cpu": 16})
+
+
+def translator(models: Path, source: str = "en", target: str = "fr", **options: Any) -> MarianTranslator:
+    return MarianTranslator(find_model(source, target, models), **options)
+
+
+def change_bias(folder: Path, token: int, value: float) -> None:
+    """Make a model always, or never, give a token."""
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(folder / "model.safetensors")
+    weights["final_logits_bias"][0, token] = value
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def watch(monkeypatch: pytest.MonkeyPatch, stop_at: int | None = None) -> list[int]:
+    """Note how many sentences every translation gets; interrupt at the call of this number, from 1."""
+    real = MarianTranslator.__call__
+    calls: list[int] = []
+
+    def call(
+        self: MarianTranslator, sentences: Sequence[str], progress: Progress | None = None
+    ) -> Translated:
+        calls.append(len(sentences))
+        if len(calls) == stop_at:
+            raise KeyboardInterrupt
+        return real(self, sentences, progress)
+
+    monkeypatch.setattr(MarianTranslator, "__call__", call)
+    return calls
+
+
+def arguments(corpus: Path, models: Path, *extra: str) -> tuple[str, ...]:
+    return (
+        "data",
+        "rtt",
+        "--pivots",
+        "fr",
+        "--corpus",
+        str(corpus),
+        "--models",
+        str(models),
+        "--out",
+        "out",
+        *extra,
+    )
+
+
+# --- translating
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("beams", [1, 3])
+def test_batched_is_one_by_one_to_the_token(models: Path, beams: int) -> None:
+    whole = translator(models, beams=beams)
+    texts = whole(SENTENCES).texts
+    assert len(set(texts)) > 10
+    assert [whole([sentence]).texts[0] for sentence in SENTENCES[::3]] == texts[::3]
+    assert translator(models, beams=beams, batch_tokens=40)(SENTENCES).texts == texts
+    assert whole(SENTENCES[::-1]).texts[::-1] == texts
+    assert whole([]).texts == []
+
+
+def test_beams_matter_and_the_models_own_settings_do_not(own_models: Path) -> None:
+    greedy = translator(own_models)(SENTENCES)
+    assert translator(own_models, beams=3)(SENTENCES) != greedy
+    own: dict[str, Any] = {"num_beams": 4, "max_length": 5, "do_sample": True, "no_repeat_ngram_size": 1}
+    folder = own_models / "opus-mt-en-fr"
+    for name in ("generation_config.json", "config.json"):  # older models have them in the latter
+        facts = json.loads((folder / name).read_text())
+        own |= {"forced_eos_token_id": 0, "bad_words_ids": [[facts["pad_token_id"]]]}
+        (folder / name).write_text(json.dumps(facts | own))
+        assert translator(own_models)(SENTENCES) == greedy
+    (folder / "generation_config.json").unlink()
+    assert translator(own_models)(SENTENCES) == greedy
+
+
+def test_greedy_is_the_best_token_at_each_step(models: Path) -> None:
+    made = translator(models)
+    for sentence in SENTENCES[::10]:
+        source = torch.tensor([made.tokenizer(sentence)["input_ids"]])
+        ((limit, _),) = limited_batches([source.shape[1]], 1)
+        target = [made.pad]
+        while target[-1] != made.eos and len(target) < min(limit + 1, LONGEST):
+            with torch.no_grad():
+                scores = made.model(input_ids=source, decoder_input_ids=torch.tensor([target])).logits[0, -1]
+            scores[made.pad] = -torch.inf
+            target.append(int(scores.argmax()))
+        text = made.tokenizer.decode(target, skip_special_tokens=True)
+        assert made([sentence]).texts == [" ".join(text.split())]
+
+
+def test_batches_are_sorted_and_never_mix_limits() -> None:
+    lengths = [17, 3, 16, 40, 5, 17, 4]
+    assert list(limited_batches(lengths, 34)) == [
+        (48, [1, 6, 4]),  # 3, 4, 5: with 16 they would be 64 tokens
+        (48, [2]),
+        (80, [0, 5]),
+        (112, [3]),  # longer than the budget, alone
+    ]
+    assert list(limited_batches([], 10)) == []
+
+
+def test_what_is_cut_is_counted(own_models: Path) -> None:
+    long = " ".join(SENTENCES[:8])
+    done = translator(own_models)([long, SENTENCES[0]])
+    assert (done.truncated, done.texts[1]) == (1, translator(own_models)([SENTENCES[0]]).texts[0])
+    change_bias(own_models / "opus-mt-en-fr", 0, -1000.0)
+    assert translator(own_models)(SENTENCES[:5]).unfinished == 5
+
+
+def test_a_model_of_several_languages_needs_one(own_models: Path) -> None:
+    path = own_models / "opus-mt-en-fr" / "vocab.json"
+    vocabulary = json.loads(path.read_text())
+    piece = min(vocabulary, key=lambda name: (name[0].isascii(), -len(name)))
+    renamed = {">>fra<<" if name == piece else name: index for name, index in vocabulary.items()}
+    path.write_text(json.dumps(renamed))
+    with pytest.raises(InputError) as caught:
+        translator(own_models)
+    assert str(caught.value) == (
+        "--pivots: opus-mt-en-fr translates into several languages; expected PIVOT:CODE, a code of fra"
+    )
+    with pytest.raises(InputError, match="'oci' is no target language of opus-mt-en-fr"):
+        translator(own_models, code="oci")
+    rows, _ = translator(own_models, code="fra")._rows(SENTENCES[:2])
+    assert [row[0] for row in rows] == [renamed[">>fra<<"]] * 2
+    with pytest.raises(InputError, match="expected a pivot without a code"):
+        translator(own_models, "fr", "en", code="fra")
+
+
+# --- models that can't be used
+
+
+@pytest.mark.parametrize(
+    ("change", "parts"),
+    [
+        (
+            shutil.rmtree,
+            (
+                "there is no folder 'opus-mt-fr-en'; expected config.json, source.spm, target.spm, vocab",
+                "hf download Helsinki-NLP/opus-mt-fr-en --local-dir",
+            ),
+        ),
+        (lambda folder: (folder / "source.spm").unlink(), ("the model opus-mt-fr-en has no source.spm",)),
+        (lambda folder: (folder / "config.json").unlink(), ("is no model folder",)),
+        (lambda folder: (folder / "model.safetensors").unlink(), ("has no weights",)),
+    ],
+)
+def test_missing_models_are_named_before_anything_is_translated(
+    cli: Cli,
+    own_models: Path,
+    corpus: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Path], object],
+    parts: tuple[str, ...],
+) -> None:
+    change(own_models / "opus-mt-fr-en")
+    calls = watch(monkeypatch)
+    code, out, err = cli(*arguments(corpus, own_models))
+    assert (code, out, err.count("\n"), calls) == (2, "", 1, [])
+    assert f"--models {own_models}" in err
+    for part in parts:
+        assert part in err
+
+
+def test_models_from_the_hubs_cache(
+    cli: Cli, models: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    given = ("data", "rtt", "--pivots", "fr", "--corpus", str(corpus), "--out", "out")
+    code, _, err = cli(*given)
+    assert code == 2
+    assert "'Helsinki-NLP/opus-mt-en-fr' is neither a folder nor a model in the local cache" in err
+    assert "hf download Helsinki-NLP/opus-mt-en-fr, or name a folder of models with --models" in err
+    for name, revision in (("opus-mt-en-fr", "a" * 40), ("opus-mt-fr-en", "b" * 40)):
+        folder = tmp_path / "hub" / f"models--Helsinki-NLP--{name}"
+        shutil.copytree(models / name, folder / "snapshots" / revision)
+        (folder / "refs").mkdir()
+        (folder / "refs" / "main").write_text(revision)
+    code, _, err = cli(*given)
+    assert code == 0, err
+    facts = json.loads((tmp_path / "out" / "text.en-fr-en.json").read_text())
+    assert [(model["name"], model["revision"]) for model in facts["models"]] == [
+        ("Helsinki-NLP/opus-mt-en-fr", "a" * 40),
+        ("Helsinki-NLP/opus-mt-fr-en", "b" * 40),
+    ]
+
+
+def test_weights_are_never_unpickled(own_models: Path, tmp_path: Path) -> None:
+    class Payload:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return (Path.touch, (tmp_path / "touched",))
+
+    folder = own_models / "opus-mt-en-fr"
+    (folder / "model.safetensors").unlink()
+    torch.save({"model.shared.weight": Payload()}, folder / "pytorch_model.bin")
+    with pytest.raises(InputError, match="this model can't be loaded"):
+        translator(own_models)
+    assert not (tmp_path / "touched").exists()
+
+
+def test_a_pickled_state_dict_of_tensors_is_loaded(own_models: Path) -> None:
+    from safetensors.torch import load_file
+
+    expected = translator(own_models)(SENTENCES[:9])
+    folder = own_models / "opus-mt-en-fr"
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    assert translator(own_models)(SENTENCES[:9]) == expected
+
+
+def test_other_or_partial_models_are_refused(own_models: Path, tiny_bert: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    folder = own_models / "opus-mt-en-fr"
+    weights = load_file(folder / "model.safetensors")
+    removed = next(name for name in weights if name.endswith("decoder.layers.0.fc1.weight"))
+    del weights[removed]
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(InputError, match=r"1 weight\(s\) are missing from the checkpoint.*layers\.0\.fc1"):
+        translator(own_models)
+    shutil.copy(tiny_bert / "config.json", folder / "config.json")
+    with pytest.raises(
+        InputError, match="can't be loaded: its type is bert; expected a Marian model of OPUS-MT"
+    ):
+        translator(own_models)
+
+
+def test_the_package_is_named(cli: Cli, models: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.nn.marian.find_spec", lambda name: None)
+    code, _, err = cli(*arguments(corpus, models))
+    assert (code, err) == (
+        2,
+        "error: translation needs the package sentencepiece; pip install 'cse-bench[rtt]'\n",
+    )
+
+
+def test_both_sentencepiece_models_are_in_the_fingerprint(own_models: Path) -> None:
+    found = {find_model("en", "fr", own_models).sha256}
+    for name in ("source.spm", "target.spm", "generation_config.json"):
+        with (own_models / "opus-mt-en-fr" / name).open("ab") as stream:
+            stream.write(b" ")
+        found.add(find_model("en", "fr", own_models).sha256)
+    assert len(found) == 4
+
+
+# --- the copy
+
+
+def test_the_command_makes_copies_with_their_provenance(
+    cli: Cli, models: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = (*arguments(corpus, models), "--pivots", "fr,ru")
+    code, out, err = cli(*given)
+    assert code == 0, err
+    assert [line.split(":")[0] for line in out.splitlines()] == [
+        "out/text.en-fr-en.txt",
+        "out/text.en-ru-en.txt",
+    ]
+    there = translator(models)(SENTENCES)
+    back = translator(models, "fr", "en")(there.texts)
+    expected = back.texts
+    assert all([*there.texts, *expected])
+    copy = tmp_path / "out" / "text.en-fr-en.txt"
+    assert copy.read_text() == "\n".join(expected) + "\n"
+    assert copy.read_text() != corpus.read_text()
+    assert copy.read_text() != (tmp_path / "out" / "text.en-ru-en.txt").read_text()
+
+    facts = json.loads(copy.with_suffix(".json").read_text())
+    assert str(tmp_path) not in json.dumps(facts)
+    assert facts["made_by"] == MADE_BY
+    text = read_corpus(corpus)
+    assert facts["corpus"] == {"name": "text.txt", "sha256": text.sha256, "lines": 60}
+    assert facts["pivot"] == "fr"
+    assert facts["models"] == [
+        {"name": f"opus-mt-{a}-{b}", "sha256": find_model(a, b, models).sha256, "revision": None}
+        for a, b in (("en", "fr"), ("fr", "en"))
+    ]
+    assert facts["settings"] == {
+        "beams": 1,
+        "batch_tokens": 4096,
+        "chunk": 1024,
+        "code": None,
+        "decoding": "greedy",
+        "device": "cpu",
+        "precision": "float32",
+        "threads": 1,
+    }
+    assert facts["versions"]["torch"] == torch.__version__
+    assert set(facts["versions"]) == {"bench", "python", "torch", "transformers", "sentencepiece"}
+    assert facts["copy"] == {
+        "file": "text.en-fr-en.txt",
+        "sha256": make_corpus("", expected).sha256,
+        "lines": 60,
+        "empty": 0,
+        "truncated_there": there.truncated,
+        "truncated_back": back.truncated,
+        "unfinished_there": there.unfinished,
+        "unfinished_back": back.unfinished,
+    }
+    assert facts["seconds"] > 0
+
+    calls = watch(monkeypatch)
+    code, again, err = cli(*given)
+    assert (code, again, calls) == (0, out, [])
+    assert [line for line in err.splitlines() if "already" in line] == [
+        f"out/text.en-{pivot}-en.txt: is there already" for pivot in ("fr", "ru")
+    ]
+    names = {path.name for path in (tmp_path / "out").iterdir() if not path.name.endswith(".lock")}
+    assert names == {f"text.en-{pivot}-en.{kind}" for pivot in ("fr", "ru") for kind in ("txt", "json")}
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_an_interrupted_copy_goes_on(
+    cli: Cli, models: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cli(*arguments(corpus, models, "--out", "whole"))[0] == 0
+    expected = (tmp_path / "whole" / "text.en-fr-en.txt").read_bytes()
+    with monkeypatch.context() as patch:
+        watch(patch, stop_at=6)  # on the way back of the third part
+        code, out, err = cli(*arguments(corpus, models))
+    assert (code, out) == (130, "")
+    assert "the same command goes on" in err
+    copy = tmp_path / "out" / "text.en-fr-en.txt"
+    assert not copy.exists()
+    assert not copy.with_suffix(".json").exists()
+    parts = sorted((tmp_path / "out").glob(".*.parts/*"))
+    assert [part.name for part in parts] == ["000000.json", "000001.json"]
+    parts[0].write_text(parts[0].read_text().replace(SENTENCES[0][:3], "xyz", 1)[:-1])  # and one is damaged
+    calls = watch(monkeypatch)
+    code, out, err = cli(*arguments(corpus, models))
+    assert (code, "text.en-fr-en.txt: 16 of 60 sentences are done already\n" in err) == (0, True), err
+    assert calls == [16, 16, 16, 16, 12, 12]
+    assert copy.read_bytes() == expected
+    assert not list((tmp_path / "out").glob(".*.parts"))
+
+
+@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize("other", ["settings", "models", "corpus", "versions"])
+def test_parts_made_otherwise_are_not_used(
+    cli: Cli, own_models: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    with monkeypatch.context() as patch:
+        watch(patch, stop_at=4)
+        assert cli(*arguments(corpus, own_models))[0] == 130
+    extra: tuple[str, ...] = ()
+    if other == "settings":
+        extra = ("--beams", "2")
+    elif other == "models":
+        change_bias(own_models / "opus-mt-fr-en", 3, 0.5)
+    elif other == "corpus":
+        corpus.write_text(corpus.read_text().replace(SENTENCES[-1], "another"))
+    else:
+        monkeypatch.setattr("bench.cli.rtt.metadata.version", lambda name: "0.0.1")
+    calls = watch(monkeypatch)
+    code, _, err = cli(*arguments(corpus, own_models, *extra))
+    assert code == 0, err
+    assert sum(calls) == 120
+    (folder,) = (tmp_path / "out").glob(".*.parts")
+    assert f"{folder.name}: parts made otherwise (models, text, settings or versions), not used" in err
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("settings", "the copy here was made otherwise (beams then 1, now 2, decoding then greedy, now beam"),
+        ("models", "the copy here was made otherwise (other models)"),
+        ("corpus", "the copy here was made otherwise (other corpus)"),
+        ("copy", "the copy was changed since it was made"),
+        ("provenance", "this file was not made by bench data rtt"),
+        ("broken", "the provenance beside the copy can't be read"),
+        ("lock", "another process is making this copy"),
+        ("file", "can't be written"),
+    ],
+)
+def test_nothing_is_replaced(
+    cli: Cli, own_models: Path, corpus: Path, tmp_path: Path, change: str, message: str
+) -> None:
+    assert cli(*arguments(corpus, own_models))[0] == 0
+    copy = tmp_path / "out" / "text.en-fr-en.txt"
+    extra: tuple[str, ...] = ("--beams", "2") if change == "settings" else ()
+    lock = FileLock(tmp_path / "out" / ".text.en-fr-en.lock")
+    if change == "models":
+        change_bias(own_models / "opus-mt-fr-en", 3, 0.5)
+    elif change == "corpus":
+        corpus.write_text(corpus.read_text() + "another\n")
+    elif change == "copy":
+        copy.write_text(f"x{copy.read_text()}")
+    elif change == "provenance":
+        copy.with_suffix(".json").unlink()
+    elif change == "broken":
+        copy.with_suffix(".json").write_text('{"made_by": "bench data rtt"}')
+    elif change == "lock":
+        copy.unlink()
+        lock.acquire()
+    else:
+        (tmp_path / "file").write_text("")
+        extra = (*extra, "--out", "file") if change == "file" else extra
+    before = copy.read_bytes() if copy.exists() else None
+    code, _, err = cli(*arguments(corpus, own_models, *extra))
+    lock.release()
+    assert (code, message in err) == (2, True), err
+    assert (copy.read_bytes() if copy.exists() else None) == before
+
+
+@pytest.mark.parametrize("hop", ["en-fr", "fr-en"])
+def test_an_empty_translation_keeps_the_sentence_and_says_so(
+    cli: Cli, own_models: Path, corpus: Path, tmp_path: Path, hop: str
+) -> None:
+    change_bias(own_models / f"opus-mt-{hop}", 0, 1000.0)
+    code, _, err = cli(*arguments(corpus, own_models))
+    assert code == 0
+    assert (
+        "text.en-fr-en.txt: 60 of 60 sentences have an empty translation: the sentence itself stands there\n"
+        in err
+    )
+    copy = tmp_path / "out" / "text.en-fr-en.txt"
+    assert copy.read_text() == corpus.read_text()
+    assert json.loads(copy.with_suffix(".json").read_text())["copy"]["empty"] == 60
+
+
+def test_one_empty_translation_does_not_shift_the_others(tmp_path: Path) -> None:
+    def there(sentences: Sequence[str], progress: Progress | None = None) -> Translated:
+        if progress:
+            progress(len(sentences))
+        return Translated(["" if text == "b" else text * 2 for text in sentences], truncated=1)
+
+    def back(sentences: Sequence[str], progress: Progress | None = None) -> Translated:
+        if progress:
+            progress(len(sentences))
+        return Translated(["" if text == "dd" else f"{text}." for text in sentences], unfinished=2)
+
+    trip = RoundTrip(make_corpus("t.txt", list("abcde")), "xx", tmp_path, [], {}, {}, chunk=3)
+    seen: list[int] = []
+    facts = trip.run(lambda: (there, back), seen.append)
+    assert trip.text.read_text() == "aa.\nb\ncc.\nd\nee.\n"
+    counts = {name: facts["copy"][name] for name in ("empty", "truncated_there", "unfinished_back")}
+    assert counts == {"empty": 2, "truncated_there": 2, "unfinished_back": 4}
+    assert sum(seen) == 10  # two a sentence
+
+
+def test_what_was_cut_is_said(cli: Cli, own_models: Path, corpus: Path) -> None:
+    corpus.write_text(" ".join(SENTENCES[:8]) + f"\n{SENTENCES[0]}\n")
+    change_bias(own_models / "opus-mt-fr-en", 0, -1000.0)
+    code, _, err = cli(*arguments(corpus, own_models))
+    assert code == 0
+    assert "text.en-fr-en.txt: 1 of 2 sentences are too long for the model to fr, and were cut\n" in err
+    assert "text.en-fr-en.txt: 2 of 2 translations back did not end, and were cut\n" in err
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        (("--pivots", "fr,fr"), "'fr' in 'fr,fr' is no pivot"),
+        (("--pivots", "en"), "'en' in 'en' is no pivot"),
+        (("--pivots", "../fr"), "'../fr' in '../fr' is no pivot"),
+        (("--pivots", "fr:"), "'fr:' in 'fr:' is no pivot"),
+        (("--profile", "minilm"), "which training text?; expected --corpus FILE or --profile NAME"),
+    ],
+)
+def test_bad_input(cli: Cli, models: Path, corpus: Path, extra: tuple[str, ...], message: str) -> None:
+    code, _, err = cli(*arguments(corpus, models), *extra)
+    assert (code, message in err) == (2, True), err
+
+
+def test_a_profiles_text_is_what_a_run_trains_on(
+    cli: Cli, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = ("data", "rtt", "--pivots", "fr", "--models", str(models), "--out", "out", "--profile")
+    assert "profile 'mini' brings its own copies of its text; bench run uses them" in cli(*given, "mini")[2]
+    few = replace(profiles.load("minilm"), corpus={"file": "few.txt", "exclude_lines": [2, 3]})
+    monkeypatch.setattr(profiles, "load", lambda name: few)
+    (tmp_path / "few.txt").write_text("\n".join(SENTENCES[:6]) + "\n")
+    code, _, err = cli(*given, "minilm", "--data", str(tmp_path))
+    assert code == 0, err
+    facts = json.loads((tmp_path / "out" / "few.en-fr-en.json").read_text())
+    kept = make_corpus("few.txt", [SENTENCES[0], *SENTENCES[3:6]])
+    assert facts["corpus"] == {"name": "few.txt", "sha256": kept.sha256, "lines": 4}
+
+
+# --- in a run
+
+QUICK = tuple(
+    part
+    for text in (
+        *(f"tncse.{name}={value}" for name, value in {"steps": 1, "eval_every": 1, **TINY}.items()),
+        *(f"tncse.{r}.{n}={v}" for r in ("sub1", "sub2") for n, v in {"steps": 1, **TINY}.items()),
+    )
+    for part in ("--set", text)
+)
+
+
+@pytest.fixture
+def copies(tmp_path: Path, corpus: Path) -> tuple[Path, Path]:
+    """Two ready copies without provenance: words doubled, words reversed."""
+    paths = tmp_path / "a.txt", tmp_path / "b.txt"
+    paths[0].write_text("".join(f"{s} {s}\n" for s in SENTENCES))
+    paths[1].write_text("".join(f"{' '.join(s.split()[::-1])}\n" for s in SENTENCES))
+    return paths
+
+
+def run_arguments(tiny_bert: Path, corpus: Path, *extra: str) -> tuple[str, ...]:
+    return (
+        "run", "--methods", "tncse", "--seeds", "1", "--suite", "toy", "--backbone", str(tiny_bert),
+        "--corpus", str(corpus), "--dev", "toy", *QUICK, *extra,
+    )  # fmt: skip
+
+
+def as_options(a: Path, b: Path) -> tuple[str, ...]:
+    return ("--copy", f"a={a}", "--copy", f"b={b}")
+
+
+def test_a_run_learns_from_the_copies_and_its_record_names_them(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path, copies: tuple[Path, Path]
+) -> None:
+    given = run_arguments(tiny_bert, corpus)
+    assert cli(*given, *as_options(*copies))[0] == 0
+    assert cli(*given, "--set", "tncse.rtt=none", "--campaign", "none")[0] == 0
+    (record,) = records(tmp_path).values()
+    (plain,) = records(tmp_path, "none").values()
+    stages = record.training["stages"]
+    for role, path in zip(("sub1", "sub2"), copies, strict=True):
+        assert stages[role]["text"] == {"name": path.name, "sha256": read_corpus(path).sha256}
+        assert stages[role]["key"] != plain.training["stages"][role]["key"]
+    assert "text" not in stages["joint"]
+    assert record.key != plain.key
+    assert record.scores != plain.scores
+
+    swapped = as_options(*copies[::-1])
+    code, _, err = cli(*given, *swapped)
+    assert (code, "finished under another specification (other translated copies)" in err) == (3, True), err
+    code, _, err = cli(*given, *swapped, "--seeds", "2")
+    assert (code, "has seed 1 under another specification (other translated copies)" in err) == (3, True), err
+    assert cli(*given, *swapped, "--campaign", "swapped")[0] == 0
+    (other,) = records(tmp_path, "swapped").values()
+    assert other.scores != record.scores
+
+
+def test_a_record_with_copies_is_repeated(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path, copies: tuple[Path, Path]
+) -> None:
+    assert cli(*run_arguments(tiny_bert, corpus), *as_options(*copies))[0] == 0
+    (path,) = (tmp_path / "results" / "local").glob("*/*/*/*.json")
+    given = ("rerun", str(path), "--model", str(tiny_bert), "--corpus", str(corpus))
+    code, _, err = cli(*given)
+    assert code == 2
+    assert "the record's stages learned from copies of the training text (sub1: a.txt, sub2: b.txt)" in err
+    assert "expected --copy NAME=FILE, as given to its bench run" in err
+    code, _, err = cli(*given, *as_options(*copies[::-1]))
+    assert (code, "(other translated copies)" in err) == (3, True), err
+    code, out, err = cli(*given, *as_options(*copies))
+    assert (code, out) == (0, "equal: every score is the same to the last digit\n"), err
+
+
+def test_copies_that_other_methods_do_not_learn_from_change_nothing_for_them(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path, copies: tuple[Path, Path]
+) -> None:
+    simcse = tuple(f"simcse.{n}={v}" for n, v in {"steps": 1, "eval_every": 1, **TINY}.items())
+    given = (*run_arguments(tiny_bert, corpus), *(part for text in simcse for part in ("--set", text)))
+    assert cli(*given, "--methods", "simcse,tncse", *as_options(*copies))[0] == 0
+    alone = tuple(part for text in simcse for part in ("--set", text))
+    code, out, err = cli(
+        "run", "--methods", "simcse", "--seeds", "1", "--suite", "toy", "--backbone", str(tiny_bert),
+        "--corpus", str(corpus), "--dev", "toy", *alone, "--dry-run",
+    )  # fmt: skip
+    assert (code, "0 of 1 cells to run" in out) == (0, True), err
+
+
+def test_made_copies_are_read_back(
+    cli: Cli, models: Path, tiny_bert: Path, corpus: Path, tmp_path: Path
+) -> None:
+    assert cli(*arguments(corpus, models), "--pivots", "fr,ru")[0] == 0
+    made = as_options(tmp_path / "out" / "text.en-fr-en.txt", tmp_path / "out" / "text.en-ru-en.txt")
+    given = run_arguments(tiny_bert, corpus, *made, "--dry-run")
+    code, out, err = cli(*given)
+    assert (code, "1 of 1 cells to run; 3 training stages" in out) == (0, True), err
+    copy = tmp_path / "out" / "text.en-fr-en.txt"
+    copy.write_text(f"x{copy.read_text()}")
+    assert "the copy was changed since it was made; expected sha256" in cli(*given)[2]
+    corpus.write_text("\n".join(SENTENCES[::-1]) + "\n")
+    code, _, err = cli(*given)
+    assert (code, "the copy was made from another text (sha256" in err) == (2, True)
+    assert "expected text.txt, sha256" in err
+
+
+def test_without_copies_the_run_says_how_to_get_them(cli: Cli, tiny_bert: Path, corpus: Path) -> None:
+    code, out, err = cli(*run_arguments(tiny_bert, corpus))
+    assert (code, out) == (2, "")
+    assert err == (
+        "error: stage 'sub1' trains on a round-trip translation of the training text, and none is at hand; "
+        "name it with --copy a=FILE (bench data rtt makes it), or train on the text itself with the method's "
+        "option rtt=none\n"
+    )
+
+
+LINES = "".join(f"{s}\n" for s in SENTENCES).encode()
+
+
+@pytest.mark.parametrize(
+    ("content", "beside", "message"),
+    [
+        (LINES[:-1], None, None),  # a last line without its end
+        (LINES.replace(b"\n", b"\r\n"), None, None),
+        (LINES, '{"made_by": "hand"}', None),
+        (LINES, "{", "a.json: the provenance beside the copy can't be read: JSONDecodeError"),
+        (LINES + b"one more\n", None, "61 lines, but the training text text.txt has 60 sentences"),
+        (LINES + b"\n", None, "61 lines, but the training text text.txt has 60 sentences"),
+        (b"", None, "1 lines, but the training text text.txt has 60 sentences"),
+        (LINES.replace(SENTENCES[1].encode(), b" "), None, "a.txt:2: this line of the copy is empty"),
+        (LINES.replace(SENTENCES[2].encode(), b"\xff"), None, "a.txt:3: these bytes are not utf-8"),
+    ],
+)
+def test_ready_copies_are_checked(
+    cli: Cli,
+    tmp_path: Path,
+    tiny_bert: Path,
+    corpus: Path,
+    copies: tuple[Path, Path],
+    content: bytes,
+    beside: str | None,
+    message: str | None,
+) -> None:
+    copies[0].write_bytes(content)
+    if beside is not None:
+        copies[0].with_suffix(".json").write_text(beside)
+    code, _, err = cli(*run_arguments(tiny_bert, corpus), *as_options(*copies), "--dry-run")
+    if message is None:
+        assert (code, err) == (0, "")
+    else:
+        assert (code, message in err, err.count("\n")) == (2, True, 1), err
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        (("--copy", "a.txt"), "--copy: 'a.txt' is no copy; expected NAME=FILE"),
+        (("--copy", "a="), "--copy: 'a=' is no copy; expected NAME=FILE"),
+        (("--copy", "a=a.txt", "--copy", "a=b.txt"), "--copy: copy 'a' is given twice"),
+        (("--copy", "a=nowhere.txt"), "--copy a=nowhere.txt: the copy can't be read: No such file"),
+        (("--copy", "a=a.txt"), "stage 'sub2' trains on a round-trip translation"),
+        (
+            ("--copy", "a=a.txt", "--copy", "b=b.txt", "--copy", "fr=a.txt"),
+            "--copy fr=a.txt: no stage here trains on a translated copy 'fr'; expected one of a, b",
+        ),
+        (
+            ("--copy", "a=a.txt", "--set", "tncse.rtt=none"),
+            "--copy a=a.txt: no stage here trains on a translated copy 'a'\n",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("copies")
+def test_bad_copies(cli: Cli, tiny_bert: Path, corpus: Path, extra: tuple[str, ...], message: str) -> None:
+    code, _, err = cli(*run_arguments(tiny_bert, corpus), *extra)
+    assert (code, message in err) == (2, True), err
+
+
+def test_a_copy_for_methods_that_do_not_train(cli: Cli, tiny_bert: Path) -> None:
+    code, _, err = cli(
+        "run", "--methods", "untrained", "--suite", "toy", "--backbone", str(tiny_bert), "--copy", "a=a.txt"
+    )  # fmt: skip
+    assert (code, err) == (2, "error: --copy a=a.txt: no stage here trains on a translated copy 'a'\n")

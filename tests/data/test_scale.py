@@ -1,0 +1,368 @@
+"""The papers' profiles: their settings, what they read, what is missing, how long they take."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from bench.card import OptionValue
+from bench.nn.backbone import load_backbone
+from bench.plan.cells import profile_options
+from bench.plan.plan import Plan
+from bench.registry import METHODS, discover
+from bench.request import profiles
+from bench.run import preview as estimate
+from bench.run.builder import Builder
+from bench.run.preview import Estimate, cost, described, span
+from bench.run.stage_cache import StageCache
+from bench.stages import Stage, TrainedMethod
+from bench.train.numerics import following
+from tests.support.cli import Cli
+from tests.support.rank_work import Gradients, Stop
+from tests.support.released import hub_folder
+
+DOCS = Path(__file__).parents[2] / "docs"
+SIMCSE, TWIN, HEADS = (64, 3e-5, 1, 32, 125), (64, 1e-5, 1, 64, 100), (128, 1e-5, 1, 32, 125)
+WIDE = (512, 1e-5, 1, 32, 50)
+UNSEE = (32, 1e-4, 1, 64, 1562)
+SETTINGS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
+    "simcse": (SIMCSE, (512, 1e-5, 1, 32, 125)),
+    "tncse_single": (SIMCSE, (512, 1e-5, 1, 32, 125)),  # not documented for RoBERTa: simcse's
+    "arccse": (SIMCSE, (512, 1e-5, 1, 32, 125)),  # not documented: simcse's
+    "esimcse": (SIMCSE, (64, 1e-5, 1, 32, 125)),
+    "diffcse": ((64, 7e-6, 2, 32, 125), (64, 1e-5, 2, 32, 125)),
+    "infocse": ((64, 7e-6, 2, 32, 125),) * 2,  # no RoBERTa script
+    "rankcse": ((128, 3e-5, 1, 32, 125),) * 2,  # its RoBERTa script doesn't run
+    "sncse": ((256, 1e-5, 1, 32, 125),) * 2,
+    "promptbert": ((256, 1e-5, 1, 32, 125),) * 2,
+    "whitenedcse": ((128, 1e-5, 1, 32, 125),) * 2,  # not documented for RoBERTa
+    "pcl": ((256, 3e-5, 1, 32, 125),) * 2,  # not documented for RoBERTa
+    "bsl": ((64, 1e-4, 1, 64, 1562),) * 2,
+    "edfse": ((64, 1.5e-5, 1, 64, 100),) * 2,
+    "edfse_d": (TWIN, (256, *TWIN[1:])),
+    "tncse": ((64, 1e-6, 1, 64, 100), (256, 1e-6, 1, 64, 100)),
+    "jtcse": ((64, 1.3e-6, 1, 64, 100), (256, 1e-6, 1, 64, 100)),
+    "tncse_d": (TWIN, (256, *TWIN[1:])),
+    "jtcse_d": (TWIN, (256, *TWIN[1:])),
+    "tncse_uc_d": ((64, 1.5e-5, 1, 64, 100), (128, 1.5e-5, 1, 64, 100)),
+    "jtcse_uc_d": ((64, 1.5e-5, 1, 64, 100), (128, 1.5e-5, 1, 64, 100)),
+    **dict.fromkeys((f"unsee_{loss}" for loss in ("byol", "barlow", "vicreg", "corinfomax")), (UNSEE,) * 2),
+    **dict.fromkeys(("infonce", "arccon", "mpt", "met", "paradigm"), (HEADS, WIDE)),
+    **dict.fromkeys(("mhe", "barlow", "vicreg"), (HEADS, (512, 1e-6, 1, 32, 50))),
+    "mhs": ((128, 5e-6, 1, 32, 125), (512, 1e-6, 1, 32, 50)),
+    **dict.fromkeys(("m_mhe", "m_mhs", "m_barlow", "m_vicreg"), (HEADS, WIDE)),
+}
+"""Batch, rate, epochs, longest row, steps between dev evaluations of the papers, for BERT and RoBERTa."""
+NAMES = ("batch_size", "lr", "epochs", "max_length", "eval_every")
+TWINS = {
+    "bert-base": {
+        "tncse.dropout": 2.5e-4,
+        "jtcse.dropout": 0.1,
+        "sub1.lr": 1.5e-5,
+        "sub2.lr": 2e-5,
+        "sub1.batch_size": 64,
+        "tncse_uc.w": 0.7,
+        "jtcse_uc.w": 0.7,
+    },
+    "roberta-base": {
+        "tncse.dropout": 0.0175,
+        "jtcse.dropout": 0.1,
+        "sub1.lr": 1.5e-5,
+        "sub2.lr": 1.25e-5,
+        "sub1.batch_size": 64,
+        "tncse_uc.w": 0.75,
+        "jtcse_uc.w": 0.7,
+    },
+}
+MODELS = {
+    "bert-base": ("google-bert/bert-base-uncased", "distilbert/distilbert-base-uncased"),
+    "roberta-base": ("FacebookAI/roberta-base", "distilbert/distilroberta-base"),
+}
+LANGUAGES = {
+    "bert-base": ("fr", "ru", "nl", "zh", "de", "es"),
+    "roberta-base": ("nl", "zh", "fr", "ru", "de", "es"),
+}
+PAPERS = sorted(MODELS)
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_every_method_has_the_papers_settings(index: int) -> None:
+    profile = profiles.load(PAPERS[index])
+    own = {name for name, _ in discover() if METHODS.origin(name).startswith("bench.")}
+    trained = {name for name in own if isinstance(METHODS.get(name), TrainedMethod)}
+    assert SETTINGS.keys() == trained - {"whitening", "vectors", "distill"}  # no papers'
+    assert profile.methods.keys() <= own
+    for name, both in SETTINGS.items():
+        options = profile_options(METHODS.get(name).card, profile)
+        assert tuple(options[option] for option in NAMES) == both[index], name
+        assert options["steps"] == 0, name
+    for option, value in TWINS[profile.name].items():
+        method, _, key = option.partition(".")
+        for twin in ("tncse", "jtcse") if method.startswith("sub") else (method,):
+            options = profile_options(METHODS.get(twin).card, profile)
+            assert options[option if method.startswith("sub") else key] == value, (twin, option)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A data folder with all that the papers' profiles train on, in small."""
+    folder = tmp_path / "data" / "corpus"
+    folder.mkdir(parents=True)
+    lines = "".join(f"the doctor is reading book {n}\n" for n in range(8))
+    for name in ("", *(f".en-{language}-en" for language in LANGUAGES["bert-base"])):
+        (folder / f"wiki1m_for_simcse{name}.txt").write_text(lines)
+    (folder / "sick_unlabelled.txt").write_text("a man is singing\nthe farmer\n")
+    return folder.parent
+
+
+def dry_run(profile: str, data: Path, *more: str) -> tuple[str, ...]:
+    suites = ("--suite", "toy", "--dev", "toy")
+    return ("run", "--methods", "all", "--profile", profile, "--data", str(data), *suites, *more, "--dry-run")
+
+
+@pytest.mark.parametrize("profile", PAPERS)
+def test_the_papers_profiles_pass_a_dry_run_that_lists_all_they_read(
+    profile: str, cli: Cli, hub: Path, data: Path, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nothing(plan: Plan, jobs: object) -> Iterator[Estimate]:
+        return iter(())
+
+    monkeypatch.setattr(estimate, "estimates", nothing)
+    for number, name in enumerate(MODELS[profile]):
+        shutil.copytree(tiny_bert, data / str(number))
+        with (data / str(number) / "config.json").open("a") as stream:
+            stream.write("\n" * number)  # another hash
+        hub_folder(hub, name, 40 * "a", data / str(number))
+    sick = [part for twin in ("tncse", "jtcse") for part in ("--set", f"{twin}.sick=true")]
+    code, out, err = cli(*dry_run(profile, data, "--seeds", "1-5", *sick, "--set", "tncse_d.sick=true"))
+    assert (code, err) == (0, "")
+    cells = {line.split(" ")[0].partition("[")[0] for line in out.splitlines() if line.endswith(" to do")}
+    assert cells >= SETTINGS.keys() | {"tncse_uc", "jtcse_uc", "whitening", "untrained", "word_overlap"}
+    assert len([line for line in out.splitlines() if line.startswith("simcse seed ")]) == 5
+    found = [line.removeprefix("reads ") for line in out.splitlines() if line.startswith("reads ")]
+    read = dict(line.split(": ", 1) for line in found)
+    backbone, generator = MODELS[profile]
+    copies = [f"wiki1m_for_simcse.en-{language}-en.txt" for language in LANGUAGES[profile]]
+    texts = {"a+sick": f"{copies[0]} + sick_unlabelled.txt", "b+sick": f"{copies[1]} + sick_unlabelled.txt"}
+    texts |= {
+        f"train:{name}": f"wiki1m_for_simcse.txt with {c}" for name, c in zip("abcdef", copies, strict=True)
+    }
+    assert {what: which.split(", sha256 ")[0] for what, which in read.items()} == {
+        "backbone": backbone.split("/")[-1],
+        "diffcse.generator": generator,
+        "infocse.mlm_head": backbone.split("/")[-1],
+        "training text": "wiki1m_for_simcse.txt",
+        "text train+sick": "wiki1m_for_simcse.txt + sick_unlabelled.txt",
+        **{f"text {name}": which for name, which in texts.items()},
+        "dev set": "TOY",
+        "suite": "toy: TOY",
+    }
+
+
+@pytest.mark.parametrize("profile", PAPERS)
+def test_without_any_of_it_one_line_names_all(profile: str, cli: Cli, hub: Path, tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    more = ("--set", "tncse.sick=true", "--set", "tncse_d.sick=true")
+    code, out, err = cli("run", "--methods", "all", "--profile", profile, "--data", "d", *more, "--dry-run")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    lines = err.removeprefix("error: 6 inputs are missing or wrong: ").rstrip("\n").split(" | ")
+    backbone, generator = MODELS[profile]
+    languages = LANGUAGES[profile]
+    files = ", ".join(f"wiki1m_for_simcse.en-{language}-en.txt" for language in languages)
+    pivots = ",".join("zh:cmn_Hans" if language == "zh" else language for language in languages)
+    models = ", ".join(f"opus-mt-en-{language}, opus-mt-{language}-en" for language in languages)
+    assert [line.split("; ")[-1] for line in lines[:3]] == [
+        f"download it first with: hf download {backbone}",
+        "get it with: bench data fetch wiki1m --data d",
+        f"download it first with: hf download {generator}",
+    ]
+    assert lines[3] == (
+        "d/corpus: the round-trip translated copies a, b, c, d, e, f of the training text are missing; "
+        f"expected {files}; make them with: bench data rtt --pivots {pivots} --profile {profile} --data d "
+        f"--out d/corpus, from {models} (hf download Helsinki-NLP/NAME)"
+    )
+    assert lines[4] == (
+        "d/corpus/sick_unlabelled.txt: SICK's unlabelled sentences are missing; "
+        "expected the sentences of SICK's training split, each once (docs/reproduce.md)"
+    )
+    assert lines[5].endswith("bench data fetch sts7 gets it")
+
+
+def test_what_is_named_or_not_asked_for_is_not_missing(
+    cli: Cli, hub: Path, data: Path, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(estimate, "estimates", lambda *_: iter(()))
+    corpus = data / "corpus"
+    (corpus / "wiki1m_for_simcse.en-ru-en.txt").rename(data / "mine.txt")
+    for language in "nl", "zh", "de", "es":
+        (corpus / f"wiki1m_for_simcse.en-{language}-en.txt").unlink()
+    (corpus / "sick_unlabelled.txt").unlink()
+    where = ("--profile", "bert-base", "--data", str(data), "--backbone", str(tiny_bert))
+    base = ("run", *where, "--suite", "toy", "--dev", "toy", "--dry-run", "--seeds", "1", "--methods")
+    code, out, err = cli(*base, "tncse", "--copy", f"b={data / 'mine.txt'}")
+    assert code == 0, err
+    assert "reads text a: wiki1m_for_simcse.en-fr-en.txt, sha256" in out
+    assert "reads text b: mine.txt, sha256" in out
+    code, _, err = cli(*base, "tncse,bsl,simcse")
+    assert (code, "the round-trip translated copies b of the training text are missing" in err) == (2, True)
+    assert cli(*base, "bsl,simcse,tncse[rtt=none]")[0] == 0
+    code, _, err = cli(*base, "simcse[text=train+sick]")
+    assert (code, "sick_unlabelled.txt: SICK's unlabelled sentences are missing" in err) == (2, True)
+    code, _, err = cli(*base, "bsl", "--corpus", str(corpus / "wiki1m_for_simcse.txt"))
+    # the profile's copy is one of another text
+    assert (code, "and none is at hand; name it with --copy a=FILE" in err) == (2, True)
+
+
+# estimates
+
+
+def test_times_and_costs_as_one_reads_them() -> None:
+    assert [span(seconds) for seconds in (0.4, 99.4, 100, 5999, 6000, 36_000)] == [
+        "0 s",
+        "99 s",
+        "2 min",
+        "100 min",
+        "1.7 h",
+        "10.0 h",
+    ]
+    assert cost(1800, 3.0, 8) == "12.00"
+    found = Estimate("simcse", 2, training=7200.0, evaluation=720.0)
+    line = f"{'simcse':40} 2 cell(s) of about 66 min: 60 min training, 6 min evaluation"
+    assert described(found, None, 1) == line
+    assert described(found, 2.5, 4) == f"{line}; cost 11.00"
+
+
+def short(model: Path, corpus: Path, methods: str, stages: tuple[str, ...], steps: int) -> tuple[str, ...]:
+    given = (f"steps={steps}", "batch_size=4", "eval_every=10", "max_length=12")
+    sets = [part for stage in stages for setting in given for part in ("--set", f"{stage}.{setting}")]
+    where = ("--suite", "toy", "--dev", "toy", "--backbone", str(model), "--corpus", str(corpus))
+    return ("run", "--methods", methods, *where, *sets)
+
+
+@pytest.mark.slow
+def test_a_dry_run_times_a_step_of_every_stage_and_says_what_a_cell_costs(
+    cli: Cli, tiny_bert: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = StageCache.facts
+    times = {"sub1": (36.0, 0.0), "sub2": (36.0, 0.0), "joint": (72.0, 3.6)}
+    times |= {"simcse": (3.6, 0.0), "distill": (1.8, 0.0)}
+
+    def facts(cache: StageCache, stage: Stage) -> dict[str, Any]:
+        found, (step, dev) = kept(cache, stage), times[stage.spec.role]
+        assert found["step_seconds"] > 0
+        assert found["dev_seconds"] > 0
+        return found | {"step_seconds": step, "dev_seconds": dev}
+
+    monkeypatch.setattr(StageCache, "facts", facts)
+    stages = ("tncse", "tncse.sub1", "tncse.sub2", "tncse_d", "simcse")
+    run = short(tiny_bert, corpus, "simcse,tncse,tncse_d,untrained", stages, 100)
+    more = ("--set", "tncse.rtt=none", "--seeds", "1-2", "--workers", "2", "--price-per-hour", "1")
+    code, out, err = cli(*run, *more, "--dry-run")
+    assert (code, err) == (0, "")
+    assert [re.sub(r"\[.*?\] +", " ", line) for line in out.splitlines()[-5:]] == [
+        f"{'untrained':40} 1 cell(s) of about 0 s: 0 s training, 0 s evaluation; cost 0.00",
+        "simcse 2 cell(s) of about 6 min: 6 min training, 0 s evaluation; cost 0.10",
+        "tncse 2 cell(s) of about 4.0 h: 4.0 h training, 0 s evaluation; cost 4.02",  # half the dev pairs
+        "tncse_d 2 cell(s) of about 3 min: 3 min training, 0 s evaluation; cost 0.05",
+        "about 4.2 h with 2 worker(s), start-up not counted; cost 8.34",
+    ]
+
+
+def test_what_is_trained_already_costs_no_training_and_one_method_without_an_estimate_stops_no_other(
+    cli: Cli, tiny_bert: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = (*short(tiny_bert, corpus, "simcse,broken,noise", ("simcse",), 2), "--seeds", "2")
+    assert cli(*run)[0] == 1
+    monkeypatch.setattr(Builder, "_train", lambda *_: pytest.fail("trained again"))
+    code, out, _ = cli(*run, "--campaign", "other", "--dry-run")
+    assert code == 0
+    found = [re.sub(r"\[.*?\] +", " ", line) for line in out.splitlines()[-4:]]
+    assert found[0] == "simcse 1 cell(s) of about 0 s: 0 s training, 0 s evaluation"
+    assert found[1].startswith("no estimate: broken: RuntimeError: no luck with ")
+    assert found[2] == f"{'noise':40} 1 cell(s) of about 0 s: 0 s training, 0 s evaluation"
+    assert found[3] == "about 0 s without those with 1 worker(s), start-up not counted"
+
+
+# the arithmetic of docs/scale.md
+
+
+@pytest.fixture(scope="module")
+def scale() -> Iterator[ModuleType]:
+    """The module docs/scale.py."""
+    sys.path.insert(0, str(DOCS))
+    yield importlib.import_module("scale")
+    sys.path.remove(str(DOCS))
+
+
+def test_the_page_says_what_the_arithmetic_gives(scale: ModuleType) -> None:
+    text = (DOCS / "scale.md").read_text()
+    trained = scale.trained("bert-base")
+    assert set(trained) == SETTINGS.keys() | {"tncse_uc", "jtcse_uc"}
+    grids = {profile: scale.grid_hours(profile) for profile in PAPERS}
+    method, alone = scale.longest("bert-base")
+    for name, hours in (
+        (f"{len(trained)} trained methods x 5 seeds, BERT-base", grids["bert-base"]),
+        ("the same, RoBERTa-base", grids["roberta-base"]),
+        ("both", sum(grids.values())),
+    ):
+        spread = (hours / 8, max(hours / 64, alone))
+        assert f"| {name} | {hours:.0f} h | {spread[0]:.0f} h | {spread[1]:.0f} h |" in text
+    assert f"one seed of `{method}`, {alone:.1f} h" in text
+    assert f"about {round(3 * sum(grids.values()), -1):.0f}" in text
+    for name in trained:
+        assert scale.hours(name, "roberta-base") == pytest.approx(scale.hours(name, "bert-base"), rel=0.03)
+    assert f"{scale.token_operations(32) / 1e6:.0f} million at 32" in text
+    assert f"sustains {scale.SUSTAINED / 1e12:.0f} TFLOP/s" in text
+    assert f"about {grids['bert-base']:.0f} hours" in (DOCS / "reproduce.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("method", "role", "passes"),
+    [
+        ("simcse", "simcse", None),
+        ("whitenedcse", "whitenedcse", None),
+        ("rankcse", "rankcse", None),
+        ("pcl", "pcl", None),
+        ("tncse", "joint", None),
+        ("jtcse", "joint", None),
+        ("tncse_d", "distill", 4.0),  # of a teacher of one tower
+    ],
+)
+def test_the_passes_are_those_that_torch_counts_by_numerics_1(
+    method: str, role: str, passes: float | None, scale: ModuleType, tiny_bert: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(tiny_bert, tmp_path / "sub" / "selected")
+    work = Gradients({}, tiny_bert, tiny_bert, tmp_path / "sub", ("the doctor is reading a book",) * 8)
+    counted: list[float] = []
+
+    def count(objective: Any, encoder: Any, rows: Any, *_: object, **__: object) -> None:
+        batch = [rows[i] for i in range(len(rows))]
+        for step in (lambda: objective.train()(batch).backward(), lambda: one(rows[0])):
+            with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+                step()
+            counted.append(counter.get_total_flops())
+        raise Stop
+
+    def one(row: Any) -> None:
+        ids = torch.tensor([row if isinstance(row, list) else row[1]])
+        with torch.no_grad():
+            load_backbone(tiny_bert)[0](input_ids=ids, attention_mask=torch.ones_like(ids))
+
+    changes: dict[str, OptionValue] = {"max_length": 8, **({"groups": 4} if method == "whitenedcse" else {})}
+    for number in (1, 2):
+        with following(number):
+            work.of(method, changes | ({"rtt": "none"} if role == "joint" else {}), role, tmp_path, count)
+    whole, row, less, _ = counted
+    assert whole / 8 / row == pytest.approx(passes or scale.PASSES[method], rel=0.05)
+    assert less < 0.9 * whole

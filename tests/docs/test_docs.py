@@ -1,0 +1,429 @@
+"""README and docs: their commands exist and run, their figures are the records', their pages are whole."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib
+import io
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import click
+import pytest
+
+import bench
+from bench.card import MethodCard
+from bench.cli.main import cli as group
+from bench.cli.main import main
+from bench.errors import InputError
+from bench.records.record import RunRecord, Score
+from bench.records.store import ResultStore
+from bench.reports.records import SCALE
+from bench.request import profiles
+from bench.request.parse import parse_methods
+from bench.stats.seeds import welch
+from bench.sweeps.grids import SWEEPS
+from tests.support.docs_commands import (
+    COMMITTED,
+    NOT_RUN,
+    OWN_TEST,
+    PAGES,
+    ROOT,
+    SHOWN,
+    TEXTS,
+    Command,
+    check_method,
+    check_names,
+    commands,
+    parsed,
+    spans,
+    why_not_run,
+)
+
+DOCS = ROOT / "docs"
+
+
+@pytest.fixture(scope="module")
+def generate() -> Iterator[ModuleType]:
+    """The module docs/generate.py."""
+    sys.path.insert(0, str(DOCS))
+    yield importlib.import_module("generate")
+    sys.path.remove(str(DOCS))
+
+
+@pytest.fixture(scope="module")
+def pages(generate: ModuleType) -> dict[str, str]:
+    """The pages of the methods."""
+    made: dict[str, str] = generate.method_pages()
+    return made
+
+
+def shown(*, slow: bool) -> list[Any]:
+    """Command and quoted lines of every output in a page; fast are those that draw no items."""
+    found = [
+        (page, command, quoted) for page, text in TEXTS.items() for command, quoted in SHOWN.findall(text)
+    ]
+    fast = ("--seeds-only", "bench report")
+    return [
+        pytest.param(*one, id=f"{one[0]}-{i}")
+        for i, one in enumerate(found)
+        if any(f in one[1] for f in fast) != slow
+    ]
+
+
+@cache
+def output_of(command: str) -> str:
+    """What a command prints on the committed records, below the present folder."""
+    stdout = io.StringIO()
+    with (
+        contextlib.redirect_stdout(stdout),
+        contextlib.redirect_stderr(io.StringIO()),
+        pytest.raises(SystemExit) as stopped,
+    ):
+        main(shlex.split(command)[1:])
+    assert not stopped.value.code, command
+    return stdout.getvalue()
+
+
+def test_commands_are_found() -> None:
+    found = [command for page in PAGES for command in commands(page)]
+    assert len([command for command in found if command.in_block]) > 60
+    assert {command.words[1] for command in found} >= set(group.commands)
+    page = Path("x.md")
+    text = "```sh\nbench run \\\n    --methods simcse  # why\n```\nSee `bench\nlist methods`.\n"
+    assert [" ".join(c.words) for c in commands(page, text)] == [
+        "bench run --methods simcse",
+        "bench list methods",
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_parses_and_names_what_exists(page: Path) -> None:
+    for command in commands(page):
+        try:
+            named = parsed(command.words, whole=command.in_block)
+            if page.name not in OWN_TEST:
+                check_names(*named)
+        except Exception as error:
+            raise AssertionError(f"{command}: {error}") from error
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("bench run --methods simcse --sets x.y=1", click.NoSuchOption),
+        ("bench run --seeds 1", click.MissingParameter),
+        ("bench runs simcse", KeyError),
+        ("bench run --methods simces", InputError),
+        ("bench run --methods simcse[batchsize=3]", InputError),
+        ("bench run --methods ensemble:simcse+tncs", InputError),
+        ("bench run --methods simcse --suite sts8", InputError),
+        ("bench run --methods simcse --profile minilmm", InputError),
+        ("bench run --methods simcse --set tncse.sub3.lr=1", InputError),
+        ("bench sweep cael", AssertionError),
+    ],
+)
+def test_a_wrong_command_is_seen(text: str, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        check_names(*parsed(Command(Path("x.md"), text, True).words))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_options_in_the_text_exist(page: Path) -> None:
+    known = {"--help", "--version", "--debug"}
+    known |= {
+        name for command in group.commands.values() for option in command.params for name in option.opts
+    }
+    data = group.commands["data"]
+    known |= {name for command in data.commands.values() for option in command.params for name in option.opts}  # type: ignore[attr-defined]
+    foreign = {"--depth"}
+    named = {
+        word.split("=")[0]
+        for span in spans(TEXTS[page.name])
+        if not span.startswith("python -m ")  # scripts have options of their own
+        for word in span.split()
+        if word.startswith("--")
+    }
+    assert named - known - foreign == set()
+
+
+def test_every_registered_method_stands_in_choosing(generate: ModuleType) -> None:
+    text = TEXTS["choosing.md"]
+    named = set(spans(text)) | {f"m_{name}" for name in ("mhe", "mhs", "barlow", "vicreg")}
+    heads = {re.split(r"[\[:]", span)[0] for span in named}
+    assert {method.card.name for method in generate.own_methods()} - heads == set()
+
+
+def test_methods_with_options_in_the_text_exist() -> None:
+    checked = 0
+    for text in TEXTS.values():
+        for span in spans(text):
+            if (
+                re.fullmatch(r"[a-z_]+\[[^ ]+\]", span)
+                and "METHOD" not in span
+                and "..." not in span
+                and "st:" not in span
+            ):
+                for request in parse_methods(span):
+                    check_method(request)
+                    checked += 1
+    assert checked > 8
+
+
+def test_profiles_in_the_text_exist() -> None:
+    named = {word for text in TEXTS.values() for word in re.findall(r"--profile ([a-z][\w-]*)", text)}
+    assert named <= set(profiles.names())
+    assert {"minilm", "bert-base"} <= named
+
+
+def test_every_method_has_a_page_with_equations_options_and_defaults(
+    generate: ModuleType, pages: dict[str, str]
+) -> None:
+    cards: list[MethodCard] = [method.card for method in generate.own_methods()]
+    assert len(pages) == len(cards) + 1 > 40
+    for card in cards:
+        page = pages[f"methods/{card.name}.md"]
+        assert f"[`{card.name}`]({card.name}.md)" in pages["methods/index.md"]
+        assert all(line in page for line in card.equations)
+        assert page.count("\n| `") == len(card.options), card.name
+        assert all(f"| `{option.name}` |" in page for option in card.options)
+        assert card.deviations == () or "## Differences from the paper" in page
+    for name in ("simcse", "whitening", "untrained", "tncse_d", "jtcse", "esimcse", "infonce", "m_mhe"):
+        assert "## Published scores\n\nsts7" in pages[f"methods/{name}.md"], name
+
+
+def test_a_method_page_has_each_backbone_s_values(pages: dict[str, str]) -> None:
+    page = pages["methods/simcse.md"]
+    assert "| option | default | `mini` | `minilm` | `roberta-base` | what it is |" in page
+    assert "| `lr` | `3e-05` | `0.0001` |  | `1e-05` |" in page
+    assert "As the default in `bert-base`." in page
+    assert "76.25" in page.split("## Published scores")[1]
+
+
+def test_tables_are_filled_in_from_records(generate: ModuleType) -> None:
+    for name, text in TEXTS.items():
+        for campaign in re.findall(r"<!-- leaderboard: (\S+) -->", text):
+            assert campaign in COMMITTED, name
+    text = generate.filled("<!-- leaderboard: mini-world2 -->\n\n<!-- cost -->")
+    assert "| simcse | 3 | **77.66**±2.35 |" in text
+    assert "| `simcse` | 1.0 | 125 |" in text
+    with pytest.raises(SystemExit, match="no leaderboard of nothing"):
+        generate.leaderboard("nothing")
+
+
+@pytest.mark.parametrize(("page", "command", "quoted"), shown(slow=False))
+def test_quoted_output_is_what_the_command_prints(
+    page: str, command: str, quoted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    assert quoted.rstrip() in output_of(command), page
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("page", "command", "quoted"), shown(slow=True))
+def test_quoted_output_of_item_draws_is_what_the_command_prints(
+    page: str, command: str, quoted: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    campaign = command.split("--campaign ")[1].split()[0]
+    shutil.copytree(
+        ROOT / "results" / campaign, tmp_path / "results" / campaign, ignore=shutil.ignore_patterns("stats")
+    )
+    monkeypatch.chdir(tmp_path)
+    assert quoted.rstrip() in output_of(command), page
+
+
+MEASURED = (
+    ("minilm", "simcse", "76.05"),
+    ("minilm", "untrained", "73.69"),
+    ("minilm", "untrained[pooling=avg]", "78.87"),
+    ("minilm", "untrained[pooling=mask]", "39.03"),
+    ("minilm", "esimcse", "76.35"),
+    ("minilm", "rankcse", "76.22"),
+    ("minilm", "sncse", "74.87"),
+    ("minilm", "diffcse", "74.85"),
+    ("minilm", "infocse", "74.33"),
+    ("minilm", "promptbert", "72.24"),
+    ("minilm", "whitening", "72.36"),
+    ("minilm", "tncse_uc", "75.51"),
+    ("minilm", "jtcse_uc", "75.62"),
+    ("minilm", "tncse_uc_d", "75.29"),
+    ("minilm", "jtcse_uc_d", "75.42"),
+    ("minilm", "tncse[rtt=none]", "75.66"),
+    ("minilm", "jtcse[rtt=none]", "75.78"),
+    ("minilm", "m_mhe", "75.24"),
+    ("minilm", "infonce", "75.66"),
+    ("minilm", "arccon", "76.19"),
+    ("minilm", "m_vicreg", "75.25"),
+    ("minilm", "unsee_byol", "78.15"),
+    ("minilm", "unsee_vicreg", "78.03"),
+    ("minilm", "unsee_barlow", "77.96"),
+    ("minilm", "unsee_corinfomax", "77.37"),
+    ("mini-all", "untrained[pooling=mask]", "80.91"),
+    ("mini-all", "mhe", "10.63"),
+    ("mini-all", "mhs", "18.08"),
+    ("mini-all", "barlow", "27.36"),
+    ("mini-all", "vicreg", "24.65"),
+    ("mini-all", "m_barlow", "2.37"),
+    ("mini-all", "m_barlow[ratio=0.5]", "19.13"),
+    ("mini-all", "m_barlow[form=paper,ratio=0.5]", "16.38"),
+    ("mini-all", "promptbert", "82.78"),
+    ("mini-all", "esimcse", "59.14"),
+    ("mini-all", "simcse[steps=75]", "60.38"),
+    ("mini-all", "esimcse[queue=0]", "66.98"),
+)
+"""Averages over seeds that results.md says in its text: campaign, method, as printed."""
+
+
+@pytest.mark.parametrize(("campaign", "method", "printed"), MEASURED)
+def test_averages_in_the_text_are_the_records(campaign: str, method: str, printed: str) -> None:
+    records = ResultStore(ROOT / "results", campaign).records()
+    records = [r for r in records if r.method == method and not r.suite.startswith("transfer")]
+    values = [value for r in records if (value := r.score("avg")) is not None]
+    assert f"{SCALE * sum(values) / len(values):.2f}" == printed
+    assert printed in TEXTS["results.md"]
+
+
+_UNSEE = (
+    ("byol", "+7.90 [+7.00, +8.79]", "+9.06 [+6.19, +11.93]"),
+    ("barlow", "+4.77 [-4.07, +13.60]", "+7.01 [+4.58, +9.45]"),
+    ("vicreg", "+11.10 [+2.59, +19.61]", "+10.05 [+7.96, +12.14]"),
+    ("corinfomax", "+4.55 [-10.90, +20.01]", "+3.92 [-0.35, +8.18]"),
+)
+_MODIFIED = (
+    ("mhe", "-9.56 [-15.88, -3.24]", "+13.42 [-14.37, +41.20]"),
+    ("mhs", "-14.77 [-19.39, -10.16]", "+2.32 [-10.29, +14.93]"),
+    ("barlow", "-24.98 [-31.95, -18.01]", "-24.95 [-31.26, -18.63]"),
+    ("vicreg", "-22.06 [-28.94, -15.17]", "+14.07 [+8.90, +19.24]"),
+)
+DIFFERENCES = (
+    ("minilm", "m_mhe", "infonce", "-0.41 [-1.54, +0.71]"),
+    ("minilm", "arccon", "infonce", "+0.53 [-0.72, +1.78]"),
+    ("minilm", "m_vicreg", "infonce", "-0.40 [-1.34, +0.54]"),
+    ("minilm", "unsee_vicreg", "simcse", "+1.98 [+0.52, +3.44]"),
+    *(
+        ("unsee", f"unsee_{loss}", f"unsee_{loss}[architecture={other}]", printed)
+        for loss, *both in _UNSEE
+        for other, printed in zip(("projection", "online_projection"), both, strict=True)
+    ),
+    *(
+        ("mini-all", f"m_{loss}{form}", loss, printed)
+        for loss, *both in _MODIFIED
+        for form, printed in zip(("", "[form=paper]"), both, strict=True)
+    ),
+)
+"""Differences with Welch's interval that results.md says in its text: campaign, methods, as printed."""
+
+
+@pytest.mark.parametrize(("campaign", "first", "second", "printed"), DIFFERENCES)
+def test_differences_in_the_text_are_the_records(
+    campaign: str, first: str, second: str, printed: str
+) -> None:
+    records = ResultStore(ROOT / "results", campaign).records()
+    records = [r for r in records if not r.suite.startswith("transfer")]
+    a, b = ([SCALE * (r.score("avg") or 0) for r in records if r.method == m] for m in (first, second))
+    found = welch(a, b)
+    assert f"{found.difference:+.2f} [{found.low:+.2f}, {found.high:+.2f}]" == printed
+    assert printed in TEXTS["results.md"]
+
+
+@pytest.mark.parametrize(
+    ("method", "printed"),
+    [("simcse", "1.27 points"), ("jtcse[rtt=none]", "2.02 for"), ("tncse[rtt=none]", "2.14 for")],
+)
+def test_losses_on_transfer_tasks_in_the_text_are_the_records(method: str, printed: str) -> None:
+    records = ResultStore(ROOT / "results", "minilm").records()
+    found = {r.method: r for r in records if r.suite == "transfer7"}
+    lost = {
+        task: SCALE * ((found["untrained"].score(task) or 0) - (found[method].score(task) or 0))
+        for task in found[method].tasks
+    }
+    assert f"{sum(lost.values()) / len(lost):.2f}" == printed.split()[0]
+    assert printed in " ".join(TEXTS["results.md"].split())
+    assert max(lost, key=lambda task: lost[task]) == "TREC"
+
+
+@pytest.mark.parametrize(("world", "campaign"), [("1", "mini"), ("2", "mini-world2"), ("3", "mini-world3")])
+def test_scores_of_the_worlds_are_the_records(world: str, campaign: str) -> None:
+    records = {(r.method, r.seed): r.score("avg") for r in ResultStore(ROOT / "results", campaign).records()}
+    methods = [("word_overlap", None), ("untrained", None), ("untrained[pooling=avg]", None)]
+    cells = [f"{SCALE * (records[method] or 0):.2f}" for method in methods]
+    seeds = ", ".join(f"{SCALE * (records['simcse', seed] or 0):.2f}" for seed in (1, 2, 3))
+    assert f"| {world} | {' | '.join(cells)} | {seeds} |" in TEXTS["results.md"]
+
+
+def test_records_page_has_every_field() -> None:
+    text = TEXTS["records.md"]
+    fields, scores = text.split("## Fields")[1].split("### scores")
+    named = re.findall(r"^\| `(\w+)` \|", fields, re.M)
+    assert sorted(named) == sorted(field.name for field in dataclasses.fields(RunRecord))
+    named = re.findall(r"^\| `(\w+)` \|", scores.split("### training")[0], re.M)
+    assert named == [field.name for field in dataclasses.fields(Score)]
+
+
+def test_every_sweep_stands_on_its_page() -> None:
+    assert set(SWEEPS) <= set(spans(TEXTS["sweeps.md"]))
+
+
+def test_python_examples_print_what_stands_below_them() -> None:
+    checked = 0
+    for text in TEXTS.values():
+        for code, printed in re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", text, re.S):
+            stdout = io.StringIO()
+            with contextlib.redirect_stdout(stdout):
+                exec(compile(code, "docs", "exec"), {})  # noqa: S102 - our own page
+            assert stdout.getvalue() == printed
+            checked += 1
+    assert checked == 1
+
+
+def test_docs_name_no_machine(pages: dict[str, str]) -> None:
+    texts = {**TEXTS, **pages, "mkdocs.yml": (ROOT / "mkdocs.yml").read_text()}
+    for name, text in texts.items():
+        assert not re.search(r"(?<![\w.])/(work|tmp|home|root|opt|usr|mnt|Users)\b", text), name
+        assert not re.search(r"index-url|pypi\.|localhost|127\.0\.0\.1", text), name
+
+
+def test_docs_say_the_version_and_the_extras() -> None:
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert f"version: {config['version']}\n" in (ROOT / "CITATION.cff").read_text()
+    assert config["version"] == bench.__version__
+    assert f"version, {bench.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+    named = {extra for text in TEXTS.values() for extra in re.findall(r"cse-bench\[(\w+)\]", text)}
+    assert named <= set(config["optional-dependencies"])
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning_and_needs_no_network(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr
+    pages = list((tmp_path / "site").rglob("*.html"))
+    assert len(pages) > 60
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        assert not re.search(r'<(script|link|img|iframe)[^>]+(src|href)="(https?:)?//', text), page
+        assert "<!-- leaderboard" not in text
+        assert "<!-- cost" not in text
+
+
+def test_commands_that_are_not_run_are_few_and_said_why() -> None:
+    found = [command for page in PAGES for command in commands(page)]
+    for pattern, _ in NOT_RUN:
+        assert any(re.search(pattern, command.text) for command in found), pattern
+    left = [command for command in found if why_not_run(command) is not None and command.in_block]
+    assert len(left) < 40

@@ -1,0 +1,113 @@
+"""The page on adding a method, followed word for word."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from bench.conformance.checks import CHECKS
+from bench.conformance.suite import FAILED, check_method
+from bench.request.plugins import load_plugin, read_plugin
+from tests.conftest import HERE
+
+Cli = Callable[..., tuple[int, str, str]]
+PAGE = (HERE.parent / "docs" / "add-your-method.md").read_text(encoding="utf-8")
+OF = {"all": "all", "train": "those that train", "seeded": "seeded ones", "vectors": "encoders"}
+
+
+@dataclass(frozen=True)
+class Block:
+    """One block of code: a file to write (it has a title), commands, or lines of what they print."""
+
+    language: str
+    title: str
+    text: str
+
+
+BLOCKS = [
+    Block(*found)
+    for found in re.findall(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', PAGE, re.MULTILINE | re.DOTALL)
+]
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def page_file(title: str) -> str:
+    (text,) = (block.text for block in BLOCKS if block.title == title)
+    return text
+
+
+def test_every_block_is_a_file_commands_or_what_they_print() -> None:
+    assert PAGE.count("```") == 2 * len(BLOCKS)
+    assert {(block.language, bool(block.title)) for block in BLOCKS} == {
+        ("python", True), ("toml", True), ("sh", False), ("text", False)
+    }  # fmt: skip
+    assert [block.title for block in BLOCKS if block.title] == [
+        "char_ngrams.py", "align_uniform.py", "pyproject.toml", "test_char_ngrams.py"
+    ]  # fmt: skip
+
+
+def test_the_table_is_that_of_the_checks() -> None:
+    rows = re.findall(r"^\| (.+) \| (.+) \| (.+) \|$", PAGE, re.MULTILINE)
+    assert rows == [("check", "expected", "of"), *((c.name, c.promise, OF[c.of]) for c in CHECKS)]
+
+
+def test_a_failed_check_says_what_the_page_says(tmp_path: Path) -> None:
+    wrong = page_file("char_ngrams.py").replace("return np.log1p(counts)", "return counts - counts[:1]")
+    (tmp_path / "char_ngrams.py").write_text(wrong)
+    load_plugin(read_plugin(str(tmp_path / "char_ngrams.py"), tmp_path / "results"))
+    failed = {
+        f.check: f.reason for f in check_method("char_ngrams", tmp_path / "scratch") if f.verdict == FAILED
+    }
+    (line,) = (block.text for block in BLOCKS if block.text.startswith("alone: "))
+    number = re.compile(r"by \S+ of")
+    assert number.sub("", f"alone: {failed['alone']}\n") == number.sub("", line)
+
+
+@pytest.mark.slow
+@pytest.mark.minutes
+def test_the_page_word_for_word(tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "BENCH_WORKERS"}
+    environment |= {
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+        "PYTHONPATH": os.pathsep.join([str(HERE / "support" / "block_network"), str(tmp_path / "installed")]),
+        # `pip install .` without a network, and not into the environment of these tests
+        "PIP_TARGET": str(tmp_path / "installed"),
+        "PIP_NO_DEPS": "1",
+        "PIP_NO_BUILD_ISOLATION": "0",
+        "PIP_NO_INDEX": "1",
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    }
+    work = tmp_path / "work"
+    work.mkdir()
+    said, before = "", ""
+    for block in BLOCKS:
+        if block.title:
+            (work / block.title).write_text(block.text, encoding="utf-8")
+        elif block.language == "sh":
+            said = ""
+            for command in block.text.splitlines():
+                done = subprocess.run(
+                    ["bash", "-c", command],  # noqa: S607
+                    cwd=work, env=environment, capture_output=True, text=True, timeout=900,
+                )  # fmt: skip
+                assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+                said += done.stdout
+        elif before == "sh":
+            for line in block.text.splitlines():
+                assert flat(line) in flat(said), block.text
+        before = block.language
+    assert (work / "report.html").stat().st_size > 10_000
+    records = {path.parent.relative_to(work / "results").as_posix() for path in work.rglob("mini.json")}
+    assert "installed/mini/char_ngrams/no-seed" in records
+    assert "local/mini/align_uniform[steps=25]/seed-1" in records
+    assert len(records) == 5

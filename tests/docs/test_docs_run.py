@@ -1,0 +1,132 @@
+"""The commands of README and docs run, on profile mini and cut short."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import shlex
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.cli.main import main
+from bench.compare import draws
+from bench.data.mini import world
+from bench.records.provenance import timing
+from bench.request import profiles
+from bench.run import runner
+from bench.sweeps.grids import SWEEPS, Backbone, Point, Sweep
+from tests.support.docs_commands import (
+    COMMITTED,
+    OWN_TEST,
+    PAGES,
+    ROOT,
+    SHOWN,
+    TEXTS,
+    blocks,
+    commands,
+    reads_committed,
+    small,
+    why_not_run,
+)
+
+
+@contextlib.contextmanager
+def shortened() -> Iterator[None]:
+    """Cut what takes time: a small step a stage, 1,400 sentences and few pairs, one row of a sweep."""
+    load = profiles.load
+
+    def one_step(table: dict[str, Any]) -> dict[str, Any]:
+        inner = {name: one_step(value) for name, value in table.items() if isinstance(value, dict)}
+        return table | inner | {"steps": 1, "eval_every": 1, "batch_size": 16}
+
+    def short(name: str) -> profiles.Profile:
+        profile = load(name)
+        return dataclasses.replace(profile, methods={k: one_step(v) for k, v in profile.methods.items()})
+
+    def first_row(sweep: Sweep) -> Sweep:
+        def points(backbone: Backbone) -> list[Point]:
+            found = list(sweep.points(backbone))
+            return [point for point in found if point.row == found[0].row]
+
+        return dataclasses.replace(sweep, points=points)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(profiles, "load", short)
+        patch.setattr(world, "TRAINING_SENTENCES", 1_400)
+        patch.setattr(world, "PAIRS", {"dev": 60, "test": 180})
+        for name, sweep in SWEEPS.items():
+            patch.setitem(SWEEPS, name, first_row(sweep))
+        forget_worlds()
+        try:
+            yield
+        finally:
+            forget_worlds()
+
+
+def forget_worlds() -> None:
+    """Clear what modules keep of the world's sentences."""
+    for module in (world, draws, runner):
+        for function in vars(module).values():
+            if hasattr(function, "cache_clear"):
+                function.cache_clear()
+
+
+@pytest.fixture
+def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the committed records and a training text, the present one."""
+    for campaign in COMMITTED:
+        shutil.copytree(ROOT / "results" / campaign, tmp_path / "results" / campaign)
+    (tmp_path / "train.txt").write_text("A line of text.\nAnother one.\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.slow
+@pytest.mark.minutes
+@pytest.mark.usefixtures("clone")
+def test_the_commands_of_readme_and_docs_run() -> None:
+    pages = [page for page in PAGES if page.name not in OWN_TEST]
+    found = [command for page in pages for command in commands(page) if why_not_run(command) is None]
+    quoted = {tuple(shlex.split(line)) for text in TEXTS.values() for line, _ in SHOWN.findall(text)}
+    lines = list(dict.fromkeys(tuple(small(c.words)) for c in found if tuple(c.words) not in quoted))
+    with shortened():
+        failed = [words for words in lines if not reads_committed(list(words)) and exit_code(words)]
+        for code in examples(TEXTS["python.md"]):
+            exec(compile(code, "python.md", "exec"), {})  # noqa: S102 - our own page
+    failed += [
+        words for words in lines if reads_committed(list(words)) and exit_code(words) > made_elsewhere(words)
+    ]
+    assert failed == []
+    assert len(lines) > 50
+
+
+def examples(text: str) -> list[str]:
+    """Python blocks that need nothing of the reader's."""
+    return [content for language, content in blocks(text) if language == "python" and "params" not in content]
+
+
+def made_elsewhere(words: tuple[str, ...]) -> bool:
+    """True for repeating a record of another kind of CPU, whose last digits may differ: exit code 1."""
+    if words[1] != "rerun":
+        return False
+    path = Path(words[2])
+    here = timing(started=0, wall=0, cpu=0)["processor"]
+    return bool(json.loads(path.read_text())["timing"]["processor"] != here)
+
+
+def exit_code(words: tuple[str, ...]) -> int:
+    """Run a command in this process; its output is shown when a test fails, with the CPU time it took."""
+    print("$", shlex.join(words))
+    begin, code = time.process_time(), 0
+    try:
+        main(list(words[1:]))
+    except SystemExit as stopped:
+        code = int(stopped.code or 0)
+    print(f"# exit code {code}, {time.process_time() - begin:.1f} s")
+    return code

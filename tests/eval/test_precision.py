@@ -1,0 +1,137 @@
+"""Precision of the evaluation, and what may not depend on how sentences are batched."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.data.suites import load_transfer
+from bench.data.toy import toy_task
+from bench.encoder import FloatArray
+from bench.errors import BenchError
+from bench.eval.embed import embed
+from bench.eval.sts import score_task
+from bench.eval.transfer import Protocol, run_task
+from bench.eval.transfer_suite import sentences_of
+from bench.eval.vector_cache import CachedEncoder
+from bench.nn.backbone import TransformerEncoder
+from bench.nn.precision import at_precision
+from bench.nn.sum_encoder import SumEncoder
+from tests.support.transfer_data import write_transfer
+
+Cli = Callable[..., tuple[int, str, str]]
+SENTENCES = ["this sentence means .", "of", "", "means this of sentence this"]
+
+
+@pytest.mark.parametrize(("precision", "digits"), [("bf16", 0.1), ("fp16", 0.02)])
+def test_a_lower_precision_changes_vectors_a_little_and_the_encoder_not(
+    tiny_bert: Path, precision: str, digits: float
+) -> None:
+    encoder = TransformerEncoder(tiny_bert, "avg")
+    twice = SumEncoder([encoder, encoder])
+    before = encoder.encode(SENTENCES)
+    lowered, sums = (at_precision(each, precision).encode(SENTENCES) for each in (encoder, twice))
+    assert lowered.dtype == np.float32
+    scale = np.abs(before).max()
+    assert 1e-5 * scale < np.abs(lowered - before).max() < digits * scale
+    np.testing.assert_allclose(sums, 2 * lowered, rtol=1e-6)
+    np.testing.assert_array_equal(encoder.encode(SENTENCES), before)
+    assert at_precision(encoder, "fp32") is encoder
+
+
+def test_an_encoder_without_a_model_has_no_other_precision() -> None:
+    class Bare:
+        dim = 1
+
+    with pytest.raises(
+        BenchError, match="an encoder of the kind Bare computes in fp32 alone; without --precision"
+    ):
+        at_precision(Bare(), "bf16")  # type: ignore[arg-type]
+
+
+def test_the_record_says_what_the_precision_changed(cli: Cli, tiny_bert: Path, tmp_path: Path) -> None:
+    command = ("run", "--methods", f"m=hf:{tiny_bert}:avg", "--suite", "toy")
+    assert cli(*command, "--campaign", "full")[0] == 0
+    code, _, err = cli(*command, "--campaign", "low", "--precision", "bf16")
+    assert code == 0, err
+    full, low = (
+        json.loads((tmp_path / f"results/{campaign}/mini/m/no-seed/toy.json").read_text())
+        for campaign in ("full", "low")
+    )
+    assert full["key"] != low["key"]
+    assert full["family"] != low["family"]
+    assert (full["provenance"]["precision"], low["provenance"]["precision"]) == ("float32", "bf16")
+    assert "evaluation_precision" not in full["provenance"]
+    effect = low["provenance"]["evaluation_precision"]
+    assert effect["name"] == "bf16"
+    assert set(effect["tasks"]) == {"TOY", "avg"}
+    assert effect["tasks"]["TOY"]["fp32"] == full["scores"][0]["value"]
+    difference = low["scores"][0]["value"] - full["scores"][0]["value"]
+    assert effect["tasks"]["TOY"]["difference"] == pytest.approx(difference, abs=1e-15)
+    assert 0 < abs(difference) < 0.1
+    code, _, err = cli(*command, "--campaign", "full", "--precision", "bf16")
+    assert code == 3
+    assert "another specification" in err
+
+
+class Counted:
+    dim, calls = 3, 0
+    facts: dict[str, str | int] = {}  # noqa: RUF012
+
+    def encode(self, sentences: Sequence[str], *_: object) -> FloatArray:
+        self.calls += 1
+        return np.arange(3 * len(sentences), dtype=np.float32).reshape(-1, 3)
+
+
+def test_vectors_are_kept_under_all_that_determines_them(tmp_path: Path) -> None:
+    encoder = Counted()
+
+    def vectors(sentences: Sequence[str], **identity: object) -> FloatArray:
+        return CachedEncoder(encoder, tmp_path, {"model": "a", **identity}).encode(sentences)
+
+    first = vectors(["x", "y"])
+    np.testing.assert_array_equal(vectors(["x", "y"]), first)
+    assert encoder.calls == 1
+    for other in (vectors(["y", "x"]), vectors(["x y"]), vectors(["x", "y"], model="b")):
+        assert other.shape[1] == 3
+    assert encoder.calls == 4
+    (file, *_) = sorted(tmp_path.glob("*.npz"), key=lambda path: path.stat().st_mtime_ns)
+    payload = bytearray(file.read_bytes())
+    payload[payload.index(np.float32(1).tobytes())] ^= 1
+    file.write_bytes(payload)
+    np.testing.assert_array_equal(vectors(["x", "y"]), first)
+    assert encoder.calls == 5
+
+
+def test_a_run_takes_kept_vectors_and_gives_the_same_record(
+    cli: Cli, tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ("run", "--methods", f"m=hf:{tiny_bert}:avg", "--suite", "toy", "--keep-vectors")
+    assert cli(*command, "--campaign", "one")[0] == 0
+    assert len(list((tmp_path / "results/.vectors").glob("*.npz"))) == 1
+    monkeypatch.setattr(TransformerEncoder, "_embed", None)  # nothing is computed again
+    code, _, err = cli(*command, "--campaign", "two")
+    assert code == 0, err
+    one, two = (
+        json.loads((tmp_path / f"results/{campaign}/mini/m/no-seed/toy.json").read_text())
+        for campaign in ("one", "two")
+    )
+    del one["timing"], two["timing"]
+    assert one == two
+
+
+def test_scores_do_not_depend_on_the_batches(tiny_bert: Path, tmp_path: Path) -> None:
+    write_transfer(tmp_path / "downstream")
+    encoder, toy = TransformerEncoder(tiny_bert, "avg"), toy_task()
+    trec = next(t for t in load_transfer("transfer7", tmp_path, accept_data=True) if t.id == "TREC")
+    first, second = (list(side) for side in zip(*toy.all_pairs(), strict=True))
+    found = []
+    for tokens in (1, 200, 8_192):  # one sentence a batch, some, and all in one
+        vectors = embed(encoder, (*first, *second, *sentences_of(trec)), batch_tokens=tokens)
+        values = [score.value for score in score_task(toy, vectors.cosine(first, second).astype(np.float32))]
+        found.append([*values, *run_task(trec, vectors, Protocol(kfold=3)).test])
+    np.testing.assert_allclose(found[1:], [found[0]] * 2, atol=1e-6)

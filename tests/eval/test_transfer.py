@@ -1,0 +1,378 @@
+"""Transfer tasks: the solvers against their objectives, SentEval's protocol, suites from data to records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from sklearn.model_selection import StratifiedKFold  # type: ignore[import-untyped]
+
+from bench.data.suites import TRANSFER, load_transfer
+from bench.data.tasks import LabelledSplit, LabelledTask
+from bench.encoder import FloatArray, Progress
+from bench.errors import BenchError, DataError, InputError
+from bench.eval import logistic, transfer
+from bench.eval.embed import Embeddings
+from bench.eval.logistic import LogisticSolver, objective
+from bench.eval.sgd import Classifier, fit_sgd
+from bench.eval.transfer import REGS, Fitter, Protocol, folds_of, nested, run_task
+from bench.eval.transfer_suite import evaluate_transfer, gold_classes
+from tests.support.transfer_data import write_transfer
+
+Cli = Callable[..., tuple[int, str, str]]
+
+
+def clouds(rows: int, dim: int, classes: int, *, scale: float = 1.0) -> tuple[FloatArray, NDArray[np.intp]]:
+    rng = np.random.default_rng(5)
+    y = rng.integers(classes, size=rows)
+    centres = rng.normal(size=(classes, dim))
+    x = scale * (centres[y] + 1.5 * rng.normal(size=(rows, dim)))
+    return x.astype(np.float32), y
+
+
+def gradient_norm(x: FloatArray, y: NDArray[np.intp], weights: NDArray[np.float64], reg: float) -> float:
+    """By torch's differentiation of the objective as it is printed."""
+    w = torch.from_numpy(weights).requires_grad_()
+    logits = torch.from_numpy(x).double() @ w[:, :-1].T + w[:, -1]
+    loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(y)) + reg / 2 * (w**2).sum()
+    (gradient,) = torch.autograd.grad(loss, w)
+    return float(gradient.norm())
+
+
+@pytest.mark.parametrize(("classes", "scale"), [(2, 0.1), (2, 30.0), (3, 30.0), (20, 0.1)])
+def test_every_fit_ends_at_its_optimum(classes: int, scale: float) -> None:
+    x, y = clouds(260, 6, classes, scale=scale)
+    rows = [np.arange(260), np.arange(0, 260, 2), np.arange(130), np.arange(130)]
+    regs = [1e-5, 1e-4, 1e-3, 1e-2]
+    solution = LogisticSolver(x, y, classes).fit(rows, regs)
+    assert solution.weights.shape == (4, classes, 7)
+    for of_fit, reg, weights, told in zip(rows, regs, solution.weights, solution.gradients, strict=True):
+        norm = gradient_norm(x[of_fit], y[of_fit], weights, reg)
+        assert norm <= 1e-6
+        assert norm == pytest.approx(told, rel=1e-3, abs=1e-11)
+
+
+def test_a_fit_does_not_depend_on_its_company() -> None:
+    x, y = clouds(200, 5, 3)
+    rows = [np.arange(0, 200, 2), np.arange(60), np.arange(200)]
+    together = LogisticSolver(x, y, 3).fit(rows, [1e-3, 1e-2, 1e-3], tolerance=1e-9)
+    for i, reg in enumerate([1e-3, 1e-2, 1e-3]):
+        alone = LogisticSolver(x, y, 3).fit([rows[i]], [reg], tolerance=1e-9)
+        np.testing.assert_allclose(together.weights[i], alone.weights[0], atol=1e-6)
+
+
+def test_two_classes_by_hand() -> None:
+    """One point on either side, no use of the bias: logit z = 2 w x solves sigmoid(-z) = reg w / x."""
+    x, y = np.array([[-1.0], [1.0]]), np.array([0, 1])
+    (weights,) = LogisticSolver(x, y, 2).fit([np.arange(2)], [0.1], tolerance=1e-12).weights
+    w = weights[1, 0]
+    np.testing.assert_allclose(weights, [[-w, 0], [w, 0]], atol=1e-10)
+    assert 1 / (1 + np.exp(2 * w)) == pytest.approx(0.1 * w, abs=1e-10)
+    value = np.log1p(np.exp(-2 * w)) + 0.1 / 2 * 2 * w**2
+    assert objective(x, y, weights, 0.1) == pytest.approx(value, abs=1e-12)
+
+
+def test_what_cannot_be_solved_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = clouds(40, 3, 2)
+    with pytest.raises(BenchError, match="features that aren't finite can't be classified"):
+        LogisticSolver(np.where(x > 1, np.nan, x), y, 2)
+    monkeypatch.setattr(logistic, "MOST_ITERATIONS", 1)
+    monkeypatch.setattr(logistic, "_PILOT_ITERATIONS", 1)
+    with pytest.raises(BenchError, match=r"ended with a gradient of .*; expected at most 1e-12"):
+        LogisticSolver(x, y, 2).fit([np.arange(40)], [1e-5], tolerance=1e-12)
+
+
+def peer_fit(
+    x: FloatArray, y: NDArray[np.intp], valid: tuple[FloatArray, NDArray[np.intp]] | None, reg: float,
+    classes: int, optim: str,
+) -> NDArray[np.float32]:  # fmt: skip
+    """One fit by SentEval's published procedure with torch's own layer and optimiser."""
+    order = np.random.RandomState(1111)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1111)
+        model = torch.nn.Linear(x.shape[1], classes)
+    if valid is None:
+        shuffled, cut = order.permutation(len(x)), int(0.05 * len(x))
+        valid = x[shuffled[:cut]], y[shuffled[:cut]]
+        x, y = x[shuffled[cut:]], y[shuffled[cut:]]
+    kind = {"adam": torch.optim.Adam, "rmsprop": torch.optim.RMSprop}[optim]
+    optimiser = kind(model.parameters(), weight_decay=reg)
+    best, best_weights, bad, epoch = -1.0, None, 0, 0
+    while epoch <= 200:
+        for _ in range(4):
+            permutation = order.permutation(len(x))
+            for begin in range(0, len(x), 64):
+                batch = permutation[begin : begin + 64]
+                loss = torch.nn.functional.cross_entropy(
+                    model(torch.from_numpy(x[batch])), torch.from_numpy(y[batch])
+                )
+                optimiser.zero_grad()
+                loss.backward()  # type: ignore[no-untyped-call]
+                optimiser.step()
+        epoch += 4
+        with torch.no_grad():
+            right = model(torch.from_numpy(valid[0])).argmax(1).numpy() == valid[1]
+        if right.mean() > best:
+            best = right.mean()
+            best_weights = torch.cat([model.weight, model.bias[:, None]], dim=1).detach().clone()
+        else:
+            if bad >= 5:
+                break
+            bad += 1
+    assert best_weights is not None
+    return best_weights.numpy()
+
+
+@pytest.mark.parametrize(("optim", "validated"), [("adam", True), ("rmsprop", False)])
+def test_sgd_is_sentevals_procedure(optim: str, validated: bool) -> None:
+    x, y = clouds(150, 4, 3)
+    rows, valid = np.arange(110), np.arange(110, 150) if validated else None
+    regs = (1e-5, 1e-2)
+    found = fit_sgd(x, y, 3, rows, valid, regs, settings=Classifier(optim=optim))
+    for reg, weights in zip(regs, found, strict=True):
+        held = None if valid is None else (x[valid], y[valid])
+        np.testing.assert_allclose(weights, peer_fit(x[rows], y[rows], held, reg, 3, optim), atol=2e-5)
+
+
+def test_an_unknown_optimiser_is_named() -> None:
+    x, y = clouds(20, 2, 2)
+    with pytest.raises(InputError, match="optimiser 'lbfgs'; expected one of adam, rmsprop"):
+        fit_sgd(x, y, 2, np.arange(20), None, (1e-3,), settings=Classifier(optim="lbfgs"))
+
+
+def test_the_optimum_is_never_above_sgd() -> None:
+    x, y = clouds(160, 8, 2)
+    folds = folds_of(np.arange(160), y, 4, 1111)
+    flat = [(train, reg) for train, _ in folds for reg in REGS]
+    exact = (
+        LogisticSolver(x, y, 2).fit([t for t, _ in flat], [r for _, r in flat]).weights.reshape(4, 4, 2, 9)
+    )
+    for (train, valid), best in zip(folds, exact, strict=True):
+        for reg, ours, theirs in zip(REGS, best, fit_sgd(x, y, 2, train, valid, REGS), strict=True):
+            assert objective(x[train], y[train], ours, reg) <= objective(x[train], y[train], theirs, reg)
+
+
+@pytest.mark.parametrize(
+    ("rows", "classes", "k", "seed"), [(48, 2, 10, 1111), (205, 6, 10, 1111), (37, 3, 5, 2)]
+)
+def test_folds_are_those_of_scikit_learn(rows: int, classes: int, k: int, seed: int) -> None:
+    labels = np.random.default_rng(8).permutation(np.arange(2 * rows) % classes)
+    some = np.arange(1, 2 * rows, 2)
+    ours = folds_of(some, labels, k, seed)
+    theirs = StratifiedKFold(k, shuffle=True, random_state=seed).split(some, labels[some])
+    for (train, held_out), (a, b) in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(train, some[a])
+        np.testing.assert_array_equal(held_out, some[b])
+
+
+def test_nested_folds_are_sentevals() -> None:
+    """The protocol as plain loops over one fit at a time."""
+    x, y = clouds(90, 4, 2)
+    protocol = Protocol(kfold=3)
+    dev, test, regs, predictions = nested(Fitter(x, y, 2, protocol))
+    split = StratifiedKFold(3, shuffle=True, random_state=1111)
+    for fold, (rest, held_out) in enumerate(split.split(x, y)):
+        means = []
+        for reg in (1e-5, 1e-4, 1e-3, 1e-2):
+            right = []
+            for train, valid in split.split(x[rest], y[rest]):
+                weights = LogisticSolver(x, y, 2).fit([rest[train]], [reg]).weights[0]
+                logits = x[rest[valid]] @ weights[:, :-1].T + weights[:, -1]
+                right.append((logits.argmax(1) == y[rest[valid]]).mean())
+            means.append(round(100 * float(np.mean(right)), 2))
+        best = (1e-5, 1e-4, 1e-3, 1e-2)[means.index(max(means))]
+        weights = LogisticSolver(x, y, 2).fit([rest], [best]).weights[0]
+        predicted = (x[held_out] @ weights[:, :-1].T + weights[:, -1]).argmax(1)
+        assert regs[fold] == best
+        assert dev[fold] == pytest.approx(max(means) / 100, abs=5.1e-5)
+        assert test[fold] == pytest.approx((predicted == y[held_out]).mean())
+        np.testing.assert_array_equal(predictions[held_out], predicted)
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "choice"),
+    [([0.5, 0.6, 0.7, 0.6], 2), ([0.70001, 0.70004, 0.6, 0.6], 0), ([0.1, 0.1, 0.1, 0.1], 0)],
+)
+def test_the_best_rounded_accuracy_wins_and_the_smallest_regularisation_at_ties(
+    accuracies: list[float], choice: int
+) -> None:
+    assert transfer._choice(np.array(accuracies)) == choice
+
+
+def test_samples_are_sorted_by_words_and_class_and_put_back() -> None:
+    split = LabelledSplit("all", ("a b", "c", "d e f", "g"), (), ("0", "1", "0", "0"))
+    order = transfer._by_length(split, {"0": 0, "1": 1})
+    assert order.tolist() == [3, 1, 0, 2]
+    assert transfer._undone(np.array([3, 1, 0, 2]), order).tolist() == [0, 1, 2, 3]
+    pairs = LabelledSplit("test", ("a b", "c", "d"), ("x", "y z", "w"), ("0", "0", "1"))
+    assert transfer._by_length(pairs, {"0": 0, "1": 1}).tolist() == [2, 1, 0]
+
+
+def test_pairs_are_the_absolute_difference_and_the_product() -> None:
+    vectors = Embeddings({"a": 0, "b": 1}, np.array([[1, -2], [3, 0.5]], dtype=np.float32))
+    split = LabelledSplit("test", ("a",), ("b",), ("1",))
+    np.testing.assert_array_equal(transfer._features(split, vectors), [[2, 2.5, 3, -1]])
+
+
+def test_f1_by_hand() -> None:
+    result = transfer.TransferResult(
+        (0.5,), (0.5,), (1e-3,), np.array([1, 1, 0, 1]), np.array([1, 0, 1, 1]), 4, 41, None, ("0", "1")
+    )
+    assert result.f1 == pytest.approx(2 * 2 / (2 * 2 + 1 + 1))
+
+
+@pytest.fixture(scope="session")
+def downstream(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_transfer(tmp_path_factory.mktemp("transfer") / "downstream")
+
+
+def test_a_suite_runs_from_data_to_records(cli: Cli, downstream: Path, tmp_path: Path) -> None:
+    command = ("run", "--methods", "noise", "--seeds", "1", "--suite", "transfer7", "--accept-data")
+    where = ("--data", str(downstream.parent))
+    code, out, err = cli(*command, *where)
+    assert code == 0, err
+    assert "Accuracy x 100" in out
+    file = tmp_path / "results/local/mini/noise/seed-1/transfer7.json"
+    record = json.loads(file.read_text())
+    kinds = [(s["task"], s["subset"], s["metric"]) for s in record["scores"]]
+    assert [task for task, subset, metric in kinds if (subset, metric) == ("all", "accuracy")] == [
+        *TRANSFER,
+        "avg",
+    ]
+    assert ("MRPC", "all", "f1") in kinds
+    assert record["tasks"]["MR"]["items"] == 48
+    facts = record["provenance"]["transfer"]
+    assert facts["solver"] == "exact"
+    assert {task: entry["fits"] for task, entry in facts["tasks"].items()} == {
+        "MR": 410, "CR": 410, "SUBJ": 410, "MPQA": 410, "SST2": 4, "TREC": 41, "MRPC": 41,
+    }  # fmt: skip
+    assert all(entry["largest_gradient"] <= 1e-6 for entry in facts["tasks"].values())
+    values = {(s["task"], s["subset"], s["metric"]): s["value"] for s in record["scores"]}
+    average = np.mean([values[task, "all", "accuracy"] for task in TRANSFER])
+    assert values["avg", "all", "accuracy"] == pytest.approx(average)
+    tasks = {task.id: task for task in load_transfer("transfer7", downstream.parent, accept_data=True)}
+    with np.load(file.with_suffix(".npz")) as predicted:
+        for task in ("SST2", "TREC", "MRPC"):  # one test split: the accuracy is that of its items
+            right = (predicted[task] == gold_classes(tasks[task])).mean()
+            assert values[task, "all", "accuracy"] == pytest.approx(right)
+        assert len(predicted["MR"]) == 48
+    before = file.read_bytes()
+    code, _, err = cli(*command, *where)
+    assert (code, file.read_bytes()) == (0, before)
+    assert "1 of 1 cells are done already" in err
+    code, _, err = cli(*command, *where, "--transfer-solver", "sgd")
+    assert code == 3
+    assert "another specification" in err
+
+
+@pytest.mark.slow
+def test_methods_are_compared_by_their_seeds(cli: Cli, downstream: Path) -> None:
+    where = ("--data", str(downstream.parent))
+    command = ("run", "--methods", "noise,noise[scale=2.0]", "--seeds", "1-2", "--suite", "transfer7")
+    code, _, err = cli(*command, "--accept-data", *where)
+    assert code == 0, err
+    code, out, err = cli("compare", "noise", "noise[scale=2.0]", *where)
+    assert code == 0, err
+    assert "transfer7" in out
+    assert "MRPC" in out
+    code, _, err = cli("check", "--reference", "results/local", "--results", "results", "--campaign", "local")
+    assert code == 0, err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("solver", ["exact", "sgd"])
+def test_a_record_can_be_repeated(cli: Cli, downstream: Path, tmp_path: Path, solver: str) -> None:
+    where = ("--data", str(downstream.parent))
+    code, _, err = cli(
+        "run", "--methods", "noise", "--seeds", "3", "--suite", "transfer8", "--accept-data",
+        "--transfer-solver", solver, *where,
+    )  # fmt: skip
+    assert code == 0, err
+    file = tmp_path / "results/local/mini/noise/seed-3/transfer8.json"
+    assert json.loads(file.read_text())["provenance"]["transfer"]["solver"] == solver
+    code, out, err = cli("rerun", str(file), *where)
+    assert (code, out) == (0, "equal: every score is the same to the last digit\n"), err
+
+
+def test_sgd_promises_no_gradient(downstream: Path) -> None:
+    task = next(t for t in load_transfer("transfer7", downstream.parent, accept_data=True) if t.id == "SST2")
+    rng = np.random.default_rng(0)
+    sentences = sorted({s for split in task.splits for s in split.first})
+    vectors = Embeddings(
+        {s: i for i, s in enumerate(sentences)}, rng.normal(size=(len(sentences), 6)).astype(np.float32)
+    )
+    found = run_task(task, vectors, Protocol("sgd"))
+    assert (found.fits, found.gradient) == (4, None)
+    assert found.accuracy == pytest.approx(float((found.predictions == found.gold).mean()))
+
+
+def test_missing_and_damaged_tasks_are_all_named(downstream: Path, tmp_path: Path) -> None:
+    root = tmp_path / "downstream"
+    for file in (path for path in downstream.rglob("*") if path.is_file()):
+        copy = root / file.relative_to(downstream)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(file.read_bytes())
+    (root / "CR/custrev.neg").unlink()
+    (root / "SST/binary/sentiment-dev").write_text("no label\n")
+    with pytest.raises(DataError) as caught:
+        load_transfer("transfer7", tmp_path, accept_data=True)
+    text = str(caught.value)
+    assert text.startswith("suite 'transfer7' lacks 2 of 7 tasks: CR: ")
+    assert "custrev.neg: this data file is missing" in text
+    assert "| SST2: " in text
+    assert "sentiment-dev:1: 1 column(s)" in text
+    with pytest.raises(
+        DataError, match=r"lacks 7 of 7 tasks: MR: .*pos:24: MR: 24 items and the file ends here"
+    ):
+        load_transfer("transfer7", downstream.parent)
+    with pytest.raises(InputError, match=r"needs evaluation data.*bench data fetch transfer7"):
+        load_transfer("transfer8", None)
+
+
+def test_a_method_without_vectors_fails_with_a_reason(cli: Cli, downstream: Path) -> None:
+    code, _, err = cli(
+        "run", "--methods", "word_overlap", "--suite", "transfer7", "--accept-data", "--data",
+        str(downstream.parent),
+    )  # fmt: skip
+    assert code == 1
+    assert "FAILED, this method compares pairs and has no vectors to classify; expected a method" in err
+
+
+class Constant:
+    dim = 3
+    facts: dict[str, str | int] = {}  # noqa: RUF012
+
+    def encode(
+        self, sentences: Sequence[str], batch_tokens: int | None = None, progress: Progress | None = None
+    ) -> FloatArray:
+        return np.ones((len(sentences), 3), dtype=np.float32)
+
+
+def binary_task(positive: int, negative: int) -> LabelledTask:
+    splits = (
+        LabelledSplit("positive", ("a",) * positive, (), ("1",) * positive),
+        LabelledSplit("negative", ("b",) * negative, (), ("0",) * negative),
+    )
+    return LabelledTask("MR", splits)
+
+
+def test_too_few_items_of_a_class_name_the_task() -> None:
+    task = LabelledTask(
+        "MR",
+        (
+            LabelledSplit("positive", ("a",) * 5, (), ("1",) * 5),
+            LabelledSplit("negative", ("b",) * 30, (), ("0",) * 30),
+        ),
+    )
+    with pytest.raises(BenchError, match=r"MR: a class has 5 item\(s\); expected at least 10"):
+        evaluate_transfer(Constant(), [task], Protocol())
+
+
+def test_a_collapsed_encoder_gives_the_share_of_the_larger_class() -> None:
+    run = evaluate_transfer(Constant(), [binary_task(20, 30)], Protocol(kfold=5))
+    assert run.scores[0].value == pytest.approx(0.6)

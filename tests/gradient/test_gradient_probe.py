@@ -1,0 +1,545 @@
+"""The gradient probe: sampled components against the losses', Lemma 1, and figures of real embeddings."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+
+from bench.cli.gradient import gradient as command
+from bench.data.toy import toy_task
+from bench.errors import BenchError, InputError
+from bench.gradient.angles import (
+    LOSSES,
+    FloatArray,
+    arccon_ratio,
+    dissipation,
+    dissipation_grid,
+    distance,
+    hardest_share,
+    negative_means,
+    positive_means,
+    ratio_bounds,
+    ratio_grid,
+    sample_negatives,
+    sample_positives,
+    shaded,
+)
+from bench.gradient.training import hold_out, snapshot, watch_training
+from bench.gradient.views import (
+    batch_cosines,
+    density,
+    dropout_views,
+    embedding_figures,
+    hardest_negatives,
+    hardest_shares,
+    pair_cosines,
+    required_ratios,
+)
+from bench.methods._paradigm_losses import Paradigm, negative_weights, positive_ratio
+from bench.methods._paradigm_losses import dissipation as loss_dissipation
+from bench.methods.paradigm import train_contrastive
+from bench.nn.backbone import TransformerEncoder
+from bench.stages import StageContext
+from bench.stats.checks import generator
+from bench.train.sentence_encoder import set_dropout
+from tests.support.paradigm import options
+
+# Sampled angles
+
+
+def test_means_span_the_papers_intervals() -> None:
+    positive, negative = positive_means(), negative_means()
+    assert (len(positive), len(negative)) == (100, 100)
+    assert [positive[0], positive[-1]] == pytest.approx([math.pi / 20, math.pi / 2])
+    assert [negative[0], negative[-1]] == pytest.approx([math.pi / 20, math.pi])
+    assert np.ptp(np.diff(positive)) < 1e-12
+
+
+def test_draws_have_the_papers_moments() -> None:
+    means = np.array([0.5, 1.2])
+    angles = sample_positives(means, batches=20_000)
+    assert angles.mean(axis=1) == pytest.approx(means, abs=0.002)
+    assert angles.std(axis=1) == pytest.approx([0.05, 0.05], abs=0.001)
+    one = np.arccos(sample_negatives(means, batches=20_000, negatives=1).largest)
+    assert one.mean(axis=1) == pytest.approx(means, abs=0.004)
+    assert one.std(axis=1) == pytest.approx([0.1, 0.1], abs=0.002)
+    again, other = sample_positives(means, 20_000), sample_positives(means, 20_000, seed=1)
+    assert np.array_equal(again, angles)
+    assert not np.array_equal(other, angles)
+    assert abs(np.corrcoef(angles[0], angles[1])[0, 1]) < 0.05
+
+
+def drawn_cosines(means: FloatArray, batches: int, negatives: int) -> FloatArray:
+    """The negatives' cosines themselves, (means, batches, negatives), from the probe's own stream."""
+    rng = generator(0, "gradient/negative")
+    return np.stack([np.cos(mean + 0.1 * rng.standard_normal((batches, negatives))) for mean in means])
+
+
+def as_losses_see_it(angle: float, negatives: FloatArray) -> torch.Tensor:
+    """A matrix of cosines whose first row is a sampled batch."""
+    s = torch.zeros(len(negatives) + 1, len(negatives) + 1, dtype=torch.float64)
+    s[0] = torch.tensor([math.cos(angle), *negatives])
+    return s
+
+
+def test_components_are_those_of_the_losses() -> None:
+    rows, columns, seen = np.array([0.2, 0.6, 1.4]), np.array([0.3, 0.9, 1.6, 2.9]), {0: 0, 1: 0}
+    angles = sample_positives(rows, batches=5)
+    drawn = sample_negatives(columns, batches=5, taus=(0.05, 0.3))
+    cosines = drawn_cosines(columns, 5, 127)
+    grid = dissipation_grid(positive=rows, negative=columns, batches=5)
+    ratios = ratio_grid(rows, columns, batches=5)
+    for p in range(3):
+        for n in range(4):
+            batches = [as_losses_see_it(angles[p, b], cosines[n, b]) for b in range(5)]
+            for loss in LOSSES:
+                expected = [float(loss_dissipation(s, Paradigm(gd=loss))[0]) for s in batches]
+                assert dissipation(loss, angles[p], drawn)[n] == pytest.approx(expected, rel=1e-12)
+                assert grid[loss][p, n] == pytest.approx(np.mean(expected), rel=1e-12)
+                seen = {value: count + expected.count(value) for value, count in seen.items()}
+            arccon = [float(positive_ratio(s, Paradigm(r="arccon"))[0]) for s in batches]
+            assert ratios["arccon"][p, n] == pytest.approx(np.mean(arccon), rel=1e-9)
+            met = [float(positive_ratio(s, Paradigm(r="met"))[0][s[0, 1:].argmax() + 1]) for s in batches]
+            assert ratios["met"][p, n] == pytest.approx(np.mean(met), rel=1e-9)
+    assert min(seen.values()) > 20
+    for tau, share in zip((0.05, 0.3), hardest_share((0.05, 0.3), columns, batches=5), strict=True):
+        for n in range(4):
+            weights = [
+                negative_weights(as_losses_see_it(0.5, cosines[n, b]), Paradigm(tau=tau)) for b in range(5)
+            ]
+            assert share[n] == pytest.approx(np.mean([float(w[0].max()) for w in weights]), rel=1e-9)
+
+
+def test_dissipation_is_1_where_the_means_are_close_and_0_where_they_are_far() -> None:
+    grid = dissipation_grid(positive=positive_means(10), negative=negative_means(10), batches=100)
+    for values in grid.values():
+        assert values.min() >= 0
+        assert values.max() <= 1
+        assert values[0, 0] > 0.98  # both pi/20
+        assert values[0, -1] < 1e-3
+        assert values[-1, 4] > 0.98  # about pi/2 both
+        assert bool((np.diff(values, axis=1) <= 0.02).all())  # falls with mu_neg
+        assert bool((np.diff(values, axis=0) >= -0.02).all())  # rises with mu_pos
+
+
+def test_share_of_the_hardest() -> None:
+    shares = hardest_share(negative=negative_means(10), batches=200)
+    assert shares.shape == (6, 10)
+    assert bool((shares >= 1 / 127).all() & (shares <= 1).all())
+    assert bool((np.diff(shares, axis=0) > 0).all())  # a smaller temperature, a larger share
+    released = hardest_share(negative=negative_means(10), positive=0.5, least_dissipation=0.01, batches=200)
+    assert released[:, 0] == pytest.approx(shares[:, 0], rel=1e-12)  # all batches count
+    assert released[2:, -1].tolist() == [1, 1, 1, 1]  # none does
+    assert shares[2, -1] < 0.1
+
+
+def test_some_batches_count() -> None:
+    """tau 0.05: the batches with a dissipation of at least 0.01, picked by hand."""
+    column, tau = np.array([1.0]), 0.05
+    cosines, angles = drawn_cosines(column, 50, 127)[0], sample_positives(np.array([0.5]), 50)[0]
+    e = np.exp(cosines / tau)
+    gd = 1 / (1 + np.exp(np.cos(angles) / tau) / e.sum(axis=1))
+    level = float(np.median(gd))
+    expected = (e.max(axis=1) / e.sum(axis=1))[gd >= level].mean()
+    got = hardest_share((tau,), column, positive=0.5, least_dissipation=level, batches=50)
+    assert float(got[0, 0]) == pytest.approx(float(expected), rel=1e-9)
+    assert float(got[0, 0]) != pytest.approx(float(hardest_share((tau,), column, batches=50)[0, 0]), rel=1e-3)
+
+
+def test_ratios_at_the_means_and_what_is_shaded() -> None:
+    rows, columns = np.array([math.pi / 6, math.pi / 2]), np.array([math.pi / 3, math.pi / 2, math.pi])
+    ratios = ratio_grid(rows, columns, sampled=False)
+    u = math.radians(10)
+    expected = [math.sin(math.pi / 6 + u) / 0.5, math.cos(u)]
+    assert ratios["arccon"].tolist() == [pytest.approx([value] * 3) for value in expected]
+    d = math.sqrt(2 - math.sqrt(3))
+    assert ratios["met"][0].tolist() == pytest.approx([1 / d, math.sqrt(2) / d, 2 / d])
+    sampled = ratio_grid(rows, columns)
+    assert sampled["arccon"] == pytest.approx(ratios["arccon"], abs=0.02)
+    assert bool((sampled["met"] < ratios["met"]).all())  # the nearest of 127
+    assert shaded("met", rows, columns).tolist() == [[True, True, True], [True, False, True]]
+    # cos(theta + u) - cos(mu) against tau (ln 99 + ln 127): row 0 0.766 - (0.5, 0, -1), row 1 -0.174 - ...
+    assert shaded("arccon", rows, columns).tolist() == [[False, True, True], [True, False, True]]
+    assert shaded("met").shape == (100, 100)
+    assert arccon_ratio(np.array([1.0, -1.0])).tolist() == pytest.approx([123.8, -121.8], rel=0.01)
+    assert distance(np.array([1.0, 0.0, -1.0])).tolist() == pytest.approx([0.01, math.sqrt(2), 2])
+
+
+def test_sampling_refuses() -> None:
+    with pytest.raises(ValueError, match="loss 'mat' must be one of infonce, arccon, mpt, met"):
+        dissipation_grid(("mat",), np.array([1.0]), np.array([1.0]), batches=1)
+    with pytest.raises(ValueError, match="loss 'mpt' must be arccon or met"):
+        shaded("mpt")
+    for bad in (partial(sample_positives, positive_means()), partial(sample_negatives, negative_means())):
+        with pytest.raises(ValueError, match="0 batches; expected at least 1"):
+            bad(0)
+    with pytest.raises(ValueError, match=r"127 negatives, taus \(0\.0,\)"):
+        sample_negatives(negative_means(2), 1, (0.0,))
+
+
+# Lemma 1
+
+
+def triples(count: int, size: int, seed: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Unit anchors, positives and negatives, many of them close to each other."""
+    rng = np.random.default_rng(seed)
+    h = rng.normal(size=(count, size))
+    spread = rng.uniform(0.05, 2, size=(2, count, 1))
+    near, far = (h + spread[i] * rng.normal(size=(count, size)) for i in (0, 1))
+    return unit(h), unit(near), unit(far)
+
+
+def unit(rows: FloatArray) -> FloatArray:
+    values: FloatArray = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return values
+
+
+def tangents(h: FloatArray, other: FloatArray) -> FloatArray:
+    values: FloatArray = other - (h * other).sum(axis=1, keepdims=True) * h
+    return values
+
+
+@pytest.mark.parametrize("size", [3, 8])
+def test_a_tangent_step_shrinks_the_distance_exactly_between_the_roots(size: int) -> None:
+    h, near, far = triples(6000, size, seed=size)
+    p, q = tangents(h, near), tangents(h, far)
+    positive, negative = (np.arccos((h * other).sum(axis=1)) for other in (near, far))
+    lengths = np.linalg.norm(p, axis=1), np.linalg.norm(q, axis=1)
+    alpha = np.arccos(np.clip((p * q).sum(axis=1) / lengths[0] / lengths[1], -1, 1))
+    rng = np.random.default_rng(0)
+    for strength in (0.3, 1.0, 2.5):
+        bounds = ratio_bounds(positive, negative, alpha, strength)
+        assert bounds.imaginary > 200
+        assert len(bounds.lower) == len(h) - bounds.imaginary > 500
+        a, b = p[bounds.real], q[bounds.real]
+        before = (a**2).sum(axis=1)
+        width = bounds.upper - bounds.lower
+        clear = width > 1e-6
+        for place in (-1.0, -1e-3, 1e-3, 0.5, *rng.uniform(0, 1, 3), 1 - 1e-3, 1 + 1e-3, 3.0):
+            r = (bounds.lower + place * width)[:, None]
+            after = ((strength * (r * a - b) - a) ** 2).sum(axis=1)
+            assert bool(((after < before) == (0 < place < 1))[clear].all())
+        # imaginary: not even the r that brings it nearest
+        a, b = p[~bounds.real], q[~bounds.real]
+        best = 1 / strength + (a * b).sum(axis=1) / (a**2).sum(axis=1)
+        after = ((strength * (best[:, None] * a - b) - a) ** 2).sum(axis=1)
+        assert bool((after > (a**2).sum(axis=1)).all())
+
+
+def test_bounds_by_hand() -> None:
+    right = math.pi / 2
+    bounds = ratio_bounds(
+        [right, right, right, 0.0, 0.0], [right, right, right, 0.5, 0.0], [0, right, right, 1, 1], 0.5
+    )
+    assert bounds.real.tolist() == [True, True, True, False, False]
+    assert bounds.lower.tolist() == pytest.approx([2 + 1 - 2, 2 - math.sqrt(3), 2 - math.sqrt(3)])
+    assert bounds.upper.tolist() == pytest.approx([2 + 1 + 2, 2 + math.sqrt(3), 2 + math.sqrt(3)])
+    assert ratio_bounds([right], [right], [right], 1.5).imaginary == 1
+    assert bounds.imaginary == 2  # at its positive nothing brings an anchor nearer
+    with pytest.raises(ValueError, match=r"strength 0 must be above 0"):
+        ratio_bounds([1.0], [1.0], [1.0], 0)
+
+
+# Real embeddings
+
+
+def vectors(
+    count: int = 24, size: int = 5, spread: float = 1.5, seed: int = 0
+) -> tuple[FloatArray, FloatArray]:
+    rng = np.random.default_rng(seed)
+    first = rng.normal(size=size) + spread * rng.normal(size=(count, size))
+    second = first + 0.4 * spread * rng.normal(size=(count, size))
+    return unit(first), unit(second)
+
+
+def test_cosines_come_in_batches() -> None:
+    first, second = vectors(26)
+    cosines = batch_cosines(first, second, batch=8)
+    assert cosines.shape == (3, 8, 8)  # two rows are left out
+    for b, i, j in ((0, 0, 0), (1, 3, 5), (2, 7, 0)):
+        assert cosines[b, i, j] == pytest.approx(float(first[8 * b + i] @ second[8 * b + j]), rel=1e-12)
+    positive, negative = pair_cosines(cosines)
+    assert (len(positive), len(negative)) == (24, 3 * 8 * 7)
+    assert positive == pytest.approx((first * second).sum(axis=1)[:24], rel=1e-12)
+    assert math.fsum(negative) == pytest.approx(float(cosines.sum() - positive.sum()))
+    edges, heights = density(negative, bins=40)
+    assert (len(edges), edges[0], edges[-1]) == (41, -1, 1)
+    assert float((heights * np.diff(edges)).sum()) == pytest.approx(1)
+    assert heights[30] == pytest.approx(
+        ((negative >= edges[30]) & (negative < edges[31])).sum() / len(negative) / 0.05
+    )
+    for bad in (
+        (first, second[:5], 8),
+        (first[:7], second[:7], 8),
+        (first, second, 1),
+        (first[0], first[0], 2),
+    ):
+        with pytest.raises(ValueError, match=r"expected two \(n, dim\), n at least a batch of 2 or more"):
+            batch_cosines(*bad)
+
+
+def kept_by_loops(first: FloatArray, second: FloatArray, m: float, batch: int) -> list[tuple[int, int]]:
+    """(anchor, hardest negative) of every kept anchor."""
+    found = []
+    for i in range(len(first) // batch * batch):
+        start = i // batch * batch
+        rest = [j for j in range(start, start + batch) if j != i]
+        hardest = max(rest, key=lambda j: float(first[i] @ second[j]))
+        if float(first[i] @ second[i]) - float(first[i] @ second[hardest]) < m:
+            found.append((i, hardest))
+    return found
+
+
+def test_hardest_negatives_and_the_ratios_they_require() -> None:
+    first, second = vectors(52)
+    pairs = kept_by_loops(first, second, 0.1, 16)
+    assert 10 < len(pairs) < 40
+    hardest = hardest_negatives(first, second, 0.1, 16)
+    for number, (i, j) in enumerate(pairs):
+        assert hardest.positive[number] == pytest.approx(float(first[i] @ second[i]), rel=1e-12)
+        assert hardest.negative[number] == pytest.approx(float(first[i] @ second[j]), rel=1e-12)
+        to = [v - float(first[i] @ v) * first[i] for v in (second[i], second[j])]
+        alpha = math.acos(float(to[0] @ to[1]) / float(np.linalg.norm(to[0]) * np.linalg.norm(to[1])))
+        assert hardest.alpha[number] == pytest.approx(alpha, rel=1e-8)
+    whole, acute = required_ratios(hardest, 0.5), required_ratios(hardest, 0.5, acute=True)
+    assert len(whole.real) == len(pairs)
+    right = (hardest.positive > 0) & (hardest.negative > 0) & (hardest.alpha < math.pi / 2)
+    assert len(acute.real) == int(right.sum()) < len(pairs)
+    expected = ratio_bounds(np.arccos(hardest.positive), np.arccos(hardest.negative), hardest.alpha, 0.5)
+    assert np.array_equal(whole.lower, expected.lower)
+    none = hardest_negatives(first, second, -2.0, 16)
+    assert len(none.positive) == len(none.alpha) == required_ratios(none, 1.0).imaginary == 0
+
+
+def test_share_of_the_hardest_in_weights_and_in_tangent_directions() -> None:
+    first, second = vectors(20)
+    taus = (0.05, 0.5)
+    paper = hardest_shares(first, second, taus, batch=10)
+    released = hardest_shares(first, second, taus, form="released", m=0.1, batch=10)
+    for number, tau in enumerate(taus):
+        shares, along = {}, {}
+        for i in range(20):
+            start = i // 10 * 10
+            rest = [j for j in range(start, start + 10) if j != i]
+            e = {j: math.exp(float(first[i] @ second[j]) / tau) for j in rest}
+            weights = {j: value / sum(e.values()) for j, value in e.items()}
+            parts = {j: w * (second[j] - float(first[i] @ second[j]) * first[i]) for j, w in weights.items()}
+            total = np.sum(list(parts.values()), axis=0)
+            top = max(rest, key=lambda j: weights[j])
+            cosine = float(parts[top] @ total / np.linalg.norm(parts[top]) / np.linalg.norm(total))
+            shares[i] = weights[top]
+            along[i] = float(np.linalg.norm(parts[top])) * cosine / float(np.linalg.norm(total))
+        kept = [i for i, _ in kept_by_loops(first, second, 0.1, 10)]
+        assert 0 < len(kept) < 20
+        assert paper[number] == pytest.approx(np.mean(list(shares.values())), rel=1e-9)
+        assert released[number] == pytest.approx(np.mean([along[i] for i in kept]), rel=1e-9)
+    with pytest.raises(BenchError, match=r"no anchor is kept at margin -2\.0"):
+        hardest_shares(first, second, taus, form="released", m=-2.0, batch=10)
+    with pytest.raises(ValueError, match="form 'mean', taus"):
+        hardest_shares(first, second, taus, form="mean", batch=10)
+    with pytest.raises(ValueError, match="expected paper or released, and above 0"):
+        hardest_shares(first, second, (0.0,), batch=10)
+
+
+def test_snapshot_by_loops() -> None:
+    first, second = vectors(20)
+    got = snapshot(7, first, second, m=0.1, batch=10)
+    pairs = kept_by_loops(first, second, 0.1, 10)
+    theta = [math.acos(float(first[i] @ second[i])) for i in range(20)]
+    negative = [
+        math.acos(float(first[i] @ second[j]))
+        for i in range(20)
+        for j in range(i // 10 * 10, i // 10 * 10 + 10)
+        if j != i
+    ]
+    u = math.radians(10)
+    arccon = [math.sin(theta[i] + u) / math.sin(theta[i]) for i, _ in pairs]
+    met = [
+        float(np.linalg.norm(first[i] - second[j]) / np.linalg.norm(first[i] - second[i])) for i, j in pairs
+    ]
+    assert (got.step, got.kept) == (7, len(pairs) / 20)
+    assert got.arccon_ratio == pytest.approx(np.mean(arccon), rel=1e-9)
+    assert got.met_ratio == pytest.approx(np.mean(met), rel=1e-9)
+    assert got.positive_cosine == pytest.approx(np.mean(np.cos(theta)), rel=1e-12)
+    assert got.positive_angle == pytest.approx((np.mean(theta), np.std(theta)), rel=1e-9)
+    assert got.negative_angle == pytest.approx((np.mean(negative), np.std(negative)), rel=1e-9)
+    none = snapshot(0, first, second, m=-2.0, batch=10)
+    assert (none.kept, none.arccon_ratio, none.met_ratio) == (0, None, None)
+
+
+def test_hold_out() -> None:
+    text = [f"sentence {number}" for number in range(50)]
+    fit, held = hold_out(text, seed=1)
+    assert (len(fit), len(held)) == (45, 5)
+    assert sorted(fit + held) == sorted(text)
+    assert fit == [line for line in text if line in fit]
+    assert hold_out(text, seed=1) == (fit, held)
+    assert hold_out(text, seed=2)[1] != held
+    for share in (0.0, 0.01, 1.0):
+        with pytest.raises(InputError, match=f"a share of {share} holds out"):
+            hold_out(text, 1, share)
+
+
+def test_dropout_views(tiny_bert: Path) -> None:
+    encoder = TransformerEncoder(tiny_bert)
+    sentences = ["The doctor is reading a book.", "a", "Two children are singing.", "the farmer"]
+    state = torch.get_rng_state()
+    first, second = dropout_views(encoder, sentences, seed=3)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert not encoder.model.training
+    assert first.shape == (4, 16)
+    assert np.linalg.norm(first, axis=1) == pytest.approx(np.ones(4))
+    assert bool((np.abs(first - second).max(axis=1) > 1e-3).all())
+    again = dropout_views(encoder, sentences, seed=3)
+    assert np.array_equal(again[0], first)
+    assert not np.array_equal(dropout_views(encoder, sentences, seed=4)[0], first)
+    set_dropout(encoder.model, 0.0)
+    encoder.model.train()
+    one, two = dropout_views(encoder, sentences, seed=3)
+    assert encoder.model.training
+    encoded = encoder.model.eval() and encoder.encode(sentences)
+    assert one == pytest.approx(encoded / np.linalg.norm(encoded, axis=1, keepdims=True), abs=1e-5)
+    assert one == pytest.approx(two, abs=1e-6)
+    with torch.no_grad():
+        encoder.model.encoder.layer[-1].output.LayerNorm.bias.fill_(torch.nan)
+    with pytest.raises(BenchError, match="a held-out sentence's vector is zero or not finite"):
+        dropout_views(encoder, sentences, seed=3)
+
+
+def context(tiny_bert: Path, corpus: Path, out: Path, seen: list[Any]) -> StageContext:
+    def dev_score(encoder: Any) -> float:
+        seen.append(encoder.encode(["a book"]))
+        return len(seen) / 10
+
+    config = options("paradigm", steps=5, eval_every=2, batch_size=8, lr=1e-3)
+    out.mkdir()
+    return StageContext(
+        config=config, seed=1, role="paradigm", model=tiny_bert, device="cpu",
+        sentences=corpus.read_text().split("\n")[:-1], corpus="c", dev_score=dev_score, inputs={}, out=out,
+    )  # fmt: skip
+
+
+def test_watching_a_training_measures_it_and_does_not_change_it(
+    tiny_bert: Path, corpus: Path, tmp_path: Path
+) -> None:
+    seen: list[Any] = []
+    made = context(tiny_bert, corpus, tmp_path / "watched", seen)
+    train = partial(train_contrastive, "paradigm")
+    facts, held, found = watch_training(train, made, share=0.4, batch=8)
+    assert [shot.step for shot in found] == [0, 2, 4]
+    assert facts["dev_curve"] == [[2, 0.1], [4, 0.2]]
+    fit = [line for line in made.sentences if line not in held]
+    assert (len(held), len(fit)) == (24, 36)
+    untrained = TransformerEncoder(tiny_bert)
+    assert found[0] == snapshot(0, *dropout_views(untrained, held, 1), batch=8)
+    assert len({shot.positive_cosine for shot in found}) == 3
+    # the same training without measuring
+    other: list[Any] = []
+    plain = context(tiny_bert, corpus, tmp_path / "plain", other)
+    plain = replace(plain, sentences=fit, corpus="c/without 0.4")
+    train(plain)
+    for name in ("selected", "last"):
+        one, two = (folder / name / "model.safetensors" for folder in (made.out, plain.out))
+        assert one.read_bytes() == two.read_bytes()
+    at_end = snapshot(4, *dropout_views(TransformerEncoder(made.out / "selected"), held, 1), batch=8)
+    assert at_end.positive_cosine == pytest.approx(found[2].positive_cosine, abs=1e-6)
+
+
+def test_watching_refuses(tiny_bert: Path, corpus: Path, tmp_path: Path) -> None:
+    made = context(tiny_bert, corpus, tmp_path / "out", [])
+    with pytest.raises(InputError, match="6 sentences are held out, less than a batch of 8"):
+        watch_training(partial(train_contrastive, "paradigm"), made, batch=8)
+    with pytest.raises(InputError, match="9 sentences are held out, less than a batch of 10"):
+        watch_training(partial(train_contrastive, "paradigm"), made, share=0.5, most=9, batch=10)
+
+    def others(given: StageContext) -> dict[str, Any]:
+        given.dev_score(cast(Any, object()))
+        return {}
+
+    with pytest.raises(BenchError, match="measures methods that train one transformer"):
+        watch_training(others, made, share=0.5, batch=8)
+
+
+def test_embedding_figures() -> None:
+    first, second = vectors(40)
+    got = embedding_figures(first, second, strengths=(0.5,), taus=(0.05, 0.5), m=0.1, batch=20)
+    positive, negative = pair_cosines(batch_cosines(first, second, 20))
+    for name, values in (("positive", positive), ("negative", negative)):
+        assert got["density"][name] == density(values)[1].tolist()
+    assert got["hardest_share"]["paper"] == hardest_shares(first, second, (0.05, 0.5), batch=20).tolist()
+    released = hardest_shares(first, second, (0.05, 0.5), form="released", m=0.1, batch=20)
+    assert got["hardest_share"]["released"] == released.tolist()
+    bounds = required_ratios(hardest_negatives(first, second, 0.1, 20), 0.5)
+    (lemma,) = got["lemma"]
+    assert (lemma["lambda"], lemma["kept"], lemma["imaginary"]) == (0.5, len(bounds.real), bounds.imaginary)
+    assert lemma["lower"] == bounds.lower.tolist()
+    assert lemma["nearer"]["1.5"] == sum(
+        low < 1.5 < high for low, high in zip(bounds.lower, bounds.upper, strict=True)
+    )
+    none = embedding_figures(first, second, m=-2.0, batch=20)
+    assert none["hardest_share"]["released"] is None
+    assert none["lemma"][0]["kept"] == 0
+    json.dumps(none, allow_nan=False)
+
+
+# The command
+
+
+def run(*arguments: str) -> None:
+    command.main([*arguments], standalone_mode=False)
+
+
+@pytest.mark.slow
+def test_the_command_writes_the_sampled_figures(tmp_path: Path) -> None:
+    run("--out", str(tmp_path))
+    grid = list(csv.DictReader((tmp_path / "gradient-grid.csv").open()))
+    assert len(grid) == 10_000
+    expected, ratios = dissipation_grid(seed=1), ratio_grid(seed=1)
+    for number in (0, 1234, 9999):
+        i, j = divmod(number, 100)
+        row = {name: float(value) for name, value in grid[number].items()}
+        assert (row["mu_pos"], row["mu_neg"]) == pytest.approx(
+            (positive_means()[i], negative_means()[j]), rel=1e-5
+        )
+        for loss in LOSSES:
+            assert row[f"gd_{loss}"] == pytest.approx(expected[loss][i, j], rel=1e-5)
+        assert row["ratio_met_sampled"] == pytest.approx(ratios["met"][i, j], rel=1e-5)
+        assert row["shaded_arccon"] == shaded("arccon")[i, j]
+    shares = list(csv.DictReader((tmp_path / "gradient-hardest.csv").open()))
+    assert len(shares) == 600
+    assert float(shares[250]["share"]) == pytest.approx(hardest_share(seed=1)[2, 50], rel=1e-5)
+
+
+def test_the_command_measures_a_training(tiny_bert: Path, tmp_path: Path) -> None:
+    words = sorted({sentence for pair in toy_task().all_pairs() for sentence in pair})[:40]
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"{a} {b}\n" for a in words for b in words[:35]))
+    arguments = [
+        "paradigm", "--out", str(tmp_path / "out"), "--suite", "toy", "--backbone", str(tiny_bert),
+        "--corpus", str(text), "--dev", "toy", "--set", "paradigm.steps=4", "--set", "paradigm.eval_every=2",
+        "--set", "paradigm.batch_size=8", "--set", "paradigm.lr=1e-3",
+    ]  # fmt: skip
+    run(*arguments)
+    (folder,) = (tmp_path / "out").iterdir()
+    assert folder.name.startswith("paradigm")
+    found = json.loads((folder / "gradient.json").read_text())
+    assert (found["seed"], found["sentences"]) == (1, 140)
+    assert [shot["step"] for shot in found["steps"]] == [0, 2, 4]
+    assert [step for step, _ in found["dev_curve"]] == [2, 4]
+    assert found["before"]["density"] != found["after"]["density"]
+    with pytest.raises(InputError, match="the folder is there already"):
+        run(*arguments)
+    for wrong in ("untrained", "tncse", "paradigm,infonce"):
+        with pytest.raises(InputError, match="can't be measured; expected one method that trains one"):
+            run(wrong, "--out", str(tmp_path / "other"), "--suite", "toy", "--backbone", str(tiny_bert),
+                *(["--corpus", str(text), "--dev", "toy"] if wrong != "untrained" else []),
+                *(["--set", "tncse.rtt=none"] if wrong == "tncse" else []))  # fmt: skip

@@ -1,0 +1,216 @@
+"""``ensemble:``, ``distill:``, and the texts that members train on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.data.tasks import PairTask
+from bench.methods.ensemble import weighted_members
+from bench.plan.cell import Cell
+from bench.plan.plan import Plan, make_plan
+from bench.registry import discover
+from bench.request.parse import OF_METHODS, parse_methods, parse_override
+from bench.request.spec import RunSpec
+from tests.support.cli import Cli, records
+from tests.support.training import stage_folders
+
+SHORT = ("--set", "simcse.steps=2", "--set", "simcse.eval_every=2", "--set", "simcse.batch_size=8")
+
+
+def arguments(tiny_bert: Path, corpus: Path, methods: str, *extra: str) -> tuple[str, ...]:
+    return (
+        "run", "--methods", methods, "--seeds", "1", "--suite", "toy", "--backbone", str(tiny_bert),
+        "--corpus", str(corpus), "--dev", "toy", *extra,
+    )  # fmt: skip
+
+
+def plan_of(methods: str, tmp_path: Path, seeds: tuple[int, ...] = (1,)) -> Plan:
+    return make_plan(RunSpec(parse_methods(methods), seeds=seeds, profile="mini", results=tmp_path))
+
+
+def cells(methods: str, tmp_path: Path, seeds: tuple[int, ...] = (1,)) -> list[Cell]:
+    return [job.cell for job in plan_of(methods, tmp_path, seeds).jobs]
+
+
+def test_methods_of_methods_are_those_that_the_parser_knows() -> None:
+    found = [name for name, method in discover() if method.card.takes_methods]
+    assert sorted(found) == sorted(OF_METHODS)
+
+
+@pytest.mark.parametrize(
+    ("text", "members"),
+    [
+        ("a+b", [(1.0, "a"), (1.0, "b")]),
+        ("0.3*a[x=1,y=2]+.7*b:avg + c", [(0.3, "a[x=1,y=2]"), (0.7, "b:avg"), (1.0, "c")]),
+        ("2*a+distill:b[c=d+e]", [(2.0, "a"), (1.0, "distill:b[c=d+e]")]),
+    ],
+)
+def test_members_and_weights(text: str, members: list[tuple[float, str]]) -> None:
+    assert weighted_members(text) == members
+
+
+@pytest.mark.parametrize(
+    ("methods", "message"),
+    [
+        ("ensemble:simcse", "an ensemble of one method; expected ensemble:METHOD+METHOD"),
+        ("ensemble:simcse+", "'' is no weighted method"),
+        ("ensemble:0*simcse+simcse", "'0*simcse' is no weighted method"),
+        ("ensemble", "an ensemble of one method"),
+        ("ensemble:", "'ensemble:' is no method"),
+        ("ensemble:simcse[+simcse", "'ensemble:simcse[+simcse' is no method"),
+        ("ensemble:simcs+simcse", "unknown method 'simcs'"),
+        ("ensemble:simcse[lrr=1]+simcse", "simcse has no option 'lrr'"),
+        ("distill", "no teacher; expected distill:METHOD"),
+        ("distill:distill:simcse", "distill builds on itself"),
+    ],
+)
+def test_bad_ensembles(cli: Cli, methods: str, message: str) -> None:
+    code, out, err = cli("run", "--methods", methods, "--seeds", "1")
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+def test_the_ensemble_is_the_weighted_sum_and_shares_its_members_stages(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
+) -> None:
+    methods = "simcse,untrained:avg,ensemble:0.25*simcse+untrained:avg"
+    code, _, err = cli(*arguments(tiny_bert, corpus, methods, *SHORT))
+    assert code == 0, err
+    assert len(stage_folders(tmp_path)) == 1  # the ensemble trains nothing of its own
+    found = {record.name: record for record in records(tmp_path).values()}
+    sum_record = found["ensemble"]
+    assert sum_record.provenance["encoder"]["weights"] == "0.25+1"
+    assert (
+        sum_record.training["stages"]["1/simcse"]["key"]
+        == found["simcse"].training["stages"]["simcse"]["key"]
+    )
+    members = sum_record.training["members"]
+    assert (members["1"]["options"]["steps"], members["2"]["options"]["pooling"]) == (2, "avg")
+    average = sum_record.score("avg")
+    assert average is not None
+    assert average not in (found["simcse"].score("avg"), found["untrained"].score("avg"))
+
+
+def test_a_second_copy_has_streams_of_its_own(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
+) -> None:
+    code, _, err = cli(*arguments(tiny_bert, corpus, "ensemble:simcse+simcse", *SHORT))
+    assert code == 0, err
+    (record,) = records(tmp_path).values()
+    stages = record.training["stages"]
+    assert stages["1/simcse"]["key"] != stages["2/simcse"]["key"]
+    assert stages["1/simcse"]["last_loss"] != stages["2/simcse"]["last_loss"]
+    weights = [
+        (tmp_path / "results" / ".stages" / s["key"] / "selected" / "model.safetensors").read_bytes()
+        for s in stages.values()
+    ]
+    assert weights[0] != weights[1]
+
+
+@pytest.mark.slow
+def test_distil_any_method_and_share_the_stage_of_the_named_form(tmp_path: Path) -> None:
+    given = "lr=1e-5,steps=7,eval_every=7,max_length=64"
+    student, named = cells(f"distill:tncse,tncse_d[{given}]", tmp_path)
+    assert student.method == "distill:tncse"
+    assert student.stages[-1].key != named.stages[-1].key
+    sets = tuple(parse_override(f"distill.{setting}") for setting in given.split(","))
+    spec = RunSpec(parse_methods("distill:tncse"), (1,), "mini", overrides=sets, results=tmp_path)
+    assert make_plan(spec).jobs[0].cell.stages[-1].key == named.stages[-1].key
+
+
+def test_nested_copies_and_seedless_sums(tmp_path: Path) -> None:
+    (cell,) = cells("ensemble:distill:simcse+distill:simcse+simcse", tmp_path)
+    copies = [(member.card.name, member.copy) for _, member in cell.members]
+    assert copies == [("distill", ""), ("distill", "2"), ("simcse", "")]
+    teachers = [member.members[0][1].copy for _, member in cell.members[:2]]
+    assert teachers == ["", "2"]
+    keys = [stage.key for stage in cell.all_stages]
+    assert len(keys) == len(set(keys)) == 4  # the third member is the first one's teacher
+    seeds = [cell.seed for cell in cells("ensemble:untrained+untrained:avg", tmp_path, seeds=(1, 2, 3))]
+    assert seeds == [None]
+
+
+@pytest.mark.slow
+def test_every_text_is_another_stage_and_sick_stands_at_the_end(tmp_path: Path) -> None:
+    texts = ("train", "a", "b", "train+sick", "a+sick", "b+sick")
+    plan = plan_of(",".join(f"simcse[text={text}]" for text in texts), tmp_path)
+    assert len({job.cell.stages[0].key for job in plan.jobs}) == 6
+    assert plan.training is not None
+    named = plan.training.texts
+    (mini,) = (task for task in plan.suites["mini"] if isinstance(task, PairTask))
+    test = {s for pair in mini.all_pairs() for s in pair}
+    for text in ("train", "a", "b"):
+        more = named[f"{text}+sick"].sentences
+        assert more[: len(named[text].sentences)] == named[text].sentences
+        assert set(more[len(named[text].sentences) :]) == test
+    (joint,) = [s for s in cells("tncse[sick=true]", tmp_path)[0].stages if s.spec.role == "joint"]
+    assert joint.spec.text == "train+sick"
+    subs = [s.spec.text for s in cells("tncse[sick=true,rtt=none]", tmp_path)[0].stages]
+    assert subs == ["train+sick"] * 3
+
+
+def test_sick_needs_data_that_has_it(
+    cli: Cli, tiny_bert: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BENCH_DATA", raising=False)
+    code, _, err = cli(
+        "run", "--methods", "simcse[text=train+sick]", "--seeds", "1", "--suite", "toy", "--dev", "toy",
+        "--corpus", str(corpus), "--profile", "minilm", "--backbone", str(tiny_bert),
+    )  # fmt: skip
+    assert code == 2
+    assert "SICK's unlabelled sentences are missing; expected --data DIR or BENCH_DATA" in err
+    data = tmp_path / "data"
+    (data / "corpus").mkdir(parents=True)
+    (data / "corpus" / "sick_unlabelled.txt").write_text("A made-up sentence.\n")
+    code, _, err = cli(
+        "run", "--methods", "simcse[text=train+sick]", "--seeds", "1", "--suite", "toy", "--dev", "toy",
+        "--corpus", str(corpus), "--profile", "minilm", "--backbone", str(tiny_bert), "--data", str(data),
+        *SHORT,
+    )  # fmt: skip
+    assert code == 0, err
+    (record,) = records(tmp_path).values()
+    name = record.training["stages"]["simcse"]["text"]["name"]
+    assert name == "corpus.txt + sick_unlabelled.txt"
+
+
+def test_the_sum_is_that_of_the_members_vectors(tiny_bert: Path) -> None:
+    from bench.card import BuildContext
+    from bench.nn.backbone import TransformerEncoder
+
+    one, two = TransformerEncoder(tiny_bert, "cls"), TransformerEncoder(tiny_bert, "avg")
+    context = BuildContext({"of": "2*a+b"}, 1, None, "cpu", members={"1": one, "2": two})
+    encoder = discover().get("ensemble").build(context)
+    sentences = ["a b", "c"]
+    expected = 2 * one.encode(sentences) + two.encode(sentences)
+    np.testing.assert_allclose(encoder.encode(sentences), expected, rtol=1e-6)  # type: ignore[union-attr]
+
+
+def test_all_is_every_method_that_needs_no_path_and_no_methods(tmp_path: Path) -> None:
+    plan = plan_of("all,two=ensemble:simcse+untrained", tmp_path)
+    names = [job.cell.card.name for job in plan.jobs]
+    missing = {name for name, _ in discover()} - set(names)
+    assert missing == {"hf", "st", "vectors", "distill", "released"}
+    assert len(set(names)) == len(names)
+    assert plan.ids["simcse"] == "simcse"
+
+
+@pytest.mark.slow
+def test_no_path_of_a_member_enters_a_record(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
+    method = f"ensemble:0.5*hf:{tiny_bert}:avg+distill:hf:{tiny_bert}"
+    short = tuple(text.replace("simcse", "distill") for text in SHORT)
+    code, _, err = cli(*arguments(tiny_bert, corpus, method, *short))
+    assert code == 0, err
+    (path,) = records(tmp_path)
+    text = (tmp_path / "results" / "local" / path).read_text()
+    digits = json.loads(text)["training"]["members"]["1"]["method"].split("[")[0].removeprefix("tiny-bert-")
+    name = f"tiny-bert-{digits}"
+    assert (len(digits), str(tiny_bert) in text + path) == (8, False)
+    of = f"0.5*{name}[pooling=avg]+distill:{name}[batch_size=8,eval_every=2,steps=2]"
+    assert (json.loads(text)["method"], json.loads(text)["options"]) == (f"ensemble:{of}", {"of": of})
+    code, _, err = cli("rerun", str(tmp_path / "results" / "local" / path), "--model", str(tiny_bert))
+    assert code == 2
+    assert f"the record builds on the model '{name}', which no profile names" in err

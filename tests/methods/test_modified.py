@@ -1,0 +1,436 @@
+"""Non-contrastive losses and their three steps: printed gradients, the released relations, limits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from bench.card import OptionValue
+from bench.methods._modified_losses import LOSSES, Steps, mhe, mhs
+from bench.methods.modified import modified_loss
+from bench.registry import discover
+from tests.support.paradigm import BATCHES, EXACT, gradients, options, views
+
+ALL = Steps(gd=True, w=True, r=True, ratio=1.6, tau=0.1)
+SWITCHES: list[dict[str, Any]] = [{"gd": gd, "w": w, "r": r} for gd, w, r in product((False, True), repeat=3)]
+
+
+def others(i: int, count: int) -> list[int]:
+    return [j for j in range(count) if j != i]
+
+
+def paper_weights(name: str, h: Tensor, other: Tensor, steps: Steps) -> Tensor:
+    """w_ij of equations 8 to 11 and 16 to 19, in loops."""
+    count, nu = len(h), steps.nu
+    s = (other @ other.T if name == "barlow" else h @ h.T).tolist()
+    ordered = [(k, m) for k in range(count) for m in others(k, count)]
+    if name == "mhs":
+        nearest = [max(others(i, count), key=s[i].__getitem__) for i in range(count)]
+        strength = 1 if steps.r else nu
+        found = {(i, j): strength / float((h[i] - h[j]).norm()) for i, j in enumerate(nearest)}
+    elif name == "mhe":
+        tau = steps.tau if steps.w else 0.5
+        below = sum(math.exp(s[k][m] / tau) for k, m in ordered if k < m)
+        strength = 1 if steps.w else nu
+        found = {(k, m): strength * math.exp(s[k][m] / tau) / (tau * below) for k, m in ordered}
+    elif steps.w:
+        below = sum(math.exp(s[k][m] / steps.tau) for k, m in ordered)
+        found = {(k, m): math.exp(s[k][m] / steps.tau) / below for k, m in ordered}
+    else:
+        found = {(k, m): 2 * nu * s[k][m] / count**2 for k, m in ordered}
+    rows = [[found.get((i, j), 0.0) for j in range(count)] for i in range(count)]
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def paper_rows(name: str, h: Tensor, other: Tensor, steps: Steps) -> Tensor:
+    """Printed gradient of every anchor of a view: eq. 7 to 11 without steps, 16 to 19 with all."""
+    count, weights = len(h), paper_weights(name, h, other, steps)
+    lifted = torch.eye(h.shape[1], dtype=torch.float64)
+    if name == "barlow" and not steps.w:
+        lifted = lifted - (1 - steps.nu) * torch.diag(torch.diag(h.T @ other / count))
+    cross, rows = (h @ other.T).tolist(), []
+    for i in range(count):
+        keep = not steps.gd or cross[i][i] - max(cross[i][j] for j in others(i, count)) < steps.m
+        pull = steps.ratio * weights[i].sum() * other[i] if steps.r else 2 / count * lifted @ other[i]
+        push = torch.stack([weights[i, j] * h[j] for j in others(i, count)]).sum(0)
+        rows.append(keep * (push - pull))
+    return torch.stack(rows)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("switches", SWITCHES)
+def test_paper_gradients(name: str, switches: dict[str, Any]) -> None:
+    steps = replace(ALL, **switches, nu=3.0)
+    dropped = kept = 0
+    for count, spread, seed in BATCHES:
+        first, second = views(count, spread=spread, seed=seed)
+        got = gradients(partial(LOSSES[name], steps=steps, form="paper"), first, second)
+        for gradient, (h, other) in zip(got, ((first, second), (second, first)), strict=True):
+            torch.testing.assert_close(gradient, paper_rows(name, h, other, steps), **EXACT)
+            zero = int((gradient.abs().sum(1) == 0).sum())
+            dropped, kept = dropped + zero, kept + len(gradient) - zero
+    assert kept > 50
+    assert (dropped > 50) == steps.gd
+
+
+def test_equation_7_is_what_is_left_without_negatives() -> None:
+    first, second = views(5)
+    for name in ("mhe", "mhs", "vicreg"):
+        got = gradients(partial(LOSSES[name], steps=Steps(nu=0.0), form="paper"), first, second)
+        torch.testing.assert_close(got[0], -2 / 5 * second, **EXACT)
+        torch.testing.assert_close(got[1], -2 / 5 * first, **EXACT)
+
+
+def tangent(gradient: Tensor, h: Tensor) -> Tensor:
+    """Without the component along h, which the normalisation removes."""
+    return gradient - (gradient * h).sum(1, keepdim=True) * h
+
+
+def test_equations_10_and_11_are_gradients_of_the_batch_losses() -> None:
+    """Eq. 10 of Barlow Twins; eq. 11 of L^a + nu_1 / D ||C||_F^2, C uncentred with its diagonal."""
+    nu = 7.0
+    for count, spread, seed in BATCHES:
+        first, second = views(count, spread=spread, seed=seed)
+        size = first.shape[1]
+
+        def barlow_twins(h: Tensor, second: Tensor = second) -> Tensor:
+            c = h.T @ second / len(h)
+            return ((c.diagonal() - 1) ** 2).sum() + nu * ((c**2).sum() - (c.diagonal() ** 2).sum())
+
+        def uncentred(h: Tensor, second: Tensor = second, size: int = size) -> Tensor:
+            own = (
+                nu * size * (len(h) - 1) ** 2 / (2 * len(h) ** 2)
+            )  # nu of eq. 11 is 2 nu_1 N^2 / (D (N - 1)^2)
+            c = h.T @ h / (len(h) - 1)
+            return (2 - 2 * (h * second).sum(1)).mean() + own / size * (c**2).sum()
+
+        for name, whole in (("barlow", barlow_twins), ("vicreg", uncentred)):
+            got = gradients(partial(LOSSES[name], steps=Steps(nu=nu), form="paper"), first, second)[0]
+            torch.testing.assert_close(
+                tangent(got, first), tangent(gradients(whole, first)[0], first), **EXACT
+            )
+
+
+def test_the_weights_total_2_over_tau_in_mhe_and_1_in_the_others() -> None:
+    """With ratio 0 and rows of one direction the gradients add up to the weights' sum along it."""
+    first = torch.ones(6, 3, dtype=torch.float64) / math.sqrt(3)
+    for name, total in (("mhe", 2 / ALL.tau), ("barlow", 1.0), ("vicreg", 1.0)):
+        steps = replace(ALL, gd=False, ratio=0.0)
+        got = gradients(partial(LOSSES[name], steps=steps, form="paper"), first, first.flip(0))[0]
+        torch.testing.assert_close(got.sum(0), total * first[0], **EXACT)
+
+
+def released_by_loops(name: str, h: Tensor, other: Tensor, steps: Steps) -> Tensor:
+    """The released loss as the specification states it, in loops."""
+
+    def dropped(view: Tensor) -> Tensor:
+        s = (view @ view.T).tolist()
+        keep = [not steps.gd or 1 - max(s[i][j] for j in others(i, len(s))) < steps.m for i in range(len(s))]
+        return torch.stack([row if kept else row.detach() for row, kept in zip(view, keep, strict=True)])
+
+    first, second = dropped(h), dropped(other)
+    if name in ("mhe", "mhs"):
+        parts = [
+            (energy if name == "mhe" else separation)(*pair, steps)
+            for pair in ((first, second), (second, first))
+        ]
+        ratio = steps.ratio if steps.r else 1.0
+        align = [
+            (2 - 2 * first[i] @ second[i]) * (parts[0][1][i] + parts[1][1][i]) / 2 for i in range(len(h))
+        ]
+        return parts[0][0] + parts[1][0] + ratio * torch.stack(align).sum()
+    return correlation(name, first, second, steps) + correlation(name, second, first, steps)
+
+
+def energy(x: Tensor, _: Tensor, steps: Steps) -> tuple[Tensor, list[float]]:
+    """lambda U of a view, and p_i."""
+    count, t = len(x), steps.tau if steps.w else 1.0
+    total = torch.stack([x[k] @ x[m] / t for k in range(count) for m in range(k + 1, count)]).logsumexp(0)
+    if not steps.w:
+        return steps.nu * total, [1 / count] * count
+    s, level = (x @ x.T / t).tolist(), float(total.detach())
+    return total, [sum(math.exp(s[i][j] - level) for j in others(i, count)) / t for i in range(count)]
+
+
+def separation(x: Tensor, y: Tensor, steps: Steps) -> tuple[Tensor, list[float]]:
+    """-lambda mean_i min D_ij to the other view as constants, and what a_i / N is multiplied by."""
+    count, fixed = len(x), y.detach()
+    nearest = [
+        torch.stack([((x[i] - fixed[j]) ** 2).sum().add(1e-4).sqrt() for j in others(i, count)]).min()
+        for i in range(count)
+    ]
+    weights = [1 / float(d.detach()) if steps.r else 1.0 for d in nearest]
+    return -(1.0 if steps.r else steps.nu) * torch.stack(nearest).mean(), [w / count for w in weights]
+
+
+def correlation(name: str, x: Tensor, y: Tensor, steps: Steps) -> Tensor:
+    """One direction of barlow or vicreg, j = i left in."""
+    count, strength = len(x), 1.0 if steps.w else steps.nu
+    constant, positive = x.detach(), y.detach()
+    by = positive @ positive.T if name == "barlow" else constant @ constant.T
+    below = sum(math.exp(by[k, m] / steps.tau) for k in range(count) for m in others(k, count))
+    w = (by / steps.tau).exp() / below if steps.w else 2 * by / count**2
+    lifted = 1 - (1 - strength) * (constant * positive).mean(0) if name == "barlow" else 1.0
+    loss = torch.zeros((), dtype=torch.float64)
+    for i in range(count):
+        loss = loss + strength * sum(w[i, j] * x[i] @ constant[j] for j in range(count))
+        if steps.r:
+            loss = loss - strength * steps.ratio * sum(w[i, j] for j in others(i, count)) * x[i] @ y[i]
+        else:
+            loss = loss - 2 / count * x[i] @ (lifted * positive[i])
+    return loss
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("switches", SWITCHES)
+def test_released_values_and_gradients(name: str, switches: dict[str, Any]) -> None:
+    steps = replace(ALL, **switches, nu=3.0, m=0.5, tau=0.2)
+    dropped = 0
+    for count, spread in ((2, 1.0), (5, 0.3), (5, 4.0), (7, 1.0)):
+        first, second = views(count, spread=spread, seed=count)
+        loss = partial(LOSSES[name], steps=steps, form="released")
+        loops = partial(released_by_loops, name, steps=steps)
+        assert float(loss(first, second)) == pytest.approx(float(loops(first, second)), rel=1e-11)
+        got, expected = gradients(loss, first, second), gradients(loops, first, second)
+        for mine, theirs, h in zip(got, expected, (first, second), strict=True):
+            torch.testing.assert_close(tangent(mine, h), tangent(theirs, h), **EXACT)
+            dropped += int((mine.abs().sum(1) == 0).sum())
+    assert (dropped > 3) == steps.gd
+
+
+def weights_of(name: str, h: Tensor, other: Tensor, steps: Steps) -> Tensor:
+    """W_i of every row of a view in the released form."""
+    rows = []
+    for i in range(len(h)):
+        rest = others(i, len(h))
+        if name == "mhs":
+            rows.append(
+                1 / min(math.sqrt(float(((h[i] - other[j]) ** 2).sum()) + 1e-4) for j in rest) / len(h)
+            )
+            continue
+        by = (other @ other.T if name == "barlow" else h @ h.T) / steps.tau
+        pairs = sum(math.exp(by[k, m]) for k in range(len(h)) for m in others(k, len(h)))
+        share = sum(math.exp(by[i, j]) for j in rest) / pairs
+        rows.append(2 * share / steps.tau if name == "mhe" else share)
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_the_released_positive_weighs_r_times_both_views_weights(name: str) -> None:
+    """Seen by the gradient's part along a direction that h'_i alone has."""
+    steps = replace(ALL, gd=False)
+    first, second = views(6, size=4)
+    own = torch.eye(6, dtype=torch.float64)
+    second = torch.cat([0.8 * second, 0.6 * own], dim=1)
+    first = torch.cat([first, torch.zeros(6, 6, dtype=torch.float64)], dim=1)
+    expected = weights_of(name, first, second, steps) + weights_of(name, second, first, steps)
+    got = gradients(partial(LOSSES[name], steps=steps, form="released"), first, second)[0]
+    along = -(got[:, 4:].diagonal()) / 0.6
+    torch.testing.assert_close(along, steps.ratio * expected, **EXACT)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_row_that_the_released_gd_drops_has_no_role(name: str) -> None:
+    steps = replace(ALL, m=0.5)
+    first, second = views(7, size=3, spread=2.0, seed=3)
+    kept = [(1 - (view @ view.T).fill_diagonal_(-1).max(1).values < steps.m) for view in (first, second)]
+    assert 0 < int(kept[0].sum()) < 7
+    got = gradients(partial(LOSSES[name], steps=steps, form="released"), first, second)
+    for gradient, keep in zip(got, kept, strict=True):
+        assert (gradient.abs().sum(1) > 0).tolist() == keep.tolist()
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_the_margin_decides(name: str) -> None:
+    """Rows at 0 and 60 degrees, their positives at 30 and 90."""
+    angles = torch.tensor([0.0, 60.0, 30.0, 90.0], dtype=torch.float64).deg2rad()
+    rows = torch.stack([angles.cos(), angles.sin()], dim=1)
+    cos30 = math.cos(math.radians(30))
+    gaps = {"released": [0.5, 0.5], "paper": [cos30, 0.0]}  # h_2 is as near to h'_1 as to h'_2
+    for form, gap in gaps.items():
+        for m in (-1e-6, 1e-6, 0.5 - 1e-6, 0.5 + 1e-6, cos30 - 1e-6, cos30 + 1e-6):
+            loss = partial(LOSSES[name], steps=replace(ALL, m=m), form=form)
+            moved = gradients(loss, rows[:2], rows[2:])[0].abs().sum(1) > 0
+            assert moved.tolist() == [value < m for value in gap]
+
+
+def test_the_released_gd_keeps_fewer_anchors_than_the_papers() -> None:
+    released = paper = 0
+    for _, spread, seed in BATCHES:
+        first, second = views(9, size=12, spread=spread, seed=seed)
+        for form in ("released", "paper"):
+            got = gradients(partial(LOSSES["vicreg"], steps=ALL, form=form), first, second)
+            kept = sum(int((gradient.abs().sum(1) > 0).sum()) for gradient in got)
+            released, paper = released + kept * (form == "released"), paper + kept * (form == "paper")
+    assert 0 < released < paper
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("form", ["released", "paper"])
+def test_nu_counts_until_step_w_or_mhs_step_r(name: str, form: str) -> None:
+    first, second = views(6)
+    for switches in SWITCHES:
+        values = [
+            float(LOSSES[name](first, second, replace(ALL, **switches, nu=nu), form)) for nu in (1.0, 3.0)
+        ]
+        counts = not switches["r" if name == "mhs" else "w"]
+        if form == "paper" and switches["gd"] and values[0] == 0:
+            continue
+        assert (values[0] != values[1]) == counts
+
+
+@pytest.mark.parametrize("form", ["released", "paper"])
+def test_step_w_changes_nothing_in_mhs(form: str) -> None:
+    first, second = views(6)
+    for switches in SWITCHES:
+        one, two = (mhs(first, second, replace(ALL, **{**switches, "w": w}), form) for w in (True, False))
+        assert float(one) == float(two)
+
+
+def test_mhs_by_hand_and_the_printed_factor() -> None:
+    """Rows at 0, 60 and 150 degrees; the nearest are 1 and sqrt 2 away, the farthest sqrt(2 + sqrt 3)."""
+    angles = [0.0, math.radians(60), math.radians(150)]
+    first = torch.tensor([[math.cos(x), math.sin(x)] for x in angles], dtype=torch.float64)
+    steps = Steps(r=True, ratio=2.0)
+    far = math.sqrt(2 + math.sqrt(3))
+    got = gradients(partial(mhs, steps=steps, form="paper"), first, first.clone())[0]
+    torch.testing.assert_close(got[0], first[1] - 2 * first[0], **EXACT)
+    torch.testing.assert_close(got[2], (first[1] - 2 * first[2]) / math.sqrt(2), **EXACT)
+    printed = partial(mhs, steps=replace(steps, factor="farthest"), form="paper")
+    got = gradients(printed, first, first.clone())[0]
+    torch.testing.assert_close(got[0], first[1] - 2 / far * first[0], **EXACT)
+    torch.testing.assert_close(got[1], first[0] - 2 / math.sqrt(2) * first[1], **EXACT)
+    value = mhs(first, first.clone(), Steps(nu=0.5), "released")
+    near = [math.sqrt(x + 1e-4) for x in (1, 1, 2)]
+    assert float(value) == pytest.approx(-0.5 * 2 * sum(near) / 3, rel=1e-12)
+    with pytest.raises(ValueError, match="factor 'printed' must be one of nearest, farthest"):
+        mhs(first, first, replace(steps, factor="printed"))
+
+
+def test_mhe_by_hand() -> None:
+    first = torch.eye(3, dtype=torch.float64)
+    second = first[[1, 0, 2]]
+    value = mhe(first, second, Steps(nu=2.0), "released")
+    assert float(value) == pytest.approx(2 * 2 * math.log(3) + (2 + 2 + 0) / 3, rel=1e-12)
+    modified = mhe(first, second, Steps(w=True, r=True, ratio=1.5, tau=0.5), "released")
+    assert float(modified) == pytest.approx(2 * math.log(3) + 1.5 * 4 * (2 / 3) / 0.5, rel=1e-12)
+    assert torch.autograd.gradcheck(
+        partial(mhe, steps=Steps(nu=2.0)), tuple(view.requires_grad_() for view in views(4, size=3))
+    )
+
+
+LIMITS: list[tuple[str, Callable[[], tuple[Tensor, Tensor]]]] = [
+    ("equal", lambda: (torch.ones(4, 1), torch.ones(4, 1))),
+    ("opposite", lambda: (torch.ones(4, 1), -torch.ones(4, 1))),
+    ("orthogonal", lambda: (torch.eye(4), torch.eye(4))),
+    ("two", lambda: (torch.eye(2), torch.eye(2).flip(0))),
+]
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("form", ["released", "paper"])
+@pytest.mark.parametrize(("case", "made"), LIMITS)
+def test_limits_are_finite(
+    name: str, form: str, case: str, made: Callable[[], tuple[Tensor, Tensor]]
+) -> None:
+    first, second = (view.double() for view in made())
+    for switches in SWITCHES:
+        for tau in (0.01, 1.0):
+            steps = replace(ALL, **switches, tau=tau)
+            loss = partial(LOSSES[name], steps=steps, form=form)
+            assert bool(loss(first, second).isfinite())
+            assert all(bool(part.isfinite().all()) for part in gradients(loss, first, second))
+
+
+def test_mhs_of_equal_rows_has_the_closed_form_at_the_bound() -> None:
+    first, second = torch.ones(3, 2).double() / math.sqrt(2), views(3, size=2)[0]
+    got = gradients(partial(mhs, steps=replace(ALL, gd=False), form="paper"), first, second)[0]
+    torch.testing.assert_close(got, (first - ALL.ratio * second) / 0.01, **EXACT)
+
+
+def test_refusals() -> None:
+    first, second = views(3)
+    for name, loss in LOSSES.items():
+        with pytest.raises(ValueError, match="form 'printed' must be one of released, paper"):
+            loss(first, second, ALL, "printed")
+        if name != "mhs":
+            with pytest.raises(ValueError, match=r"tau 0\.0 must be above 0"):
+                loss(first, second, replace(ALL, tau=0.0), "paper")
+
+
+# The methods
+
+PUBLISHED = {  # ratio, nu of the unmodified loss
+    "mhe": (1.75, 10.0),
+    "mhs": (1.75, 1.0),
+    "barlow": (1.5, 30.0),
+    "vicreg": (1.5, 30.0),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_published_values(name: str) -> None:
+    modified, original = options(f"m_{name}"), options(name)
+    assert (modified["ratio"], original["nu"]) == PUBLISHED[name]
+    assert modified["nu"] == original["nu"]
+    assert modified["form"] == original["form"] == "released"
+    assert (modified["m"], modified["gd"], modified["r"]) == (0.3, True, True)
+    assert (modified["w"], modified.get("tau")) == (True, None if name == "mhs" else 0.05)
+    assert not {"gd", "w", "r", "m", "tau", "ratio"} & set(original)
+
+
+def test_options_reach_the_loss() -> None:
+    first, second = views(6, spread=0.8)
+    table: list[tuple[str, dict[str, OptionValue], Steps, str]] = []
+    for name, (ratio, nu) in PUBLISHED.items():
+        default = Steps(True, True, True, ratio=ratio, nu=nu)
+        table += [
+            (name, {}, Steps(nu=nu), "released"),
+            (name, {"nu": 4.0, "form": "paper"}, Steps(nu=4.0), "paper"),
+            (f"m_{name}", {}, default, "released"),
+            (f"m_{name}", {"form": "paper", "ratio": 0.5}, replace(default, ratio=0.5), "paper"),
+            (
+                f"m_{name}",
+                {"gd": False, "r": False, "nu": 4.0},
+                replace(default, gd=False, r=False, nu=4.0),
+                "released",
+            ),
+            (f"m_{name}", {"m": 0.05}, replace(default, m=0.05), "released"),
+        ]
+    table += [
+        ("m_mhe", {"w": False, "r": False}, Steps(True, nu=10.0), "released"),
+        ("m_vicreg", {"tau": 0.5}, Steps(True, True, True, ratio=1.5, tau=0.5), "released"),
+        (
+            "m_mhs",
+            {"factor": "farthest", "form": "paper"},
+            Steps(True, False, True, ratio=1.75, factor="farthest"),
+            "paper",
+        ),
+    ]  # fmt: skip
+    for name, changes, steps, form in table:
+        got = modified_loss(name, options(name, **changes))(first, second)
+        expected = LOSSES[name.removeprefix("m_")](first, second, steps, form)
+        assert float(got) == float(expected)
+
+
+def test_without_steps_a_modified_method_is_the_original() -> None:
+    first, second = views(6)
+    for name in LOSSES:
+        off: dict[str, OptionValue] = dict.fromkeys(("gd", "w", "r"), False)
+        one = modified_loss(f"m_{name}", options(f"m_{name}", **off))(first, second)
+        assert float(one) == float(modified_loss(name, options(name))(first, second))
+
+
+def test_cards_name_their_equations() -> None:
+    for name, numbers in (("m_mhe", "16"), ("m_mhs", "17"), ("m_barlow", "18"), ("m_vicreg", "19")):
+        card = discover().get(name).card
+        assert numbers in card.paper
+        assert card.published_names[0][0] == name

@@ -1,0 +1,500 @@
+"""The gradient paradigm: gradients against the printed equations, components, limits, one training step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import AutoModel, AutoTokenizer
+
+from bench.card import OptionValue
+from bench.errors import InputError
+from bench.methods._modified_losses import LOSSES, Steps
+from bench.methods._paradigm_losses import (
+    ANGLE,
+    DISSIPATIONS,
+    RATIOS,
+    WEIGHTS,
+    Paradigm,
+    arccon,
+    dissipation,
+    infonce,
+    met,
+    mpt,
+    negative_weights,
+    paradigm_loss,
+    positive_ratio,
+)
+from bench.methods.modified import modified_loss
+from bench.methods.paradigm import contrastive_loss, make_pair_objective
+from bench.nn.backbone import token_rows
+from bench.train.sentence_encoder import set_dropout
+from tests.support.cli import Cli, records
+from tests.support.paradigm import (
+    BATCHES,
+    CONTRASTIVE,
+    EXACT,
+    NAMES,
+    Loss,
+    gradients,
+    options,
+    views,
+)
+from tests.support.training import SENTENCES
+
+OF_TABLE_1 = {  # components that Table 1 gives each loss
+    "infonce": Paradigm(gd="infonce", w="infonce"),
+    "arccon": Paradigm(gd="arccon", w="infonce", r="arccon"),
+    "mpt": Paradigm(gd="mpt", w="hardest"),
+    "met": Paradigm(gd="met", w="met", r="met"),
+}
+
+
+def at_anchors(loss: Loss, first: Tensor, second: Tensor) -> Tensor:
+    """Gradient of each anchor's own loss at it, the other view constant: the mean over rows undone."""
+    return len(first) * gradients(loss, first, second)[0]
+
+
+def by_equation(name: str, h: Tensor, positives: Tensor) -> Tensor:
+    """Equations 1 to 3 as they are printed (for MET the indicator of Table 1), in plain loops."""
+    tau, u, rows = 0.05, ANGLE, []
+    for i, anchor in enumerate(h):
+        s = [float(anchor @ other) for other in positives]
+        negatives = [j for j in range(len(s)) if j != i]
+        hardest = max(negatives, key=lambda j: s[j])
+        own = s[i]
+        if name in ("infonce", "arccon"):
+            theta = math.acos(own)
+            ratio = 1.0 if name == "infonce" else math.sin(theta + u) / math.sin(theta)
+            first = own if name == "infonce" else math.cos(theta + u)
+            below = math.exp(first / tau) + sum(math.exp(s[k] / tau) for k in negatives)
+            terms = [math.exp(s[j] / tau) * (positives[j] - ratio * positives[i]) for j in negatives]
+            rows.append(torch.stack(terms).sum(0) / (tau * below))
+        elif name == "mpt":
+            rows.append((own - s[hardest] < 0.23) * (positives[hardest] - positives[i]))
+        else:
+            near, far = math.sqrt(2 - 2 * own), math.sqrt(2 - 2 * s[hardest])
+            rows.append((far - near < 0.45) * (positives[hardest] / far - positives[i] / near))
+    return torch.stack(rows)
+
+
+@pytest.mark.parametrize("name", CONTRASTIVE)
+def test_gradients_are_equations_1_to_3_and_4_with_table_1(name: str) -> None:
+    dropped = kept = 0
+    for count, spread, seed in BATCHES:
+        first, second = views(count, spread=spread, seed=seed)
+        got = at_anchors(CONTRASTIVE[name], first, second)
+        torch.testing.assert_close(got, by_equation(name, first, second), **EXACT)
+        s, parts = first @ second.T, OF_TABLE_1[name]
+        gd, w, r = dissipation(s, parts), negative_weights(s, parts), positive_ratio(s, parts)
+        closed = gd[:, None] * (w @ second - (w * r).sum(1, keepdim=True) * second)
+        torch.testing.assert_close(got, closed, **EXACT)
+        dropped, kept = dropped + int((gd < 0.5).sum()), kept + int((gd > 0.5).sum())
+    assert min(dropped, kept) > 5
+
+
+@pytest.mark.parametrize("name", CONTRASTIVE)
+def test_the_paradigm_with_a_losss_components_has_its_gradient(name: str) -> None:
+    first, second = views(9, spread=1.0)
+    got = gradients(partial(paradigm_loss, parts=OF_TABLE_1[name], form="paper"), first, second)
+    for gradient, (anchors, others) in zip(got, ((first, second), (second, first)), strict=True):
+        expected = at_anchors(CONTRASTIVE[name], anchors, others) / (2 * len(first))
+        torch.testing.assert_close(gradient, expected, **EXACT)
+
+
+@pytest.mark.parametrize(
+    "parts", [Paradigm(), Paradigm(m=0.4, tau=0.2, ratio=1.5), Paradigm(gd="none", ratio=0)]
+)
+def test_the_papers_baseline_is_equation_4(parts: Paradigm) -> None:
+    first, second = views(7, spread=1.0, seed=1)
+    expected = []
+    for h, others in ((first, second), (second, first)):
+        for i in range(7):
+            s = others @ h[i]
+            negatives = [j for j in range(7) if j != i]
+            keep = parts.gd == "none" or float(s[i] - max(s[j] for j in negatives)) < parts.m
+            below = sum(math.exp(float(s[j]) / parts.tau) for j in negatives)
+            row = torch.stack(
+                [
+                    math.exp(float(s[j]) / parts.tau) / below * (others[j] - parts.ratio * others[i])
+                    for j in negatives
+                ]
+            ).sum(0)
+            expected.append(keep * row / 14)
+    got = gradients(partial(paradigm_loss, parts=parts, form="paper"), first, second)
+    torch.testing.assert_close(torch.cat(got), torch.stack(expected), **EXACT)
+    kept = [bool(row.any()) for row in expected]
+    assert any(kept)
+    assert all(kept) == (parts.gd == "none")
+
+
+def test_the_released_form_by_hand() -> None:
+    """Two sentences; s = [[1, 0], [c, c]], c = 1/sqrt 2: rows keep the second, columns both or one."""
+    c = 1 / math.sqrt(2)
+    first = torch.tensor([[1.0, 0.0], [c, c]], dtype=torch.float64)
+    second = torch.tensor([[1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
+    # gaps: rows 1 - 0, c - c; columns 1 - c, c - 0; a direction's sum over (anchors kept x N)
+    values = {
+        0.5: (c - 1.5 * c) / (1 * 2) + (c - 1.5 * 1) / (1 * 2),
+        0.8: (c - 1.5 * c) / (1 * 2) + (c - 1.5 * 1 + 0 - 1.5 * c) / (2 * 2),
+        -1.0: 0.0,
+    }
+    for m, value in values.items():
+        loss = paradigm_loss(first, second, Paradigm(m=m, ratio=1.5))
+        assert float(loss) == pytest.approx(value, abs=1e-14)
+    whole = paradigm_loss(first, second, Paradigm(gd="none", ratio=1.5))
+    assert float(whole) == pytest.approx((0 - 1.5 + c - 1.5 * c) / 4 + (c - 1.5 + 0 - 1.5 * c) / 4)
+    assert all(not g.any() for g in gradients(partial(paradigm_loss, parts=Paradigm(m=-1.0)), first, second))
+
+
+def test_the_released_ratio_acts_twice_and_pulls_dropped_anchors() -> None:
+    parts, seen = Paradigm(m=0.25, ratio=1.25), set()
+    for seed in range(20):
+        first, second = views(8, spread=2.0, seed=seed)
+        s = first @ second.T
+        kept, partner = (dissipation(matrix, parts) for matrix in (s, s.T))
+        n, other = (max(1.0, float(direction.sum())) for direction in (kept, partner))
+        got = gradients(partial(paradigm_loss, parts=parts), first, second)[0]
+        w = negative_weights(s, parts)
+        for i in range(8):
+            seen.add((bool(kept[i]), bool(partner[i])))
+            if kept[i]:
+                ratio = parts.ratio * (1 + (n / other if partner[i] else 0))
+                expected = (w[i] @ second - ratio * second[i]) / (8 * n)
+            else:
+                expected = -parts.ratio * second[i] / (8 * other) * partner[i]
+            torch.testing.assert_close(got[i], expected, **EXACT)
+    assert len(seen) == 4
+
+
+def test_components_by_hand() -> None:
+    s = torch.tensor([[0.5, 0.25, 0.75], [0.0, 0.8, 0.5], [0.5, -0.5, 1.0]], dtype=torch.float64)
+    table = {
+        "indicator": [1, 0, 0],
+        "mpt": [1, 0, 0],
+        "met": [1, 1 * (1 - math.sqrt(0.4) < 0.45), 0],
+        "none": [1, 1, 1],
+    }
+    for gd, expected in table.items():
+        assert dissipation(s, Paradigm(gd=gd, m=0.3)).tolist() == expected
+    assert dissipation(s, Paradigm(gd="indicator", m=0.31)).tolist() == [1, 1, 0]
+    e = math.exp
+    assert dissipation(s, Paradigm(gd="infonce", tau=0.5)).tolist()[0] == pytest.approx(
+        1 / (1 + e(1) / (e(0.5) + e(1.5)))
+    )
+    pushed = math.cos(math.acos(0.5) + 0.2)
+    assert dissipation(s, Paradigm(gd="arccon", tau=0.5, u=0.2)).tolist()[0] == pytest.approx(
+        1 / (1 + e(pushed / 0.5) / (e(0.5) + e(1.5)))
+    )
+    below = e(0.5) + e(1.5)
+    rows = {
+        "softmax": [0, e(0.5) / below, e(1.5) / below],
+        "infonce": [0, 2 * e(0.5) / below, 2 * e(1.5) / below],
+        "hardest": [0, 0, 1],
+        "met": [0, 0, 1 / math.sqrt(0.5)],
+        "uniform": [0, 0.5, 0.5],
+        "power": [0, 0.25**2 / (0.25**2 + 0.75**2), 0.75**2 / (0.25**2 + 0.75**2)],
+    }
+    assert set(rows) == set(WEIGHTS)
+    for w, row in rows.items():
+        assert negative_weights(s, Paradigm(w=w, tau=0.5, power=2.0))[0].tolist() == pytest.approx(row)
+    assert negative_weights(s, Paradigm(w="power", power=1.0))[2].tolist() == pytest.approx(
+        [0.5 / 0.5001, 1e-4 / 0.5001, 0]
+    )
+    assert positive_ratio(s, Paradigm(ratio=1.5)).tolist() == [[1.5]] * 3
+    theta = math.acos(0.8)
+    assert positive_ratio(s, Paradigm(r="arccon"))[1].tolist() == pytest.approx(
+        [math.sin(theta + ANGLE) / math.sin(theta)]
+    )
+    assert positive_ratio(s, Paradigm(r="met"))[0].tolist() == pytest.approx(
+        [1, math.sqrt(1.5), math.sqrt(0.5)]
+    )
+
+
+@pytest.mark.parametrize("gd", DISSIPATIONS)
+@pytest.mark.parametrize("form", ["released", "paper"])
+def test_every_combination_runs_and_is_finite(gd: str, form: str) -> None:
+    batches = [
+        views(5),
+        (torch.eye(3).double(), torch.eye(3).double()),
+        (torch.ones(3, 1), -torch.ones(3, 1)),
+    ]
+    for w in WEIGHTS:
+        for r in RATIOS:
+            loss = partial(paradigm_loss, parts=Paradigm(gd=gd, w=w, r=r), form=form)
+            for first, second in batches:
+                assert all(bool(part.isfinite().all()) for part in gradients(loss, first, second))
+
+
+def test_values_by_hand_and_at_limits() -> None:
+    c = 1 / math.sqrt(2)
+    first = torch.tensor([[1.0, 0.0], [c, c]], dtype=torch.float64)
+    second = torch.tensor([[1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)  # s = [[1, 0], [c, c]]
+    e = math.exp
+    by_hand = (math.log(1 + e(-1)) + math.log(2)) / 2
+    assert float(infonce(first, second, tau=1.0)) == pytest.approx(by_hand, rel=1e-12)
+    pushed = math.cos(math.radians(45) + 0.1)
+    by_hand = (math.log(1 + e(-math.cos(0.1))) + math.log(1 + e(c - pushed))) / 2
+    assert float(arccon(first, second, tau=1.0, u=0.1)) == pytest.approx(by_hand, rel=1e-3)  # s_00 is held
+    assert float(mpt(first, second)) == pytest.approx((0 + 0.23) / 2, rel=1e-12)
+    # D: 0 is held at 0.01
+    assert float(met(first, second)) == pytest.approx((0 + 0.45) / 2, rel=1e-12)
+    assert float(met(first, second, m=math.sqrt(2))) == pytest.approx((0.01 + math.sqrt(2)) / 2, rel=1e-12)
+    equal = torch.ones(16, 4, dtype=torch.float64) / 2
+    assert float(infonce(equal, equal)) == pytest.approx(math.log(16))
+    assert float(mpt(equal, equal)) == pytest.approx(0.23)
+    assert float(met(equal, equal)) == pytest.approx(0.45)
+    orthogonal = torch.eye(16, dtype=torch.float64)
+    assert float(mpt(orthogonal, orthogonal)) == float(met(orthogonal, orthogonal)) == 0
+    assert float(arccon(*views(9), u=0.0)) == pytest.approx(float(infonce(*views(9))), rel=1e-12)
+    assert float(arccon(*views(9))) > float(infonce(*views(9)))
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("name", ["arccon", "met"])
+def test_gradient_at_angle_0_and_pi_is_the_closed_form_at_the_bound(name: str, sign: float) -> None:
+    first, second = views(5, spread=0.1)
+    second = torch.cat([sign * first[:2], second[2:]])
+    got = at_anchors(CONTRASTIVE[name], first, second)
+    assert bool(got.isfinite().all())
+    s = first @ second.T
+    inside = 1 - (5e-5 if name == "met" else 1e-6)  # 2 - 2 c >= 1e-4
+    held = s.clamp(max=inside) if name == "met" else s.clamp(-inside, inside)
+    expected = []
+    for i in range(5):
+        row, own = [float(x) for x in s[i]], float(held[i, i])
+        negatives = [j for j in range(5) if j != i]
+        if name == "arccon":
+            theta = math.acos(own)
+            pushed = math.cos(theta + ANGLE)
+            below = math.exp(pushed / 0.05) + sum(math.exp(row[j] / 0.05) for j in negatives)
+            ratio = math.sin(theta + ANGLE) / math.sin(theta)
+            terms = [math.exp(row[j] / 0.05) * (second[j] - ratio * second[i]) for j in negatives]
+            expected.append(torch.stack(terms).sum(0) / (0.05 * below))
+        else:
+            j = max(negatives, key=lambda k: row[k])
+            near, far = math.sqrt(2 - 2 * own), math.sqrt(2 - 2 * float(held[i, j]))
+            expected.append((far - near < 0.45) * (second[j] / far - second[i] / near))
+    torch.testing.assert_close(got, torch.stack(expected), rtol=1e-8, atol=1e-8)
+    assert bool(got[:2].any())
+
+
+def test_gradchecks() -> None:
+    first, second = (view.requires_grad_() for view in views(5, size=3))
+    for loss in (partial(infonce, tau=0.5), partial(arccon, tau=0.5), mpt, met):
+        assert torch.autograd.gradcheck(loss, (first, second))
+
+
+def losses_of_two_views() -> list[tuple[str, Loss]]:
+    both = [(form, name) for form in ("released", "paper") for name in LOSSES]
+    on = Steps(gd=True, w=True, r=True)
+    return [
+        *CONTRASTIVE.items(),
+        *((form, partial(paradigm_loss, parts=Paradigm(), form=form)) for form in ("released", "paper")),
+        *(
+            (f"{name} {form}", partial(LOSSES[name], steps=steps, form=form))
+            for form, name in both
+            for steps in (Steps(), on)
+        ),
+    ]
+
+
+@pytest.mark.parametrize(("name", "loss"), losses_of_two_views())
+def test_one_sentence_is_0_and_rows_may_be_permuted(name: str, loss: Loss) -> None:
+    one = views(1)
+    leaves = [view.clone().requires_grad_() for view in one]
+    value = loss(*leaves)
+    assert float(value.detach()) == 0
+    assert all(not part.any() for part in torch.autograd.grad(value, leaves, materialize_grads=True))
+    first, second = views(7, spread=0.7)
+    order = torch.tensor([3, 1, 6, 0, 5, 4, 2])
+    assert float(loss(first[order], second[order])) == pytest.approx(float(loss(first, second)), rel=1e-12)
+    for bad in ((first, second[:3]), (first[0], second[0]), (first[:0], second[:0])):
+        with pytest.raises(ValueError, match=r"must be two \(N, H\) of one shape"):
+            loss(*bad)
+
+
+def test_refusals() -> None:
+    first, second = views(3)
+    for loss in (infonce, arccon):
+        with pytest.raises(ValueError, match=r"tau 0\.0 must be above 0"):
+            loss(first, second, tau=0.0)
+    with pytest.raises(ValueError, match=r"tau -1 must be above 0"):
+        paradigm_loss(first, second, Paradigm(tau=-1))
+    with pytest.raises(ValueError, match="form 'printed' must be one of released, paper"):
+        paradigm_loss(first, second, Paradigm(), "printed")
+    for parts, message in (
+        (Paradigm(gd="mat"), "gd 'mat' must be one of indicator, infonce"),
+        (Paradigm(w="mat"), "w 'mat' must be one of softmax, infonce"),
+        (Paradigm(r="mat"), "r 'mat' must be one of static, arccon"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            paradigm_loss(first, second, parts)
+
+
+def loss_of(name: str, config: dict[str, OptionValue]) -> Loss:
+    return (modified_loss if name.removeprefix("m_") in LOSSES else contrastive_loss)(name, config)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_published_set_up(name: str) -> None:
+    setting = options(name)
+    assert (setting["batch_size"], setting["max_length"], setting["eval_every"]) == (128, 32, 125)
+    assert (setting["epochs"], setting["steps"], setting["weight_decay"], setting["clip"]) == (1, 0, 0, 1)
+    assert (setting["dropout"], setting["schedule"], setting["head_input"]) == (0.1, "linear", "cls")
+    assert setting["lr"] == (5e-6 if name == "mhs" else 1e-5)
+
+
+def test_options_reach_the_loss() -> None:
+    first, second = views(6, spread=1.5)
+    table: list[tuple[str, dict[str, OptionValue], Loss]] = [
+        ("infonce", {"tau": 0.2}, partial(infonce, tau=0.2)),
+        ("arccon", {"u": 20.0, "tau": 0.2}, partial(arccon, tau=0.2, u=math.radians(20))),
+        ("mpt", {"m": 0.9}, partial(mpt, m=0.9)),
+        ("met", {"m": 0.9}, partial(met, m=0.9)),
+        ("paradigm", {}, partial(paradigm_loss, parts=Paradigm())),
+        (
+            "paradigm",
+            {
+                "gd": "mpt",
+                "w": "power",
+                "r": "arccon",
+                "mpt_m": 0.9,
+                "power": 2.0,
+                "u": 20.0,
+                "form": "paper",
+            },
+            partial(
+                paradigm_loss,
+                parts=Paradigm("mpt", "power", "arccon", mpt_m=0.9, power=2.0, u=math.radians(20)),
+                form="paper",
+            ),
+        ),
+        (
+            "paradigm",
+            {"gd": "met", "met_m": 0.9, "tau": 0.3, "ratio": 2.0},
+            partial(paradigm_loss, parts=Paradigm("met", met_m=0.9, tau=0.3, ratio=2.0)),
+        ),
+        ("paradigm", {"m": 0.05}, partial(paradigm_loss, parts=Paradigm(m=0.05))),
+    ]
+    for name, changes, loss in table:
+        got = loss_of(name, options(name, **changes))(first, second)
+        assert float(got) == pytest.approx(float(loss(first, second)), rel=1e-12)
+        if changes:
+            default = loss_of(name, options(name))(first, second)
+            assert float(got) != pytest.approx(float(default), rel=1e-6)
+
+
+@pytest.mark.parametrize("head_input", ["cls", "tanh"])
+@pytest.mark.parametrize("name", ["infonce", "met", "m_mhe", "m_barlow"])
+def test_one_step_equals_an_independent_transcription(tiny_bert: Path, name: str, head_input: str) -> None:
+    """Loss and gradient at dropout 0, padded to the longest, one forward, Hugging Face's own tokenisation."""
+    tokenizer = AutoTokenizer.from_pretrained(tiny_bert)
+    model = AutoModel.from_pretrained(tiny_bert, dtype=torch.float64)
+    set_dropout(model, 0.0)
+    config = options(name, head_input=head_input)
+    objective = make_pair_objective(model, tokenizer.pad_token_id, config, loss_of(name, config)).double()
+    loss = objective(token_rows(tokenizer, SENTENCES, 8))
+    loss.backward()
+    got = {n: p.grad.clone() for n, p in objective.named_parameters() if p.grad is not None}
+    assert not any("embeddings" in parameter for parameter in got)
+    assert {"head.weight", "head.bias"} < set(got)
+
+    objective.zero_grad()
+    batch = tokenizer(SENTENCES * 2, padding=True, truncation=True, max_length=8, return_tensors="pt")
+    states = model(**batch).last_hidden_state[:, 0]
+    states = torch.tanh(states) if head_input == "tanh" else states
+    z = states @ objective.head.weight.T + objective.head.bias
+    z = z / z.norm(dim=1, keepdim=True)
+    expected = transcribed(name, z[:4], z[4:])
+    torch.autograd.backward(expected)
+    assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-9)
+    for parameter_name, gradient in got.items():
+        parameter = dict(objective.named_parameters())[parameter_name]
+        assert parameter.grad is not None
+        torch.testing.assert_close(gradient, parameter.grad, rtol=1e-6, atol=1e-9)
+
+
+def transcribed(name: str, h: Tensor, positives: Tensor) -> Tensor:
+    """Four losses once more, pair by pair, at the methods' defaults; the views are equal (no dropout)."""
+    total = torch.zeros((), dtype=torch.float64)
+    count = len(h)
+    others: Sequence[list[int]] = [[j for j in range(count) if j != i] for i in range(count)]
+    if name == "infonce":
+        for i in range(count):
+            row = torch.stack([h[i] @ other / 0.05 for other in positives])
+            total = total - row.log_softmax(0)[i] / count
+        return total
+    if name == "met":
+        for i in range(count):
+            near = torch.tensor(0.01, dtype=torch.float64)  # equal views: held
+            far = torch.stack([(2 - 2 * h[i] @ positives[j]).sqrt() for j in others[i]]).min()
+            # held, so the gradient is that of the distance at 0.01
+            near = near + (h[i] @ positives[i] - (h[i] @ positives[i]).detach()) * -1 / 0.01
+            total = total + torch.relu(near - far + 0.45) / count
+        return total
+    for view, other in ((h, positives), (positives, h)):
+        constant = view.detach()
+        keep = [1 - max(float(constant[i] @ constant[j]) for j in others[i]) < 0.3 for i in range(count)]
+        kept = torch.stack([view[i] if keep[i] else constant[i] for i in range(count)])
+        kept_other = torch.stack([other[i] if keep[i] else other.detach()[i] for i in range(count)])
+        e = (constant @ constant.T / 0.05).exp()
+        pairs = sum(e[i, j] for i in range(count) for j in others[i])
+        if name == "m_mhe":
+            total = total + torch.stack(
+                [kept[i] @ kept[j] / 0.05 for i in range(count) for j in range(i)]
+            ).logsumexp(0)
+        for i in range(count):
+            share = sum(e[i, j] for j in others[i]) / pairs
+            if name == "m_mhe":
+                total = total + 1.75 * share * 2 / 0.05 * (1 - kept[i] @ kept_other[i])
+            else:
+                push = sum(e[i, j] / pairs * kept[i] @ constant[j] for j in others[i])
+                total = total + push + e[i, i] / pairs - 1.5 * share * kept[i] @ kept_other[i]
+    return total
+
+
+def test_the_head_and_frozen_embeddings(tiny_bert: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(tiny_bert)
+    model = AutoModel.from_pretrained(tiny_bert)
+    config = options("infonce")
+    head = make_pair_objective(model, tokenizer.pad_token_id, config, infonce).head
+    values = torch.cat([parameter.flatten() for parameter in head.parameters()])
+    assert float(values.detach().std()) == pytest.approx(6e-3, rel=0.2)
+    assert bool(head.bias.any())
+    assert not any(parameter.requires_grad for parameter in model.embeddings.parameters())
+    model = AutoModel.from_pretrained(tiny_bert)
+    make_pair_objective(model, tokenizer.pad_token_id, options("infonce", freeze_embeddings=False), infonce)
+    assert all(parameter.requires_grad for parameter in model.parameters())
+    del model.embeddings
+    with pytest.raises(InputError, match="BertModel has no layer called embeddings; set freeze_embeddings"):
+        make_pair_objective(model, tokenizer.pad_token_id, config, infonce)
+
+
+def test_they_train_through_the_command(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
+    names = ("arccon", "paradigm", "mhs", "m_barlow")
+    steps = [
+        f"--set={name}.{option}" for name in names for option in ("steps=3", "eval_every=2", "batch_size=8")
+    ]
+    code, _, err = cli(
+        "run", "--methods", ",".join(names), "--seeds", "1", "--suite", "toy", "--backbone", str(tiny_bert),
+        "--corpus", str(corpus), "--dev", "toy", *steps, *(f"--set={name}.lr=1e-3" for name in names),
+    )  # fmt: skip
+    assert code == 0, err
+    found = {record.name: record for record in records(tmp_path).values()}
+    assert set(found) == set(names)
+    assert all(record.training["stages"][name]["steps"] == 3 for name, record in found.items())
+    assert len({record.score("TOY", metric="spearman_last") for record in found.values()}) == len(names)
+    frozen = sorted((tmp_path / "results" / ".stages").glob("*/last/model.safetensors"))
+    assert len(frozen) == len(names)
+    before = AutoModel.from_pretrained(tiny_bert)
+    after = AutoModel.from_pretrained(frozen[0].parent)
+    assert torch.equal(before.embeddings.word_embeddings.weight, after.embeddings.word_embeddings.weight)
+    assert not torch.equal(
+        before.encoder.layer[0].output.dense.weight, after.encoder.layer[0].output.dense.weight
+    )

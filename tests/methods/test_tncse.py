@@ -1,0 +1,437 @@
+"""x"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModel, AutoTokenizer
+
+from bench.card import OptionValue
+from bench.data.suites import load_suite
+from bench.encoder import Encoder
+from bench.errors import InputError
+from bench.eval.sts import predict, score_suite
+from bench.methods._losses import cross_nce, ltn, tower_nce
+from bench.methods._twin import make_joint_objective
+from bench.methods.tncse_single import make_single_objective
+from bench.nn.backbone import TransformerEncoder, load_backbone, remove_layer_norms, token_rows
+from bench.nn.sum_encoder import SumEncoder
+from bench.nn.twin import cael_layers, twin_states
+from bench.registry import METHODS, discover
+from bench.stages import TrainedMethod
+from bench.train.chunks import cls_states
+from bench.train.sentence_encoder import checkpoint_folder, set_dropout
+from bench.train.streams import generator, own_random_state
+from tests.support.cli import Cli, records
+from tests.support.tncse import TINY, sets
+from tests.support.training import SENTENCES, stage_folders
+
+
+def options(name: str, **changes: OptionValue) -> dict[str, OptionValue]:
+    card = discover().get(name).card
+    return {option.name: option.default for option in card.options} | changes
+
+
+def towers(folder: Path) -> tuple[Any, Any, Any]:
+    """Two towers that differ (the second one's weights are moved), in float64, without dropout."""
+    first, tokenizer = load_backbone(folder)
+    second, _ = load_backbone(folder)
+    with torch.no_grad():
+        for number, parameter in enumerate(second.parameters()):
+            parameter.add_(0.05 * torch.randn(parameter.shape, generator=generator(number, "test")))
+    for model in (first, second):
+        set_dropout(model, 0.0)
+    return first.double().train(), second.double().train(), tokenizer
+
+
+def config(name: str, **changes: OptionValue) -> Mapping[str, OptionValue]:
+    return {key: value for key, value in options(name, **changes).items() if "." not in key}
+
+
+@pytest.mark.parametrize(
+    "terms", [(True, True, True), (True, False, False), (False, True, False), (False, False, True)]
+)
+def test_tncse_step_equals_a_transcription(tiny_bert: Path, terms: tuple[bool, ...]) -> None:
+    """Padded to the longest, one forward a tower, the released row-wise loops."""
+    first, second, tokenizer = towers(tiny_bert)
+    settings = config("tncse", **dict(zip(("nce", "icnce", "ictn"), terms, strict=True)))
+    objective = make_joint_objective(first, second, tokenizer.pad_token_id, settings, (), generator(1, "x"))
+    loss = objective(token_rows(tokenizer, SENTENCES, 12))
+    torch.autograd.backward(loss)
+    got = {name: p.grad.clone() for name, p in objective.named_parameters() if p.grad is not None}
+    objective.zero_grad()
+
+    twice = [sentence for sentence in SENTENCES for _ in range(2)]
+    batch = tokenizer(twice, padding=True, truncation=True, max_length=12, return_tensors="pt")
+    (h1, p1), (h2, p2) = (
+        (out.last_hidden_state[:, 0], out.pooler_output) for out in (first(**batch), second(**batch))
+    )
+
+    def nce(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        rows = []
+        for i in range(len(a)):
+            scores = [torch.cosine_similarity(a[i], b[j], dim=0) / 0.05 for j in range(len(b)) if j != i]
+            target = torch.cosine_similarity(a[i], b[i ^ 1], dim=0) / 0.05
+            rows.append(torch.logsumexp(torch.stack(scores), 0) - target)
+        return torch.stack(rows).mean()
+
+    def norm_loss(ha: torch.Tensor, pa: torch.Tensor, hb: torch.Tensor, pb: torch.Tensor) -> torch.Tensor:
+        rows = []
+        for i in range(0, len(ha), 2):
+            cosine = torch.cosine_similarity(ha[i], hb[i + 1], dim=0)
+            weight = -torch.log(cosine if cosine > 0 else torch.tensor(1e-4, dtype=torch.float64))
+            rows.append(weight * (pa[i] - pb[i + 1]).norm() / (pa[i].norm() + pb[i + 1].norm()) / 2)
+        return torch.stack(rows).mean()
+
+    expected = torch.zeros((), dtype=torch.float64)
+    if terms[0]:
+        expected = expected + nce(h1, h1) + nce(h2, h2)
+    if terms[1]:
+        expected = expected + nce(h1, h2)
+    if terms[2]:
+        expected = expected + norm_loss(h1, p1, h2, p2) + norm_loss(h2, p2, h1, p1)
+    torch.autograd.backward(expected)
+    assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-9)
+    compared = 0
+    for name, parameter in objective.named_parameters():
+        if parameter.grad is not None:
+            torch.testing.assert_close(got[name], parameter.grad, rtol=1e-6, atol=1e-9)
+            compared += 1
+    assert compared > 80
+
+
+def test_jtcse_without_caels_is_tncse_to_the_bit(tiny_bert: Path) -> None:
+    rows_of = AutoTokenizer.from_pretrained(tiny_bert)
+    rows = token_rows(rows_of, SENTENCES, 12)
+    losses = []
+    for name in ("tncse", "jtcse"):
+        first, second, tokenizer = towers(tiny_bert)
+        for model in (first, second):
+            set_dropout(model, 0.1)
+        coin = generator(1, "coin")
+        objective = make_joint_objective(first, second, tokenizer.pad_token_id, config(name), (), coin)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(3)
+            loss = objective(rows)
+        torch.autograd.backward(loss)
+        losses.append((loss.detach(), first.encoder.layer[0].attention.self.value.weight.grad))
+        assert torch.equal(coin.get_state(), generator(1, "coin").get_state())  # no draw
+    assert torch.equal(losses[0][0], losses[1][0])
+    assert torch.equal(losses[0][1], losses[1][1])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_jtcse_step_adds_the_cross_streams_and_may_exchange_the_towers(tiny_bert: Path, seed: int) -> None:
+    first, second, tokenizer = towers(tiny_bert)
+    settings = config("jtcse")
+    coin = generator(seed, "coin")
+    exchanged = bool(torch.rand((), generator=generator(seed, "coin")) < 0.5)
+    layers = cael_layers(3, 3)
+    objective = make_joint_objective(first, second, tokenizer.pad_token_id, settings, layers, coin)
+    loss = objective(token_rows(tokenizer, SENTENCES, 12))
+    twice = [sentence for sentence in SENTENCES for _ in range(2)]
+    batch = tokenizer(twice, padding=True, truncation=True, max_length=12, return_tensors="pt")
+    twin = twin_states(first, second, batch["input_ids"], batch["attention_mask"], layers, "carry")
+    h1, h2, c1, c2 = twin.first[:, 0], twin.second[:, 0], twin.cross_first, twin.cross_second
+    assert c1 is not None
+    assert c2 is not None
+    p1, p2 = first.pooler(twin.first), second.pooler(twin.second)
+    across = (
+        cross_nce(h2, h1, 0.05) + cross_nce(c2, c1, 0.05)
+        if exchanged
+        else cross_nce(h1, h2, 0.05) + cross_nce(c1, c2, 0.05)
+    )
+    expected = tower_nce(h1, 0.05) + tower_nce(h2, 0.05) + across
+    expected = expected + ltn(h1, p1, h2, p2) + ltn(h2, p2, h1, p1)
+    assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-9)
+
+
+def test_the_coin_falls_on_both_sides() -> None:
+    assert {bool(torch.rand((), generator=generator(seed, "coin")) < 0.5) for seed in range(4)} == {
+        True,
+        False,
+    }
+
+
+def test_stages_are_shared_between_the_twins_and_depend_on_what_they_should() -> None:
+    def stages(name: str, **changes: OptionValue) -> dict[str, Any]:
+        method = METHODS.get(name)
+        assert isinstance(method, TrainedMethod)
+        return {stage.role: stage for stage in method.stages(options(name, **changes))}
+
+    tncse, jtcse = stages("tncse"), stages("jtcse")
+    for role, text in (("sub1", "a"), ("sub2", "b")):
+        assert replace(tncse[role], train=jtcse[role].train) == jtcse[role]
+        assert tncse[role].text == text
+        assert stages("tncse", rtt="none")[role].text == "train"
+    assert tncse["joint"].inputs == ("sub1", "sub2")
+    assert tncse["joint"].kind != jtcse["joint"].kind
+    assert stages("tncse", pooling="avg")["joint"] == tncse["joint"]  # an inference-time switch
+    assert stages("tncse", ictn=False)["joint"].config != tncse["joint"].config
+    assert stages("tncse", **{"sub1.lr": 1.0})["joint"].config == tncse["joint"].config
+    lrs = [dict(tncse[role].config)["lr"] for role in ("sub1", "sub2")]
+    assert lrs == [1.5e-5, 2e-5]
+    assert dict(tncse["joint"].config)["lr"] == 1e-6
+
+
+SHORT = (*sets("tncse"), *sets("jtcse", caels=3))
+
+
+def arguments(tiny_bert: Path, corpus: Path, methods: str, *extra: str) -> tuple[str, ...]:
+    return (
+        "run", "--methods", methods, "--seeds", "1", "--suite", "toy", "--backbone", str(tiny_bert),
+        "--corpus", str(corpus), "--dev", "toy", *extra,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_jtcse_after_tncse_trains_only_its_joint_stage(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
+) -> None:
+    both = arguments(tiny_bert, corpus, "tncse,jtcse", *SHORT)
+    dry = cli(*both, "--dry-run")[1]
+    assert "4 training stages (0 done already, 2 uses shared)" in dry
+    code, out, err = cli(*both)
+    assert code == 0, err
+    first = stage_folders(tmp_path)
+    assert len(first) == 4
+    found = {record.name: record for record in records(tmp_path).values()}
+    stages = {name: found[name].training["stages"] for name in ("tncse", "jtcse")}
+    assert stages["tncse"]["sub1"]["key"] == stages["jtcse"]["sub1"]["key"]
+    assert stages["tncse"]["joint"]["key"] != stages["jtcse"]["joint"]["key"]
+    assert stages["tncse"]["joint"]["sentences_seen"] == 16
+    code, _, _ = cli(*both, "--seeds", "1-2")
+    assert code == 0
+    again = stage_folders(tmp_path)
+    assert len(again) == 8
+    assert first.items() <= again.items()  # seed 1's were not touched
+    assert "tncse" in out
+
+
+NONE = "nce=false,icnce=false,ictn=false"
+
+
+def test_without_any_term_a_twin_is_the_plain_ensemble_of_its_sub_encoders(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
+) -> None:
+    """Neither twin trains anything more, and both stand for the same vectors, of either checkpoint."""
+    # the first sub-encoder's last step is not evaluated, so that another one is selected
+    odd = ("tncse.sub1.steps=5", "tncse.sub1.eval_every=2", "jtcse.sub1.steps=5", "jtcse.sub1.eval_every=2")
+    given = arguments(tiny_bert, corpus, f"joint=tncse,none=tncse[{NONE}],other=jtcse[{NONE}]", *SHORT)
+    code, _, err = cli(*given, *(part for text in odd for part in ("--set", text)))
+    assert code == 0, err
+    assert len(stage_folders(tmp_path)) == 3
+    found = {record.method: record for record in records(tmp_path).values()}
+    one = found["none"]
+    assert one.scores == found["other"].scores
+    stages = one.training["stages"]
+    assert {"joint": found["joint"].training["stages"]["joint"], **stages} == found["joint"].training[
+        "stages"
+    ]
+    assert stages["sub1"]["selected_step"] < 5
+    assert stages["sub2"]["selected_step"] == 3
+
+    tasks = load_suite("toy", None)[1]
+    for checkpoint, metric in (("selected", "spearman"), ("last", "spearman_last")):
+        folders = [
+            checkpoint_folder(tmp_path / "results" / ".stages" / stages[role]["key"], checkpoint)
+            for role in ("sub1", "sub2")
+        ]
+        ensemble = SumEncoder([TransformerEncoder(folder, "cls") for folder in folders])
+        (score,) = {s.value for s in score_suite(tasks, predict(ensemble, tasks)) if s.task == "avg"}
+        assert one.score("avg", metric=metric) == pytest.approx(score, abs=1e-6)
+    assert one.score("avg") != one.score("avg", metric="spearman_last")
+
+
+def test_without_translations_the_run_says_what_to_do(cli: Cli, tiny_bert: Path, corpus: Path) -> None:
+    code, _, err = cli(*arguments(tiny_bert, corpus, "tncse"))
+    assert code == 2
+    assert "stage 'sub1' trains on a round-trip translation of the training text, and none is at hand" in err
+    assert "rtt=none" in err
+
+
+def test_the_twin_is_the_sum_of_two_plain_encoders(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
+) -> None:
+    import bench
+
+    assert cli(*arguments(tiny_bert, corpus, "tncse", *sets("tncse")))[0] == 0
+    code, _, err = cli(
+        "export", "tncse", "--seed", "1", "--out", "out", "--suite", "toy", "--backbone", str(tiny_bert),
+        "--corpus", str(corpus), "--dev", "toy", *sets("tncse"),
+    )  # fmt: skip
+    assert code == 0, err
+    loaded = bench.load(tmp_path / "out")
+    vectors = loaded.encode(SENTENCES)
+    total = np.zeros_like(vectors)
+    for part in ("part-1", "part-2"):
+        model = AutoModel.from_pretrained(tmp_path / "out" / part).eval()
+        tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out" / part)
+        batch = tokenizer(SENTENCES, padding=True, return_tensors="pt")
+        with torch.inference_mode():
+            total += model(**batch).last_hidden_state[:, 0].numpy()
+    np.testing.assert_allclose(vectors, total, atol=1e-5)
+
+
+def test_a_number_of_caels_that_does_not_divide_is_a_failed_cell(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
+) -> None:
+    code, _, err = cli(*arguments(tiny_bert, corpus, "tncse,jtcse", *SHORT, "--set", "jtcse.caels=2"))
+    assert code == 1
+    assert "2" in err
+    assert {r.name: r.status for r in records(tmp_path).values()} == {"tncse": "ok", "jtcse": "failed"}
+
+
+@pytest.mark.slow
+def test_distilled_and_union_build_on_the_twin(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
+) -> None:
+    simcse = tuple(
+        part for name, value in {"steps": 3, **TINY}.items() for part in ("--set", f"simcse.{name}={value}")
+    )
+    distill = tuple(
+        part
+        for method in ("tncse_d", "tncse_uc_d")
+        for name, value in {"steps": 4, "eval_every": 1, **TINY}.items()
+        for part in ("--set", f"{method}.{name}={value}")
+    )
+    union = "tncse_uc[uc=simcse,w=0.25]"
+    methods = f"tncse,simcse,tncse_d,{union},tncse_uc_d[uc=simcse,w=0.25]"
+    base = arguments(tiny_bert, corpus, methods, *sets("tncse"), *simcse, *distill)
+    dry = cli(*base, "--dry-run")[1]
+    assert "6 training stages (0 done already" in dry  # two subs, joint, simcse and two students
+    code, _, err = cli(*base)
+    assert code == 0, err
+    found = {record.name: record for record in records(tmp_path).values()}
+    stages = {name: record.training["stages"] for name, record in found.items()}
+    assert set(stages["tncse_d"]) == {"teacher/sub1", "teacher/sub2", "teacher/joint", "distill"}
+    assert stages["tncse_d"]["teacher/joint"]["key"] == stages["tncse"]["joint"]["key"]
+    assert stages["tncse_uc"]["uc/simcse"]["key"] == stages["simcse"]["simcse"]["key"]
+    assert set(stages["tncse_uc_d"]) == {
+        "teacher/twin/sub1", "teacher/twin/sub2", "teacher/twin/joint", "teacher/uc/simcse", "distill",
+    }  # fmt: skip
+    assert found["tncse_uc"].training["members"]["uc"]["method"].startswith("simcse[")
+    assert len({record.score("TOY") for record in found.values()}) == 5
+    losses = {
+        name: json.loads(
+            (tmp_path / "results" / ".stages" / stages[name]["distill"]["key"] / "losses.json").read_text()
+        )
+        for name in ("tncse_d", "tncse_uc_d")
+    }
+    assert all(values[-1] < values[0] for values in losses.values())
+    before = stage_folders(tmp_path)
+    assert cli(*base, "--force")[0] == 0
+    assert stage_folders(tmp_path) == before
+
+
+def test_the_union_is_the_weighted_sum(tiny_bert: Path) -> None:
+    from bench.card import BuildContext
+    from bench.nn.backbone import TransformerEncoder
+    from bench.nn.sum_encoder import SumEncoder
+
+    parts = [TransformerEncoder(tiny_bert, pooling) for pooling in ("cls", "avg", "pooler")]
+    members: dict[str, Encoder] = {"twin": SumEncoder(parts[:2]), "uc": parts[2]}
+    context = BuildContext({"uc": "simcse", "w": 0.7}, 1, None, "cpu", members=members)
+    built = discover().get("tncse_uc").build(context)
+    assert isinstance(built, SumEncoder)
+    one, two, uc = (part.encode(SENTENCES) for part in parts)
+    np.testing.assert_allclose(built.encode(SENTENCES), 0.3 * (one + two) + 0.7 * uc, atol=1e-5)
+
+
+def test_distillation_has_no_loss_where_the_student_equals_the_teacher(tiny_bert: Path) -> None:
+    from bench.nn.backbone import TransformerEncoder
+    from bench.train.distill import Distillation
+
+    teacher = TransformerEncoder(tiny_bert, "cls")
+    student, tokenizer = load_backbone(tiny_bert)
+    student.eval()
+    objective = Distillation(student, tokenizer.pad_token_id, teacher, SENTENCES)
+    batch = list(enumerate(token_rows(tokenizer, SENTENCES, 40)))
+    assert float(objective(batch).detach()) < 1e-12
+    moved, _ = load_backbone(tiny_bert)
+    with torch.no_grad():
+        moved.embeddings.LayerNorm.bias.add_(0.1)
+    other = Distillation(moved.eval(), tokenizer.pad_token_id, teacher, SENTENCES)
+    loss = other(batch[1:3])
+    torch.autograd.backward(loss)
+    targets = teacher.encode(SENTENCES[1:3])
+    states = TransformerEncoder((moved, tokenizer), "cls").encode(SENTENCES[1:3])
+    assert float(loss.detach()) == pytest.approx(float(((states - targets) ** 2).mean()), rel=1e-4)
+    assert all(parameter.grad is None for parameter in teacher.model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        ("tncse_uc[uc=tncse_uc]", "tncse_uc builds on itself"),
+        ("tncse_uc[uc=simsce]", "unknown method 'simsce'"),
+    ],
+)
+def test_bad_partners(cli: Cli, tiny_bert: Path, corpus: Path, method: str, message: str) -> None:
+    code, _, err = cli(*arguments(tiny_bert, corpus, method, "--set", "tncse.rtt=none"))
+    assert (code, message in err) == (2, True), err
+
+
+def test_a_partner_without_vectors_is_a_failed_cell(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
+) -> None:
+    code, _, err = cli(*arguments(tiny_bert, corpus, "tncse_uc[uc=word_overlap]", *sets("tncse")))
+    assert code == 1
+    assert "word_overlap has no vectors to build on" in err
+
+
+def test_one_encoder_with_the_tensor_norm_is_tncse_of_a_tower_with_itself(tiny_bert: Path) -> None:
+    """NCE(H, H) + LTN(H -> H), the latter as a loop, over the same two dropout views."""
+    first, _, tokenizer = towers(tiny_bert)
+    settings = {option.name: option.default for option in discover().get("tncse_single").card.options}
+    rows = token_rows(tokenizer, SENTENCES, 12)
+    first.requires_grad_(False)
+    set_dropout(first, 0.1)
+    with own_random_state(1, "views", "cpu"):
+        loss = make_single_objective(first, tokenizer.pad_token_id, settings)(rows)
+    with own_random_state(1, "views", "cpu"):
+        states = cls_states(first, [row for row in rows for _ in range(2)], tokenizer.pad_token_id)
+    pooled = torch.tanh(first.pooler.dense(states))
+    nce = tower_nce(states, 0.05, "released")
+    norm = torch.zeros((), dtype=torch.float64)
+    for i in range(0, len(states), 2):
+        angle = torch.cosine_similarity(states[i], states[i + 1], dim=0)
+        difference = (pooled[i] - pooled[i + 1]).norm() / (pooled[i].norm() + pooled[i + 1].norm())
+        norm = norm - angle.log() * difference / 2 / len(rows)
+    assert float(norm) > 0
+    assert float(loss) == pytest.approx(float(nce + norm), abs=1e-10)
+    without = make_single_objective(first, tokenizer.pad_token_id, {**settings, "ictn": False})
+    with own_random_state(1, "views", "cpu"):
+        assert float(without(rows)) == pytest.approx(float(nce), abs=1e-10)
+
+
+def test_layer_norms_are_taken_out_from_the_end_and_their_weights_stay(tiny_bert: Path) -> None:
+    model, tokenizer = load_backbone(tiny_bert)
+    layers = model.config.num_hidden_layers
+    batch = tokenizer(SENTENCES[:1], return_tensors="pt")  # one sentence: no padding, no mask
+    model.eval()
+    with torch.no_grad():
+        before = model(**batch, output_hidden_states=True).hidden_states
+        remove_layer_norms(model, 1)
+        after = model(**batch, output_hidden_states=True).hidden_states
+        for one, other in zip(before[:-1], after[:-1], strict=True):
+            assert torch.equal(one, other)
+        last = model.encoder.layer[-1]
+        attended = last.attention.self(after[-2])[0]
+        residual = after[-2] + last.attention.output.dense(attended)
+        expected = residual + last.output.dense(last.intermediate(residual))
+    torch.testing.assert_close(after[-1], expected, atol=1e-5, rtol=1e-5)
+    assert not torch.allclose(before[-1], after[-1])
+    names = set(model.state_dict())
+    assert names == set(load_backbone(tiny_bert)[0].state_dict())
+    with pytest.raises(
+        InputError, match=f"{layers + 1} layers can't be removed; expected at most the {layers} "
+    ):
+        remove_layer_norms(model, layers + 1)

@@ -1,0 +1,345 @@
+"""UNSEE: objectives and architectures against loops, collapse figures, and the way through the command."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.spatial.distance import pdist
+from scipy.stats import spearmanr
+from torch import Tensor
+
+from bench.card import OptionValue
+from bench.data.tasks import PairTask
+from bench.data.toy import toy_task
+from bench.encoder import FloatArray
+from bench.eval.collapse import collapse_figures, effective_rank
+from bench.eval.sts import dev_spearman
+from bench.methods._unsee_losses import Barlow, CorInfoMax, barlow, byol, vicreg
+from bench.methods.unsee import ARCHITECTURES, make_objective
+from bench.nn.backbone import load_backbone, token_rows
+from bench.registry import discover
+from bench.train.loop import TrainSettings, parameter_groups
+from bench.train.sentence_encoder import set_dropout
+from bench.train.streams import own_random_state
+from tests.support.cli import Cli, records
+from tests.support.momentum import slow_mean
+from tests.support.training import SENTENCES, random
+
+OBJECTIVES = ("byol", "barlow", "vicreg", "corinfomax")
+
+
+# the objectives, as plain loops
+
+
+def slow_byol(z: Tensor, y: Tensor) -> float:
+    return sum(2 - 2 * float(a @ b / (a.norm() * b.norm())) for a, b in zip(z, y, strict=True)) / len(z)
+
+
+def slow_barlow(z: Tensor, y: Tensor) -> float:
+    n, d = z.shape
+    total = 0.0
+    for k, m in itertools.product(range(d), repeat=2):
+        c = sum(float(z[i, k] * y[i, m]) for i in range(n)) / n
+        total += (c - 1) ** 2 if k == m else 0.0051 * c**2
+    return total
+
+
+def slow_vicreg(z: Tensor, y: Tensor) -> float:
+    n, d = z.shape
+    invariance = sum(float((z[i, k] - y[i, k]) ** 2) for i in range(n) for k in range(d)) / (n * d)
+    spread = covariance = 0.0
+    for x in (z, y):
+        mean = [sum(float(x[i, k]) for i in range(n)) / n for k in range(d)]
+        cov = [
+            [
+                sum((float(x[i, k]) - mean[k]) * (float(x[i, m]) - mean[m]) for i in range(n)) / (n - 1)
+                for m in range(d)
+            ]
+            for k in range(d)
+        ]
+        spread += sum(max(0.0, 1 - math.sqrt(cov[k][k] + 1e-4)) for k in range(d)) / d / 2
+        covariance += sum(cov[k][m] ** 2 for k in range(d) for m in range(d) if k != m) / d
+    return 25 * invariance + 25 * spread + covariance
+
+
+class SlowCorInfoMax:
+    def __init__(self, d: int) -> None:
+        self.state: dict[str, tuple[Any, Any]] = {name: (np.zeros(d), np.eye(d)) for name in "zy"}
+
+    def __call__(self, z: Tensor, y: Tensor) -> float:
+        n, d = z.shape
+        logdets = 0.0
+        for name, x in (("z", z.detach().numpy()), ("y", y.detach().numpy())):
+            mu, r = self.state[name]
+            mu = 0.01 * mu + 0.99 * sum(x) / n
+            scatter = sum(np.outer(row - mu, row - mu) for row in x)
+            r = 0.01 * r + 0.99 * scatter / n
+            self.state[name] = mu, r
+            logdets += math.log(np.linalg.det(r + 1e-6 * np.eye(d)))
+        difference = (z - y).detach().numpy()
+        return -0.2 * logdets / d + 2000 * float((difference**2).sum()) / (n * d)
+
+
+@pytest.mark.parametrize(("fast", "slow"), [(byol, slow_byol), (barlow, slow_barlow), (vicreg, slow_vicreg)])
+@pytest.mark.parametrize("n", [2, 7])
+def test_objectives_are_the_formulas(
+    fast: Callable[[Tensor, Tensor], Tensor], slow: Callable[[Tensor, Tensor], float], n: int
+) -> None:
+    z, y = random(n, 4), random(n, 4, seed=1)
+    assert float(fast(z, y)) == pytest.approx(slow(z, y), rel=1e-10)
+    assert torch.autograd.gradcheck(fast, (z.requires_grad_(), y.requires_grad_()))
+    for one, other in ((z[:1], y), (z[0], y[0])):
+        with pytest.raises(ValueError, match=r"must be \(N, d\)"):
+            fast(one, other)
+
+
+def test_limits() -> None:
+    z = random(6, 4)
+    assert float(byol(z, 3 * z)) == pytest.approx(0, abs=1e-12)
+    assert float(byol(z, -z)) == pytest.approx(4)
+    white = torch.linalg.qr(random(6, 4))[0] * math.sqrt(6)
+    assert float(barlow(white, white)) == pytest.approx(0, abs=1e-20)
+    assert float(barlow(torch.zeros(6, 4), torch.zeros(6, 4))) == 4  # no correlation with itself: d
+    constant = torch.ones(5, 3, dtype=torch.float64)
+    assert float(vicreg(constant, constant)) == pytest.approx(25 * 0.99)  # all spread is missing
+    with pytest.raises(ValueError, match="variance of one row"):
+        vicreg(z[:1], z[:1])
+
+
+def test_barlow_normalises_both_with_one_norm() -> None:
+    module = Barlow(3).double().train()
+    with torch.no_grad():
+        module.norm.weight.copy_(torch.tensor([1.0, 2.0, 0.5]))
+        module.norm.bias.copy_(torch.tensor([0.0, 0.1, -0.3]))
+    z, y = random(5, 3), 10 * random(5, 3, seed=1) + 4
+
+    def standard(x: Tensor) -> Tensor:
+        scaled = (x - x.mean(0)) / (x.var(0, unbiased=False) + 1e-5).sqrt()
+        return scaled * module.norm.weight.detach() + module.norm.bias.detach()
+
+    loss = module(z, y)
+    assert float(loss.detach()) == pytest.approx(slow_barlow(standard(z), standard(y)), rel=1e-9)
+    torch.autograd.backward(loss)
+    assert all(p.grad is not None and bool(p.grad.any()) for p in module.parameters())
+
+
+def test_corinfomax_moves_its_matrices_and_keeps_the_old_ones_constant() -> None:
+    module, slow = CorInfoMax(3), SlowCorInfoMax(3)
+    for step in range(4):
+        z, y = random(8, 3, seed=step) + 1, random(8, 3, seed=step + 9)
+        assert float(module(z, y)) == pytest.approx(slow(z, y), rel=1e-9)
+        for name in "zy":
+            mu, r = slow.state[name]
+            np.testing.assert_allclose(getattr(module, f"mu_{name}").numpy(), mu, rtol=1e-12, atol=1e-14)
+            np.testing.assert_allclose(getattr(module, f"r_{name}").numpy(), r, rtol=1e-12, atol=1e-14)
+    assert not module.r_z.requires_grad
+    z, y = random(8, 3).requires_grad_(), random(8, 3, seed=1).requires_grad_()
+    state = copy.deepcopy(module.state_dict())
+
+    def fresh(a: Tensor, b: Tensor) -> Tensor:
+        module.load_state_dict(state)
+        loss: Tensor = module(a, b)
+        return loss
+
+    assert torch.autograd.gradcheck(fresh, (z, y))
+    assert module(z.float(), y.float()).dtype == torch.float64
+    assert bool(
+        module(torch.ones(4, 3), torch.ones(4, 3)).isfinite()
+    )  # no spread at all: eps keeps it finite
+
+
+# the architectures
+
+
+def config(**changes: OptionValue) -> dict[str, OptionValue]:
+    card = discover().get("unsee_byol").card
+    return {option.name: option.default for option in card.options} | {"layers": 1, "decay": 0.9} | changes
+
+
+def objective_of(folder: Path, objective: str, **changes: OptionValue) -> tuple[Any, Any, Any]:
+    model, tokenizer = load_backbone(folder)
+    set_dropout(model, 0.0)
+    model.double()
+    with own_random_state(1, "head"):
+        made = make_objective(model, tokenizer.pad_token_id, objective, config(**changes))
+    return made.double().train(), model, tokenizer
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_three_steps_equal_a_transcription(tiny_bert: Path, objective: str, architecture: str) -> None:
+    made, model, tokenizer = objective_of(tiny_bert, objective, architecture=architecture)
+    target = copy.deepcopy(model)
+    # the formulas have their own tests: here the order in which CorInfoMax moves counts
+    slow_loss = copy.deepcopy(made.loss) if objective == "corinfomax" else made.loss
+    rows = token_rows(tokenizer, SENTENCES, 12)
+    plain = architecture == "projection"
+    for chosen in ([0, 1, 2, 3], [2, 0], [3, 1]):
+        made.zero_grad()
+        loss = made([rows[i] if plain else (i, rows[i]) for i in chosen])
+        torch.autograd.backward(loss)
+        got = {name: p.grad.clone() for name, p in made.named_parameters() if p.grad is not None}
+        if not plain:
+            assert all(p.grad is None for p in made.target.model.parameters())
+            for mine, theirs in zip(made.target.model.parameters(), target.parameters(), strict=True):
+                torch.testing.assert_close(mine, theirs.detach(), rtol=1e-12, atol=1e-12)
+
+        made.zero_grad()
+        e1, e2 = (slow_mean(model, [rows[i] for i in chosen]) for _ in range(2))
+        z1, z2 = made.head(e1), made.head(e2)
+        if plain:
+            expected = slow_loss(z1, z2)
+        else:
+            with torch.no_grad():
+                t = slow_mean(target, [rows[i] for i in chosen])
+                t = made.head(t) if architecture == "online_projection" else t
+            expected = slow_loss(z1, t) + slow_loss(z2, t)
+        torch.autograd.backward(expected)
+        assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-7)
+        compared = 0
+        for name, parameter in made.named_parameters():
+            if parameter.grad is not None:
+                scale = float(parameter.grad.abs().max()) + 1e-6
+                torch.testing.assert_close(got[name], parameter.grad, rtol=1e-5, atol=1e-7 * scale + 1e-9)
+                compared += 1
+        assert compared > 40
+        with torch.no_grad():
+            for name, parameter in made.named_parameters():
+                if name in got:
+                    parameter.sub_(1e-4 * got[name])
+            for slow, fast in zip(target.parameters(), model.parameters(), strict=True):
+                slow.copy_(0.9 * slow + 0.1 * fast)
+
+
+def test_weight_decay_spares_biases_and_layer_norms(tiny_bert: Path) -> None:
+    made, _, _ = objective_of(tiny_bert, "barlow")
+    everything = parameter_groups(made, TrainSettings(1e-4, 2, 1, 1, weight_decay=0.01))
+    assert len(everything) == 1
+    decayed, spared = parameter_groups(made, TrainSettings(1e-4, 2, 1, 1, weight_decay=0.01, decay_all=False))
+    names = {id(p): name for name, p in made.named_parameters()}
+    without = {names[id(p)] for p in spared["params"]}
+    assert spared["weight_decay"] == 0.0
+    assert without == {name for name in names.values() if name.endswith("bias") or "LayerNorm" in name}
+    assert without.isdisjoint(names[id(p)] for p in decayed["params"])
+    assert len(decayed["params"]) + len(spared["params"]) == len(everything[0]["params"])
+
+
+# what is noted at a dev evaluation
+
+
+def test_collapse_figures() -> None:
+    x = np.random.default_rng(0).normal(size=(40, 6))
+    found = collapse_figures(x)
+    unit = x / np.linalg.norm(x, axis=1, keepdims=True)
+    assert found.mean_cosine == pytest.approx(1 - pdist(x, "cosine").mean())
+    assert found.deviation == pytest.approx(unit.std(0).mean() * math.sqrt(6))
+    values = np.sqrt(np.linalg.eigvalsh(x.T @ x))
+    shares = values / values.sum()
+    assert found.effective_rank == pytest.approx(math.exp(-(shares * np.log(shares)).sum()))
+    assert effective_rank(np.eye(5)) == pytest.approx(5)
+    assert effective_rank(np.outer(np.arange(1, 5), np.ones(3))) == pytest.approx(1)
+    assert effective_rank(np.zeros((3, 2))) == 1
+    one_way = collapse_figures(np.outer(np.arange(1, 5), [3.0, 4.0]).astype(np.float32))
+    assert one_way == pytest.approx((1, 1, 0), abs=1e-6)
+
+
+class Vectors:
+    dim, facts = 3, dict[str, str | int]()
+
+    def __init__(self, vectors: dict[str, list[float]]) -> None:
+        self.vectors = vectors
+
+    def encode(self, sentences: Any, batch_tokens: Any = None, progress: Any = None) -> FloatArray:
+        return np.array([self.vectors[s] for s in sentences], dtype=np.float32)
+
+
+def test_the_best_of_four_similarities() -> None:
+    task: PairTask = toy_task()
+    pairs = list(task.all_pairs())
+    draw = np.random.default_rng(3)
+    vectors = {s: list(draw.normal(size=3)) for pair in pairs for s in pair}
+    a, b = (
+        np.array([vectors[pair[side]] for pair in pairs], dtype=np.float32).astype(float) for side in (0, 1)
+    )
+    gold = [value for subset in task.subsets for value in subset.gold]
+    norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+    dots = (a * b).sum(1)
+    four = [dots / norms, dots, -np.linalg.norm(a - b, axis=1), -np.abs(a - b).sum(1)]
+    scores = [spearmanr(similarity, gold).statistic for similarity in four]
+    assert len(set(scores)) == 4
+    assert dev_spearman(Vectors(vectors), task, "best_of_four") == pytest.approx(max(scores))
+    assert dev_spearman(Vectors(vectors), task) == pytest.approx(scores[0])
+
+
+# the whole way
+
+
+def arguments(tiny_bert: Path, corpus: Path, methods: str, *extra: str) -> tuple[str, ...]:
+    values = {"steps": 6, "eval_every": 2, "batch_size": 16, "lr": 1e-3, "max_length": 20, "layers": 1}
+    sets = [
+        part
+        for method in methods.replace("[", ",").split(",")
+        if method.startswith("unsee")
+        for name, value in values.items()
+        for part in ("--set", f"{method}.{name}={value}")
+    ]
+    return (
+        "run", "--methods", methods, "--seeds", "1", "--suite", "toy", "--backbone", str(tiny_bert),
+        "--corpus", str(corpus), "--dev", "toy", *sets, *extra,
+    )  # fmt: skip
+
+
+def test_the_whole_way(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
+    methods = ",".join(f"unsee_{objective}" for objective in OBJECTIVES)
+    code, _, err = cli(*arguments(tiny_bert, corpus, methods))
+    assert code == 0, err
+    found = {record.name: record for record in records(tmp_path).values()}
+    assert sorted(found) == sorted(methods.split(","))
+    for name, record in found.items():
+        stage = record.training["stages"][name]
+        assert [step for step, *_ in stage["collapse_curve"]] == [2, 4, 6]
+        for _, rank, cosine, deviation in stage["collapse_curve"]:
+            assert 1 <= rank <= 16
+            assert -1 <= cosine <= 1
+            assert deviation >= 0
+        assert record.score("TOY") == pytest.approx(stage["selected_dev"], abs=1e-6)  # mean pooling both
+    assert len({record.score("TOY") for record in found.values()}) == 4
+
+
+def test_options_are_other_stages(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
+    given = arguments(
+        tiny_bert, corpus, "unsee_byol[select=best_of_four,pooling=cls,architecture=projection]"
+    )
+    assert cli(*given)[0] == 0
+    (record,) = records(tmp_path).values()
+    stage = record.training["stages"]["unsee_byol"]
+    assert stage["selected_dev"] >= max(score for _, score in stage["dev_curve"]) - 1e-12
+    assert record.options["pooling"] == "cls"
+    code, _, err = cli(*arguments(tiny_bert, corpus, "unsee_byol[architecture=none]", "--campaign", "other"))
+    assert code == 2
+    assert "expected one of single_projection, online_projection, projection" in err
+
+
+@pytest.mark.slow
+def test_sweep_shows_scores_and_ranks_and_draws_curves(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
+) -> None:
+    given = arguments(tiny_bert, corpus, ",".join(f"unsee_{objective}" for objective in OBJECTIVES))
+    code, out, err = cli("sweep", "unsee_architectures", *given[3:])
+    assert code == 0, err
+    row = next(line.split() for line in out.splitlines() if line.split()[:1] == ["projection"])
+    assert len(row) == 1 + 4 + 4
+    assert all(1 <= float(rank) <= 16 for rank in row[5:])
+    code, _, err = cli("report", "--figures", "figures")
+    assert code == 0, err
+    files = (tmp_path / "figures").glob("*-unsee_architectures-toy-*.svg")
+    drawn = {path.stem.split("-toy-")[1] for path in files}
+    assert drawn == {f"unsee_{objective}-{panel}" for objective in OBJECTIVES for panel in ("dev", "rank")}

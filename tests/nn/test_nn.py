@@ -1,0 +1,259 @@
+"""Pooling, batches, and the encoders around transformers, on a tiny BERT."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+from transformers import AutoModel, AutoTokenizer
+
+from bench.encoder import Encoder, FloatArray
+from bench.errors import InputError
+from bench.nn.backbone import TransformerEncoder
+from bench.nn.batches import length_sorted_batches
+from bench.nn.folder import content_hash, resolve
+from bench.nn.pooling import masked_token, mean_tokens, pool
+from bench.nn.sentence_transformer import SentenceTransformerEncoder
+from tests.support.folders import copy, sentence_transformers_folder
+
+SENTENCES = ["The doctor is reading a book.", "", "a", "Two children are singing a song on the hill.", "a"]
+
+
+POOLINGS = ("cls", "avg", "avg_first_last", "avg_last_two", "pooler", "mask")
+
+
+def test_pooling_by_hand() -> None:
+    first = torch.tensor([[[1.0, 2.0], [3.0, 4.0], [9.0, 9.0]]], dtype=torch.float64)
+    middle, last = first * 10, first * 100
+    mask = torch.tensor([[1, 1, 0]])
+    states = (first, middle, last)
+    assert pool(states, mask, "cls").tolist() == [[100, 200]]
+    assert pool(states, mask, "avg").tolist() == [[200, 300]]
+    assert pool(states, mask, "avg_first_last").tolist() == [[101, 151.5]]
+    assert pool(states, mask, "avg_first_last", first_layer="layer1").tolist() == [[110, 165]]
+    assert pool(states, mask, "avg_last_two").tolist() == [[110, 165]]
+    assert mean_tokens(first, torch.ones(1, 3)).tolist() == [[13 / 3, 5]]
+    with pytest.raises(ValueError, match="pooling 'max'"):
+        pool(states, mask, "max")
+    ids = torch.tensor([[7, 4, 4], [4, 7, 7]])
+    assert masked_token(first.expand(2, 3, 2), ids, 4).tolist() == [[3, 4], [1, 2]]
+
+
+@given(st.lists(st.integers(1, 60), max_size=80), st.integers(1, 200))
+def test_batches_cover_once_within_the_budget(lengths: list[int], budget: int) -> None:
+    batches = list(length_sorted_batches(lengths, budget))
+    order = [index for batch in batches for index in batch]
+    assert sorted(order) == list(range(len(lengths)))
+    assert [lengths[index] for index in order] == sorted(lengths)
+    for batch in batches:
+        assert len(batch) == 1 or len(batch) * max(lengths[index] for index in batch) <= budget
+    for batch, following in pairwise(batches):  # no batch could have taken one more
+        assert (len(batch) + 1) * lengths[following[0]] > budget
+
+
+def by_hand(folder: Path, sentence: str, pooling: str) -> FloatArray:
+    """One sentence alone, without padding, pooled by plain loops."""
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
+    text = f'This sentence of "{sentence}" means[MASK].' if pooling == "mask" else sentence
+    ids = tokenizer(text, return_tensors="pt")["input_ids"]
+    with torch.no_grad():
+        output = model(input_ids=ids, output_hidden_states=True)
+    layers = [states[0] for states in output.hidden_states]
+    if pooling == "pooler":
+        weights = load_file(folder / "model.safetensors")
+        cls = layers[-1][0]
+        return array(torch.tanh(weights["pooler.dense.weight"] @ cls + weights["pooler.dense.bias"]))
+    if pooling == "mask":
+        return array(layers[-1][ids[0].tolist().index(tokenizer.mask_token_id)])
+    if pooling == "cls":
+        return array(layers[-1][0])
+    used = {"avg": [layers[-1]], "avg_first_last": [layers[0], layers[-1]], "avg_last_two": layers[-2:]}[
+        pooling
+    ]
+    return array(sum((s for layer in used for s in layer), torch.zeros(16)) / (len(used) * ids.shape[1]))
+
+
+def array(tensor: torch.Tensor) -> FloatArray:
+    values: FloatArray = tensor.numpy()
+    return values
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_encoder_equals_each_sentence_by_hand(tiny_bert: Path, pooling: str) -> None:
+    encoder = TransformerEncoder(tiny_bert, pooling)
+    assert isinstance(encoder, Encoder)
+    done: list[int] = []
+    vectors = encoder.encode(SENTENCES, progress=done.append)
+    assert vectors.shape == (5, 16)
+    assert vectors.dtype == np.float32
+    assert sum(done) == 5
+    for sentence, vector in zip(SENTENCES, vectors, strict=True):
+        expected = by_hand(tiny_bert, sentence, pooling)
+        np.testing.assert_allclose(vector, expected, rtol=1e-4, atol=2e-5)  # float32, any processor
+    np.testing.assert_array_equal(vectors[2], vectors[4])
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_batches_and_order_dont_matter(tiny_bert: Path, pooling: str) -> None:
+    encoder = TransformerEncoder(tiny_bert, pooling)
+    whole = encoder.encode(SENTENCES)
+    np.testing.assert_allclose(encoder.encode(SENTENCES, batch_tokens=1), whole, rtol=1e-4, atol=2e-5)
+    np.testing.assert_allclose(encoder.encode(SENTENCES[::-1])[::-1], whole, rtol=1e-4, atol=2e-5)
+    assert encoder.encode([]).shape == (0, 16)
+    np.testing.assert_array_equal(TransformerEncoder(tiny_bert, pooling).encode(SENTENCES), whole)
+
+
+def test_long_input_is_cut_at_the_models_maximum(tiny_bert: Path) -> None:
+    encoder = TransformerEncoder(tiny_bert, "avg")
+    assert encoder.max_length == 40
+    long = "the doctor " * 200
+    np.testing.assert_array_equal(encoder.encode([long]), encoder.encode([long + "is reading"]))
+    prompted = TransformerEncoder(tiny_bert, "mask").token_ids([long])[0]
+    assert len(prompted) == 40
+    assert prompted.count(4) == 1
+
+
+def test_first_layer_matters(tiny_bert: Path) -> None:
+    one = TransformerEncoder(tiny_bert, "avg_first_last").encode(SENTENCES)
+    two = TransformerEncoder(tiny_bert, "avg_first_last", first_layer="layer1").encode(SENTENCES)
+    assert np.abs(one - two).max() > 0.01
+
+
+def test_global_random_state_is_untouched(tiny_bert: Path) -> None:
+    before = torch.get_rng_state()
+    TransformerEncoder(tiny_bert, "avg").encode(SENTENCES)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_templates(tiny_bert: Path) -> None:
+    own = TransformerEncoder(tiny_bert, "mask", template="{sentence} means {mask}")
+    ids = own.token_ids(["a"])[0]
+    assert own.tokenizer.convert_ids_to_tokens(ids) == ["[CLS]", "a", "means", "[MASK]", "[SEP]"]
+    for template in ("{sentence}", "{mask}", "{sentence}{sentence}{mask}", ""):
+        with pytest.raises(InputError, match="the template"):
+            TransformerEncoder(tiny_bert, "mask", template=template)
+
+
+def test_pooler_must_be_in_the_checkpoint(tiny_bert: Path, tmp_path: Path) -> None:
+    folder = copy(tiny_bert, tmp_path / "m")
+    weights = {k: v for k, v in load_file(folder / "model.safetensors").items() if "pooler" not in k}
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(InputError, match="has no pooler weights"):
+        TransformerEncoder(folder, "pooler")
+    np.testing.assert_array_equal(
+        TransformerEncoder(folder, "cls").encode(SENTENCES),
+        TransformerEncoder(tiny_bert, "cls").encode(SENTENCES),
+    )
+
+
+def test_missing_weights_are_never_made_up(tiny_bert: Path, tmp_path: Path) -> None:
+    folder = copy(tiny_bert, tmp_path / "m")
+    weights = load_file(folder / "model.safetensors")
+    del weights["encoder.layer.1.output.dense.weight"]
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(InputError, match=r"1 weight\(s\) are missing .* encoder.layer.1.output.dense.weight"):
+        TransformerEncoder(folder, "cls")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "vocab_size": 7}))
+    with pytest.raises(InputError, match=r"can't be loaded|missing"):
+        TransformerEncoder(folder, "cls")
+
+
+class Hostile:
+    def __reduce__(self) -> tuple[object, ...]:
+        return (Path.touch, (Path("hostile-was-here"),))
+
+
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
+def test_a_hostile_pickle_is_not_executed(
+    tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = copy(tiny_bert, tmp_path / "m")
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps({"a": Hostile()}))
+    with pytest.raises(InputError, match="can't be loaded"):
+        TransformerEncoder(folder, "cls")
+    torch.save({"a": Hostile()}, folder / "pytorch_model.bin")
+    with pytest.raises(InputError, match="can't be loaded"):
+        TransformerEncoder(folder, "cls")
+    assert not (tmp_path / "hostile-was-here").exists()
+
+
+def test_remote_code_is_refused(tiny_bert: Path, tmp_path: Path) -> None:
+    folder = copy(tiny_bert, tmp_path / "m")
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"model_type": "evil", "auto_map": {"AutoConfig": "evil.C", "AutoModel": "evil.M"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "evil.py").write_text("raise SystemExit('executed')")
+    with pytest.raises(InputError, match="can't be loaded"):
+        TransformerEncoder(folder, "cls")
+
+
+def test_model_folders(tiny_bert: Path, tmp_path: Path) -> None:
+    found = resolve(str(tiny_bert), where="here")
+    assert (found.name, found.path) == ("tiny-bert", tiny_bert)
+    assert resolve(str(copy(tiny_bert, tmp_path / "other")), where="here").sha256 == found.sha256
+    (tmp_path / "other" / "README.md").write_text("words")
+    assert content_hash(tmp_path / "other") == found.sha256
+    for file in ("config.json", "tokenizer.json", "model.safetensors"):
+        changed = copy(tiny_bert, tmp_path / file.split(".")[0])
+        with (changed / file).open("ab") as stream:
+            stream.write(b" ")
+        assert content_hash(changed) != found.sha256
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=r"here: '.*empty' is no model folder; expected config.json"):
+        resolve(str(tmp_path / "empty"), where="here")
+    (tmp_path / "empty" / "config.json").write_text("{}")
+    with pytest.raises(InputError, match="has no weights"):
+        resolve(str(tmp_path / "empty"), where="here")
+    with pytest.raises(InputError) as caught:
+        resolve("nobody/nothing", where="--backbone")
+    assert str(caught.value) == (
+        "--backbone: 'nobody/nothing' is neither a folder nor a model in the local cache; "
+        "download it first with: hf download nobody/nothing"
+    )
+
+
+@pytest.mark.parametrize(("mean", "pooling"), [(True, "avg"), (False, "cls")])
+def test_sentence_transformers_folder_equals_the_plain_encoder(
+    tiny_bert: Path, tmp_path: Path, mean: bool, pooling: str
+) -> None:
+    folder = sentence_transformers_folder(tiny_bert, tmp_path / "st", mean=mean)
+    encoder = SentenceTransformerEncoder(folder)
+    assert isinstance(encoder, Encoder)
+    assert encoder.dim == 16
+    texts = [text for text in SENTENCES if text]
+    expected = TransformerEncoder(tiny_bert, pooling).encode(texts)
+    np.testing.assert_allclose(encoder.encode(texts), expected, atol=1e-5)
+    np.testing.assert_allclose(encoder.encode(texts, batch_tokens=1), expected, atol=1e-5)
+    assert encoder.encode([]).shape == (0, 16)
+    long = "the doctor is reading a book on the hill and " * 3
+    np.testing.assert_array_equal(encoder.encode([long]), encoder.encode([long + " a song"]))
+
+
+def test_foreign_modules_are_not_imported(tiny_bert: Path, tmp_path: Path) -> None:
+    folder = sentence_transformers_folder(tiny_bert, tmp_path / "st", mean=True)
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[1]["type"] = "evil.Module"
+    (folder / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(InputError, match=r"names the foreign class 'evil\.Module', which is not executed"):
+        SentenceTransformerEncoder(folder)
+    (folder / "modules.json").write_text("{")
+    with pytest.raises(InputError, match=r"modules\.json is damaged"):
+        SentenceTransformerEncoder(folder)
+
+
+def test_a_plain_folder_is_no_sentence_transformer(tiny_bert: Path) -> None:
+    with pytest.raises(
+        InputError, match=r"tiny-bert: not a sentence-transformers folder .*; use hf:PATH:pooling"
+    ):
+        SentenceTransformerEncoder(tiny_bert)

@@ -1,0 +1,324 @@
+"""Two towers and their cross stream, against plain models and a slow transcription from the weights."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+from transformers import DistilBertConfig, DistilBertModel
+
+from bench.errors import InputError
+from bench.nn.twin import TwinStates, cael_layers, check_towers, cross_context, recorded, twin_states
+from tests.support.twins import HEADS, HIDDEN, KINDS, LAYERS, LENGTHS, Kind, batch, tower
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def slow_context(own: Any, other: Any, layer: int, states: Tensor, other_states: Tensor) -> Tensor:
+    """softmax(Q_a K_a^T / sqrt(d)) V_b of one sentence (T, H), head by head from the weights."""
+    a, b = own.encoder.layer[layer - 1].attention.self, other.encoder.layer[layer - 1].attention.self
+    size = HIDDEN // HEADS
+    heads = []
+    for head in range(HEADS):
+        rows = slice(head * size, (head + 1) * size)
+        query = states @ a.query.weight[rows].T + a.query.bias[rows]
+        key = states @ a.key.weight[rows].T + a.key.bias[rows]
+        value = other_states @ b.value.weight[rows].T + b.value.bias[rows]
+        heads.append(torch.softmax(query @ key.T / math.sqrt(size), dim=1) @ value)
+    return torch.cat(heads, dim=1)
+
+
+def slow_rest(model: Any, layer: int, context: Tensor, residual: Tensor) -> Tensor:
+    """What a layer does behind its attention, without dropout, from the weights."""
+    part = model.encoder.layer[layer - 1]
+
+    def linear(module: Any, x: Tensor) -> Tensor:
+        return functional.linear(x, module.weight, module.bias)
+
+    def norm(module: Any, x: Tensor) -> Tensor:
+        spread = x.var(dim=1, correction=0, keepdim=True) + module.eps
+        scaled: Tensor = (x - x.mean(dim=1, keepdim=True)) / spread.sqrt() * module.weight + module.bias
+        return scaled
+
+    attended = norm(part.attention.output.LayerNorm, linear(part.attention.output.dense, context) + residual)
+    inner = functional.gelu(linear(part.intermediate.dense, attended))
+    return norm(part.output.LayerNorm, linear(part.output.dense, inner) + attended)
+
+
+def slow_sentence(first: Any, second: Any, ids: Tensor, caels: tuple[int, ...], carry: bool) -> list[Tensor]:
+    """One unpadded sentence: last states and whole cross streams of both towers, layer by layer."""
+    towers = (first, second)
+    states = [model.embeddings(input_ids=ids[None])[0] for model in towers]
+    cross: list[Tensor | None] = [None, None]
+    for layer in range(1, LAYERS + 1):
+        if layer in caels:
+            for side, (own, other) in enumerate(((0, 1), (1, 0))):
+                mixed = slow_context(towers[own], towers[other], layer, states[own], states[other])
+                stream = cross[side]
+                residual = states[own] if stream is None or not carry else stream
+                cross[side] = slow_rest(towers[own], layer, mixed, residual)
+        contexts = [slow_context(m, m, layer, h, h) for m, h in zip(towers, states, strict=True)]
+        states = [slow_rest(towers[i], layer, contexts[i], states[i]) for i in (0, 1)]
+    return [*states, *(stream for stream in cross if stream is not None)]
+
+
+def cross_of(states: TwinStates) -> tuple[Tensor, Tensor]:
+    assert states.cross_first is not None
+    assert states.cross_second is not None
+    return states.cross_first, states.cross_second
+
+
+def test_positions() -> None:
+    assert [cael_layers(12, n) for n in (0, 1, 2, 3)] == [(), (12,), (6, 12), (4, 8, 12)]
+    assert [cael_layers(12, n) for n in (4, 6)] == [(3, 6, 9, 12), (2, 4, 6, 8, 10, 12)]
+    assert cael_layers(12, 12) == tuple(range(1, 13))
+    assert cael_layers(6, 3) == (2, 4, 6)
+    for count in (5, 24, -1, -3):
+        with pytest.raises(InputError) as caught:
+            cael_layers(12, count)
+        assert str(caught.value) == (
+            f"{count} cross-attention layers for 12 layers; expected one of 0, 1, 2, 3, 4, 6, 12"
+        )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("count", "stream"), [(1, "carry"), (2, "carry"), (4, "carry"), (2, "last")])
+def test_whole_forward_is_the_slow_transcription(kind: Kind, count: int, stream: str) -> None:
+    first, second = tower(kind, 0).double(), tower(kind, 1).double()
+    ids, mask = batch()
+    caels = cael_layers(LAYERS, count)
+    with torch.no_grad():
+        out = twin_states(first, second, ids, mask, caels, stream)
+        for row, length in enumerate(LENGTHS):
+            slow = slow_sentence(first, second, ids[row, :length], caels, stream == "carry")
+            fast = (out.first[row, :length], out.second[row, :length], *(c[row] for c in cross_of(out)))
+            for got, expected in zip(fast, (slow[0], slow[1], slow[2][0], slow[3][0]), strict=True):
+                torch.testing.assert_close(got, expected, rtol=0, atol=1e-10)
+        alone = ids[:1, : LENGTHS[0]]
+        unpadded = twin_states(first, second, alone, None, caels, stream)
+    for got, expected in zip(cross_of(unpadded), cross_of(out), strict=True):
+        torch.testing.assert_close(got[0], expected[0], rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_cross_context_head_by_head(kind: Kind) -> None:
+    first, second = tower(kind, 0).double(), tower(kind, 1).double()
+    ids, mask = batch()
+    layer = 3
+    with torch.no_grad(), recorded(first, [layer]) as own, recorded(second, [layer]) as other:
+        towers = [m(ids, attention_mask=mask, output_hidden_states=True) for m in (first, second)]
+        whole, row = cross_context(own[0], other[0]), cross_context(own[0], other[0], rows=1)
+        for i, length in enumerate(LENGTHS):
+            entering = [out.hidden_states[layer - 1][i, :length] for out in towers]
+            expected = slow_context(first, second, layer, *entering)
+            torch.testing.assert_close(whole[i, :length], expected, rtol=0, atol=1e-10)
+            assert not torch.allclose(
+                expected, slow_context(first, first, layer, *entering[:1] * 2), atol=0.1
+            )
+    torch.testing.assert_close(row, whole[:, :1], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("padded", [True, False])
+def test_tied_towers_give_the_own_context(kind: Kind, padded: bool) -> None:
+    model = tower(kind, 0)
+    ids, mask = batch()
+    contexts: list[Tensor] = []
+    handles = [
+        layer.attention.self.register_forward_hook(lambda _m, _a, out: contexts.append(out[0]))
+        for layer in model.encoder.layer
+    ]
+    with torch.no_grad(), recorded(model, range(1, LAYERS + 1)) as records:
+        last = model(ids, attention_mask=mask if padded else None).last_hidden_state
+    for handle in handles:
+        handle.remove()
+    with torch.no_grad():
+        for record, context in zip(records, contexts, strict=True):
+            assert torch.equal(cross_context(record, record), context)
+        for caels, stream in (((1, 2, 3, 4), "carry"), ((4,), "carry"), ((2, 4), "last")):
+            out = twin_states(model, model, ids, mask if padded else None, caels, stream)
+            for cross in cross_of(out):
+                torch.testing.assert_close(cross, last[:, 0], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("mode", "dropout"), [("eval", 0.1), ("train", 0.0), ("train", 0.1)])
+def test_primitive_streams_are_the_plain_models(kind: Kind, mode: str, dropout: float) -> None:
+    first, second = tower(kind, 0, dropout), tower(kind, 1, dropout)
+    ids, mask = batch()
+    first.train(mode == "train")
+    second.train(mode == "train")
+    for given in (mask, None):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            plain = [model(ids, attention_mask=given).last_hidden_state for model in (first, second)]
+        for count, stream in itertools.product((0, 1, 2, 4), ("carry", "last")):
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(0)
+                out = twin_states(first, second, ids, given, cael_layers(LAYERS, count), stream)
+            assert torch.equal(out.first, plain[0])
+            assert torch.equal(out.second, plain[1])
+            assert (out.cross_first is None) == (out.cross_second is None) == (count == 0)
+
+
+def test_without_caels_nothing_is_drawn_and_any_model_will_do() -> None:
+    config = DistilBertConfig(vocab_size=30, dim=16, n_layers=1, n_heads=2, hidden_dim=16)
+    with torch.random.fork_rng(devices=[]):
+        model: Any = DistilBertModel(config)
+    model.eval()
+    ids, mask = batch()
+    before = torch.get_rng_state()
+    out = twin_states(model, model, ids, mask)
+    assert torch.equal(before, torch.get_rng_state())
+    assert torch.equal(out.first, model(ids, attention_mask=mask).last_hidden_state)
+    assert out.cross_first is None
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_eager_and_sdpa_agree(family: str) -> None:
+    ids, mask = batch()
+    with torch.no_grad():
+        one, two = (
+            twin_states(tower((family, name), 0), tower((family, name), 1), ids, mask, (2, 4))
+            for name in ("eager", "sdpa")
+        )
+    for got, expected in zip(cross_of(one), cross_of(two), strict=True):
+        torch.testing.assert_close(got, expected, rtol=0, atol=1e-5)
+    torch.testing.assert_close(one.first[mask == 1], two.first[mask == 1], rtol=0, atol=1e-5)
+
+
+def test_carry_last_and_the_number_of_caels_differ() -> None:
+    first, second = tower(KINDS[0], 0), tower(KINDS[0], 1)
+    ids, mask = batch()
+
+    def cross(count: int, stream: str) -> Tensor:
+        with torch.no_grad():
+            return cross_of(twin_states(first, second, ids, mask, cael_layers(LAYERS, count), stream))[0]
+
+    assert torch.equal(cross(1, "carry"), cross(1, "last"))
+    assert torch.equal(cross(2, "last"), cross(4, "last"))
+    for a, b in itertools.combinations((cross(1, "carry"), cross(2, "carry"), cross(4, "carry")), 2):
+        assert float((a - b).abs().max()) > 0.01
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_gradient_flows_into_both_towers(attention: str) -> None:
+    first, second = tower(("bert", attention), 0), tower(("bert", attention), 1)
+    ids, mask = batch()
+    cross, _ = cross_of(twin_states(first, second, ids, mask, (2, 4)))
+    torch.autograd.backward(cross.square().sum())
+
+    def reached(model: Any) -> set[str]:
+        return {n for n, p in model.named_parameters() if p.grad is not None and bool(p.grad.abs().max() > 0)}
+
+    own, other = reached(first), reached(second)
+    queries = {f"encoder.layer.{i}.attention.self.query.weight" for i in range(LAYERS)}
+    values = {f"encoder.layer.{i}.attention.self.value.weight" for i in range(LAYERS)}
+    assert queries < own
+    # the own values act below a CAEL only, never at the last; the other tower's act at it
+    assert values - own == {"encoder.layer.3.attention.self.value.weight"}
+    assert values < other
+    assert queries - other == {"encoder.layer.3.attention.self.query.weight"}
+    assert "encoder.layer.3.output.dense.weight" in own - other
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_gradient_is_that_of_the_slow_transcription(attention: str) -> None:
+    first, second = tower(("bert", attention), 0).double(), tower(("bert", attention), 1).double()
+    ids = batch()[0][:1, : LENGTHS[0]]
+    probe = torch.linspace(-1, 1, HIDDEN, dtype=torch.float64)
+    weights = [*first.encoder.parameters(), *second.encoder.parameters()]
+    fast = cross_of(twin_states(first, second, ids, None, (2, 4)))
+    slow = slow_sentence(first, second, ids[0], (2, 4), True)[2:]
+    gradients = torch.autograd.grad(fast[0][0] @ probe + fast[1][0] @ probe.exp(), weights)
+    expected = torch.autograd.grad(slow[0][0] @ probe + slow[1][0] @ probe.exp(), weights)
+    for one, two in zip(gradients, expected, strict=True):
+        torch.testing.assert_close(one, two, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_cross_context_has_the_layers_own_attention_dropout(attention: str) -> None:
+    first, second = tower(("bert", attention), 0).train(), tower(("bert", attention), 1).train()
+    ids = torch.tensor([[2, 9, 4, 17, 3]]).expand(4000, 5)
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(0)
+        with recorded(first, [1]) as own, recorded(second, [1]) as other:
+            first(ids)
+            second(ids)
+        plain = cross_context(own[0], other[0], rows=1)
+        own[0].layer.attention.self.dropout.p = 0.5
+        dropped = cross_context(own[0], other[0], rows=1)
+        swapped = cross_context(other[0], own[0], rows=1)
+        assert float((plain - plain[:1]).abs().max()) < 1e-5
+        assert float((swapped - swapped[:1]).abs().max()) < 1e-5  # tower b's layer has none
+        assert float(dropped.std(dim=0).mean()) > 0.1
+        error = (dropped.mean(dim=0) - plain[0]).abs() / dropped.std(dim=0) * math.sqrt(len(ids))
+        assert float(error.max()) < 5  # kept weights are scaled up: the mean stays
+        first.eval()
+        torch.testing.assert_close(cross_context(own[0], other[0], rows=1), plain, rtol=0, atol=1e-6)
+
+
+def test_no_hook_stays() -> None:
+    first, second = tower(KINDS[0], 0), tower(KINDS[0], 1)
+    ids, mask = batch()
+    twin_states(first, second, ids, mask, (2, 4))
+    with pytest.raises(IndexError):
+        twin_states(first, second, ids + 100, mask, (2, 4))
+    for module in itertools.chain(first.modules(), second.modules()):
+        assert not module._forward_hooks
+        assert not module._forward_pre_hooks
+
+
+def test_towers_that_dont_fit() -> None:
+    ids, mask = batch()
+    base = tower(("bert", "sdpa"), 0)
+    wrong = {
+        "layers: 4 and 2": tower(("bert", "sdpa"), 0, num_hidden_layers=2),
+        "attention heads: 2 and 4": tower(("bert", "sdpa"), 0, num_attention_heads=4),
+        "hidden size: 16 and 8": tower(("bert", "sdpa"), 0, hidden_size=8),
+        "attention implementation: sdpa and eager": tower(("bert", "eager"), 0),
+    }
+    for text, other in wrong.items():
+        with pytest.raises(InputError) as caught:
+            twin_states(base, other, ids, mask, (2,))
+        assert str(caught.value) == f"the towers differ in {text}; expected the same in both"
+    for pair, named in (
+        ((base, tower(("roberta", "sdpa"), 0)), "BertModel and RobertaModel"),
+        ((torch.nn.Identity(), base), "Identity and BertModel"),
+    ):
+        with pytest.raises(InputError) as caught:
+            check_towers(*pair)
+        assert str(caught.value) == (
+            f"cross-attention layers between {named}; expected two BertModel or two RobertaModel"
+        )
+    flex = tower(("bert", "sdpa"), 0)
+    flex.config._attn_implementation = "flex_attention"
+    with pytest.raises(
+        InputError, match="'flex_attention' with cross-attention layers; expected one of eager, sdpa"
+    ):
+        check_towers(flex, flex)
+
+
+def test_bad_caels_and_streams() -> None:
+    model = tower(KINDS[0], 0)
+    ids, mask = batch()
+    for caels in ((0,), (5,), (4, 2), (2, 2)):
+        with pytest.raises(InputError) as caught:
+            twin_states(model, model, ids, mask, caels)
+        assert str(caught.value) == (
+            f"cross-attention layers {list(caels)}; expected ascending, within 1 to 4"
+        )
+    with pytest.raises(InputError, match="cross_stream 'first'; expected one of carry, last"):
+        twin_states(model, model, ids, mask, (4,), "first")

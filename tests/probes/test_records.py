@@ -1,0 +1,325 @@
+"""Probes in records and on the command line: added to what is finished, never a digit of a score changed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.errors import DataError, NewerRecordError, NotComparableError
+from bench.probes import PROBES
+from bench.records.record import PROBED, RunRecord, Score, from_json, to_json
+from bench.reports.tables.probes import (
+    EnergyAgainstScore,
+    Probed,
+    energy_against_score,
+    from_records,
+    probe_grids,
+)
+from bench.run import probing
+from bench.run.builder import Builder
+from bench.stats.items import spearman_interval
+from tests.support.cli import Cli
+
+TRAIN = ("--dev", "toy", "--set", "simcse.steps=3", "--set", "simcse.eval_every=2",
+         "--set", "simcse.batch_size=4", "--set", "simcse.lr=1e-3")  # fmt: skip
+TOY = ("--suite", "toy")
+
+
+@pytest.fixture(autouse=True)
+def small_dev_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Probe the toy pairs, not the mini world's dev set."""
+    monkeypatch.setattr(probing, "probed_suite", lambda _spec: "toy")
+    monkeypatch.setattr("bench.run.runner.probed_suite", lambda _spec: "toy")
+
+
+def stored(folder: Path) -> dict[str, tuple[bytes, bytes]]:
+    """JSON and similarities of each record."""
+    return {
+        path.parent.parent.name: (path.read_bytes(), path.with_suffix(".npz").read_bytes())
+        for path in sorted((folder / "results" / "local").rglob("toy.json"))
+    }
+
+
+def bare(text: bytes) -> dict[str, Any]:
+    """A record without its probes and its seal."""
+    data = json.loads(text)
+    data.pop("probes", None)
+    data["timing"].pop("probes", None)
+    data["timing"].pop("record_sha256", None)
+    data.pop("schema")
+    return dict(data)
+
+
+@pytest.mark.slow
+def test_probes_come_to_finished_records_from_cached_stages(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backbone = ("--backbone", str(tiny_bert))
+    run = ("run", "--methods", "noise,mine=simcse,word_overlap", "--seeds", "1", *TOY, *TRAIN, *backbone)
+    code, table, err = cli(*run)
+    assert code == 0, err
+    before = stored(tmp_path)
+    assert len(before) == 3
+    assert all(b"probes" not in text for text, _ in before.values())
+    monkeypatch.setattr(Builder, "_train", lambda *_: pytest.fail("trained again"))
+    code, out, err = cli(*run, "--probes", "all", "--dry-run")
+    assert code == 0, err
+    assert [line.split()[-5:] for line in out.splitlines()[:3]] == [
+        ["toy", "done,", "probes", "to", "do"]
+    ] * 3
+    assert "0 of 3 cells to run; 1 training stages (1 done already" in out
+    code, out, err = cli(*run, "--probes", "all")
+    assert (code, out) == (0, table), err
+    assert "[3/3] mine seed 1 on toy: probes in " in err
+    after = stored(tmp_path)
+    for method, (text, similarities) in before.items():
+        assert bare(after[method][0]) == bare(text)
+        assert after[method][1] == similarities
+        record = from_json(after[method][0].decode(), method)
+        assert set(record.probes) == {"version", "data", *PROBES}
+        assert record.schema == PROBED
+        assert to_json(record).encode() == after[method][0]
+        assert {"wall_seconds", "cpu_seconds"} <= record.timing["probes"].keys()
+    simcse = from_json(after["mine"][0].decode(), "x").probes
+    assert simcse["cls_energy"]["pooling"] == "cls"
+    assert simcse["cost"] == {"missing": "the model takes 40 tokens at most, not 64"}
+    code, out, err = cli(*run, "--probes", "all")
+    assert (code, out) == (0, table)
+    assert "3 of 3 cells are done already" in err
+    assert stored(tmp_path) == after
+
+
+def test_a_new_cell_gets_its_probes_at_once_and_more_of_them_later(cli: Cli, tmp_path: Path) -> None:
+    run = ("run", "--methods", "noise", "--seeds", "1-2", *TOY)
+    assert cli(*run, "--probes", "alignment,isotropy")[0] == 0
+    first = json.loads(stored(tmp_path)["noise"][0])
+    assert set(first["probes"]) == {"version", "data", "alignment", "isotropy"}
+    assert cli(*run, "--probes", "alignment,density")[0] == 0
+    second = json.loads(stored(tmp_path)["noise"][0])
+    assert set(second["probes"]) == {"version", "data", "alignment", "isotropy", "density"}
+    assert second["probes"]["isotropy"] == first["probes"]["isotropy"]
+    assert cli(*run)[0] == 0
+    assert json.loads(stored(tmp_path)["noise"][0]) == second
+    assert cli(*run, "--force")[0] == 0
+    assert "probes" not in json.loads(stored(tmp_path)["noise"][0])
+
+
+def test_probes_of_other_sentences_or_of_an_old_version_are_measured_again(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = ("run", "--methods", "noise", "--seeds", "1", *TOY, "--probes")
+    cli(*run, "alignment,isotropy")
+    monkeypatch.setattr(probing, "VERSION", 2)
+    monkeypatch.setattr("bench.probes.measure.VERSION", 2)
+    code, _, err = cli(*run, "alignment")
+    assert (code, "probes in" in err) == (0, True)
+    probes = json.loads(stored(tmp_path)["noise"][0])["probes"]
+    assert (probes["version"], set(probes)) == (2, {"version", "data", "alignment"})
+
+
+def test_probes_that_fail_leave_the_record_as_it_is(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = ("run", "--methods", "noise", "--seeds", "1", *TOY)
+    cli(*run)
+    before = stored(tmp_path)
+
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError(f"no luck with {Path(__file__).resolve()}")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("bench.probes.measure.measure", broken)
+        code, _, err = cli(*run, "--probes", "all")
+    assert code == 1
+    assert "noise seed 1 on toy: FAILED, probes: RuntimeError: no luck with" in err
+    assert stored(tmp_path) == before
+    assert cli(*run, "--probes", "all")[0] == 0
+    assert stored(tmp_path) != before
+
+
+@pytest.mark.slow
+def test_a_stage_that_was_trained_again_to_another_encoder_is_refused(
+    cli: Cli, tmp_path: Path, tiny_bert: Path
+) -> None:
+    run = ("run", "--methods", "simcse", "--seeds", "1", *TOY, *TRAIN, "--backbone", str(tiny_bert))
+    assert cli(*run)[0] == 0
+    (path,) = (tmp_path / "results" / "local").rglob("toy.json")
+    data = json.loads(path.read_text())
+    data["training"]["stages"]["simcse"]["last_loss"] += 1e-9
+    del data["timing"]["record_sha256"]  # else the record counts as damaged, and its cell runs again
+    path.write_text(json.dumps(data))
+    code, _, err = cli(*run, "--probes", "all")
+    assert code == 1
+    assert "stage 'simcse' was trained again and gave another encoder than the record's" in err
+
+
+def test_a_bad_probe_is_refused_before_anything_runs(cli: Cli, tmp_path: Path) -> None:
+    code, _, err = cli("run", "--methods", "noise", *TOY, "--probes", "alignment,energy")
+    assert (code, "--probes: unknown probe 'energy'" in err) == (2, True)
+    assert not (tmp_path / "results").exists()
+
+
+def test_bench_probe_prints_tables_and_the_figures_behind_them(
+    cli: Cli, tmp_path: Path, tiny_bert: Path
+) -> None:
+    base = ("untrained", "word_overlap", "--backbone", str(tiny_bert), "--on", "toy", *TOY)
+    code, out, err = cli("probe", *base, "--heatmaps", "maps")
+    assert code == 0, err
+    assert "Vectors: TOY, " in out
+    assert "word_overlap, no alignment, uniformity, isotropy, modulus: it compares two sentences" in out
+    assert (tmp_path / "maps" / "untrained.svg").read_text().startswith("<?xml")
+    assert "no heatmap of word_overlap: it compares" in err
+    code, out, _ = cli(
+        "probe", *base, "--format", "json", "--probes", "attention_sink,isotropy", "--per-head"
+    )
+    untrained, overlap = json.loads(out)
+    assert (untrained["method"], untrained["average"], overlap["seed"]) == ("untrained", None, None)
+    assert len(untrained["probes"]["isotropy"]["spectrum"]) == 16
+    assert len(untrained["probes"]["attention_sink"]["maps"][0]["layers"]) == 3
+    assert len(untrained["probes"]["attention_sink"]["towers"][0]["heads"]) == 3
+    code, _, err = cli("probe", "untrained", "--heatmaps", "maps", "--probes", "cost")
+    assert (code, "--probes cost: heatmaps come with the probe attention_sink" in err) == (2, True)
+
+
+def test_bench_probe_takes_eta_from_the_finished_record(cli: Cli) -> None:
+    options = ("--profile", "mini", *TOY)
+    assert cli("run", "--methods", "untrained", *options)[0] == 0
+    code, out, err = cli(
+        "probe", "untrained", *options, "--on", "toy", "--probes", "cost", "--format", "json"
+    )
+    assert code == 0, err
+    (found,) = json.loads(out)
+    cost = found["probes"]["cost"]
+    assert cost["eta"] == pytest.approx(100 * found["average"] / cost["gmac"])
+    assert cost["eta_suite"] == "toy"
+
+
+def test_bench_probe_shows_the_probes_of_records(cli: Cli) -> None:
+    code, _, err = cli("probe")
+    assert (code, "no campaign 'local'" in err) == (2, True)
+    run = ("run", "--methods", "noise,untrained", "--seeds", "1-2", *TOY)
+    assert cli(*run)[0] == 0
+    code, _, err = cli("probe")
+    assert (code, "no record has probes; expected METHOD, or records with probes" in err) == (2, True)
+    assert cli(*run, "--probes", "all")[0] == 0
+    code, out, err = cli("probe")
+    assert code == 0, err
+    assert "±" in next(line for line in out.splitlines() if line.split()[:1] == ["noise"])
+    assert "CLS energy against the average on toy, profile mini, 1 methods: no rank correlation" in out
+    assert "left out: noise, it has no transformer" in out
+    relation = json.loads(cli("probe", "--format", "json")[1])["energy"][0]
+    assert list(relation["methods"]) == ["untrained"]
+
+
+def test_probes_are_listed(cli: Cli) -> None:
+    code, out, _ = cli("list", "probes")
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()] == [*PROBES, "overlap", "gradient"]
+
+
+def probed(method: str, energy: float, average: float, seed: int = 1, **other: Any) -> Probed:
+    block = {"value": energy, "pooling": "cls", "convention": "c"}
+    probes = {"version": 1, "data": {"tasks": {"T": {}}, "sentences": 3}, "cls_energy": block}
+    return replace(Probed("p", method, seed, "s", average, probes, {}), **other)
+
+
+def test_energy_against_score_is_over_methods_not_runs() -> None:
+    points = {"a": (0.1, 0.5), "b": (0.2, 0.7), "c": (0.3, 0.6), "d": (0.4, 0.9), "e": (0.5, 0.8)}
+    found = [probed(method, x, y) for method, (x, y) in points.items()]
+    found += [probed("e", 0.7, 0.82, seed=2)]
+    pools = probed("avg", 0.9, 0.1)
+    pools.probes["cls_energy"]["pooling"] = "avg"
+    found += [pools, probed("pair", 0, 0.2, probes={**pools.probes, "cls_energy": {"missing": "no vectors"}})]
+    (relation,) = energy_against_score(found)
+    assert relation.methods == {**points, "e": (pytest.approx(0.6), pytest.approx(0.81))}
+    # ranks 1 2 3 4 5 against 1 3 2 5 4: 1 - 6 * 4 / (5 * 24)
+    assert relation.rho == pytest.approx(0.8)
+    assert (relation.low, relation.high) == spearman_interval(relation.rho or 0, 5)
+    assert relation.left_out == {"avg": "it pools avg", "pair": "no vectors"}
+    assert relation.sentence() == (
+        "CLS energy against the average on s, profile p, 5 methods: Spearman's rho +0.80, "
+        f"95% interval [{relation.low:+.2f}, {relation.high:+.2f}] (Bonett and Wright 2000)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("energies", "averages", "rho", "text"),
+    [
+        ((1, 2, 3), (1, 2, 3), None, "no rank correlation (it takes 4 methods, not all equal)"),
+        ((1, 1, 1, 1), (1, 2, 3, 4), None, "no rank correlation"),
+        ((1, 2, 3, 4), (1, 2, 3, 4), 1.0, "Spearman's rho +1.00, no interval: it has no width there"),
+        ((1, 2, 3, 4, 5), (1, 2, 3, 4, 5), 1.0, "+1.00, no interval"),  # 1 - 2e-16 in floating point
+        ((1, 2, 3, 4), (4, 3, 2, 1), -1.0, "Spearman's rho -1.00, no interval"),
+    ],
+)
+def test_energy_against_score_without_an_interval(
+    energies: tuple[float, ...], averages: tuple[float, ...], rho: float | None, text: str
+) -> None:
+    pairs = zip(energies, averages, strict=True)
+    (relation,) = energy_against_score([probed(f"m{i}", x, y) for i, (x, y) in enumerate(pairs)])
+    assert isinstance(relation, EnergyAgainstScore)
+    assert relation.rho == (None if rho is None else pytest.approx(rho))
+    assert (relation.low, relation.high) == (None, None)
+    assert text in relation.sentence()
+
+
+def test_tables_show_means_over_seeds_and_refuse_other_sentences() -> None:
+    vectors, attention = probe_grids([probed("a", 0.1, 0.5), probed("a", 0.2, 0.5, seed=2)])
+    assert attention.title == "Attention and cost: T, 3 sentences; s, profile p"
+    row = dict(zip(attention.header, attention.rows[0], strict=True))
+    assert (row["seeds"], row["E_CLS"], row["GMAC"]) == ("2", "0.1500±0.0707", "-")
+    assert attention.notes == ("cls_energy: c",)
+    assert vectors.notes == ()
+    other = probed("b", 0.1, 0.5)
+    other.probes["data"]["sentences"] = 4
+    with pytest.raises(NotComparableError, match="the probes of a and others were measured on different"):
+        probe_grids([probed("a", 0.1, 0.5), other])
+
+
+RECORD = RunRecord(
+    "p", "m", "m", 1, {}, None, 1, "s", {"T": {"pairs": 2, "sha256": "x", "reference": True}}, "k", "f", "ok",
+    scores=(Score("avg", "all", "spearman", 0.5, 1),),
+)  # fmt: skip
+PROBES_BLOCK = {"version": 1, "data": {"suite": "s", "tasks": {}, "sentences": 3}, "cost": {"gmac": 0.5}}
+
+
+def test_a_record_without_probes_is_as_ever() -> None:
+    assert '"probes"' not in to_json(RECORD)
+    assert '"schema": 1' in to_json(RECORD)
+    assert from_json(to_json(RECORD), "x") == RECORD
+    assert from_records([RECORD, replace(RECORD, status="failed", scores=(), probes=PROBES_BLOCK)]) == []
+
+
+def test_a_record_with_probes_reads_back_and_a_newer_one_is_refused() -> None:
+    record = replace(RECORD, probes=PROBES_BLOCK, schema=PROBED)
+    assert from_json(to_json(record), "x") == record
+    (found,) = from_records([record])
+    assert (found.average, found.value("cost", "gmac"), found.value("cost", "x", 1)) == (0.5, 0.5, None)
+    assert probing.with_eta(record.probes, record)["cost"]["eta"] == 100
+    for newer in (replace(record, schema=PROBED + 1), replace(RECORD, schema=PROBED)):
+        with pytest.raises(NewerRecordError):
+            from_json(to_json(newer), "x")
+
+
+@pytest.mark.parametrize(
+    "probes",
+    [
+        {**PROBES_BLOCK, "cost": 3},
+        {**PROBES_BLOCK, "data": {"tasks": {}}},
+        {**PROBES_BLOCK, "data": {"tasks": [], "sentences": 3}},
+        {"cost": {}},
+    ],
+)
+def test_damaged_probes_are_refused(probes: dict[str, Any]) -> None:
+    with pytest.raises(DataError, match="this is no run record"):
+        from_json(to_json(replace(RECORD, probes=probes, schema=PROBED)), "x")
+
+
+def test_numbers_that_are_none_are_refused() -> None:
+    text = to_json(replace(RECORD, probes=PROBES_BLOCK, schema=PROBED))
+    with pytest.raises(DataError, match="this is no run record"):
+        from_json(text.replace('"gmac": 0.5', '"gmac": NaN'), "x")

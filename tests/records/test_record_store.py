@@ -1,0 +1,211 @@
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.errors import BenchError, DataError, InputError
+from bench.records.record import SCHEMA, RunRecord, Score, from_json, to_json
+from bench.records.store import Place, ResultStore, safe_name
+
+PLACE = Place("mini", "noise", 1, "toy")
+RECORD = RunRecord(
+    profile="mini",
+    method="noise",
+    name="noise",
+    version=1,
+    options={"scale": 1.0},
+    backbone=None,
+    seed=1,
+    suite="toy",
+    tasks={"TOY": {"pairs": 2, "sha256": "0", "reference": True}},
+    key="k",
+    family="f",
+    status="ok",
+    scores=(Score("TOY", "all", "spearman", 0.1 + 0.2, 2),),
+    timing={"wall_seconds": 1.0},
+)
+PREDICTIONS = {"TOY": np.array([0.25, 0.5], dtype=np.float32)}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ResultStore:
+    store = ResultStore(tmp_path, "camp")
+    store.prepare()
+    return store
+
+
+def test_json_round_trip_keeps_every_digit() -> None:
+    again = from_json(to_json(RECORD), "x")
+    assert again == RECORD
+    assert again.score("TOY") == 0.1 + 0.2
+    assert again.score("STS12") is None
+    assert "timing" not in json.loads(to_json(RECORD, timing=False))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "",
+        "[]",
+        "{}",
+        to_json(RECORD)[:-40],
+        to_json(RECORD).replace('"status": "ok"', '"status": "fine"'),
+        to_json(RECORD).replace("0.30000000000000004", "NaN"),
+        to_json(RECORD).replace('"seed": 1,', '"seed": 1, "extra": 2,'),
+        to_json(RECORD).replace('"seed": 1,', '"seed": "1",'),
+        to_json(RECORD).replace('"n": 2,', '"n": "2",'),
+        to_json(RECORD).replace("0.30000000000000004", "42"),
+        to_json(RECORD).replace('"method": "noise"', '"method": 7'),
+        to_json(RECORD).replace('"predictions": null', '"predictions": {}'),
+        to_json(RECORD).replace('"backbone": null', '"backbone": "x"'),
+        to_json(RECORD).replace('"training": {}', '"training": {"stages": {"a": 1}}'),
+        "[" * 100_000,
+    ],
+)
+def test_damaged_records_are_refused_with_their_place(damage: str) -> None:
+    with pytest.raises(DataError) as caught:
+        from_json(damage, "a/b.json")
+    said = str(caught.value)
+    assert said.startswith("a/b.json: this is no run record: ")
+    assert said.endswith("; delete the file and run the cell again")
+
+
+def test_a_newer_schema_is_refused_with_a_hint() -> None:
+    with pytest.raises(DataError, match="schema 2 is newer"):
+        from_json(to_json(replace(RECORD, schema=SCHEMA + 1)), "x")
+
+
+def test_nan_never_enters_a_record() -> None:
+    with pytest.raises(ValueError, match="JSON compliant"):
+        to_json(replace(RECORD, scores=(Score("TOY", "all", "spearman", float("nan"), 2),)))
+
+
+def test_write_and_read(store: ResultStore) -> None:
+    written = store.write(PLACE, RECORD, PREDICTIONS)
+    assert store.path(PLACE) == store.root / "mini" / "noise" / "seed-1" / "toy.json"
+    assert store.read(PLACE) == written
+    assert store.is_whole(PLACE, written)
+    np.testing.assert_array_equal(store.predictions(written)["TOY"], PREDICTIONS["TOY"])
+    assert store.records() == [written]
+    assert store.read(Place("mini", "noise", 2, "toy")) is None
+    assert {p.name for p in store.path(PLACE).parent.iterdir()} == {"toy.json", "toy.npz"}
+
+
+def test_equal_input_gives_equal_bytes(store: ResultStore, tmp_path: Path) -> None:
+    other = ResultStore(tmp_path, "other")
+    other.prepare()
+    for each in (store, other):
+        each.write(PLACE, RECORD, PREDICTIONS)
+    for suffix in (".json", ".npz"):
+        assert (
+            store.path(PLACE).with_suffix(suffix).read_bytes()
+            == other.path(PLACE).with_suffix(suffix).read_bytes()
+        )
+
+
+def test_predictions_of_another_record_are_found_out(store: ResultStore) -> None:
+    written = store.write(PLACE, RECORD, PREDICTIONS)
+    store.write(PLACE, RECORD, {"TOY": PREDICTIONS["TOY"] * 2})
+    assert not store.is_whole(PLACE, written)
+    with pytest.raises(DataError, match="don't belong to their record"):
+        store.predictions(written)
+    store.path(PLACE).with_suffix(".npz").unlink()
+    assert not store.is_whole(PLACE, written)
+
+
+def test_a_failing_write_leaves_the_old_record(store: ResultStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = store.write(PLACE, RECORD, PREDICTIONS)
+    before = {p.name: p.read_bytes() for p in store.path(PLACE).parent.iterdir()}
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(BenchError, match="the record can't be written: No space left on device"):
+        store.write(PLACE, replace(RECORD, key="new"), {"TOY": PREDICTIONS["TOY"] * 2})
+    assert {p.name: p.read_bytes() for p in store.path(PLACE).parent.iterdir()} == before
+    assert store.is_whole(PLACE, written)
+
+
+def test_leftovers_of_a_killed_process_are_cleared(store: ResultStore) -> None:
+    store.write(PLACE, RECORD, PREDICTIONS)
+    leftover = store.path(PLACE).with_name(".toy.4711.json.tmp")
+    for clear in (False, True):
+        leftover.write_text("half")
+        assert len(store.records()) == 1
+        with store.claim(PLACE, wait=False):
+            assert not leftover.exists()
+            leftover.write_text("being written")
+            ResultStore(store.root.parent, "camp").clear_leftovers()
+            assert leftover.exists()
+        if clear:
+            store.clear_leftovers()
+            assert not leftover.exists()
+
+
+def test_claims_exclude_each_other_and_leave_nothing_behind(store: ResultStore) -> None:
+    seen: list[bool] = []
+
+    def contend() -> None:
+        with ResultStore(store.root.parent, "camp").claim(PLACE, wait=False) as mine:
+            seen.append(mine)
+
+    with store.claim(PLACE, wait=False) as mine:
+        assert mine
+        thread = threading.Thread(target=contend)
+        thread.start()
+        thread.join()
+    contend()
+    assert seen == [False, True]
+
+
+@pytest.mark.parametrize(
+    "name", ["../x", "a/b", ".hidden", "a b", "x" * 200, "ü", "a[b=/etc]", "..", "", "a\nb"]
+)
+def test_unsafe_names_become_one_safe_folder(name: str) -> None:
+    folder = safe_name(name)
+    assert folder != name
+    assert "/" not in folder
+    assert not folder.startswith(".")
+    assert len(folder) < 100
+    assert safe_name(name + "2") != folder
+
+
+@pytest.mark.parametrize("name", ["untrained", "untrained[pooling=avg]", "minilm@0123abcd", "model-c006c948"])
+def test_plain_names_stay(name: str) -> None:
+    assert safe_name(name) == name
+
+
+@pytest.mark.parametrize("campaign", ["..", "../x", "a/b", "", ".x", "a b", "x" * 101])
+def test_campaigns_are_plain_folder_names(campaign: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is no campaign name"):
+        ResultStore(tmp_path, campaign)
+
+
+def test_a_missing_campaign_names_those_there_are(store: ResultStore) -> None:
+    with pytest.raises(InputError) as caught:
+        ResultStore(store.root.parent, "cmap").records()
+    assert "no campaign 'cmap'; expected one of camp" in str(caught.value)
+
+
+def test_a_copied_record_is_not_a_second_seed(store: ResultStore) -> None:
+    store.write(PLACE, RECORD, PREDICTIONS)
+    copied = store.path(PLACE).parent.with_name("seed-1-backup")
+    shutil.copytree(store.path(PLACE).parent, copied)
+    with pytest.raises(DataError, match="this record of noise stands in another's place"):
+        store.records()
+    shutil.rmtree(copied)
+    store.path(PLACE).write_bytes(b"\xff")
+    with pytest.raises(DataError, match="can't be read"):
+        store.records()
+    store.path(PLACE).unlink()
+    store.path(PLACE).mkdir()
+    with pytest.raises(DataError, match="can't be read"):
+        store.records()

@@ -1,0 +1,286 @@
+"""The page in a real browser, and every table through LaTeX."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.reports.campaign import Campaign, make_campaign
+from bench.reports.formats.html import page
+from bench.reports.formats.render import render
+from bench.reports.sections import NAMES, table_grids
+from bench.sweeps.manifest import Manifest
+from tests.support.campaigns import HOSTILE, TASKS, hostile_campaign, make_record
+from tests.support.chromium import Page, chromium
+
+Cli = Callable[..., tuple[int, str, str]]
+pytestmark = pytest.mark.slow
+OVERLAP = "task,level,sentences,touched,pairs,clean_pairs\nSTSB,key,10,2,5,4\n"
+PROBED = [
+    {
+        "profile": "mini",
+        "method": HOSTILE[0],
+        "seed": 1,
+        "probes": {
+            "density": {"groups": [{"low": 0, "high": 1}], "curves": [[0.5] * 101]},
+            "attention_sink": {
+                "maps": [{"tokens": ["[CLS]", "secret", "[SEP]"], "layers": [[[0.2, 0.3, 0.5]] * 3]}]
+            },
+        },
+    }
+]
+GRID = "mu_pos,mu_neg,gd_infonce\n0.1,0.2,0.5\n0.1,0.4,0.6\n0.3,0.2,0.1\n0.3,0.4,0\n"
+SHARE = {"taus": [0.05, 0.1], "paper": [0.4, 0.2], "released": None}
+SIDE = {"density": {"positive": [0.5] * 200, "negative": [0.5] * 200}, "hardest_share": SHARE}
+STEP = {
+    **{"step": 0, "arccon_ratio": 1.1, "met_ratio": None, "positive_cosine": 0.9},
+    **{"positive_angle": [0.4, 0.1], "negative_angle": [1.5, 0.2]},
+}
+MEASURED = {"method": "m_mhe", "seed": 1, "sentences": 256, "steps": [STEP], "before": SIDE, "after": SIDE}
+HARDEST = "mu_neg,tau,share,share_released\n0.2,0.05,0.4,0.5\n0.4,0.05,0.5,0.6\n"
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
+    """Hostile names everywhere, a sweep, gains, and the files of other commands."""
+    store = hostile_campaign(tmp_path_factory.mktemp("hostile"))
+    more = [
+        make_record(method, seed, dict.fromkeys(TASKS, 0.5 + 0.1 * place + 0.01 * seed))
+        for place, method in enumerate(("mhe", "m_mhe", "jtcse[caels=1]", "tncse_d"))
+        for seed in (1, 2)
+    ]
+    transfer = [
+        make_record("simcse", seed, {"MR": 0.8, "CR": 0.85}, suite="transfer7", metric="accuracy")
+        for seed in (1, 2)
+    ]
+    (store.root / "overlap.csv").write_text(OVERLAP)
+    (store.root / "probes.json").write_text(json.dumps(PROBED))
+    (store.root / "gradient").mkdir()
+    (store.root / "gradient" / "gradient-grid.csv").write_text(GRID)
+    (store.root / "gradient" / "gradient-hardest.csv").write_text(HARDEST)
+    (store.root / "gradient" / "m_mhe-seed-1").mkdir()
+    (store.root / "gradient" / "m_mhe-seed-1" / "gradient.json").write_text(json.dumps(MEASURED))
+    sweep = Manifest(
+        "caels", "mini", ("sts7",), (1, 2), (("1", "jtcse", "jtcse[caels=1]"), ("2", "jtcse", "jtcse"))
+    )
+    return make_campaign(store, [*store.records(), *more, *transfer], (sweep,))
+
+
+@pytest.fixture(scope="module")
+def browser(campaign: Campaign, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """The page, loaded."""
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    path.write_text(page(campaign), encoding="utf-8")
+    with chromium() as opened:
+        opened.show_as(1280, 900)
+        opened.open(path)
+        yield opened
+
+
+METHODS = "[...document.querySelectorAll('#board-1 tbody')].filter(b => !b.hidden).map(b => b.dataset.method)"
+AVERAGES = "[...document.querySelectorAll('#board-1 tbody')].map(b => Number(b.rows[0].cells[1].dataset.v))"
+
+
+def heading(column: int) -> str:
+    return f"document.querySelectorAll('#board-1 thead th')[{column}]"
+
+
+def put(browser: Page, selector: str, event: str, value: str) -> None:
+    """Set a control's value as a person would."""
+    control = f"document.querySelector('#board-1 {selector}')"
+    browser.run(f"{control}.value = {json.dumps(value)}; {control}.dispatchEvent(new Event('{event}'))")
+
+
+def shown(browser: Page, selector: str) -> bool:
+    return bool(browser.run(f"document.querySelector('#board-1 {selector}').checkVisibility()"))
+
+
+def test_the_page_asks_for_nothing_and_complains_of_nothing(browser: Page) -> None:
+    assert [address.split(":")[0] for address in browser.requests()] == ["file"]
+    assert browser.complaints() == []
+    assert browser.run("document.querySelectorAll('script').length") == 1
+    assert browser.run("document.querySelectorAll('img, link, iframe, object, [src], [style]').length") == 0
+    assert browser.run("document.title") == "bench report: camp"
+
+
+def test_the_policy_forbids_what_the_page_does_not_do(browser: Page) -> None:
+    blocked = (
+        "new Promise(r => { addEventListener('securitypolicyviolation', e => r(e.effectiveDirective)); %s })"
+    )
+    image = "document.body.append(Object.assign(new Image(), {src: 'http://192.0.2.1/x.png'}))"
+    make = "Object.assign(document.createElement('script'), {textContent: 'window.bad = 1'})"
+    script = f"document.body.append({make})"
+    assert browser.run(blocked % image) == "img-src"
+    assert browser.run(blocked % script) == "script-src-elem"
+    assert browser.run("window.bad") is None
+    browser.run("document.querySelector('body > img').remove()")
+    failed = [e["params"] for e in browser.events if e.get("method") == "Network.loadingFailed"]
+    assert [event.get("blockedReason") for event in failed] == ["csp"]
+    browser.events.clear()
+
+
+def test_sorting_by_mouse_and_keyboard(browser: Page) -> None:
+    start = browser.run(AVERAGES)
+    assert start == sorted(start, reverse=True)
+    browser.run(f"{heading(1)}.querySelector('button').click()")
+    assert browser.run(f"{heading(1)}.getAttribute('aria-sort')") == "descending"
+    browser.run(f"{heading(1)}.querySelector('button').focus()")
+    browser.press("Enter", 13)
+    assert browser.run(AVERAGES) == sorted(start)
+    assert browser.run(f"{heading(1)}.getAttribute('aria-sort')") == "ascending"
+    assert "ascending" in browser.run("document.getElementById('status').textContent")
+    browser.run(f"{heading(0)}.querySelector('button').focus()")
+    browser.press(" ", 32)
+    assert browser.run("document.querySelectorAll('#board-1 [aria-sort]').length") == 1
+    names = browser.run(METHODS)
+    assert names == browser.run(f"{METHODS}.sort((a, b) => a.localeCompare(b, 'en', {{numeric: true}}))")
+    browser.run(f"{heading(1)}.querySelector('button').click()")
+    # the last column: training seconds; rows without a number would come last in either order
+    grids = "[...document.querySelectorAll('#efficiency table')][0]"
+    browser.run(f"{grids}.querySelectorAll('thead button')[1].click()")
+    groups = (
+        f"[...{grids}.tBodies].map(b => [...b.rows].map(r => r.cells[1] && Number(r.cells[1].dataset.v)))"
+    )
+    for group in browser.run(groups):
+        values = [value for value in group if value is not None]
+        assert values == sorted(values, reverse=True)
+
+
+def test_filters(browser: Page) -> None:
+    everything = browser.run(METHODS)
+    assert set(HOSTILE) < set(everything)
+    put(browser, ".find", "input", "SCRIPT")
+    assert browser.run(METHODS) == [HOSTILE[0]]
+    status = browser.run("document.getElementById('status').textContent")
+    assert status == f"1 of {len(everything)} methods shown"
+    put(browser, ".find", "input", "")
+    put(browser, ".family", "change", "group:distilled into one encoder")
+    assert browser.run(METHODS) == ["tncse_d"]
+    put(browser, ".family", "change", f"name:{HOSTILE[1]}")
+    assert browser.run(METHODS) == [HOSTILE[1]]
+    put(browser, ".family", "change", "")
+    assert browser.run(METHODS) == everything
+
+
+@pytest.mark.parametrize(
+    ("toggle", "selector", "at_first"),
+    [
+        ("with-sd", ".sd", True),
+        ("with-intervals", "td.interval", False),
+        ("with-published", "tr.published", False),
+        ("with-cost", "td.cost", True),
+    ],
+)
+def test_toggles(browser: Page, toggle: str, selector: str, at_first: bool) -> None:
+    box = f"document.querySelector('#board-1 [data-class={toggle}]')"
+    assert shown(browser, selector) is at_first
+    browser.run(f"{box}.focus()")
+    browser.press(" ", 32)
+    assert shown(browser, selector) is not at_first
+    browser.run(f"{box}.click()")
+    assert shown(browser, selector) is at_first
+
+
+def test_themes_and_print(browser: Page) -> None:
+    colour = "getComputedStyle(document.body).backgroundColor"
+    light = browser.run(colour)
+    browser.show_as(1280, 900, "dark")
+    dark = browser.run(colour)
+    assert light != dark
+    browser.run("document.getElementById('theme').click()")
+    assert browser.run(colour) == light
+    browser.show_as(1280, 900, "light")
+    browser.run("document.getElementById('theme').click()")
+    assert browser.run(colour) == dark
+    browser.show_as(1280, 900, media="print")
+    assert browser.run(colour) == "rgb(255, 255, 255)"
+    assert not shown(browser, ".controls")
+    browser.show_as(1280, 900)
+    browser.run("document.getElementById('theme').click()")
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_page_never_scrolls_sideways(browser: Page, width: int) -> None:
+    browser.show_as(width, 844)
+    hidden = (
+        "[...document.querySelectorAll('.toggle')].filter(b => !b.defaultChecked).forEach(b => b.click())"
+    )
+    browser.run(hidden)
+    assert browser.run("document.documentElement.scrollWidth") <= width
+    browser.run(hidden)
+    browser.show_as(1280, 900)
+
+
+def test_readers_find_their_way(browser: Page) -> None:
+    """Tables have captions and headings with a scope, figures a name and their origin."""
+    assert browser.run("[...document.querySelectorAll('table')].every(t => t.caption && t.tHead)")
+    assert browser.run("[...document.querySelectorAll('th')].every(t => t.scope)")
+    assert browser.run("[...document.querySelectorAll('svg')].every(s => s.getAttribute('aria-label'))")
+    assert browser.run(
+        "[...document.querySelectorAll('figure')].every(f => f.querySelector('.provenance li'))"
+    )
+    assert browser.run(
+        "[...document.querySelectorAll('.scroll')].every(s => s.tabIndex === 0 && s.ariaLabel)"
+    )
+    ids = browser.run("[...document.querySelectorAll('section')].map(s => s.id)")
+    assert {"leaderboard", "seeds", "significance", "probes", "attention", "cosines", "curves"} < set(ids)
+    assert {"gains", "sweeps", "gradient", "overlap", "efficiency", "published"} < set(ids)
+    assert len(browser.run("[...document.querySelectorAll('figure')].map(f => f.id)")) == len(
+        set(browser.run("[...document.querySelectorAll('figure')].map(f => f.id)"))
+    )
+
+
+def test_hostile_names_are_text(browser: Page, campaign: Campaign) -> None:
+    headings = browser.run(
+        "[...document.querySelectorAll('#board-1 tbody')].map(b => b.rows[0].cells[0].textContent)"
+    )
+    assert set(HOSTILE) < set(headings)
+    assert "secret" not in page(campaign)  # words of a sentence stay out
+    assert browser.complaints() == []
+
+
+@pytest.mark.parametrize("name", ["", *(n.replace("NAME", "caels") for n in NAMES)])
+def test_every_table_compiles(campaign: Campaign, tmp_path: Path, name: str) -> None:
+    latex = shutil.which("pdflatex")
+    assert latex, "needs LaTeX: apt-get install --no-install-recommends texlive-latex-recommended"
+    if name:
+        from bench.reports.formats.render import render_grids
+
+        text = render_grids(table_grids(campaign, name), "latex", standalone=True)
+    else:
+        text = render(campaign.records, campaign.name, "latex", campaign.sweeps, standalone=True)
+    (tmp_path / "t.tex").write_text(text, encoding="utf-8")
+    (tmp_path / "x.tex").write_text("an \\undefinedcommand that must not be read")
+    command = [latex, "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape", "t.tex"]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, errors="replace", timeout=120
+    )
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert "x.tex" not in done.stdout
+    assert "Overfull \\hbox" not in done.stdout
+    assert "Float too large" not in done.stdout
+    assert (tmp_path / "t.pdf").stat().st_size > 5000
+
+
+def test_figures_are_files_of_three_kinds(cli: Cli, campaign: Campaign, tmp_path: Path) -> None:
+    source, drawn = str(campaign.store.root.parent), tmp_path / "drawn"
+    command = ("report", "--results", source, "--campaign", "camp", "--figures", str(drawn))
+    code, _, err = cli(*command)
+    assert code == 0, err
+    names = {path.stem for path in drawn.glob("*.pdf")}
+    assert {
+        "mini-sts7-seeds",
+        "mini-sts7-plane",
+        "mini-sts7-cosines",
+        "gradient-gd-infonce",
+        "gradient-m_mhe-seed-1-angles",
+    } < names
+    assert names == {path.stem for path in drawn.glob("*.png")} == {path.stem for path in drawn.glob("*.svg")}
+    first = {path.name: path.read_bytes() for path in drawn.iterdir()}
+    cli(*command)
+    assert {path.name: path.read_bytes() for path in drawn.iterdir()} == first

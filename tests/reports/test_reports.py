@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import csv as csv_module
+import io
+from dataclasses import replace
+
+import pytest
+
+from bench.errors import NotComparableError
+from bench.records.record import RunRecord, Score
+from bench.reports.formats.latex import escape as latex_escape
+from bench.reports.formats.render import FORMATS, markdown_escape, render
+from bench.reports.records import LONG_COLUMNS
+from bench.reports.tables.table import leaderboards
+
+HOSTILE = 'a|b & 50% <script>alert("x")</script> \\input{x} _$#^~[x]\n\x07'
+
+
+def record(method: str, seed: int | None, one: float, two: float, **changes: object) -> RunRecord:
+    scores = (
+        Score("STS12", "all", "spearman", one, 10),
+        Score("STS12", "mean", "spearman", one / 2, 10),
+        Score("SICKR", "all", "spearman", two, 20),
+        Score("avg", "all", "spearman", (one + two) / 2, 2),
+    )
+    data = {"STS12": {"sha256": "a", "reference": True}, "SICKR": {"sha256": "b", "reference": True}}
+    made = RunRecord("mini", method, method, 1, {}, None, seed, "sts7", data, "k", "f", "ok", scores)
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def failed(method: str, seed: int, reason: str) -> RunRecord:
+    return record(method, seed, 0, 0, status="failed", scores=(), reason=reason, traceback=("x",))
+
+
+def rows_of(text: str) -> list[dict[str, str]]:
+    return list(csv_module.DictReader(io.StringIO(text)))
+
+
+def test_leaderboard_by_hand() -> None:
+    records = [record("x", 1, 0.5, 0.7), record("x", 2, 0.7, 0.7), record("y", None, 0.9, 0.9)]
+    (table,) = leaderboards(records, "camp")
+    assert table.tasks == ("STS12", "SICKR", "avg")  # the suite's order, not the alphabet's
+    assert [row.method for row in table.rows] == ["y", "x"]
+    cell = table.rows[1].cells["STS12"]
+    assert cell.mean == pytest.approx(0.6)
+    assert cell.n == 2
+    assert cell.sd == pytest.approx(0.1 * 2**0.5)
+    assert table.rows[0].cells["STS12"].sd is None
+    text = render(records, "camp", "text")
+    assert text.splitlines()[0] == "sts7, profile mini, campaign camp"
+    cells = [line.split() for line in text.splitlines()]
+    assert ["y", "1", "90.00", "90.00", "90.00", "-"] in cells
+    assert ["x", "2", "60.00±14.14", "70.00±0.00", "65.00", "7.07"] in cells
+    assert "Mean and standard deviation over 2 seeds." in text
+
+
+def test_csv_is_long_and_at_full_precision() -> None:
+    text = render([record("x", 1, 0.1 + 0.2, 0.7), failed("x", 2, "no, luck")], "camp", "csv")
+    rows = rows_of(text)
+    assert tuple(rows[0]) == LONG_COLUMNS
+    assert rows[0] == {
+        "campaign": "camp",
+        "profile": "mini",
+        "backbone": "",
+        "method": "x",
+        "seed": "1",
+        "suite": "sts7",
+        "task": "STS12",
+        "subset": "all",
+        "metric": "spearman",
+        "value": "0.30000000000000004",
+        "n": "10",
+        "status": "ok",
+        "reason": "",
+        "note": "",
+    }
+    assert rows[1]["subset"] == "mean"
+    assert len(rows) == 5
+    assert (rows[4]["status"], rows[4]["value"], rows[4]["reason"], rows[4]["seed"]) == (
+        "failed",
+        "",
+        "no, luck",
+        "2",
+    )
+
+
+def test_a_failed_cell_is_no_number_in_any_format() -> None:
+    records = [record("x", 1, 0.511, 0.711), failed("x", 2, "no luck"), failed("z", 1, "none")]
+    for form in FORMATS:
+        text = render(records, "camp", form)
+        assert "0.00" not in text
+        assert "no luck" in text
+    table = leaderboards(records, "camp")[0]
+    assert [(row.method, row.failed, row.cells["avg"].n) for row in table.rows] == [("x", 1, 1), ("z", 1, 0)]
+    assert "| z | 0 of 1 | - | - | - | - |" in render(records, "camp", "markdown")
+    only = render([failed("z", 1, "none")], "camp", "text")
+    assert "Failed: z seed 1: none" in only
+
+
+def test_different_data_are_not_put_side_by_side() -> None:
+    other = record("y", 1, 0.5, 0.5, tasks={"STS12": {"sha256": "c", "reference": False}})
+    with pytest.raises(NotComparableError, match="measured on 2 versions of the data"):
+        render([record("x", 1, 0.5, 0.7), other], "camp", "text")
+    assert "Not the reference data: STS12." in render([other], "camp", "text")
+
+
+def test_profiles_and_suites_are_apart() -> None:
+    records = [
+        record("x", 1, 0.5, 0.7),
+        record("x", 1, 0.5, 0.7, profile="big"),
+        record("x", 1, 0.1, 0.1, suite="b"),
+    ]
+    assert [(t.profile, t.suite) for t in leaderboards(records, "c")] == [
+        ("big", "sts7"),
+        ("mini", "b"),
+        ("mini", "sts7"),
+    ]
+
+
+def test_latex_is_booktabs_with_subscripts() -> None:
+    text = render([record("x_1", 1, 0.5, 0.7), record("x_1", 2, 0.7, 0.7)], "camp", "latex")
+    assert r"x\_1 & 2 & 60.00$_{\pm 14.14}$ & 70.00$_{\pm 0.00}$ & 65.00 & 7.07 \\" in text
+    assert r"\begin{tabular}{lrrrrr}" in text
+    for line in (r"\toprule", r"\midrule", r"\bottomrule"):
+        assert text.count(line) == 1
+
+
+def test_hostile_text_is_inert() -> None:
+    escaped = latex_escape(HOSTILE)
+    assert "\n" not in escaped
+    assert "\x07" not in escaped
+    assert r"\textbackslash{}input\{x\}" in escaped
+    assert r"50\%" in escaped
+    assert markdown_escape(HOSTILE).startswith("a\\|b &amp; 50% &lt;script&gt;")
+    assert "\n" not in markdown_escape(HOSTILE)
+    text = render([failed(HOSTILE, 1, HOSTILE)], "camp", "text")
+    assert "[x]" in text  # no markup is interpreted
+    (row,) = rows_of(render([failed(HOSTILE, 1, HOSTILE)], "camp", "csv"))
+    assert (row["method"], row["reason"]) == (HOSTILE, HOSTILE)
+
+
+def test_seeds_of_different_specifications_are_never_averaged() -> None:
+    with pytest.raises(
+        NotComparableError, match="the seeds of x were measured under different specifications"
+    ):
+        render([record("x", 1, 0.5, 0.7), record("x", 2, 0.5, 0.7, family="g")], "camp", "text")
+
+
+def test_a_method_that_saw_the_grammars_paraphrases_as_pairs_stands_below_the_ranked() -> None:
+    stage = {"sentences_seen": 8, "text": {"name": "x", "sha256": "y", "paired": True}}
+    trained = {"training": {"stages": {"s": stage}}, "timing": {"training_cpu_seconds": {"s": 1.0}}}
+    records = [
+        record("informed", 1, 0.9, 0.9, world={"seed": 1}, **trained),
+        record("elsewhere", 1, 0.8, 0.8, **trained),  # real translations tell nothing of the test pairs
+        record("plain", 1, 0.5, 0.5, world={"seed": 1}),
+    ]
+    (table,) = leaderboards(records, "camp")
+    assert [(row.method, row.ranked) for row in table.rows] == [
+        ("elsewhere", True),
+        ("plain", True),
+        ("informed", False),
+    ]

@@ -1,0 +1,408 @@
+from __future__ import annotations
+
+import csv as csv_module
+import io
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.compare import draws as item_draws
+from bench.data.published import NO_TEXT, ablation, figures, lines
+from bench.errors import DataError, InputError
+from bench.records.record import RunRecord
+from bench.records.store import ResultStore
+from bench.reports.campaign import Campaign, make_campaign
+from bench.reports.formats.latex import escape, tables
+from bench.reports.formats.render import render_grids
+from bench.reports.records import senteval_rounding
+from bench.reports.sections import NAMES, table_grids
+from bench.reports.tables.items import item_interval, method_draws
+from bench.reports.tables.marks import ranks
+from bench.reports.tables.published import in_interval, published_names, text_of
+from bench.reports.tables.significance import ABOVE, BELOW, daggers
+from bench.reports.tables.table import Cell, Grid, Quoted
+from bench.sweeps.manifest import Manifest
+from tests.support.campaigns import make_record, probes_of
+
+Cli = Callable[..., tuple[int, str, str]]
+SIMCSE = {
+    "STS12": 0.6840,
+    "STS13": 0.8241,
+    "STS14": 0.7438,
+    "STS15": 0.8091,
+    "STS16": 0.7856,
+    "STSB": 0.7685,
+    "SICKR": 0.7223,
+}
+
+
+def campaign(tmp_path: Path, *records: RunRecord, sweeps: tuple[Manifest, ...] = ()) -> Campaign:
+    return make_campaign(ResultStore(tmp_path, "camp"), records, sweeps)
+
+
+def seeds(method: str, *averages: float, **more: object) -> list[RunRecord]:
+    return [
+        make_record(method, seed, {"STS12": value, "STSB": value}, **more)  # type: ignore[arg-type]
+        for seed, value in enumerate(averages, start=1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "marks"),
+    [
+        ({"a": 0.8, "b": 0.7, "c": 0.6}, {"a": "best", "b": "second", "c": ""}),
+        ({"a": 0.80001, "b": 0.80004, "c": 0.6}, {"a": "second", "b": "second", "c": ""}),
+        ({"a": 0.8, "b": 0.7, "c": 0.70001}, {"a": "best", "b": "second", "c": "second"}),
+        ({"a": 0.8, "b": None}, {"a": "", "b": ""}),
+        ({"a": 0.8, "b": 0.8}, {"a": "second", "b": "second"}),
+        ({}, {}),
+    ],
+)
+def test_a_tie_as_printed_is_never_a_win(values: dict[str, float | None], marks: dict[str, str]) -> None:
+    assert ranks(values) == marks
+
+
+def test_daggers_are_corrected_and_name_what_they_leave_out() -> None:
+    records = [
+        *seeds("simcse", 0.700, 0.702, 0.701),
+        *seeds("better", 0.800, 0.801, 0.802),
+        *seeds("worse", 0.600, 0.601, 0.602),
+        *seeds("same", 0.700, 0.703, 0.701),
+        *seeds("once", 0.9),
+    ]
+    signs, said = daggers(records)
+    assert signs == {"better": ABOVE, "worse": BELOW}
+    assert "Holm over 3 comparisons (methods against simcse)" in said[0]
+    assert said[1] == "Not tested against simcse: once (once has one seed)."
+    signs, said = daggers(records, "same")
+    assert signs == {"better": ABOVE, "worse": BELOW}
+    assert daggers(records, "none") == ({}, ("No daggers: no finished run of none here.",))
+    assert daggers(seeds("a", 0.1, 0.2)) == ({}, ())
+
+
+def test_rounded_averages_are_simcses() -> None:
+    """Two scores that round up: the mean of what is printed is not what is printed of the mean."""
+    scores = {"STS12": 0.700064, "STSB": 0.700164}
+    record = make_record("x", 1, scores)
+    (rounded,) = senteval_rounding([record])
+    assert rounded.score("avg") == pytest.approx((0.7001 + 0.7002) / 2, abs=1e-12)
+    assert rounded.score("STS12") == 0.700064
+    assert record.score("avg") == pytest.approx(0.700114, abs=1e-12)
+
+
+def test_the_papers_layout_groups_by_backbone_and_kind(tmp_path: Path) -> None:
+    source = campaign(
+        tmp_path,
+        make_record("untrained", None, {"STSB": 0.4}, corpus=None),
+        *(make_record("simcse", seed, {"STSB": 0.7 + seed / 1000}) for seed in (1, 2)),
+        make_record("tncse", 1, {"STSB": 0.8}, parts=2),
+        make_record("tncse_d", 1, {"STSB": 0.79}),
+        make_record("simcse", 1, {"STSB": 0.75}, profile="roberta", backbone="roberta-base"),
+    )
+    (grid,) = table_grids(source, "sts7")
+    assert grid.header == ("method", "STS-B", "Avg.")
+    assert [name for _, name in grid.groups] == [
+        "bert-base (mini): without training",
+        "bert-base (mini): one encoder",
+        "bert-base (mini): several encoders",
+        "bert-base (mini): distilled into one encoder",
+        "roberta-base (roberta): one encoder",
+    ]
+    marks = {str(row[0]): row[1].mark for row in grid.rows[:4] if isinstance(row[1], Cell)}
+    assert marks == {"untrained": "", "simcse": "", "tncse": "best", "tncse_d": "second"}
+    assert any("One run, no deviation: tncse, tncse_d" in note for note in grid.notes)
+
+
+def test_a_missing_value_is_a_dash_with_its_reason(tmp_path: Path) -> None:
+    whole = make_record("x", 1, {"STS12": 0.5, "STSB": 0.6})
+    part = replace(make_record("y", 1, {"STS12": 0.5}), tasks=whole.tasks)
+    (grid,) = table_grids(campaign(tmp_path, whole, part), "leaderboard")
+    assert "y has no STSB." in grid.notes
+    assert "| y | 1 | 50.00 | - |" in render_grids([grid], "markdown").replace("<u>", "").replace("</u>", "")
+
+
+@pytest.mark.parametrize(
+    ("changes", "match", "difference"),
+    [
+        ({}, True, "+0.10"),
+        ({"backbone": "all-MiniLM-L6-v2"}, False, ""),
+        ({"corpus": ("wiki.txt", 29_686)}, False, ""),
+        ({"options": {"text": "train+sick"}}, False, ""),
+    ],
+)
+def test_a_difference_only_where_all_is_the_same(
+    tmp_path: Path, changes: dict[str, object], match: bool, difference: str
+) -> None:
+    records = [
+        make_record("simcse", seed, {task: value + shift for task, value in SIMCSE.items()}, **changes)  # type: ignore[arg-type]
+        for seed, shift in ((1, 0.0), (2, 0.002))
+    ]
+    (grid,) = table_grids(campaign(tmp_path, *records), "published")
+    rows = {str(row[0]): row for row in grid.rows}
+    quoted = rows["TNCSE, Table 1; JTCSE, Table I"][2]
+    assert quoted == Quoted("68.40", grey=not match)
+    assert ("ours - published" in rows) is match
+    if match:
+        assert rows["ours - published"][2] == difference
+        assert rows["in our interval"][2] == "yes"
+    text = render_grids([grid], "text")
+    assert ("(68.40)" in text) is not match
+
+
+def test_a_misprint_is_footnoted_where_it_touches(tmp_path: Path) -> None:
+    record = make_record("tncse_d", 1, SIMCSE)
+    (grid,) = table_grids(campaign(tmp_path, record), "published")
+    row = next(row for row in grid.rows if row[0] == "TNCSE, Table 1")
+    touched = {grid.header[i] for i, cell in enumerate(row) if isinstance(cell, Quoted) and cell.sign}
+    assert touched == {"STS15", "avg"}
+    assert any("74.92" in note for note in grid.notes)
+
+
+def test_published_tables_are_whole() -> None:
+    assert len(figures()) == 3910
+    simcse = next(
+        line for line in lines("sts7") if (line.first.paper, line.first.method) == ("tncse", "simcse")
+    )
+    assert {
+        task: round(float(figure.text) / 100, 4) for task, figure in simcse.figures.items() if task != "avg"
+    } == SIMCSE
+    assert len(ablation("loss_terms")) == 16
+    assert ablation("caels")["0", "jtcse"][0].text == "79.58"
+    assert ablation("modified_steps")["mhs", "+ R"][0].text == "78.27"
+    assert ablation("unsee_mlp") == {}
+    assert lines("toy") == ()
+    m_barlow = next(line for line in lines("sts7") if line.first.method == "m_barlow")
+    assert any("Barlow Twins and VICReg" in what for what in m_barlow.misprints)
+
+
+@pytest.mark.parametrize(
+    ("record", "names", "text"),
+    [
+        (make_record("simcse", 1, SIMCSE), ("simcse",), "wiki1m"),
+        (
+            make_record("tncse[sick=True]", 1, SIMCSE, options={"sick": True}),
+            ("tncse",),
+            "wiki1m+sickr_unlabelled",
+        ),
+        (make_record("tncse[rtt=none]", 1, SIMCSE, options={"rtt": "none"}), ("tncse",), None),
+        (make_record("simcse[match=tncse]", 1, SIMCSE), (), "wiki1m"),
+        (
+            make_record(
+                "untrained[pooling=avg_first_last]",
+                None,
+                SIMCSE,
+                corpus=None,
+                options={"pooling": "avg_first_last"},
+            ),
+            ("bert_base",),
+            NO_TEXT,
+        ),
+        (make_record("untrained", None, SIMCSE, corpus=None, options={"pooling": "cls"}), (), NO_TEXT),
+        (
+            make_record(
+                "released:tncse_d_bert", None, SIMCSE, name="released", options={"name": "tncse_d_bert"}
+            ),
+            ("tncse_d",),
+            "wiki1m+sickr_unlabelled",
+        ),
+    ],
+)
+def test_under_which_name_and_text_a_method_is_published(
+    record: RunRecord, names: tuple[str, ...], text: str | None
+) -> None:
+    assert published_names(record) == names
+    assert text_of(record) == text
+
+
+def test_in_our_interval() -> None:
+    assert in_interval([0.70, 0.72], 0.71) == "yes"
+    assert in_interval([0.70, 0.701, 0.702], 0.75) == "no"
+    assert in_interval([0.70], 0.70) == "-"
+
+
+def test_efficiency_and_probes(tmp_path: Path) -> None:
+    source = campaign(
+        tmp_path,
+        make_record("simcse", 1, {"STSB": 0.75}, probes=probes_of(1)),
+        make_record("jtcse", 1, {"STSB": 0.60}),
+    )
+    (grid,) = table_grids(source, "efficiency")
+    row = next(row for row in grid.rows if row[0] == "simcse")
+    assert row[2:] == ("1.500", "50.00", "2.0", "-", "640", "12")
+    assert "No GMAC for jtcse: bench run --probes cost measures it." in grid.notes
+    vectors, attention = table_grids(source, "probes")
+    assert vectors.rows[0][:4] == ("simcse", "1", "0.210", "-2.100")
+    assert "no rank correlation" in attention.notes[-1]
+
+
+def test_ablation_beside_the_paper(tmp_path: Path) -> None:
+    manifest = Manifest(
+        "caels", "mini", ("sts7",), (1,), (("1", "jtcse", "jtcse[caels=1]"), ("2", "jtcse", "jtcse"))
+    )
+    source = campaign(tmp_path, *seeds("jtcse", 0.6), *seeds("jtcse[caels=1]", 0.5), sweeps=(manifest,))
+    (grid,) = table_grids(source, "ablation:caels")
+    assert grid.header == ("cross-attention layers", "jtcse", "published jtcse")
+    assert [row[2] for row in grid.rows] == [Quoted("79.23"), Quoted("78.74")]
+    with pytest.raises(InputError, match=r"no sweep 'pooling' ran here.*expected one of caels"):
+        table_grids(source, "ablation:pooling")
+
+
+def test_gains_of_modified_losses(tmp_path: Path) -> None:
+    source = campaign(tmp_path, *seeds("mhe", 0.60, 0.62), *seeds("m_mhe", 0.70, 0.72), *seeds("mhs", 0.5))
+    (grid,) = table_grids(source, "gains")
+    assert grid.rows[0][:4] == ("m_mhe - mhe", "+10.00", "+10.00", "+10.00")
+    assert grid.rows[0][4] == "[+3.92, +16.08]"  # Welch: 10 +- 4.303 x 0.01 x sqrt(2)
+    assert grid.rows[1][:2] == ("published, bert-base", Quoted("+18.2"))
+
+
+def test_significance_matrix_and_pairs(tmp_path: Path) -> None:
+    source = campaign(
+        tmp_path, *seeds("a", 0.70, 0.701, 0.702), *seeds("b", 0.60, 0.601, 0.602), *seeds("c", 0.5)
+    )
+    matrix, pairs = table_grids(source, "significance", pairs=True)
+    assert [row[1:] for row in matrix.rows] == [
+        ("", "+10.00*", "+20.10?"),
+        ("-10.00*", "", "+10.10?"),
+        ("-20.10?", "-10.10?", ""),
+    ]
+    assert "Benjamini-Hochberg over 1 comparison (all pairs of methods)" in matrix.notes[1]
+    first = dict(zip(pairs.header, pairs.rows[0], strict=True))
+    assert (first["p exact (least)"], first["verdict"]) == ("0.1000 (0.1000)", "differs")
+    assert pairs.rows[1][-3:] == ("c has one seed", "-", "-")
+
+
+def keep_draws(source: Campaign, centre: float) -> None:
+    """Keep 10,000 draws a record that lie evenly about a centre, 0.01 to either side."""
+    (source.store.root / "stats").mkdir(parents=True, exist_ok=True)
+    for record in source.records:
+        spread = np.linspace(-0.01, 0.01, item_draws.DRAWS)[:, None]
+        drawn = (centre + spread + np.zeros((1, 2))).astype(np.float32)
+        item_draws._write(item_draws.Run(source.store, record), drawn, item_draws.SEED, print)
+
+
+def test_kept_draws_of_the_items_give_intervals(tmp_path: Path) -> None:
+    high, low = campaign(tmp_path, *seeds("a", 0.70, 0.71)), campaign(tmp_path, *seeds("b", 0.60, 0.61))
+    keep_draws(high, 0.7)
+    keep_draws(low, 0.6)
+    source = campaign(tmp_path, *high.records, *low.records, *seeds("c", 0.5, 0.52))
+    drawn = method_draws(source, source.records)
+    assert set(drawn) == {"a", "b"}
+    assert item_interval(drawn["a"]) == pytest.approx((0.6905, 0.7095), abs=1e-5)
+    pairs = table_grids(source, "significance", pairs=True)[1]
+    rows = {(row[0], row[1]): row for row in pairs.rows}
+    assert rows["a", "b"][-2:] == ("[+10.00, +10.00]", "0.0002")
+    assert rows["a", "c"][-2:] == ("-", "-")
+    (next((source.store.root / "stats").iterdir())).write_bytes(b"damaged")
+    assert len(method_draws(source, source.records)) == 1
+
+
+OVERLAP = "task,level,sentences,touched,pairs,clean_pairs\nSTSB,key,10,2,5,4\n"
+
+
+def test_overlap_is_read_from_beside_the_records(tmp_path: Path) -> None:
+    source = campaign(tmp_path, *seeds("a", 0.7))
+    with pytest.raises(InputError, match=r"no overlap\*.csv beside the records"):
+        table_grids(source, "overlap")
+    (tmp_path / "camp").mkdir()
+    path = tmp_path / "camp" / "overlap.csv"
+    path.write_text(OVERLAP)
+    (grid,) = table_grids(source, "overlap")
+    assert grid.rows == (("STSB", "key", "10", "2", "5", "4"),)
+    path.write_text(OVERLAP.replace("touched", "x"))
+    with pytest.raises(DataError, match="this table lacks touched"):
+        table_grids(source, "overlap")
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in NAMES if n not in ("leaderboard", "efficiency", "ablation:NAME")]
+)
+def test_nothing_to_show_is_one_clear_line(tmp_path: Path, name: str) -> None:
+    source = campaign(tmp_path, make_record("mine", 1, {"TOY": 0.7}, suite="toy"))
+    with pytest.raises(InputError, match=f"--table {name}, campaign camp: .*no "):
+        table_grids(source, name)
+
+
+def test_unknown_table(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"unknown table 'leaderbord'.*did you mean 'leaderboard'"):
+        table_grids(campaign(tmp_path, *seeds("a", 0.7)), "leaderbord")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a_b & $50%", r"a\_b \& $\mathdollar$50\%"),
+        ("é\N{DAGGER}", r"\'{e}$\dagger$"),
+        ("中", r"{\footnotesize U+4E2D}"),
+        ("a\nb\x07", "a b"),
+        ('"', r"\textquotedblright{}"),
+    ],
+)
+def test_latex_escapes(text: str, expected: str) -> None:
+    assert escape(text) == expected
+
+
+def test_latex_cells_groups_and_parts() -> None:
+    rows: list[tuple[Cell | Quoted | str, ...]] = [
+        ("a_1", Cell(0.7, 0.01, 2, "best", ABOVE), Quoted("70.1")),
+        ("b", Cell(-0.05, None, 1, "second"), "-"),
+    ]
+    grid = Grid("t", ("method", "x", "published"), tuple(rows), ("note",), ((0, "g"),))
+    text = tables([grid])
+    assert r"\multicolumn{3}{l}{\textit{g}} \\" in text
+    assert (
+        r"a\_1 & \textbf{70.00}$_{\pm 1.00}$$^{\mbox{\scriptsize $\dagger$}}$ & \textcolor{gray}{70.1} \\"
+        in text
+    )
+    assert r"b & \underline{$-$5.00} & -- \\" in text
+    long = Grid("t", ("m", "x"), tuple((str(i), "1") for i in range(90)), ("the note",))
+    parts = tables([long], standalone=True)
+    assert parts.count(r"\begin{table}") == 3
+    assert parts.count("the note") == 1
+    assert "(rows 77-90)" in parts
+
+
+def test_long_names_stay_whole_in_latex() -> None:
+    name = "long[" + "option=value," * 20 + "x" * 90 + "]"
+    text = tables([Grid("t", ("m", "x"), ((name, "1"),), ())])
+    found = text[text.index("@{}l@{}}") + 8 : text.index(r"\end{tabular} & 1")]
+    assert found.replace(r" \\ ", "").replace("{[}", "[").replace("{]}", "]") == name
+    assert max(map(len, found.split(r" \\ "))) < 45
+
+
+def test_the_command(cli: Cli, tmp_path: Path) -> None:
+    store = ResultStore(tmp_path / "results", "local")
+    for record in (*seeds("simcse", 0.7, 0.71), *seeds("other", 0.6, 0.61)):
+        path = store.root / "mini" / record.method / f"seed-{record.seed}" / "sts7.json"
+        path.parent.mkdir(parents=True)
+        from bench.records.record import to_json
+
+        path.write_text(to_json(record))
+    code, out, err = cli("report", "--table", "sts7", "--format", "csv")
+    assert (code, err) == (0, "")
+    rows = list(csv_module.DictReader(io.StringIO(out)))
+    assert rows[0] == {
+        "table": "sts7, campaign local",
+        "group": "bert-base (mini): one encoder",
+        "row": "simcse",
+        "column": "STS12",
+        "value": "0.705",
+        "sd": "0.007071067811865481",
+        "n": "2",
+        "mark": "best",
+        "text": "",
+    }
+    code, out, err = cli("report", "--table", "significance", "--format", "json")
+    assert [len(grid["rows"]) for grid in json.loads(out)] == [2, 1]
+    assert "Holm over 1 comparison (methods against other)" in cli("report", "--baseline", "other")[1]
+    assert "rounded scores, as SimCSE averages" in cli("report", "--senteval-rounding")[1]
+    assert cli("report", "--format", "latex", "--standalone")[1].startswith(r"\documentclass")
+    assert cli("report", "--baseline", "nobody")[2].startswith("error: --baseline: no record of 'nobody'")
+    assert "--standalone is for LaTeX" in cli("report", "--standalone")[2]
+    code, out, err = cli("report", "--format", "html", "--table", "leaderboard")
+    assert code == 0
+    assert "<!DOCTYPE html>" in out
+    assert "local" in out

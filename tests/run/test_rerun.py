@@ -1,0 +1,76 @@
+"""A record repeats from itself, and a changed digit is found."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.support.cli import Cli, records
+from tests.support.training import arguments
+
+
+def record_path(tmp_path: Path, part: str) -> Path:
+    return tmp_path / "results" / "local" / next(name for name in records(tmp_path) if part in name)
+
+
+def test_equal_or_the_digit_that_differs(cli: Cli, tmp_path: Path) -> None:
+    cli("run", "--methods", "noise[scale=2.5],word_overlap", "--seeds", "3", "--suite", "toy")
+    for part in ("noise", "word_overlap"):
+        code, out, _ = cli("rerun", str(record_path(tmp_path, part)))
+        assert (code, out) == (0, "equal: every score is the same to the last digit\n")
+    path = record_path(tmp_path, "noise")
+    data = json.loads(path.read_text())
+    was = data["scores"][0]["value"]
+    data["scores"][0]["value"] = was + 1e-15
+    path.write_text(json.dumps(data))
+    code, out, _ = cli("rerun", str(path))
+    assert (code, out) == (1, f"TOY all spearman: then {was + 1e-15!r}, now {was!r}\n")
+    data["timing"]["processor"] = "another one"
+    path.write_text(json.dumps(data))
+    code, out, _ = cli("rerun", str(path))
+    assert (code, out.count("\n")) == (1, 2)
+    assert "not on equal versions and CPU, which may change digits: CPU then another one, now " in out
+    data["key"] = "0" * 64
+    data["options"]["scale"] = 3.0
+    path.write_text(json.dumps(data))
+    code, _, err = cli("rerun", str(path))
+    assert (code, "not the record's specification any more" in err) == (3, True)
+    assert "rerun" in cli("rerun", "nowhere.json")[2]
+
+
+def test_training_is_repeated(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
+    assert cli(*arguments(tiny_bert, corpus))[0] == 0
+    path = record_path(tmp_path, "simcse")
+    code, _, err = cli("rerun", str(path))
+    assert (code, "made with the model 'tiny-bert'" in err, "expected --model FOLDER" in err) == (
+        2,
+        True,
+        True,
+    )
+    code, out, err = cli("rerun", str(path), "--model", str(tiny_bert), "--corpus", str(corpus))
+    assert (code, out) == (0, "equal: every score is the same to the last digit\n"), err
+
+
+def test_members_have_the_options_that_they_had(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
+) -> None:
+    short = ["steps=2", "eval_every=2", "batch_size=8"]
+    sets = [f"{method}.{text}" for method in ("simcse", "distill") for text in (*short, "lr=3e-4")]
+    given = [text for option in sets for text in ("--set", option)]
+    for method in ("distill:ensemble:simcse+untrained", "ensemble:simcse[text=train]+simcse[tau=0.2]"):
+        code, _, err = cli(
+            "run", "--methods", method, "--seeds", "1", "--suite", "toy", "--backbone", str(tiny_bert),
+            "--corpus", str(corpus), "--dev", "toy", *(given if "distill" in method else given[:8]),
+        )  # fmt: skip
+        assert code == 0, err
+    paths = list((tmp_path / "results").rglob("toy.json"))
+    assert len(paths) == 2
+    for path in paths:
+        code, out, err = cli("rerun", str(path), "--model", str(tiny_bert), "--corpus", str(corpus))
+        assert (code, out) == (0, "equal: every score is the same to the last digit\n"), err
+
+
+def test_a_failed_record_is_not_repeated(cli: Cli, tmp_path: Path) -> None:
+    cli("run", "--methods", "broken", "--seeds", "2", "--suite", "toy")
+    code, _, err = cli("rerun", str(record_path(tmp_path, "broken")))
+    assert (code, "the record failed (RuntimeError" in err) == (2, True)

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from bench.request import profiles
+from bench.request.profiles import Profile
+from tests.support.cli import Cli, records
+from tests.support.training import arguments, the_record
+
+
+def tune(tiny_bert: Path, *extra: str) -> tuple[str, ...]:
+    return (
+        "tune", "simcse", "--profile", "quick", "--set", "simcse.steps=4", "--set", "simcse.batch_size=8",
+        "--set", "simcse.eval_every=2", *extra,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def quick(tmp_path: Path, tiny_bert: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A profile ``quick``: the tiny backbone, a text of 60 sentences, dev suite toy."""
+    monkeypatch.setenv("BENCH_DATA", str(tmp_path))
+    backbone = {"name": "tiny-bert", "hub": str(tiny_bert)}
+    text = {"file": corpus.name}
+    profile = Profile("quick", "quick", ("toy",), backbone, text, "toy", "", {}, {}, ())
+    known = profiles.load
+    monkeypatch.setattr(profiles, "load", lambda name: profile if name == "quick" else known(name))
+
+
+@pytest.mark.usefixtures("quick")
+def test_tune_chooses_by_dev_alone_and_prints_the_profiles_lines(
+    cli: Cli, tmp_path: Path, tiny_bert: Path
+) -> None:
+    code, out, err = cli(*tune(tiny_bert, "--values", "1e-2,1e-4,0"))
+    assert code == 0
+    made = tomllib.loads(out)
+    (grid,) = made["tuning"]
+    assert (grid["method"], grid["option"], grid["seed"]) == ("simcse", "lr", 100)
+    scores = dict(map(tuple, grid["dev"]))
+    assert list(scores) == [1e-2, 1e-4, 0.0]
+    assert made["methods"]["simcse"]["lr"] == max(scores, key=lambda value: scores[value])
+    assert len(set(scores.values())) == 3
+    for value, score in scores.items():
+        assert f"lr={value:g}: dev {100 * score:.2f}" in err
+    assert not (tmp_path / "results" / "local").exists()  # no record, no test score
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_value_that_diverges_is_left_out(cli: Cli, tiny_bert: Path) -> None:
+    code, out, _ = cli(*tune(tiny_bert, "--values", "1e30,1e-4", "--set", "simcse.clip=0"))
+    assert code == 0
+    assert tomllib.loads(out)["methods"]["simcse"]["lr"] == 1e-4
+    code, out, err = cli(*tune(tiny_bert, "--values", "1e30", "--set", "simcse.clip=0"))
+    assert (code, out) == (1, "")
+    assert "lr=1e+30: FAILED, the loss is nan at step" in err
+    assert "simcse: every value failed" in err
+    code, _, err = cli(*tune(tiny_bert, "--values", "1e-4", "--set", "simcse.eval_every=9"))
+    assert (code, "lr=0.0001: FAILED, no dev evaluation" in err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("--values", "1,2,3,4,5,6,7"), "--values: 7 values; expected at most 6, each once"),
+        (("--values", "1e-3,0.001"), "--values: 2 values; expected at most 6, each once"),
+        (("--values", "1,x"), "--values: 'x' is no number"),
+        (("--values", "1", "--seed", "3"), "--seed: seed 3 is one of those that are reported"),
+        (("--values", "1", "--option", "lrr"), "did you mean 'lr'?"),
+        (("--values", "1", "--option", "sub1.lr"), "simcse has no option 'sub1.lr'"),
+    ],
+)
+@pytest.mark.usefixtures("quick")
+def test_bad_requests(cli: Cli, tiny_bert: Path, change: tuple[str, ...], message: str) -> None:
+    code, _, err = cli(*tune(tiny_bert, *change))
+    assert (code, message in err) == (2, True), err
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_method_without_training_cannot_be_tuned(cli: Cli) -> None:
+    code, _, err = cli("tune", "noise", "--profile", "quick", "--option", "scale", "--values", "1")
+    assert (code, "'noise' doesn't train" in err) == (2, True)
+
+
+@pytest.mark.parametrize("name", profiles.names())
+def test_every_tuned_value_is_the_best_of_its_grid(name: str) -> None:
+    profile = profiles.load(name)
+    for grid in profile.tuning:
+        assert 1 <= len(grid["dev"]) <= 6
+        assert grid["seed"] not in range(1, 6)
+        stage, _, option = grid["option"].rpartition(".")
+        table = profile.methods[grid["method"]]
+        chosen = (table[stage] if stage else table)[option]
+        assert chosen == max(grid["dev"], key=lambda row: row[1])[0]
+
+
+def test_match_gives_simcse_anothers_sentences(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
+) -> None:
+    methods = ("--methods", "simcse,short=simcse[match=pair]")
+    other = ("--set", "pair.steps=6", "--set", "pair.batch_size=4")
+    base = arguments(tiny_bert, corpus, "--seeds", "1", *other)
+    code, _, err = cli(*base, *methods)
+    assert code == 0, err
+    found = {record.method: record for record in records(tmp_path).values()}
+    stage = found["short"].training["stages"]["simcse"]
+    assert (found["short"].options["steps"], found["short"].options["eval_every"]) == (6, 3)
+    assert stage["sentences_seen"] == 2 * 6 * 4  # the test method has two stages
+    assert [step for step, _ in stage["dev_curve"]] == [3, 6]  # as many evaluations as in the profile
+    assert the_record(tmp_path, 1).key
+
+
+@pytest.mark.parametrize(
+    ("match", "message"),
+    [
+        ("nothing", "match=nothing: unknown method 'nothing'"),
+        ("noise", "match=noise: 'noise' doesn't train"),
+    ],
+)
+def test_bad_matches(cli: Cli, tiny_bert: Path, corpus: Path, match: str, message: str) -> None:
+    code, _, err = cli(*arguments(tiny_bert, corpus), "--methods", f"simcse[match={match}]")
+    assert (code, message in err) == (2, True), err

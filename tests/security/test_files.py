@@ -1,0 +1,137 @@
+"""Hostile archives, downloads and packed texts: nothing lands out of place, and nothing grows without end."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.data import hub, word_vectors
+from bench.data.local_tasks import read_local_suite
+from bench.errors import BenchError, DataError, InputError
+from bench.probes import overlap
+from tests.support.cli import Cli
+from tests.support.hub import Hub, small_sts_files, tar_of, unsafe
+from tests.support.security import everything
+
+WANTED = ["SICK/SICK_train.txt"]
+
+
+def archive(folder: Path, *members: tarfile.TarInfo, mode: Any = "w") -> Path:
+    path = folder / "a.tar"
+    with tarfile.open(path, mode, format=tarfile.PAX_FORMAT) as tar:
+        for member in members:
+            tar.addfile(member, io.BytesIO(bytes(member.size)) if member.isfile() else None)
+    return path
+
+
+def sized(name: str, size: int, **pax: str) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.size, info.pax_headers = size, dict(pax)
+    return info
+
+
+@pytest.mark.parametrize("kind", [tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.LNKTYPE, tarfile.SYMTYPE])
+@pytest.mark.parametrize("name", ["SICK/SICK_train.txt", "x"])
+def test_devices_and_links_are_refused(tmp_path: Path, kind: bytes, name: str) -> None:
+    path = archive(tmp_path, unsafe(name, kind, "/etc/hostname"))
+    with pytest.raises(DataError, match=r"a\.tar: the archive is not safe: member .*; nothing was unpacked"):
+        hub.unpack(path, tmp_path / "target", WANTED)
+    assert not (tmp_path / "target").exists()
+
+
+def test_a_packed_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "_MAX_MEMBER", 1 << 20)
+    monkeypatch.setattr(hub, "_MAX_TOTAL", 4 << 20)
+    bomb = archive(tmp_path, *(sized(f"other-{n}", 1 << 20) for n in range(8)), mode="w:gz")
+    assert bomb.stat().st_size < 1 << 16
+    with pytest.raises(DataError, match=r"a\.tar: it holds more than"):
+        hub.unpack(bomb, tmp_path / "target", WANTED)
+    with pytest.raises(DataError, match=r"'SICK/SICK_train\.txt' is in it twice or too large"):
+        hub.unpack(archive(tmp_path, sized(WANTED[0], (1 << 20) + 1)), tmp_path / "target", WANTED)
+    header = archive(tmp_path, sized("x", 0, comment="y" * (2 << 20)), mode="w:gz")
+    with pytest.raises(DataError, match="a header of 2,097,"):
+        hub.unpack(header, tmp_path / "target", WANTED)
+    assert not list((tmp_path / "target").rglob("*.txt"))
+
+
+@pytest.mark.parametrize("address", ["http://hub.example", "ftp://127.0.0.1", "file:///etc", "hub.example"])
+def test_nothing_is_fetched_over_an_open_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", address)
+    with pytest.raises(InputError) as caught:
+        hub.fetch("sts7", tmp_path / "data")
+    assert str(caught.value) == f"HF_ENDPOINT: '{address}' is no https address; expected https://HOST"
+
+
+def test_a_file_that_the_hub_has_no_hash_of_is_not_fetched(server: Hub, tmp_path: Path) -> None:
+    server.files[hub.ARCHIVE] = tar_of(small_sts_files())
+    server.etag = "../../../etc/passwd"
+    with pytest.raises(BenchError, match=r"senteval\.tar could not be fetched .* no sha256 to check it by"):
+        hub.fetch("sts7", tmp_path / "data")
+    assert server.served == []
+    assert everything(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("v.txt", b"2 1000000000000\na 1 2\n", r"v\.txt:2: 2 fields after the word; expected word vectors"),
+        ("v.txt", b"9" * 6000 + b" 3\na 1 2 3\n", r"v\.txt:1: |v\.txt:2: "),
+        ("v.txt", b"a 1 2\nb nan 2\n", r"v\.txt:2: a number that is not finite"),
+        ("v.txt", b"a 1 2\nb 1e999 2\n", r"v\.txt:2: a number that is not finite"),
+        ("v.txt", b"x" * (1 << 21), "a line of more than a megabyte"),
+        ("v.gz", gzip.compress(b"0" * (1 << 24), mtime=0), "a line of more than a megabyte"),
+        ("v.gz", gzip.compress(b"a 1 2\n" * 10, mtime=0)[:-9], "it can't be unpacked"),
+        (
+            "v.gz",
+            gzip.compress(b"a 0 0\n" * 100_000, mtime=0),
+            "v.gz: it unpacks to more than 100 times its size",
+        ),
+        ("v.xz", lzma.compress(b"a 0 0\n" * 100_000), "v.xz: it unpacks to more than 100 times its size"),
+    ],
+)
+def test_word_vectors_without_end_or_sense(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes, message: str
+) -> None:
+    monkeypatch.setattr(word_vectors, "_SMALL", 1 << 16)
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        word_vectors.read_word_vectors(tmp_path / name)
+
+
+def test_a_training_text_of_one_endless_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overlap, "_LONGEST", 1 << 16)
+    (tmp_path / "t.xz").write_bytes(lzma.compress(b"short\n" + bytes(1 << 20)))
+    with pytest.raises(DataError, match=r"t\.xz:2: a line of more than 64 megabytes"):
+        list(overlap.training_lines(tmp_path / "t.xz"))
+
+
+def test_a_local_task_reads_tables_alone(tmp_path: Path) -> None:
+    """The file is the user's own and may lie anywhere; what is no table is not read."""
+    away = tmp_path / "away.tsv"
+    away.write_text("sentence1\tsentence2\tscore\na\tb\t1\nc\td\t2\n")
+    entry = '[[task]]\nname = "t"\ntype = "sts"\nfile = "{}"\n'
+    (tmp_path / "x.toml").write_text(entry.format(away))
+    (task,) = read_local_suite(tmp_path / "x.toml")
+    assert str(tmp_path) not in repr(task)
+    for place in ("/etc/passwd", "../../../../../../../../../../etc/passwd"):
+        (tmp_path / "x.toml").write_text(entry.format(place))
+        with pytest.raises(DataError, match=r"etc/passwd: '' is no format; expected \.tsv, \.csv or \.jsonl"):
+            read_local_suite(tmp_path / "x.toml")
+
+
+def test_an_export_writes_over_nothing(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").write_text("kept")
+    (tmp_path / "link").symlink_to(tmp_path / "full")
+    for out in ("full", "link", "full/file", "link/../full"):
+        code, _, err = cli("export", "noise", "--seed", "1", "--suite", "toy", "--out", out)
+        assert (code, f"--out {out}: the folder is not empty; expected a new folder" in err) == (2, True), err
+    assert everything(tmp_path) == {"full/file": b"kept"}

@@ -1,0 +1,243 @@
+"""What a command imports, where it connects and what its environment may do to it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from huggingface_hub import constants
+from safetensors.torch import load_file
+
+from bench.cli.main import _own_environment
+from tests.conftest import Bench
+from tests.support.cli import Cli
+from tests.support.hostile import EVIL, MARKER
+
+TOY = ("--suite", "toy", "--workers", "1")
+SHADOWS = ("bench", "click", "jinja2", "json", "matplotlib", "multiprocessing", "numpy", "pandas", "typing")
+COUNTING = """
+import os, socket
+
+def refuse(*arguments, **options):
+    with open(os.environ["ATTEMPTS"], "a") as stream:
+        stream.write(f"{arguments}\\n")
+    raise OSError("no network")
+
+class Counting(socket.socket):
+    def connect(self, address):
+        return super().connect(address) if self.family == socket.AF_UNIX else refuse(address)
+
+    connect_ex = connect
+
+socket.socket, socket.getaddrinfo = Counting, refuse
+"""
+
+
+def plant(folder: Path, *modules: str) -> None:
+    """Put into a results folder what Python, its packages and bench would take from a folder on the path."""
+    for name in ("conftest", "sitecustomize", "usercustomize", "evil", *modules):
+        (folder / f"{name}.py").write_text(EVIL)
+    (folder / "evil.pth").write_text("import evil\n")
+    info = folder / "evil-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[bench.methods]\nevil = evil\n")
+    for name, text in (
+        ("profiles/mini.toml", "summary = 1"),
+        ("templates/report.html", "OWNED"),
+        ("matplotlibrc", "text.usetex: True\nsavefig.dpi: 7\naxes.facecolor: red\nbackend: module://evil\n"),
+    ):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+
+
+def console(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the command ``bench`` as it is installed."""
+    script = shutil.which("bench", path=str(Path(sys.executable).parent))
+    assert script, "bench is not installed beside this Python"
+    return subprocess.run(
+        [script, *arguments],
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+
+
+@pytest.mark.slow
+def test_nothing_in_a_results_folder_is_executed(cli: Cli, tmp_path: Path) -> None:
+    assert cli("run", "--methods", "noise,word_overlap", "--seeds", "1-2", *TOY, "--campaign", "camp")[0] == 0
+    results = tmp_path / "results"
+    figures = ("report", "--campaign", "camp", "--figures")
+    code, clean, _ = cli(*figures, "clean")
+    assert code == 0
+    plant(results, *SHADOWS)
+    (results / "bench").mkdir()
+    (results / "bench" / "__init__.py").write_text(EVIL)
+    here = ("--results", ".")
+    report = console(results, *figures, "drawn", *here)
+    assert (report.returncode, report.stdout) == (0, clean), report.stderr
+    drawn, wanted = (
+        {f.name: f.read_bytes() for f in d.iterdir()} for d in (results / "drawn", tmp_path / "clean")
+    )
+    assert drawn == wanted
+    assert drawn
+    run = console(
+        results, "run", "--methods", "noise", "--seeds", "3-4", "--suite", "toy", "--workers", "2", *here
+    )
+    assert run.returncode == 0, run.stderr
+    (results / "matplotlibrc").write_bytes(b"\xff\xfe\x1b[2J")
+    refused = console(results, *figures, "again", *here)
+    assert refused.returncode == 2
+    assert refused.stderr.count("\n") == 1
+    assert "if there is a file matplotlibrc in this folder, run the command in another" in refused.stderr
+    assert not list(tmp_path.rglob(MARKER))
+
+
+def test_python_m_bench_imports_nothing_from_the_current_folder(bench: Bench, tmp_path: Path) -> None:
+    plant(tmp_path, "click", "numpy", "pandas", "rich", "filelock", "textwrap", "decimal")
+    listed = bench("list", "methods")
+    assert listed.returncode == 0, listed.stderr
+    assert "simcse" in listed.stdout
+    assert not (tmp_path / MARKER).exists()
+
+
+def test_a_plug_in_among_records_is_refused(cli: Cli, tmp_path: Path) -> None:
+    results = tmp_path / "results" / "local"
+    results.mkdir(parents=True)
+    plant(results)
+    (tmp_path / "link.py").symlink_to(results / "evil.py")
+    for file in ("results/local/evil.py", "link.py", "./results/../results/local/evil.py"):
+        code, _, err = cli("run", "--methods", "noise", *TOY, "--plugin", file)
+        assert (code, "lies in the results folder, and code that came with records is never run" in err) == (
+            2,
+            True,
+        )
+    assert not list(tmp_path.rglob(MARKER))
+
+
+def test_the_environment_of_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("HF_HUB_OFFLINE", "HF_HUB_DISABLE_TELEMETRY", "PYTHONSAFEPATH")
+    for name in names:
+        monkeypatch.delenv(name, raising=False)
+    for arguments in (["run", "--methods", "data,fetch"], ["--debug", "data", "verify"], ["data", "rtt"], []):
+        with _own_environment(arguments):
+            assert [os.environ.get(name) for name in names] == ["1", "1", "1"]
+    with _own_environment(["--debug", "data", "fetch", "sts7"]):
+        assert [os.environ.get(name) for name in names] == [None, "1", "1"]
+    assert not set(names) & set(os.environ)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")  # asks for a fetch, of mteb's data sets
+    with _own_environment(["run"]):
+        assert os.environ["HF_HUB_OFFLINE"] == "0"
+    assert os.environ["HF_HUB_OFFLINE"] == "0"
+
+
+@pytest.mark.slow
+def test_no_command_connects_anywhere(
+    cli: Cli, model: Path, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts: list[Any] = []
+
+    def refuse(*arguments: object, **_: object) -> None:
+        attempts.append(arguments)
+        raise OSError("no network")
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    weights = load_file(model / "model.safetensors")
+    binary = shutil.copytree(tiny_bert, model.parent / "binary")
+    (binary / "model.safetensors").unlink()
+    torch.save(weights, binary / "pytorch_model.bin")
+    own = ("--backbone", str(tiny_bert))
+    with pytest.raises(OSError, match="no network"):
+        socket.create_connection(("example.org", 443))
+    assert attempts.pop()[0] == "example.org"
+    for arguments in (
+        ("run", "--methods", "untrained", *own, *TOY, "--probes", "all"),
+        (
+            "run",
+            "--methods",
+            f"st:{model},hf:{binary}:avg,ensemble:hf:{binary}+word_overlap",
+            *TOY,
+            "--dry-run",
+        ),
+        ("run", "--methods", f"st:{model},hf:{binary}:avg,word_overlap", *TOY),
+        ("report", "--format", "html", "--figures", "figures"),
+        ("report", "--format", "latex"),
+        ("list", "methods"),
+        ("list", "suites"),
+        ("show", "simcse"),
+        ("probe", "untrained", *own, "--suite", "toy"),
+        ("export", "untrained", *own, "--out", "exported"),
+        ("check", "--reference", "results/local", "--results", "results"),
+        ("stats",),
+    ):
+        code, _, err = cli(*arguments)
+        assert code == 0, (arguments, err)
+    for reference in ("hf:org/name", "st:org/name", "hf:gpt2:avg", "released:simcse_bert"):
+        code, _, err = cli("run", "--methods", reference, *TOY)
+        assert (code, "is neither a folder nor a model in the local cache" in err) == (2, True)
+        assert ("download it first with: hf download" in err) is ("gpt2" not in reference)
+    assert attempts == []
+
+
+@pytest.mark.slow
+def test_a_task_of_the_hub_is_fetched_when_asked_for_alone(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(COUNTING)
+    log = tmp_path / "attempts"
+    paths = os.environ["PYTHONPATH"].split(os.pathsep)[1:]  # the plug-in, without what blocks the network
+    environment = {
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), *paths]),
+        "HF_HUB_OFFLINE": "",
+        "HF_HOME": str(tmp_path / "hf"),
+        "ATTEMPTS": str(log),
+    }
+    run = console(
+        tmp_path, "run", "--methods", "noise", "--seeds", "1", "--suite", "mteb:STS17[en-en]", **environment
+    )
+    assert run.returncode == 1
+    assert "1 of 1 tasks of mteb failed" in run.stderr
+    assert not log.exists()
+    assert ", with HF_HUB_OFFLINE=0 before it to fetch data sets" in run.stderr
+    fetch = console(tmp_path, "data", "fetch", "sts7", "--data", "data", **environment)
+    assert fetch.returncode == 1
+    assert "huggingface.co" in log.read_text()
+
+
+@pytest.mark.parametrize(
+    "value", ["nowhere", "file", "/dev/null", "/dev/zero", "/proc/self", "a\nb\x1b[2J", "~", ":"]
+)
+def test_odd_data_folders(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("BENCH_DATA", value)
+    for arguments in (("run", "--methods", "noise", "--suite", "sts7"), ("data", "verify")):
+        code, _, err = cli(*arguments)
+        assert (code, err.count("\n"), err.rstrip("\n").isprintable()) == (2, 1, True)
+        assert "no SentEval data here; expected a folder STS" in err
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("BENCH_WORKERS", "many", "Invalid value for '--workers'"),
+        ("BENCH_WORKERS", "\x1b[2J", "Invalid value for '--workers'"),
+        ("BENCH_CHECKPOINTS", "/dev/null", "is neither a folder nor a model in the local cache"),
+        ("HF_HUB_CACHE", "/dev/null/x", "is neither a folder nor a model in the local cache"),
+    ],
+)
+def test_odd_variables(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, name: str, value: str, message: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    code, _, err = cli("run", "--methods", "released:simcse_bert", "--suite", "toy")
+    assert (code, message in err, err.rstrip("\n").isprintable()) == (2, True, True), err

@@ -1,0 +1,240 @@
+"""Hostile records and names: they write nothing out of place, run nothing and name no file to be read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bench.cli.main import main
+from bench.records.store import Place, ResultStore
+from bench.run.stage_cache import is_whole
+from tests.support.campaigns import make_record
+from tests.support.cli import Cli, records
+from tests.support.hostile import MARKER, PICKLE, Hostile, as_zip
+from tests.support.security import everything
+from tests.support.training import arguments
+
+RUN = ("run", "--methods", "noise", "--seeds", "1-2", "--suite", "toy")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two finished records of a method without torch."""
+    folder = tmp_path_factory.mktemp("finished")
+    with pytest.raises(SystemExit) as stopped:
+        main([*RUN, "--results", str(folder)])
+    assert not stopped.value.code
+    return folder
+
+
+@pytest.fixture
+def campaign(finished: Path, tmp_path: Path) -> Path:
+    """A copy of them where the command looks."""
+    return shutil.copytree(finished, tmp_path / "results") / "local"
+
+
+def change(campaign: Path, **values: Any) -> Path:
+    """Change the record of seed 1 in its place, and leave out what would tell: an older bench has none."""
+    path = campaign / "mini" / "noise" / "seed-1" / "toy.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"timing": {}} | values))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--campaign", "../evil"), "--campaign: '../evil' is no campaign name"),
+        (("--campaign", ".."), "--campaign: '..' is no campaign name"),
+        (("--methods", "../../x=noise"), "is no"),
+        (("--methods", "x/../y=noise"), "is no"),
+        (("--suite", "../../toy"), "unknown suite '../../toy'"),
+        (
+            ("--suite", "local:\x1b[2J.toml"),
+            "--suite: 'local:\\x1b[2J.toml' has a character that can't be printed",
+        ),
+        (("--profile", "../../mini"), "unknown profile '../../mini'"),
+        (("--probes", "../x"), "../x"),
+        (("--methods", "hf:a/../../b"), "is neither a folder nor a model in the local cache"),
+        (("--methods", "hf:https://evil.example/x"), "is neither a folder nor a model in the local cache"),
+        (("--methods", "released:../../x"), "unknown released checkpoint '../../x'"),
+    ],
+)
+def test_names_are_no_paths(cli: Cli, tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+    before = sorted(path.name for path in tmp_path.parent.iterdir())
+    code, _, err = cli(*RUN, *arguments)
+    assert (code, len(err.splitlines()), message in err) == (2, 1, True), err
+    assert everything(tmp_path) == {}
+    assert sorted(path.name for path in tmp_path.parent.iterdir()) == before
+
+
+@pytest.mark.parametrize("name", ["../../evil", "/etc/evil", "a/b", "..", "a\x00b", "\x1b[2J"])
+def test_a_local_task_is_no_path(cli: Cli, tmp_path: Path, name: str) -> None:
+    (tmp_path / "x.toml").write_text(f'[[task]]\nname = {json.dumps(name)}\ntype = "sts"\nfile = "x.tsv"\n')
+    code, _, err = cli(*RUN, "--suite", "local:x.toml")
+    assert (code, "x.toml, task 1: name = " in err, err.rstrip("\n").isprintable()) == (2, True, True)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"method": "../../../evil"},
+        {"profile": "../.."},
+        {"suite": "../../../../evil"},
+        {"seed": 2},
+        {"suite": "toy\x00"},
+        {"method": "noise\x1b[2J"},
+        {"method": "\N{RIGHT-TO-LEFT OVERRIDE}esion"},
+    ],
+)
+@pytest.mark.parametrize(
+    "command", [("report", "--format", "html", "--figures", "figures"), ("stats",), RUN[:0]]
+)
+def test_a_record_stands_where_it_says_or_is_refused(
+    cli: Cli, campaign: Path, tmp_path: Path, values: dict[str, Any], command: tuple[str, ...]
+) -> None:
+    change(campaign, **values)
+    before = everything(tmp_path)
+    code, _, err = cli(*(command or ("compare", "noise#1", "noise#2")))
+    assert (code, "seed-1/toy.json: this " in err, err.count("\n")) == (2, True, 1), err
+    assert "stands in another's place" in err or "is no run record: " in err
+    assert err.rstrip("\n").isprintable()
+    assert everything(tmp_path) == before
+
+
+def test_predictions_are_read_beside_their_record_alone(cli: Cli, campaign: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside.npz"
+    shutil.copy(campaign / "mini" / "noise" / "seed-2" / "toy.npz", outside)
+    digest = hashlib.sha256(outside.read_bytes()).hexdigest()
+    change(campaign, predictions={"file": "../../../../../outside.npz", "sha256": digest})
+    code, _, err = cli("diff", "noise#1", "noise#2")
+    assert (code, "seed-1/toy.npz: the predictions are missing or don't belong to their record" in err) == (
+        2,
+        True,
+    )
+
+
+@pytest.mark.parametrize("kind", ["pickle", "bomb"])
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
+def test_predictions_are_never_unpickled_nor_unpacked(
+    cli: Cli, campaign: Path, tmp_path: Path, kind: str
+) -> None:
+    file = campaign / "mini" / "noise" / "seed-1" / "toy.npz"
+    if kind == "pickle":
+        np.savez(file, TOY=np.array([Hostile(tmp_path / "x")], dtype=object))
+    else:
+        np.savez_compressed(file, TOY=np.zeros(10_000_000, dtype=np.float32))
+    change(campaign, predictions={"file": "toy.npz", "sha256": hashlib.sha256(file.read_bytes()).hexdigest()})
+    code, _, err = cli("diff", "noise#1", "noise#2")
+    assert (code, "seed-1/toy.npz: these are no predictions: ValueError; run the cell again" in err) == (
+        2,
+        True,
+    )
+    assert not (tmp_path / MARKER).exists()
+
+
+def test_kept_vectors_are_never_unpickled(cli: Cli, tmp_path: Path) -> None:
+    cli(*RUN, "--keep-vectors")
+    (first, second) = sorted((tmp_path / "results" / ".vectors").glob("*.npz"))
+    was = {name: record.scores for name, record in records(tmp_path).items()}
+    np.savez(first, vectors=np.array([Hostile(tmp_path / "x")], dtype=object), sha256=np.array("x"))
+    np.savez_compressed(second, vectors=np.zeros((360, 8), dtype=np.float32), sha256=np.array("x"))
+    assert cli(*RUN, "--keep-vectors", "--campaign", "again")[0] == 0
+    assert {name: record.scores for name, record in records(tmp_path, "again").items()} == was
+    assert not (tmp_path / MARKER).exists()
+
+
+def test_a_farm_of_links_is_read_as_what_it_is(cli: Cli, campaign: Path, tmp_path: Path) -> None:
+    away = tmp_path / "away"
+    (campaign / "mini").rename(away)
+    (campaign / "mini").symlink_to(away)  # a folder on another disk
+    (campaign / "loop").symlink_to(campaign)
+    before = everything(away)
+    assert cli("report", "--format", "html")[0] == 0
+    (campaign / "mini" / "other").symlink_to(away / "noise")
+    code, _, err = cli("report")
+    assert (code, "this record of noise stands in another's place" in err) == (2, True)
+    (away / "other").unlink()
+    assert everything(away) == before
+
+
+FARAWAY = "../../../../../evil"
+
+
+@pytest.mark.slow
+def test_figures_stay_in_their_folder(cli: Cli, tmp_path: Path) -> None:
+    store = ResultStore(tmp_path / "results", "local")
+    for method in (FARAWAY, "a/b", "--><script>x</script>"):
+        for seed in (1, 2):
+            record = make_record(method, seed, {"STSB": 0.5}, name=method, profile=FARAWAY, suite=FARAWAY)
+            store.write(Place(FARAWAY, method, seed, FARAWAY), record, None)
+    probes = {"density": {"groups": [{"low": 0, "high": 1}], "curves": [[0.5] * 101]}}
+    probed = [{"profile": FARAWAY, "method": FARAWAY, "seed": 1, "probes": probes}]
+    (store.root / "probes.json").write_text(json.dumps(probed))
+    (store.root / "gradient").mkdir()
+    (store.root / "gradient" / "gradient-grid.csv").write_text(f"mu_pos,mu_neg,x/{FARAWAY}\n0,0,1\n")
+    (tmp_path / "figures" / "gradient-x").mkdir(parents=True)  # or the path would lead nowhere
+    before = sorted(path.name for path in tmp_path.parent.iterdir())
+    code, _, err = cli("report", "--figures", "figures")
+    assert code == 0, err
+    drawn = {path for path in everything(tmp_path) if not path.startswith("results/")}
+    assert len(drawn) >= 9
+    assert {path.rpartition("/")[0] for path in drawn} == {"figures"}
+    assert sorted(path.name for path in tmp_path.parent.iterdir()) == before
+    assert not any(b"<script" in (tmp_path / path).read_bytes() for path in drawn)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"suite": "local:/etc/hostname"}, "came from a file that only its bench run named"),
+        ({"suite": "local:x"}, "repeat that bench run, with --suite local:FILE.toml"),
+        (
+            {"provenance": {"device": "evil", "threads": 1}},
+            "the record's device is 'evil'; expected one of cpu",
+        ),
+        ({"provenance": {"device": "cpu", "threads": 10**9}}, "threads are '1000000000'; expected 1 to 256"),
+        ({"provenance": {"device": "cpu"}}, "threads are 'None'"),
+        ({"provenance": {}}, "device is 'None'"),
+        ({"name": "hf", "method": "hf:/etc"}, "expected --model FOLDER"),
+        ({"name": "os.system"}, "os.system"),
+        ({"profile": "../../mini"}, "unknown profile '../../mini'"),
+    ],
+)
+def test_a_record_names_no_file_to_read(
+    cli: Cli, campaign: Path, values: dict[str, Any], message: str
+) -> None:
+    path = change(campaign, **values)
+    (campaign.parents[1] / "x").write_text("no TOML")
+    code, _, err = cli("rerun", str(path))
+    assert (code, message in err, err.count("\n")) == (2, True, 1), err
+
+
+@pytest.mark.slow
+def test_a_stage_that_came_with_records_is_never_unpickled(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
+) -> None:
+    run = arguments(tiny_bert, corpus)
+    assert cli(*run)[0] == 0
+    found = list((tmp_path / "results" / ".stages").glob("*/selected/model.safetensors"))
+    assert found
+    for weights in found:
+        stage = weights.parents[1]
+        weights.unlink()
+        as_zip(weights.parent)
+        files = (path for path in stage.rglob("*") if path.is_file() and path.name != "MANIFEST.json")
+        sums = {
+            path.relative_to(stage).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in files
+        }
+        (stage / "MANIFEST.json").write_text(json.dumps(sums))
+        assert is_whole(stage)
+    shutil.rmtree(tmp_path / "results" / "local")
+    code, _, err = cli(*run)
+    assert (code, f"selected: this model {PICKLE}" in err) == (1, True), err
+    assert not list(tmp_path.rglob(MARKER))

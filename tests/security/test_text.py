@@ -1,0 +1,246 @@
+"""Hostile text in records: every report shows it, and nothing that reads a report obeys it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bench.errors import BenchError, DataError, InputError, printable
+from bench.gate.verdict import DIFFERENT, MISSING, CellVerdict, Gate
+from bench.records.record import RunRecord
+from bench.records.store import ResultStore
+from bench.reports.campaign import make_campaign
+from bench.reports.figures import svg
+from bench.reports.figures.figure import Figure, Series
+from bench.reports.formats.html import page
+from bench.reports.formats.junit import junit
+from bench.reports.formats.latex import tables
+from bench.reports.formats.render import grids_csv, markdown_escape, no_formula, render
+from bench.reports.tables.gate import as_markdown
+from bench.reports.tables.table import Cell, Grid, Quoted
+from tests.support.campaigns import make_record
+from tests.support.cli import Cli
+
+NAMES = (
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "' autofocus onfocus=alert(1) x='",
+    "</title></style></script></textarea><svg onload=alert(1)>",
+    "<!-- ]]> --!> &lt;b&gt; &#x3c;",
+    "{{7*7}}{% include '/etc/passwd' %}${7*7}",
+    "javascript:alert(1)//https://evil.example/?a=1&b=2 www.evil.example",
+    "[x](https://evil.example) ![y](z) <https://evil.example> `a` | b | ~~c~~ $d$ #1 @user",
+    r"\input{/etc/passwd}\write18{id}^^5cinput",
+    "*%$#_&{}~^\\",
+    "=cmd|' /C calc'!A0",
+    "-2+3+cmd|' /C calc'!A0",
+    "@SUM(1)",
+    "::stop-commands::x",
+    "\x1b[2J\x1b]0;owned\x07",
+    "\x9b31m\x00\x08\x7f",
+    "a\u2028b\u2029c\u0085d\r\n::error::e",
+    "\u202egpj.exe\u2066\u200b\ufeff",
+)
+"""What a results folder that came from elsewhere may hold as a method's name, a reason, a note."""
+LONG = "long, " * 20
+
+
+def records_of(name: str) -> list[RunRecord]:
+    """Two methods and a failed run; the name stands wherever a record has a text."""
+    found = [
+        replace(
+            make_record(
+                method, seed, {"STS12": -0.1 * seed, "STSB": 0.5}, name=method, backbone=name, profile=name
+            ),
+            suite=name,
+            notes=(name,),
+        )
+        for method in (name, "plain")
+        for seed in (1, 2)
+    ]
+    return [*found, replace(found[0], seed=3, status="failed", scores=(), reason=name, traceback=())]
+
+
+class Skeleton(HTMLParser):
+    """The elements of a page with their attributes, and apart from them its texts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.kinds: set[tuple[str, ...]] = set()
+        self.scripts = 0
+        self.text = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.kinds.add((tag, *(name for name, _ in attrs)))
+        self.scripts += tag == "script"
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def handle_comment(self, data: str) -> None:
+        self.kinds.add(("comment", data))
+
+    def unknown_decl(self, data: str) -> None:
+        self.kinds.add(("declaration", data))
+
+    handle_pi = unknown_decl
+
+
+def page_of(name: str) -> str:
+    return page(make_campaign(ResultStore(Path("nowhere"), "camp"), records_of(name)))
+
+
+@pytest.fixture(scope="module")
+def kinds() -> set[tuple[str, ...]]:
+    """What elements, with what attributes, a page of harmless names has."""
+    return set().union(*(Skeleton(page_of(name)).kinds for name in ("mild", "a_b[c=d]", LONG)))
+
+
+def check_page(name: str, kinds: set[tuple[str, ...]]) -> None:
+    text = page_of(name)
+    found = Skeleton(text)
+    assert found.kinds - kinds == set()
+    assert found.scripts == 1
+    assert printable(name) in found.text
+    assert re.sub(r"[\n]", "", text).isprintable()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_name_becomes_an_element(name: str, kinds: set[tuple[str, ...]]) -> None:
+    check_page(name, kinds)
+
+
+@pytest.mark.slow
+@settings(max_examples=30, deadline=None)
+@given(st.text(min_size=1, max_size=30) | st.text("<>\"'&=/!-{}% \n\tsvgx", min_size=1, max_size=30))
+def test_no_text_becomes_an_element(kinds: set[tuple[str, ...]], name: str) -> None:
+    check_page(name, kinds)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_figure_holds_texts(name: str) -> None:
+    series = (Series(name, (0.0, 1.0), (0.0, 1.0), labels=(name, name)),)
+    for kind in ("points", "lines", "strip"):
+        figure = Figure(name, name, kind, name, name, (name,), series, rows=(name, name), note=name)
+        root = ElementTree.fromstring(svg.draw(figure))  # noqa: S314 - our own
+        assert {element.tag for element in root.iter()} <= {"svg", "text", "path", "title", "line"}
+        assert any(printable(name) == element.text for element in root.iter())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_terminal_and_no_log_obeys(name: str) -> None:
+    text = render(records_of(name), "camp", "text")
+    assert text.replace("\n", "").isprintable()
+    assert not re.search(r"(?m)^\s*::", text)
+    assert printable(" ".join(name.split("\n"))).removeprefix("::") in text
+    for kind in (BenchError, InputError, DataError):
+        line = str(kind(name, where=name, expected=name, hint=name))
+        assert line.isprintable()
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "command", [("show",), ("run", "--suite", "toy", "--methods"), ("report", "--campaign")]
+)
+def test_errors_are_one_line_that_no_terminal_obeys(cli: Cli, name: str, command: tuple[str, ...]) -> None:
+    code, out, err = cli(*command, name.replace("@", "x@"))
+    assert (code, out, err.count("\n"), err.rstrip("\n").isprintable()) == (2, "", 1, True)
+
+
+ESCAPED = re.compile(r"\\[\\`*_\[\]|#!~$/.]|&(amp|lt|gt);")
+
+
+def is_inert_markdown(text: str) -> bool:
+    rest = ESCAPED.sub("", text)
+    return not set(rest) & set("\\`*_[]|#!~$<>&") and "://" not in rest and "www." not in rest
+
+
+@pytest.mark.parametrize("name", [*NAMES, "a|b\\|c\\"])
+def test_markdown_is_text(name: str) -> None:
+    assert is_inert_markdown(markdown_escape(name))
+    assert markdown_escape(name).isprintable()
+    lines = render(records_of(name), "camp", "markdown").splitlines()
+    widths = {len(re.sub(r"\\.", "", line).split("|")) for line in lines if line.startswith("|")}
+    assert len(widths) == 1
+    cells = (
+        CellVerdict((name, name, name), status, (), (), reasons=(name,)) for status in (MISSING, DIFFERENT)
+    )
+    gate = Gate(tuple(cells), 0.005, 0.95, warnings=(name,))
+    summary = as_markdown(gate).splitlines()
+    assert all(line.isprintable() for line in summary)
+    sentence = next(line for line in summary if line.startswith("**"))
+    assert is_inert_markdown(sentence.strip("*"))
+    root = ElementTree.fromstring(junit(gate))  # noqa: S314 - our own
+    kinds = {"testsuites", "testsuite", "testcase", "error", "system-out"}
+    assert {element.tag for element in root.iter()} == kinds
+
+
+def latex_of(name: str) -> str:
+    rows = ((name, Cell(0.5, 0.1, 2, "best")), (name, name), (name, Quoted(name, True, name)))
+    return tables([Grid(name, (name, name), rows, (name,), ((0, name),))])
+
+
+def commands(text: str) -> set[str]:
+    return set(re.findall(r"\\([A-Za-z]+)", text))
+
+
+COMMANDS = commands(latex_of("mild") + latex_of(LONG)) | {
+    *("textbackslash", "textbar", "textgreater", "textless", "textasciicircum", "textasciitilde"),
+    *("footnotesize", "mathdollar", "textquotedblright"),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_latex_runs_none_of_it(name: str) -> None:
+    text = latex_of(name)
+    assert commands(text) - COMMANDS == set()
+    assert "^^" not in text
+    plain = re.sub(r"\\[^A-Za-z]", "", text)
+    assert plain.count("{") == plain.count("}")
+    assert plain.count("$") % 2 == 0
+    assert not re.search(r"\\\\\s*[*\[]", text)  # a line break would take it for its own
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_csv_computes_nothing_and_numbers_stay_numbers(name: str) -> None:
+    rows = list(csv.DictReader(io.StringIO(render(records_of(name), "camp", "csv"))))
+    assert {row["method"] for row in rows} == {no_formula(name), "plain"}
+    assert {row["value"] for row in rows} >= {"-0.1", "-0.2", "0.5"}
+    grid = Grid(name, (name, name), ((name, Cell(-0.05, None, 1, "")), (name, name), ("x", "-")), ())
+    table = list(csv.DictReader(io.StringIO(grids_csv([grid]))))
+    assert [row["value"] for row in table] == ["-0.05", "", ""]
+    assert table[2]["text"] == "-"
+    for row in (*rows, *table):
+        for column, cell in row.items():
+            assert column in ("value", "sd", "n") or not re.match(r"\s*[=@]|\s*[+-].*[A-Za-z|(]", cell), cell
+
+
+@pytest.mark.parametrize("text", ["-", "-0.05", "+1.20*", "+0.23 [-1.21, +1.66]", "plain", "a=b", ""])
+def test_figures_of_tables_are_no_formulas(text: str) -> None:
+    assert no_formula(text) == text
+
+
+@pytest.mark.parametrize("text", ["=1", " =1", "\t=1", "\r=1", "@x", "+x", "-x", "-1+A1", "\uff1d1", "\n=1"])
+def test_formulas_get_an_apostrophe(text: str) -> None:
+    assert no_formula(text) == f"'{text}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_json_is_the_text_itself_and_shows_harmless(name: str) -> None:
+    text = render(records_of(name), "camp", "json")
+    assert re.sub(r"\n", "", text).isprintable()
+    (table,) = json.loads(text)
+    assert {row["method"] for row in table["rows"]} == {name, "plain"}
+    assert table["profile"] == name

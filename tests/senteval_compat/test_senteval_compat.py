@@ -1,0 +1,201 @@
+"""SentEval's interface: dictionaries as SimCSE's fork has them, numbers as the main path gives them."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import pearsonr, spearmanr
+
+from bench import senteval_compat as senteval
+from bench.data.senteval import SOURCES
+from bench.data.tasks import LabelledTask, PairTask
+from bench.encoder import FloatArray
+from bench.errors import BenchError, DataError, InputError
+from bench.eval.embed import embed
+from bench.eval.sgd import Classifier
+from bench.eval.sts import predict, score_task
+from bench.eval.transfer import Protocol, run_task
+from bench.eval.transfer_suite import sentences_of
+from bench.nn.backbone import TransformerEncoder
+from tests.support.transfer_data import sentence, write_similarity, write_transfer
+
+FULL = {"nhid": 0, "optim": "adam", "batch_size": 64, "tenacity": 5, "epoch_size": 4}
+FAST = {"nhid": 0, "optim": "rmsprop", "batch_size": 128, "tenacity": 3, "epoch_size": 2}
+
+
+class Hashed:
+    """An encoder and a batcher with the same vectors."""
+
+    dim = 6
+    facts: dict[str, str | int] = {}  # noqa: RUF012
+
+    def encode(self, sentences: Any, *_: object) -> FloatArray:
+        rows = [list(hashlib.sha256(text.encode()).digest()[: self.dim]) for text in sentences]
+        return (np.array(rows) / 100 - 1).astype(np.float32)
+
+    def __call__(self, params: Any, batch: list[list[str]]) -> FloatArray:
+        assert all(isinstance(word, str) for words in batch for word in words)
+        return self.encode([" ".join(words) for words in batch])
+
+
+@pytest.fixture(scope="session")
+def task_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("senteval")
+    write_similarity(root / "downstream")
+    write_transfer(root / "downstream")
+    rng = np.random.default_rng(1)
+    rows = [
+        f"{part}\t{label}\t{sentence(rng, i)}"
+        for part in ("tr", "va", "te")
+        for i in range(6)
+        for label in "ab"
+    ]
+    (root / "probing").mkdir()
+    (root / "probing" / "past_present.txt").write_text("\n".join(rows))
+    return root
+
+
+def engine(folder: Path, **params: Any) -> Any:
+    given = {"task_path": str(folder), "usepytorch": True, "kfold": 3, "classifier": FULL, **params}
+    return senteval.engine.SE(given, Hashed(), lambda params, samples: None)
+
+
+def test_years_have_every_subset_and_three_averages(task_path: Path) -> None:
+    results = engine(task_path).eval("STS12")
+    task = SOURCES["STS12"].read(task_path / "downstream")
+    assert isinstance(task, PairTask)
+    main = {s.subset: s.value for s in score_task(task, predict(Hashed(), [task])["STS12"])}
+    assert list(results) == [*(subset.name for subset in task.subsets), "all"]
+    for kind in ("all", "mean", "wmean"):
+        assert results["all"]["spearman"][kind] == pytest.approx(main[kind], abs=1e-12)
+    for subset in task.subsets:
+        found = results[subset.name]
+        assert found["nsamples"] == len(subset.gold)
+        assert found["spearman"].correlation == pytest.approx(main[subset.name], abs=1e-12)
+        a, b = (Hashed().encode(side).astype(np.float64) for side in (subset.first, subset.second))
+        cosine = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+        assert found["pearson"][0] == pytest.approx(pearsonr(cosine, subset.gold)[0], abs=1e-6)
+        assert found["spearman"][0] == pytest.approx(spearmanr(cosine, subset.gold)[0], abs=1e-6)
+
+
+def test_simcses_script_finds_its_figures(task_path: Path) -> None:
+    """The look-ups of SimCSE's evaluation.py, in its test and in its dev mode."""
+    names = ["STS12", "STSBenchmark", "SICKRelatedness"]
+    results = {name: engine(task_path).eval(name) for name in names}
+    tasks = {
+        task: SOURCES[task].read(task_path / "downstream")
+        for task in ("STSB", "STSB-dev", "SICKR", "SICKR-dev")
+    }
+    main = {
+        name: score_task(task, predict(Hashed(), [task])[name])[0].value
+        for name, task in tasks.items()
+        if isinstance(task, PairTask)
+    }
+    assert isinstance(results["STS12"]["all"]["spearman"]["all"], float)
+    for name, own in (("STSBenchmark", "STSB"), ("SICKRelatedness", "SICKR")):
+        assert results[name]["test"]["spearman"].correlation == pytest.approx(main[own], abs=1e-12)
+        assert results[name]["dev"]["spearman"][0] == pytest.approx(main[f"{own}-dev"], abs=1e-12)
+        assert set(results[name]) == {"train", "dev", "test", "all"}
+
+
+@pytest.mark.parametrize(
+    ("name", "solver"), [("CR", "exact"), ("TREC", "exact"), ("SST2", "sgd"), ("MRPC", "exact")]
+)
+def test_transfer_is_the_main_paths_rounded(task_path: Path, name: str, solver: str) -> None:
+    settings = FAST if solver == "sgd" else FULL
+    found = engine(task_path, classifier=settings, transfer_solver=solver).eval(name)
+    task = SOURCES[name].read(task_path / "downstream")
+    assert isinstance(task, LabelledTask)
+    protocol = Protocol(solver, kfold=3, classifier=Classifier("rmsprop", 128, 3, 2))
+    main = run_task(task, embed(Hashed(), sentences_of(task)), protocol)
+    test = round(float(np.mean([round(100 * value, 2) for value in main.test])), 2)
+    dev = round(float(np.mean([round(100 * value, 2) for value in main.dev])), 2)
+    expected = {"devacc": dev, "acc": test, "ndev": main.n_dev, "ntest": len(main.gold)}
+    if name == "MRPC":
+        expected["f1"] = round(100 * main.f1, 2)
+    assert found == pytest.approx(expected, abs=1e-12)
+    assert {"CR": (48, 48), "TREC": (72, 72), "SST2": (48, 48), "MRPC": (48, 48)}[name] == (
+        found["ndev"],
+        found["ntest"],
+    )
+
+
+def test_a_live_batcher_gives_the_main_paths_numbers(tiny_bert: Path, task_path: Path) -> None:
+    encoder = TransformerEncoder(tiny_bert, "avg")
+    model, tokenizer = encoder.model, encoder.tokenizer
+
+    def batcher(params: Any, batch: list[list[str]]) -> torch.Tensor:
+        inputs = tokenizer([" ".join(words) for words in batch], return_tensors="pt", padding=True)
+        with torch.no_grad():
+            states = model(**inputs).last_hidden_state
+        mask = inputs["attention_mask"].unsqueeze(-1)
+        pooled: torch.Tensor = (states * mask).sum(1) / mask.sum(1)
+        return pooled
+
+    params = {"task_path": str(task_path), "batch_size": 5}
+    found = senteval.engine.SE(params, batcher).eval("STSBenchmark")
+    task = SOURCES["STSB"].read(task_path / "downstream")
+    assert isinstance(task, PairTask)
+    main = score_task(task, predict(encoder, [task])["STSB"])[0].value
+    assert found["test"]["spearman"].correlation == pytest.approx(main, abs=1e-6)
+
+
+def test_the_scripts_own_similarity_is_used(task_path: Path) -> None:
+    found = engine(task_path, similarity=lambda a, b: -float(np.abs(a - b).sum())).eval("STS12")
+    task = SOURCES["STS12"].read(task_path / "downstream")
+    assert isinstance(task, PairTask)
+    subset = task.subsets[0]
+    distance = -np.abs(Hashed().encode(subset.first) - Hashed().encode(subset.second)).sum(1)
+    assert found[subset.name]["spearman"][0] == pytest.approx(spearmanr(distance, subset.gold)[0], abs=1e-12)
+
+
+def test_entailment_and_probing(task_path: Path) -> None:
+    seen: list[list[str]] = []
+    params = {"task_path": str(task_path)}
+    se = senteval.engine.SE(params, Hashed(), lambda params, samples: seen.extend(samples))
+    results = se.eval(["SICKEntailment", "Tense"])
+    assert results["SICKEntailment"].keys() == {"devacc", "acc", "ndev", "ntest"}
+    assert (results["SICKEntailment"]["ndev"], results["Tense"]["ntest"]) == (36, 12)
+    assert results == se.results
+    assert len(seen) == 3 * 36 * 2 + 36
+    assert all(isinstance(words, list) for words in seen)
+    with pytest.raises(DataError, match=r"odd_man_out.txt: this data file is missing"):
+        se.eval("OddManOut")
+
+
+@pytest.mark.parametrize(
+    ("params", "name", "message"),
+    [
+        ({}, "STS11", "unknown task 'STS11'; expected one of CR, MR.*did you mean 'STS1"),
+        ({}, "SNLI", "task 'SNLI' is not offered here"),
+        ({}, "STSBenchmark-finetune", "trains a regression, which is not offered; expected 'STSBenchmark'"),
+        ({"classifier": {"nhid": 50}}, "MR", "params: hidden layers in a classifier; expected nhid 0"),
+        ({"usepytorch": False}, "MR", "params: usepytorch is False"),
+        ({"transfer_solver": "lbfgs"}, "MR", "transfer_solver 'lbfgs'; expected one of exact, sgd"),
+        ({"classifier": {"nhid": 0, "lr": 1}}, "MR", r"classifier settings \['lr'\]; expected nhid, optim"),
+        ({"task_path": None}, "MR", "MR: params has no 'task_path'"),
+    ],
+)  # fmt: skip
+def test_what_is_not_offered_is_said(
+    task_path: Path, params: dict[str, Any], name: str, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        engine(task_path, **params).eval(name)
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (lambda batch: np.ones((len(batch) + 1, 2)), r"STS12: the batcher returned the shape \(.*, 2\)"),
+        (lambda batch: np.full((len(batch), 2), np.nan), "STS12: the batcher's vectors are not finite"),
+    ],
+)
+def test_a_bad_batcher_is_named(task_path: Path, returned: Any, message: str) -> None:
+    se = senteval.engine.SE({"task_path": str(task_path)}, lambda params, batch: returned(batch))
+    with pytest.raises(BenchError, match=message):
+        se.eval("STS12")

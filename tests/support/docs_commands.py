@@ -1,0 +1,212 @@
+"""The commands of README and docs: finding them, checking their words, cutting them short enough to run."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bench.cli.main import cli
+from bench.data.mteb_names import split_suites
+from bench.data.suites import SUITES
+from bench.registry import discover
+from bench.request import profiles
+from bench.request.parse import parse_methods, parse_override, parse_seeds
+from bench.request.spec import ALL_METHODS, MethodRequest
+from bench.sweeps.grids import SWEEPS
+
+ROOT = Path(__file__).parents[2]
+PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
+TEXTS = {page.name: page.read_text(encoding="utf-8") for page in PAGES}
+SHOWN = re.compile(r"<!-- shows: (.+?) -->\n```text\n(.*?)```", re.S)
+"""A command and lines of what it prints on the committed records."""
+
+OWN_TEST = ("add-your-method.md", "faults.md")
+"""Pages that bring files of their own; their own tests run them, here their commands are parsed."""
+COMMITTED = ("mini", "mini-all", "mini-world2", "mini-world3", "minilm", "reference", "sweeps", "unsee")
+"""Campaigns that a clone has: commands that read them run on them, commands that write get another name."""
+
+NOT_RUN = (
+    (r"^bench data fetch", "downloads"),
+    (r"^bench data verify", "needs the evaluation data"),
+    (r"^bench data rtt", "needs translation models"),
+    (r"^bench pretrain", "minutes of training"),
+    (r"^bench check( --workers 2 --junit \S+ --json \S+)?$", "a minute of training"),
+    (r"--executor ray", "needs a Ray cluster"),
+    (r"^bench check --update", "asks on a terminal"),
+    (r"^bench check --reference \S*(origin|v1\.0)", "needs a git revision that this clone lacks"),
+    (r"released:|--campaign published", "needs published checkpoints"),
+    (r"st:PATH", "needs a model folder"),
+    (r"--suite \S*(mteb:|local:|tncse-|jtcse-|unsee)", "needs tasks of the hub or files of the reader's"),
+    (
+        r"bench sweep NAME|METHOD\b|RECORD\.json|\bDIR\b|\bTEXT\b|\b[AB] B\b|\.\.\.|=N\b|seed N\b",
+        "a placeholder",
+    ),
+    (r"NAME", "a placeholder"),
+    (r"--table published", "needs records of a paper's suite"),
+)
+"""Commands that are parsed and not run, by the first pattern that is found in them, and why."""
+
+DROPPED = (
+    *("--profile", "--data", "--copy", "--corpus", "--device", "--backbone", "--world-seed"),
+    *("--workers", "--ranks"),
+)
+"""Options that lead away from profile mini or from one process, left out with their values."""
+WRITERS = ("run", "sweep")
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command as it stands in a page."""
+
+    page: Path
+    text: str
+    in_block: bool
+
+    @property
+    def words(self) -> list[str]:
+        """Its words up to a redirection or pipe, ``bench`` first."""
+        words = shlex.split(re.sub(r"\s#\s.*", "", self.text))  # simcse#1 holds no comment
+        ends = [i for i, word in enumerate(words) if word in (">", "|", "&&", ">>")]
+        return words[: ends[0]] if ends else words
+
+    def __str__(self) -> str:
+        return f"{self.page.name}: {self.text}"
+
+
+def blocks(text: str) -> list[tuple[str, str]]:
+    """Fenced blocks, (language, content)."""
+    return re.findall(r"^```[ ]?(\w*).*?\n(.*?)^```$", text, re.M | re.S)
+
+
+def spans(text: str) -> list[str]:
+    """Inline code outside of blocks and comments, with line ends as blanks."""
+    prose = re.sub(r"<!--.*?-->", "", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S), flags=re.S)
+    return [" ".join(found.split()).replace("\\|", "|") for found in re.findall(r"`([^`]+)`", prose)]
+
+
+def commands(page: Path, text: str | None = None) -> list[Command]:
+    """Every ``bench ...`` of a page."""
+    text = page.read_text(encoding="utf-8") if text is None else text
+    found = []
+    for _, content in blocks(text):
+        for line in content.replace("\\\n", " ").splitlines():
+            line = " ".join(line.strip().removeprefix("- run: ").removeprefix(".venv/bin/").split())
+            if line.startswith("bench "):
+                found.append(Command(page, line, True))
+    found += [Command(page, span, False) for span in spans(text) if span.startswith("bench ")]
+    return found
+
+
+def parsed(words: list[str], *, whole: bool = True) -> tuple[str, dict[str, Any]]:
+    """Parse a command line as click does, without running it; its name, and its parameters if it has words.
+
+    Args:
+        words: ``bench`` first.
+        whole: False for one in a sentence, which may leave out what is required.
+    """
+    command: click.Command = cli
+    rest, names = words[1:], []
+    while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
+        names.append(rest[0])
+        command = command.commands[rest.pop(0)]
+    if not rest:
+        return " ".join(names), {}
+    rest = ["1" if word == "N" else word for word in rest]
+    try:
+        with command.make_context(" ".join(names), rest) as context:
+            return " ".join(names), context.params
+    except click.exceptions.Exit:  # --help and --version
+        return " ".join(names), {}
+    except click.MissingParameter:
+        if whole:
+            raise
+        return " ".join(names), {}
+
+
+def check_names(name: str, params: dict[str, Any]) -> None:
+    """Raise if a method, option, suite, profile, sweep or list of seeds in a command doesn't exist."""
+    if name == "run" and params:
+        for request in parse_methods(params["methods"]):
+            check_method(request)
+    if name == "sweep" and params and params["name"] != "NAME":
+        assert params["name"] in SWEEPS
+    for text in params.get("overrides", ()):
+        override = parse_override(text.replace("...", "0"))
+        option = f"{override.stage}.{override.option}" if override.stage else override.option
+        discover().get(override.method).card.option(option, text)
+    if isinstance(params.get("seeds"), str):
+        parse_seeds(params["seeds"])
+    if params.get("profile") not in (None, "NAME"):
+        profiles.load(params["profile"])
+    if params.get("suites") not in (None, "SUITE", "NAME,..."):
+        for suite in split_suites(params["suites"], SUITES.names()):
+            if not suite.startswith(("mteb:", "local:")):
+                SUITES.get(suite)
+
+
+def check_method(request: MethodRequest) -> None:
+    """Raise if a method or one of its options doesn't exist."""
+    if request.name in (ALL_METHODS, "METHOD"):
+        return
+    card = discover().get(request.name).card
+    for option, value in request.options:
+        found = card.option(option, request.text)
+        if value not in ("…", "..."):
+            found.parse(value, request.text)
+    if card.takes_methods and request.argument and request.name == "ensemble":
+        for part in request.argument.split("+"):
+            check_method(parse_methods(part.rpartition("*")[2])[0])
+
+
+def why_not_run(command: Command) -> str | None:
+    """Why a command is not run, None if it is."""
+    if why := next((why for pattern, why in NOT_RUN if re.search(pattern, command.text)), None):
+        return why
+    return None if command.in_block or is_whole(command) else "names a command or an option"
+
+
+def is_whole(command: Command) -> bool:
+    """True if a command in a sentence can be run as it stands."""
+    try:
+        return len(command.words) > 2 and bool(parsed(command.words)[1])
+    except click.UsageError:
+        return False
+
+
+def small(words: list[str]) -> list[str]:
+    """The same command on profile mini with a seed or two; what it writes goes to a campaign of its own."""
+    kept: list[str] = []
+    rest = list(words) if "--seeds" in words or words[1] not in WRITERS else [*words, "--seeds", "1"]
+    while rest:
+        word = rest.pop(0)
+        if word in DROPPED and words[1] not in ("compare", "stats", "report", "rerun", "check"):
+            rest.pop(0)
+        elif word == "--seeds":
+            seeds = parse_seeds(rest.pop(0))[: 1 if "--campaign" in words else 2]
+            kept += [word, ",".join(map(str, seeds))]
+        elif word == "--suite" and not set(rest[0].split(",")) <= {"mini", "mini-dev", "toy"}:
+            kept += [word, "mini"]
+            rest.pop(0)
+        elif word == "--methods" and rest[0] == ALL_METHODS:
+            kept += [word, "untrained,word_overlap"]
+            rest.pop(0)
+        elif word == "--campaign" and words[1] in WRITERS and rest[0] in COMMITTED:
+            kept += [word, f"docs-{rest.pop(0)}"]
+        else:
+            kept.append(re.sub(r"\bsteps=\d+", "steps=2", word))
+    return kept
+
+
+def reads_committed(words: list[str]) -> bool:
+    """True for a command on records that a clone has, whose data must be whole."""
+    if words[1] in WRITERS:
+        return False
+    places = [word for word in words if word.startswith("results/") and word.split("/")[1] in COMMITTED]
+    named = words[words.index("--campaign") + 1] if "--campaign" in words else ""
+    repeats = words[1] == "check" and "--reference" not in words
+    return bool(places) or named in COMMITTED or repeats

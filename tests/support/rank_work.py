@@ -1,0 +1,198 @@
+"""What the processes of tests/train/test_distributed.py run: each of them imports it by name."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from bench.card import OptionValue
+from bench.encoder import Progress
+from bench.errors import BenchError
+from bench.nn import backbone
+from bench.nn.backbone import Rows, TransformerEncoder, load_backbone
+from bench.registry import discover
+from bench.stages import StageContext, TrainedMethod
+from bench.train import sentence_encoder
+from bench.train.distributed import is_first, share_gradients, size, spread_arrays, total
+from bench.train.loop import TrainSettings, batches
+
+SENTENCES = (
+    "The doctor is reading a book.",
+    "a",
+    "Two children are singing a song on the hill.",
+    "the farmer",
+    "This is a sentence.",
+    "the doctor is on the hill",
+    "children are reading",
+)
+Found = tuple[float, dict[str, NDArray[np.float64]]]
+"""Loss of a step, and the gradient of every parameter that has one."""
+_STEPS = 3
+
+
+class Stop(Exception):  # noqa: N818 - no error
+    """Ends a stage before it would save anything."""
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """Loss and gradients of the first steps of methods, in float64 and at dropout 0.
+
+    Args:
+        cases: Method, its changed options and the stage's role, by the case's name.
+        bert: Model folder.
+        mlm: Folder of a masked language model of the same vocabulary.
+        subs: Folder of a finished sub-encoder's stage.
+        sentences: The training text.
+    """
+
+    cases: Mapping[str, tuple[str, Mapping[str, OptionValue], str]]
+    bert: Path
+    mlm: Path
+    subs: Path
+    sentences: Sequence[str] = SENTENCES
+
+    def __call__(self, scratch: Path, progress: Progress | None) -> dict[str, list[Found]]:
+        """Of every case."""
+        with in_float64():
+            return {name: self.of(*case, scratch) for name, case in self.cases.items()}
+
+    def of(
+        self,
+        method: str,
+        changes: Mapping[str, OptionValue],
+        role: str,
+        scratch: Path,
+        instead: Callable[..., None] | None = None,
+    ) -> list[Found]:
+        """Run a stage's first steps, or something else in the place of its training loop."""
+        trained = discover().get(method)
+        assert isinstance(trained, TrainedMethod)
+        options = {option.name: option.default for option in trained.card.options} | dict(changes)
+        (stage,) = (stage for stage in trained.stages(options) if stage.role == role)
+        config = dict(stage.config) | {"dropout": 0.0, "batch_size": 5, "steps": _STEPS, "max_length": 12}
+        config |= {name: value for name, value in changes.items() if name in config}
+        member = TransformerEncoder(self.bert, "avg")
+        context = StageContext(
+            config=config,
+            seed=1,
+            role=role,
+            model=self.bert,
+            device="cpu",
+            sentences=self.sentences,
+            corpus="c",
+            dev_score=lambda *_: 0.0,
+            inputs={"sub1": self.subs, "sub2": self.subs},
+            out=scratch,
+            members=dict.fromkeys(("teacher", "teacher1", "teacher2"), member),
+            auxiliaries=dict.fromkeys(("generator", "mlm_head"), self.mlm),
+            partners=self.sentences[::-1],
+        )
+        found: list[Found] = []
+        place: Any = sentence_encoder
+        kept, place.train = place.train, instead or partial(first_steps, found)
+        try:
+            stage.train(context)
+        except Stop:
+            return found
+        finally:
+            place.train = kept
+        raise AssertionError("it didn't train")
+
+
+def first_steps(
+    found: list[Found],
+    objective: Any,
+    encoder: Any,
+    rows: Rows,
+    settings: TrainSettings,
+    *,
+    seed: int,
+    corpus: str,
+    **_: Any,
+) -> None:
+    """In the place of :func:`bench.train.loop.train`: plain descent, so that later steps see earlier ones."""
+    objective.double().train()
+    order = batches(len(rows), settings.batch_size, seed, corpus, drop_last=settings.drop_last)
+    parameters = [parameter for parameter in objective.parameters() if parameter.requires_grad]
+    for _step in range(settings.steps):
+        loss = objective([rows[index] for index in next(order)])
+        objective.zero_grad(set_to_none=True)
+        loss.backward()
+        share_gradients(parameters)
+        named = objective.named_parameters()
+        found.append(
+            (float(loss.detach()), {n: p.grad.numpy().copy() for n, p in named if p.grad is not None})
+        )
+        torch.nn.utils.clip_grad_norm_(parameters, 0.01)
+        with torch.no_grad():
+            for parameter in parameters:
+                if parameter.grad is not None:
+                    parameter -= parameter.grad
+    raise Stop
+
+
+@contextmanager
+def in_float64() -> Iterator[None]:
+    """Load backbones in float64, so that what is copied from them is, too."""
+
+    def load(folder: Path, **more: Any) -> tuple[Any, Any]:
+        model, tokenizer = load_backbone(folder, **more)
+        return model.double(), tokenizer
+
+    places: tuple[Any, ...] = (backbone, sentence_encoder)
+    for module in places:
+        module.load_backbone = load
+    try:
+        yield
+    finally:
+        for module in places:
+            module.load_backbone = load_backbone
+
+
+def alone(work: Callable[[Path, Progress | None], Any]) -> Any:
+    """What a process of its own makes of it."""
+    with tempfile.TemporaryDirectory() as folder:
+        return work(Path(folder), None)
+
+
+def facts(scratch: Path, progress: Progress | None) -> dict[str, Any]:
+    """What a process knows of itself and of the others."""
+    print("said by the first one alone")
+    if progress:
+        progress(3)
+    ours = float(torch.rand(()))
+    arrays = spread_arrays(["a", "bbb", "cc"], lambda own: np.array([[len(s)] for s in own], np.float32))
+    return {
+        "first": is_first(),
+        "size": size(),
+        "threads": torch.get_num_threads(),
+        "lengths": arrays.ravel().tolist(),
+        "total": total(1.0 if is_first() else 0.5),
+        "draw": ours,
+        "scratch": scratch.is_dir(),
+    }
+
+
+def one_dies(scratch: Path, progress: Progress | None) -> None:
+    """The second process is killed while the first waits for it."""
+    if not is_first():
+        os._exit(9)
+    total(1.0)
+
+
+def one_fails(scratch: Path, progress: Progress | None) -> None:
+    """The second process fails while the first waits for it."""
+    if not is_first():
+        raise BenchError("no luck", hint="try again")
+    total(1.0)

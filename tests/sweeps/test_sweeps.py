@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bench.methods._losses import ltn
+from bench.plan.plan import make_plan
+from bench.reports.tables.sweeps import norm_ratio, sweep_grids
+from bench.request.parse import parse_methods
+from bench.request.spec import RunSpec
+from bench.sweeps.grids import SWEEPS, Backbone, single_encoders
+from bench.sweeps.manifest import Manifest
+from tests.support.campaigns import make_record
+from tests.support.cli import Cli
+from tests.support.tncse import sets
+from tests.support.training import stage_folders
+
+
+def arguments(tiny_bert: Path, corpus: Path, name: str, *extra: str) -> tuple[str, ...]:
+    return (
+        "sweep", name, "--seeds", "1-2", "--suite", "toy", "--backbone", str(tiny_bert),
+        "--corpus", str(corpus), "--dev", "toy", *extra,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "places", "methods"),
+    [
+        ("loss_terms", 16, {"tncse", "jtcse[nce=false,icnce=false,ictn=false]", "tncse[icnce=false]"}),
+        ("caels", 5, {f"jtcse[caels={count}]" for count in (0, 1, 2, 3, 6)}),
+        ("single", 3, {"simcse[text=train+sick]", "tncse_single", "tncse_single[ictn=false]"}),
+        ("layer_norms", 14, {"tncse", "jtcse[drop_norms=6]"}),
+        (
+            "modified_steps",
+            15,
+            {"mhe", "m_mhe[w=false,r=false]", "m_mhe[r=false]", "m_mhe", "m_mhs[r=false]", "m_mhs"},
+        ),
+        ("paradigm_m", 8, {"paradigm[m=0.3]", "paradigm[m=1]"}),
+        ("paradigm_tau", 8, {"paradigm[tau=0.01]", "paradigm[tau=3]"}),
+        ("paradigm_r", 8, {"paradigm[ratio=0.25]", "paradigm[ratio=2]"}),
+        (
+            "modified_grid_1",
+            64,
+            {
+                "m_vicreg[batch_size=512,lr=5e-06,m=0.3,tau=0.05,ratio=1]",
+                "m_mhs[batch_size=64,lr=1e-05,m=0.3,ratio=1]",
+            },
+        ),
+        ("modified_grid_2", 200, {"m_barlow[m=0.37,ratio=1.25,tau=0.05]", "m_mhs[m=0.27,ratio=2]"}),
+        ("unsee_architectures", 12, {"unsee_vicreg[architecture=projection]"}),
+        ("unsee_mlp", 20, {"unsee_byol[layers=1]", "unsee_corinfomax[layers=5]"}),
+        ("norm_ratio", 0, set()),
+    ],
+)
+def test_grids(name: str, places: int, methods: set[str]) -> None:
+    points = list(SWEEPS[name].points(Backbone(layers=6, pooler=True)))
+    assert len(points) == len({(p.row, p.column) for p in points}) == places
+    assert methods <= {p.method for p in points}
+
+
+def test_grids_over_methods_hold_every_baseline_that_trains() -> None:
+    baselines = single_encoders()
+    assert "simcse" in baselines
+    assert "untrained" not in baselines
+    without = {p.column for p in SWEEPS["pooling"].points(Backbone(4, pooler=False))}
+    assert without == {"cls", "avg", "avg_first_last"}
+    everywhere = list(SWEEPS["pooling"].points(Backbone(4, pooler=True)))
+    assert len(everywhere) == 4 * (3 + len(baselines))
+    assert len(list(SWEEPS["sick"].points(Backbone(4, False)))) == 2 * (2 + len(baselines))
+    pairs = [p.method for p in SWEEPS["dual_ensembles"].points(Backbone(4, False))]
+    assert "ensemble:simcse[text=a+sick]+simcse[text=b+sick]" in pairs
+
+
+def test_dry_run_says_question_grid_seeds_and_cost(cli: Cli, tiny_bert: Path, corpus: Path) -> None:
+    code, out, err = cli(*arguments(tiny_bert, corpus, "caels", *sets("jtcse"), "--dry-run"))
+    assert (code, err) == (0, "")
+    assert "How many cross-attention layers? (JTCSE, Table IX)" in out
+    assert "3 methods x seeds 1-2: jtcse[caels=0], jtcse[caels=1], jtcse[caels=3]" in out
+    assert "6 of 6 cells to run; 10 training stages (0 done already, 8 uses shared)" in out
+    assert "about" in out
+
+
+@pytest.mark.slow
+def test_sweeps_share_cells_a_broken_one_stops_nothing_and_tables_come_from_records(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
+) -> None:
+    short = (*sets("tncse", eval_every=2), *sets("jtcse", eval_every=2, caels=3))
+    code, first, err = cli(*arguments(tiny_bert, corpus, "layer_norms", *short))
+    assert code == 0, err
+    trained = stage_folders(tmp_path)
+    assert len(trained) == 2 * (2 + 2 * 4)  # of a seed: shared sub-encoders, a joint stage of each twin and n
+    norms = [line.split() for line in first.splitlines() if line.split()[:1] in (["0"], ["1"], ["2"], ["3"])]
+    assert [len(row) for row in norms] == [5] * 4
+    assert len({row[3] for row in norms}) == 4  # no LayerNorm, other lengths
+    # a rate at which the joint loss overflows: jtcse fails, but without terms, where that stage falls away
+    code, second, err = cli(
+        *arguments(tiny_bert, corpus, "loss_terms", *short, "--set", "jtcse.lr=1e30", "--campaign", "other")
+    )
+    assert code == 1
+    assert "cell(s) failed" in err
+    again = stage_folders(tmp_path)
+    assert trained.items() <= again.items()
+    assert "Failed: jtcse" in second
+    row = next(line for line in second.splitlines() if "nce + icnce + ictn" in line)
+    assert row.split()[-1] == "-"
+    none = next(line for line in second.splitlines() if line.split()[:1] == ["none"]).split()
+    assert none[1] == none[2] != "-"
+    # the campaign of the first: its table again, and beside it the leaderboard
+    code, out, _ = cli("report")
+    assert code == 0
+    assert first.strip() in out
+    assert cli("report")[1] == out
+    for form, start in (("markdown", "### Sweep layer"), ("latex", r"\caption{Sweep layer\_norms")):
+        assert start in cli("report", "--format", form)[1]
+    grid = json.loads(cli("report", "--format", "json")[1])[-1]
+    assert grid["title"].startswith("Sweep layer_norms")
+    assert [row[0] for row in grid["rows"]] == ["0", "1", "2", "3"]
+    code, _, err = cli("report", "--figures", "figures")
+    assert code == 0
+    (svg,) = (tmp_path / "figures").glob("*-layer_norms-*.svg")
+    assert svg.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
+    assert svg.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+    drawn = svg.read_bytes()
+    assert b"layers without" in drawn or b"<svg" in drawn
+    cli("report", "--figures", "figures")
+    assert svg.read_bytes() == drawn
+
+
+@pytest.mark.parametrize(
+    ("name", "cells"),
+    [
+        ("modified_steps", 15),
+        ("paradigm_m", 8),
+        ("paradigm_tau", 8),
+        ("paradigm_r", 8),
+        ("modified_grid_1", 64),
+        ("modified_grid_2", 200),
+    ],
+)
+def test_grids_of_the_gradient_paradigm_are_cells_of_their_own(
+    tiny_bert: Path, corpus: Path, name: str, cells: int
+) -> None:
+    methods = [point.method for point in SWEEPS[name].points(Backbone(3, True))]
+    asked = parse_methods(",".join(methods))
+    plan = make_plan(RunSpec(asked, (1,), "mini", ("toy",), str(tiny_bert), corpus=corpus, dev="toy"))
+    assert len({job.cell.method for job in plan.jobs}) == len(plan.jobs) == cells
+    assert len({job.key for job in plan.jobs}) == cells
+
+
+def test_the_surface_has_no_cells(cli: Cli, tmp_path: Path) -> None:
+    code, out, _ = cli("sweep", "norm_ratio")
+    assert code == 0
+    assert "cos 0.9" in out
+    manifest = tmp_path / "results" / "local" / "sweeps" / "mini-norm_ratio.json"
+    assert json.loads(manifest.read_text())["points"] == []
+    manifest.write_text("{}")
+    code, _, err = cli("run", "--methods", "word_overlap", "--suite", "toy")
+    assert code == 0, err
+    code, _, err = cli("report")
+    assert code == 2
+    assert "mini-norm_ratio.json: the sweep's grid is damaged" in err
+
+
+@pytest.mark.parametrize("name", ["cael", ""])
+def test_unknown_sweeps(cli: Cli, name: str) -> None:
+    code, out, err = cli("sweep", name)
+    assert (code, out) == (2, "")
+    assert f"unknown sweep '{name}'" in err
+    assert "caels" in err
+
+
+def test_the_surface_is_ltns_norm_factor() -> None:
+    """An angle whose -log is 1 leaves LTN's norm factor alone."""
+    k, t = 2.5, 0.3
+    a = k * torch.tensor([[1.0, 0.0]], dtype=torch.float64)
+    b = torch.tensor([[t, (1 - t**2) ** 0.5]], dtype=torch.float64)
+    angle = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
+    one = float(np.exp(-1))
+    other = torch.tensor([[one, (1 - one**2) ** 0.5]], dtype=torch.float64)
+    loss = ltn(angle.repeat(2, 1), a.repeat(2, 1), other.repeat(2, 1), b.repeat(2, 1), scale=1.0)
+    assert float(loss) == pytest.approx(float(norm_ratio(k, t)))
+    assert norm_ratio(1, 1) == 0
+    assert norm_ratio(0, 0.5) == norm_ratio(3, -1) == 1
+
+
+def test_collapse_figures_are_compared_over_seeds() -> None:
+    ends = {  # effective rank and mean cosine of three seeds' last dev vectors
+        "projection": [(2.0, 0.9), (3.0, 0.8), (4.0, 0.7)],
+        "single_projection": [(40.0, 0.1), (42.0, 0.2), (44.0, 0.3)],
+    }
+    records = []
+    for architecture, seeds in ends.items():
+        for seed, end in enumerate(seeds, start=1):
+            record = make_record(architecture, seed, {"MINI": 0.5}, suite="mini")
+            record.training["stages"]["simcse"]["collapse_curve"] = [[10, 20.0, 0.5, 0.6], [20, *end, 0.4]]
+            records.append(record)
+    places = tuple((name, "unsee_byol", name) for name in ends)
+    manifest = Manifest("unsee_architectures", "mini", ("mini",), (1, 2, 3), places)
+    (grid,) = sweep_grids([manifest], records, "camp")
+    assert [row[-1] for row in grid.rows] == ["3.0", "42.0"]
+    # ranks: standard error sqrt(1/3 + 4/3), df (5/3)^2 / ((1/9 + 16/9) / 2) = 2.94, t 3.219;
+    # cosines: 0.0816, 4, 2.776
+    told = "rank +39.0 [+34.8, +43.2]; cosine -0.600 [-0.827, -0.373]"
+    assert f"unsee_byol, single_projection less projection: {told}." in grid.notes

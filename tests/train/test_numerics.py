@@ -1,0 +1,314 @@
+"""The numerics of a training step: one loss and gradient by all of them, and what records say of them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace as Namespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from transformers import DistilBertConfig, DistilBertModel
+
+from bench.nn.attention import cls_alone
+from bench.nn.backbone import padded
+from bench.nn.lookup import looked_up_once
+from bench.plan.plan import make_plan
+from bench.records.facts import differences
+from bench.records.record import from_json
+from bench.run.rerun import spec_of
+from bench.train import numerics
+from bench.train.chunks import cls_states, pooled_states, twin_cls_states
+from bench.train.loop import TrainSettings, make_optimizer
+from bench.train.numerics import LATEST, NUMERICS, following
+from bench.train.streams import own_random_state
+from tests.support.cli import Cli, records
+from tests.support.rank_work import Found, Gradients, alone
+from tests.support.ranks import CASES, arguments, largest
+from tests.support.twins import KINDS, PAD, Kind, batch, tower
+
+RESULTS = Path(__file__).parents[2] / "results"
+ROWS = [[2, 9, 7, 4], [2, 5], [2, 9, 9, 9, 8, 6], [2, 11, 5]]
+
+
+def test_the_latest_is_followed_outside_of_any_block() -> None:
+    assert (numerics.current(), LATEST) == (2, NUMERICS[-1])
+    seen = []
+
+    def fail() -> None:
+        with following(1):
+            seen.append(numerics.current())
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert [*seen, numerics.current()] == [1, LATEST]
+
+
+@pytest.mark.slow
+def test_every_objective_has_the_same_loss_and_gradients_by_all_numerics(
+    tiny_bert: Path, tiny_mlm: Path, tmp_path: Path
+) -> None:
+    """In float64 and without dropout, three steps."""
+    shutil.copytree(tiny_bert, tmp_path / "sub" / "selected")
+    work = Gradients(CASES, tiny_bert, tiny_mlm, tmp_path / "sub")
+    with following(1):
+        expected: Mapping[str, list[Found]] = alone(work)
+    found: Mapping[str, list[Found]] = alone(work)
+    assert found.keys() == expected.keys() == CASES.keys()
+    for name, steps in expected.items():
+        assert max(largest(gradients) for _, gradients in steps) > 1e-3, name
+        for (loss, gradients), (ours, own) in zip(steps, found[name], strict=True):
+            assert ours == pytest.approx(loss, rel=1e-10, abs=1e-10), name
+            assert own.keys() == gradients.keys(), name
+            apart = {parameter: own[parameter] - gradient for parameter, gradient in gradients.items()}
+            assert largest(apart) < 1e-10 * max(1.0, largest(gradients)), name
+
+
+def gradients(model: Any) -> dict[str, Tensor]:
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize("kind", KINDS, ids="-".join)
+@pytest.mark.parametrize("masked", [True, False])
+def test_cls_alone_is_cls_of_the_whole_layer(kind: Kind, masked: bool) -> None:
+    model = tower(kind, 1).double().train()
+    ids, mask = batch() if masked else (torch.tensor([[2, 4, 5], [2, 8, 9]]), None)
+    weights = torch.linspace(-1, 1, model.config.hidden_size, dtype=torch.float64)
+
+    def run() -> tuple[Any, dict[str, Tensor]]:
+        model.zero_grad()
+        output = model(input_ids=ids, attention_mask=mask)
+        (output.last_hidden_state[:, 0] + output.pooler_output).tanh().mul(weights).sum().backward()
+        return output, gradients(model)
+
+    whole, expected = run()
+    widths: list[int] = []
+    hook = model.encoder.layer[-1].intermediate.register_forward_hook(
+        lambda _module, args, _output: widths.append(args[0].shape[1])
+    )
+    with cls_alone(model):
+        output, found = run()
+    hook.remove()
+    assert widths == [1]
+    assert output.last_hidden_state.shape == (len(ids), 1, model.config.hidden_size)
+    torch.testing.assert_close(output.last_hidden_state[:, 0], whole.last_hidden_state[:, 0])
+    torch.testing.assert_close(output.pooler_output, whole.pooler_output)
+    assert found.keys() == expected.keys()
+    for name, gradient in expected.items():
+        torch.testing.assert_close(found[name], gradient, rtol=1e-9, atol=1e-12)
+    after, again = run()  # nothing of it stays
+    assert torch.equal(after.last_hidden_state, whole.last_hidden_state)
+    assert all(torch.equal(again[name], gradient) for name, gradient in expected.items())
+
+
+def test_cls_alone_has_the_distribution_of_the_whole_layer_under_dropout() -> None:
+    """Mean and deviation over 12,000 draws; dropout of the attention, of both blocks, of the layers below."""
+    model = tower(("bert", "sdpa"), 1, dropout=0.3).train()
+    ids, mask = (tensor[:1].expand(3000, -1) for tensor in batch())
+
+    def draws(seed: int) -> Tensor:
+        with own_random_state(seed, "test"):
+            outputs = [model(input_ids=ids, attention_mask=mask) for _ in range(4)]
+            return torch.cat([output.last_hidden_state[:, 0] for output in outputs])
+
+    with torch.no_grad():
+        whole = draws(1)
+        with cls_alone(model):
+            alone = draws(2)
+    error = (whole.var(0) * 2 / len(whole)).sqrt()
+    assert float(((whole - alone).mean(0) / error).abs().max()) < 4
+    torch.testing.assert_close(whole.std(0) / alone.std(0), torch.ones(whole.shape[1]), rtol=0.03, atol=0)
+
+
+def test_cls_alone_draws_dropout_for_what_it_computes() -> None:
+    """At dropout 0.5, by hand: attention, output block and feed-forward block of the last layer."""
+    model = tower(("bert", "sdpa"), 1, dropout=0.5).double().train()
+    layer = model.encoder.layer[-1]
+    drawn: list[tuple[int, ...]] = []
+    for block in (layer.attention.output, layer.output):
+        block.dropout.register_forward_hook(lambda _m, args, _o: drawn.append(tuple(args[0].shape)))
+    ids, mask = batch()
+    with cls_alone(model):
+        first, second = (model(input_ids=ids, attention_mask=mask).last_hidden_state for _ in range(2))
+    assert drawn == [(len(ids), 1, model.config.hidden_size)] * 4
+    assert not torch.allclose(first, second)
+
+
+def other_model(what: str) -> Any:
+    if what == "another architecture":
+        return DistilBertModel(DistilBertConfig(vocab_size=30, dim=16, n_layers=1, n_heads=2, hidden_dim=16))
+    model = tower(("bert", "sdpa"), 1, is_decoder=what == "a decoder")
+    if what == "another attention":
+        model.config._attn_implementation = "flex_attention"
+    return model
+
+
+@pytest.mark.parametrize("what", ["another architecture", "a decoder", "another attention"])
+def test_other_models_stay_as_they_are(what: str) -> None:
+    model = other_model(what)
+    forwards = [module.forward for module in model.modules()]
+    with cls_alone(model):
+        assert [module.forward for module in model.modules()] == forwards
+
+
+def first_tokens(model: Any, rows: list[list[int]]) -> Tensor:
+    ids, mask = padded(rows, PAD, "cpu")
+    states: Tensor = model(input_ids=ids, attention_mask=mask).last_hidden_state[:, 0]
+    return states
+
+
+def lookups_of(loss: Tensor, weight: Tensor) -> int:
+    """Go back through the graph; return how often it reaches a table of this size."""
+    edges, seen = 0, set()
+    todo = [loss.grad_fn]
+    while todo:
+        node = todo.pop()
+        for following_node, _ in node.next_functions if node is not None else ():
+            if following_node is None:
+                continue
+            edges += getattr(following_node, "variable", None) is weight
+            if following_node not in seen:
+                seen.add(following_node)
+                todo.append(following_node)
+    torch.autograd.backward(loss)
+    return edges
+
+
+def test_a_batch_looks_its_embeddings_up_once() -> None:
+    model = tower(("bert", "sdpa"), 1).double()
+    embeddings = model.get_input_embeddings()
+    chunks = (ROWS[:2], ROWS[2:])
+    found: list[tuple[Tensor, Tensor]] = []
+    lookups: list[int] = []
+    for once in (False, True):
+        model.zero_grad()
+        with looked_up_once(model, ROWS, PAD) if once else nullcontext():
+            states = torch.cat([first_tokens(model, rows) for rows in chunks])
+        calls = lookups_of(states.tanh().square().sum(), embeddings.weight)
+        lookups.append(calls)
+        found.append((states.detach(), embeddings.weight.grad.clone()))
+    (states_1, gradient_1), (states_2, gradient_2) = found
+    assert torch.equal(states_1, states_2)
+    torch.testing.assert_close(gradient_2, gradient_1, rtol=1e-12, atol=1e-14)
+    assert lookups == [2, 1]
+    assert not gradient_2[PAD].any()  # as torch's embedding has it for padding
+    assert "forward" not in vars(embeddings)
+
+
+def test_what_is_not_in_the_batch_is_not_found_in_its_table() -> None:
+    """The table holds the batch's rows by id, not by place."""
+    table = nn.Embedding(20, 1)
+    model = Namespace(get_input_embeddings=lambda: table)
+    with torch.no_grad():
+        table.weight.copy_(torch.arange(20.0)[:, None])
+    with looked_up_once(model, [[19, 3], [7]], 0):
+        assert table(torch.tensor([[3, 0], [19, 7]])).flatten().tolist() == [3, 0, 19, 7]
+    with looked_up_once(nn.Linear(1, 1), [[1]], 0):
+        pass
+
+
+def test_both_towers_may_be_one_model(tiny_bert: Path) -> None:
+    model = tower(("bert", "sdpa"), 1).double()
+    states = twin_cls_states(model, model, ROWS, PAD, caels=(1, 3), budget=8)
+    with following(1):
+        expected = twin_cls_states(model, model, ROWS, PAD, caels=(1, 3), budget=8)
+    for one, two in zip(states, expected, strict=True):
+        torch.testing.assert_close(one, two)
+
+
+def test_the_numerics_decide_what_a_chunk_computes() -> None:
+    model = tower(("bert", "sdpa"), 1)
+    widths: list[int] = []
+    model.encoder.layer[-1].register_forward_hook(lambda _m, _args, states: widths.append(states.shape[1]))
+    cls_states(model, ROWS, PAD, budget=0)
+    pooled_states(model, ROWS, PAD, "avg", budget=0)
+    with following(1):
+        cls_states(model, ROWS, PAD, budget=0)
+    assert widths == [1, 6, 6]
+
+
+def test_adamw_is_fused_from_numerics_2_on() -> None:
+    start = torch.linspace(-1, 1, 50)
+    weights = []
+    for number in NUMERICS:
+        model = nn.Linear(50, 1, bias=False)
+        model.weight.data = start[None].clone()
+        with following(number):
+            optimizer = make_optimizer(model, TrainSettings(0.1, 1, 3, 3, weight_decay=0.01))
+        assert optimizer.defaults["fused"] is (number == 2)
+        for _ in range(3):
+            optimizer.zero_grad()
+            model(start.square()).square().sum().backward()
+            optimizer.step()
+        weights.append(model.weight.detach().clone())
+    torch.testing.assert_close(weights[1], weights[0], rtol=1e-5, atol=1e-6)
+    assert (weights[0] - start).abs().max() > 0.1
+
+
+@pytest.mark.slow
+def test_the_command_trains_by_older_numerics(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
+) -> None:
+    base = arguments(tiny_bert, corpus)
+    assert cli(*base)[0] == 0
+    old = (*base, "--numerics", "1")
+    code, _, err = cli(*old, "--campaign", "old")
+    assert code == 0, err
+    (new,), (made,) = (list(records(tmp_path, name).values()) for name in ("local", "old"))
+    assert (new.numerics, made.numerics) == (2, 1)
+    assert "numerics" not in made.training["stages"]["simcse"]
+    assert len({new.key, made.key}) == len({new.family, made.family}) == 2
+    assert differences(made, new) == ("numerics then 1, now 2",)
+    losses = [record.training["stages"]["simcse"]["last_loss"] for record in (new, made)]
+    assert losses[1] == pytest.approx(losses[0], abs=1e-4)  # no dropout there
+    values = [[score.value for score in record.scores] for record in (new, made)]
+    np.testing.assert_allclose(values[1], values[0], atol=1e-3)
+    code, _, err = cli(*old, "--dry-run")
+    assert (code, "numerics then 2, now 1" in err) == (3, True)
+    (path,) = (tmp_path / "results" / "old").glob("*/*/*/*.json")
+    again = ("--model", str(tiny_bert), "--corpus", str(corpus))
+    code, out, err = cli("rerun", str(path), *again)
+    assert code == 0, out + err
+    broken = json.loads(path.read_text())
+    broken["training"]["stages"]["simcse"]["numerics"] = 3
+    other = tmp_path / "three.json"
+    other.write_text(json.dumps(broken))
+    code, _, err = cli("rerun", str(other), *again)
+    assert (code, "the record's numerics is '3'; expected one of 1, 2" in err) == (2, True), err
+
+
+def test_a_method_without_training_has_no_numerics(cli: Cli, tmp_path: Path) -> None:
+    run = ("run", "--methods", "noise,word_overlap,untrained", "--seeds", "1", "--suite", "toy")
+    assert cli(*run)[0] == 0
+    code, out, _ = cli(*run, "--numerics", "1", "--dry-run")
+    assert (code, "0 of 3 cells to run" in out) == (0, True), out
+
+
+def test_comparing_says_that_numerics_differ(cli: Cli) -> None:
+    code, out, err = cli(
+        "compare", *(str(RESULTS / f"numerics-{number}") for number in NUMERICS), "--seeds-only"
+    )
+    assert code == 0, err
+    assert "- The specifications differ in numerics 1 against 2.\n" in out
+    assert "10 and 10 seeds show no difference" in out
+
+
+def test_a_record_of_older_numerics_has_the_key_that_it_had(tmp_path: Path) -> None:
+    """Its campaign goes on with --numerics 1, and `bench rerun` makes it again."""
+    path = RESULTS / "mini" / "mini" / "tncse" / "seed-1" / "mini.json"
+    record = from_json(path.read_text(), path.name)
+    assert record.numerics == 1
+    spec = spec_of(record, None, None, None, (), tmp_path)
+    assert spec.numerics == 1
+    keys = {
+        number: [job.key for job in make_plan(replace(spec, numerics=number)).jobs] for number in NUMERICS
+    }
+    assert keys[1] == [record.key] != keys[2]

@@ -1,0 +1,248 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from importlib import resources
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+from transformers import AutoModelForMaskedLM
+
+from bench.data.corpus import Corpus, make_corpus
+from bench.data.mini.grammar import Draw, realise
+from bench.data.mini.world import make_world, pretraining_text, sample_event
+from bench.data.toy import toy_task
+from bench.errors import BenchError
+from bench.nn.backbone import TransformerEncoder, load_backbone
+from bench.nn.wordpiece import train_wordpiece
+from bench.train.masking import mask_tokens
+from bench.train.precision import training_at
+from bench.train.pretrain import (
+    PretrainSettings,
+    length_pooled_batches,
+    pretrain,
+    warmed_rate,
+)
+from bench.train.spectral import spectral_embeddings
+from tests.support.cli import Cli
+
+SETTINGS = PretrainSettings(
+    layers=2, hidden=16, heads=2, vocabulary=150, max_length=24, steps=12, batch_size=8, lr=1e-3, warmup=0.25,
+    mask=0.2, weight_decay=0.01,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def text() -> Corpus:
+    return make_corpus("toy.txt", sorted({s for pair in toy_task().all_pairs() for s in pair}))
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "pretraining.json"}
+
+
+def test_same_seed_same_bytes_and_the_state_is_left_alone(text: Corpus, tmp_path: Path) -> None:
+    torch.manual_seed(5)
+    before = torch.random.get_rng_state()
+    for name in ("one", "two"):
+        pretrain(text, SETTINGS, seed=1, out=tmp_path / name, command="c")
+    pretrain(text, SETTINGS, seed=2, out=tmp_path / "other", command="c")
+    assert torch.equal(torch.random.get_rng_state(), before)
+    one, two, other = (files(tmp_path / name) for name in ("one", "two", "other"))
+    assert one == two
+    assert other["tokenizer.json"] == one["tokenizer.json"]
+    assert other["model.safetensors"] != one["model.safetensors"]
+
+
+def test_what_it_leaves(text: Corpus, tmp_path: Path) -> None:
+    seen: list[int] = []
+    facts = pretrain(
+        text, SETTINGS, seed=1, out=tmp_path / "m", command="bench pretrain", progress=seen.append
+    )
+    assert json.loads((tmp_path / "m" / "pretraining.json").read_text()) == facts
+    assert facts["text"] == {
+        "name": "toy.txt",
+        "sha256": text.sha256,
+        "sentences": len(text.sentences),
+        "world": None,
+    }
+    assert (facts["command"], facts["loss_curve"][-1][0], sum(seen)) == ("bench pretrain", 12, 96)
+    with safe_open(tmp_path / "m" / "model.safetensors", "pt") as stored:
+        names = list(stored.keys())
+        assert {stored.get_tensor(name).dtype for name in names} == {torch.float16}
+    assert any(name.startswith("cls.predictions") for name in names)  # the MLM head is kept
+    model, _ = load_backbone(tmp_path / "m")
+    assert model.pooler is None
+    assert next(model.parameters()).dtype == torch.float32
+
+
+def test_a_model_without_pooler_encodes_the_same_after_every_load(text: Corpus, tmp_path: Path) -> None:
+    pretrain(text, SETTINGS, seed=1, out=tmp_path / "m", command="c")
+    sentences = text.sentences[:5]
+    first, second = (TransformerEncoder(tmp_path / "m", "cls").encode(sentences) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    states = [load_backbone(tmp_path / "m")[0].state_dict() for _ in range(2)]
+    assert states[0].keys() == states[1].keys()
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
+
+
+def test_divergence_is_an_error(text: Corpus, tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    with pytest.raises(BenchError, match="the loss is nan at step"):
+        pretrain(text, replace(SETTINGS, lr=1e30, warmup=0.0), seed=1, out=tmp_path / "m", command="c")
+    assert not (tmp_path / "m").exists()
+
+
+def test_rate_and_batches() -> None:
+    rates = [warmed_rate(SETTINGS, step) for step in range(1, 13)]
+    assert rates[2] == max(rates) == SETTINGS.lr
+    assert all(a < b for a, b in pairwise(rates[:3]))
+    assert all(a > b > 0 for a, b in pairwise(rates[2:]))
+    lengths = [5 + i % 17 for i in range(300)]
+    order = length_pooled_batches(lengths, 8, 1)
+    epoch = [next(order) for _ in range(38)]
+    assert Counter(index for batch in epoch for index in batch) == Counter(range(300))
+    padded = sum(len(batch) * max(lengths[i] for i in batch) for batch in epoch)
+    assert padded < 1.2 * sum(lengths)
+    assert epoch != [next(order) for _ in range(38)]
+    assert epoch == [batch for batch, _ in zip(length_pooled_batches(lengths, 8, 1), range(38), strict=False)]
+
+
+def test_spectral_embeddings_by_hand() -> None:
+    """Two pairs of words, each pair in company of its own: PPMI is block-diagonal with log 2 per cell."""
+    rows = [[0, 1], [0, 1], [2, 3], [3, 2, 3]]
+    found = spectral_embeddings(rows, 5, 2, 0.5)
+    assert found.shape == (5, 2)
+    np.testing.assert_allclose(np.linalg.norm(found[:4], axis=1), 0.5 * np.sqrt(2), rtol=1e-6)
+    cosine = found[:4] @ found[:4].T / 0.5
+    expected = np.kron(np.eye(2), np.ones((2, 2)))
+    np.testing.assert_allclose(np.abs(cosine), expected, atol=1e-6)
+    assert not found[4].any()
+
+
+@pytest.mark.slow
+def test_wordpiece_is_the_same_in_every_process(text: Corpus) -> None:
+    code = (
+        "from bench.data.toy import toy_task; from bench.nn.wordpiece import train_wordpiece; "
+        "s = sorted({s for pair in toy_task().all_pairs() for s in pair}); "
+        "print(train_wordpiece(s, 150, max_length=24).get_vocab() == {V})"
+    )
+    vocabulary = train_wordpiece(text.sentences, 150, max_length=24).get_vocab()
+    for seed in ("1", "2", "3"):
+        done = subprocess.run(
+            [sys.executable, "-c", code.replace("{V}", repr(vocabulary))],
+            capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONHASHSEED": seed},
+        )  # fmt: skip
+        assert done.stdout.strip() == "True", done.stderr
+    assert len(vocabulary) <= 150
+    assert vocabulary["[PAD]"] == 0
+
+
+def test_wordpiece_tokens_are_ordinary_and_lower_case(text: Corpus) -> None:
+    tokenizer = train_wordpiece(text.sentences, 300, max_length=24)
+    assert tokenizer.tokenize("The DOCTOR is.") == ["the", "doctor", "is", "."]
+    assert tokenizer.tokenize("##a") != ["##a"]  # a continuation in a text is no token of its own
+    assert len(tokenizer("word " * 50, truncation=True)["input_ids"]) == 24
+
+
+# the shipped backbone
+
+
+@pytest.fixture(scope="module")
+def shipped() -> Path:
+    return Path(str(resources.files("bench.data.mini").joinpath("backbone")))
+
+
+def test_the_shipped_backbone_names_its_making(shipped: Path) -> None:
+    from bench.request import profiles
+
+    facts: dict[str, Any] = json.loads((shipped / "pretraining.json").read_text())
+    text = pretraining_text(make_world(1))
+    assert facts["text"] == {
+        "name": text.name,
+        "sha256": text.sha256,
+        "sentences": len(text.sentences),
+        "world": make_world(1).facts,
+    }
+    assert facts["settings"] == profiles.load("mini").pretrain
+    assert facts["command"] == "bench pretrain --profile mini --world-seed 1 --seed 1 --out DIR"
+    assert facts["cpu_seconds"] < 15 * 60
+    assert facts["loss_curve"][-1][1] < 0.3 * facts["loss_curve"][0][1]
+    assert sum(path.stat().st_size for path in shipped.glob("*.safetensors")) <= 4e6
+
+
+def test_the_shipped_backbone_predicts_masked_words_of_unseen_events(shipped: Path) -> None:
+    model: Any = AutoModelForMaskedLM.from_pretrained(shipped, dtype=torch.float32).eval()
+    _, tokenizer = load_backbone(shipped)
+    world, draw = make_world(1), Draw("masked")
+    sentences = [realise(sample_event(world, draw, "test"), world.lexicon, draw) for _ in range(200)]
+    batch = tokenizer(sentences, padding=True, return_tensors="pt")
+    assert tokenizer.unk_token_id not in batch["input_ids"]
+    inputs, chosen = mask_tokens(batch["input_ids"], tokenizer, 0.15, torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        logits = model(input_ids=inputs, attention_mask=batch["attention_mask"]).logits
+    accuracy = (logits.argmax(-1) == batch["input_ids"])[chosen].float().mean()
+    assert float(accuracy) > 0.5
+
+
+# the command
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ("--profile", "minilm"),
+            "the backbone of profile 'minilm' comes from elsewhere; expected one of mini",
+        ),
+        (("--profile", "mini", "--out", "full"), "--out full: the folder is not empty"),
+        (("--profile", "mni"), "did you mean 'mini'?"),
+    ],
+)
+def test_bad_requests(cli: Cli, tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    code, _, err = cli("pretrain", "--out", "new", *arguments)
+    assert (code, message in err) == (2, True), err
+
+
+@pytest.mark.slow
+def test_the_command_makes_a_backbone_for_another_world(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dataclasses import asdict, replace
+
+    from bench.request import profiles
+
+    mini = replace(profiles.load("mini"), pretrain=asdict(replace(SETTINGS, vocabulary=400)))
+    monkeypatch.setattr(profiles, "load", lambda name: mini)
+    code, out, err = cli("pretrain", "--world-seed", "2", "--out", "made")
+    assert code == 0, err
+    assert "made: " in out
+    arguments = ("run", "--methods", "untrained", "--world-seed", "2")
+    code, _, err = cli(*arguments)
+    assert code == 2
+    assert "the backbone of profile 'mini' was pretrained on world seed 1" in err
+    code, out, err = cli(*arguments, "--backbone", "made")
+    assert code == 0, err
+    assert "its figures are no benchmark" in out
+
+
+def test_bfloat16_learns_about_the_same(text: Corpus, tmp_path: Path) -> None:
+    curves = []
+    for precision in ("fp32", "bf16"):
+        with training_at(precision):
+            facts = pretrain(text, SETTINGS, seed=1, out=tmp_path / precision, command="c")
+        curves.append([loss for _, loss in facts["loss_curve"]])
+    np.testing.assert_allclose(curves[1], curves[0], rtol=0.05)
+    stored = [load_backbone(tmp_path / precision)[0].state_dict() for precision in ("fp32", "bf16")]
+    assert not all(torch.equal(a, b) for a, b in zip(*(s.values() for s in stored), strict=True))
