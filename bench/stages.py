@@ -10,6 +10,13 @@ from typing import Any, Protocol, runtime_checkable
 from bench.card import OptionValue
 from bench.encoder import Encoder, Progress
 
+ARITHMETIC = 2
+"""How a training step rounds and draws; part of every stage's key, raised when a faster step changes either.
+
+1, until 2026-11-22: every state of every layer. 2: the last layer for [CLS] alone where a loss reads no other
+state of it, one lookup of each word embedding a batch, AdamW fused on the CPU too. The mathematics are the same,
+but dropout draws for fewer states and sums are added in another order.
+"""
 TRAIN = "train"
 
 

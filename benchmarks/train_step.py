@@ -3,14 +3,14 @@
 Both sides take the same model, head, batches (64 sentences of the minilm profile's corpus, both views), AdamW
 (the peers' as torch makes it by default) and clipping, float32, the same number of threads, step by step in
 turn; the losses at dropout 0 must agree to 1e-5 of their size. bench runs chunks of like length, by the
-latest numerics (bench/train/numerics.py). The references:
+arithmetic of bench/stages.py. The references:
 
 - simcse (all-MiniLM-L6-v2, 32 tokens): one forward of the 2B rows, padded to the longest;
 - tncse (a BERT of 4 layers x 256, 64 tokens): rows padded to 64, one forward a tower, the norm loss row by
   row in Python, as TNCSE's released step;
 - jtcse: the same, with a cross stream of whole sequences at half of the layers.
 
-    python benchmarks/train_step.py --data data [--threads 1] [--steps 12] [--only tncse] [--numerics 1]
+    python benchmarks/train_step.py --data data [--threads 1] [--steps 12] [--only tncse]
 """
 
 from __future__ import annotations
@@ -42,7 +42,6 @@ from bench.nn.twin import cael_layers, twin_states
 from bench.registry import discover
 from bench.request import profiles
 from bench.train.loop import TrainSettings, batches, make_optimizer
-from bench.train.numerics import LATEST, following
 from bench.train.recipe import info_nce
 from bench.train.sentence_encoder import set_dropout
 
@@ -232,7 +231,6 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--only", choices=("simcse", "tncse", "jtcse"))
     parser.add_argument("--profile", choices=("minilm", "mini"), default="minilm")
-    parser.add_argument("--numerics", type=int, default=LATEST, help="of our side (bench/train/numerics.py)")
     add_json(parser)
     arguments = parser.parse_args()
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -244,8 +242,7 @@ def main() -> None:
             torch.manual_seed(0)
             case = simcse_case(folder, corpus) if name == "simcse" else twin_case(folder, corpus, name)
             order = batches(len(case.rows), BATCH, 1, corpus.sha256)
-            with following(arguments.numerics):
-                facts, claim = measure(case, order, arguments.steps)
+            facts, claim = measure(case, order, arguments.steps)
             print(json.dumps(facts), flush=True)
             show(arguments.json, claim)
 

@@ -8,7 +8,7 @@ part that runs inside another is taken out of it. CPU time, so a busy machine bl
 - minilm-simcse: all-MiniLM-L6-v2 on real text, ``--steps`` of SimCSE, one dev evaluation, suite stsb-dev;
 - bert-base: a BERT-base of random weights, ``--steps`` of SimCSE on mini's text, toy dev set and suite.
 
-    python benchmarks/where.py mini-tncse minilm-simcse [--data data] [--steps 4] [--numerics 1]
+    python benchmarks/where.py mini-tncse minilm-simcse [--data data] [--steps 4]
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench.train.numerics import LATEST
 
 CASES = ("mini-simcse", "mini-tncse", "minilm-simcse", "bert-base")
 PARTS = {
@@ -155,14 +154,14 @@ def arguments_of(options: Mapping[str, Any], results: Path, data: Path | None, p
     return found + (["--data", str(data)] if data else []) + (["--probes", "all"] if probes else [])
 
 
-def run_case(case: str, steps: int, data: Path | None, probes: bool, numerics: int) -> dict[str, Any]:
+def run_case(case: str, steps: int, data: Path | None, probes: bool) -> dict[str, Any]:
     """Run a case; return its CPU seconds by part."""
     clock = Clock()
     with clock.part("import"):
         import torch
         import transformers.models.bert.modeling_bert  # noqa: F401
 
-        import bench.plan
+        import bench.plan.plan
         import bench.run.cell
         import bench.train.sentence_encoder
         from bench.cli.run import run
@@ -175,7 +174,7 @@ def run_case(case: str, steps: int, data: Path | None, probes: bool, numerics: i
         clock.seconds["rest"] = 0.0
         clock._since = time.process_time()
         arguments = arguments_of(options, folder / "results", data, probes)
-        run.main([*arguments, "--numerics", str(numerics)], standalone_mode=False)
+        run.main(arguments, standalone_mode=False)
         clock._note()
     total = sum(clock.seconds.values())
     return {
@@ -204,7 +203,6 @@ def main() -> None:
     parser.add_argument("--data", type=Path)
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--probes", action="store_true")
-    parser.add_argument("--numerics", type=int, default=LATEST, help="training's (bench/train/numerics.py)")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -217,7 +215,7 @@ def main() -> None:
             more = [part for part in sys.argv[1:] if part not in given.cases]
             subprocess.run([sys.executable, __file__, case, *more], check=True)  # noqa: S603
             continue
-        found = run_case(case, given.steps, given.data, given.probes, given.numerics)
+        found = run_case(case, given.steps, given.data, given.probes)
         print(json.dumps(found) if given.json else shown(found), flush=True)
 
 

@@ -12,7 +12,6 @@ import click
 
 from bench.cli.options import check_device, make_spec, progress_bar, spec_options
 from bench.errors import InputError
-from bench.train import numerics
 
 if TYPE_CHECKING:
     from bench.plan.plan import Plan
@@ -125,14 +124,12 @@ def _measured(method: str, out: Path, seed: int, most: int, options: dict[str, A
     stage, total = cell.stages[0], _sentences(plan)
     with torch_threads(plan.spec.threads, needs_torch=True), progress_bar("training", total) as advance:
         context = _context(plan, folder, advance)
-        with numerics.following(cell.numerics):
-            facts, held, found = watch_training(stage.spec.train, context, most=most)
+        facts, held, found = watch_training(stage.spec.train, context, most=most)
         measured = {
             "method": cell.method,
             "seed": seed,
             "sentences": len(held),
             "dev_curve": facts["dev_curve"],
-            "numerics": cell.numerics,
             "steps": [asdict(shot) for shot in found],
             "before": figures(cell.model.path, held),
             "after": figures(folder / "selected", held),

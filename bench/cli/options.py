@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from bench.errors import InputError
-from bench.train.numerics import LATEST, NUMERICS
 
 if TYPE_CHECKING:
     from bench.request.spec import Plugin, RunSpec
@@ -96,13 +95,6 @@ _SPEC = (
         default="fp32",
         show_default=True,
         help="Arithmetic of the transformers in training; losses and weights keep fp32, dev scores too.",
-    ),
-    click.option(
-        "--numerics",
-        type=click.Choice([str(number) for number in NUMERICS]),
-        default=str(LATEST),
-        show_default=True,
-        help="Rounding and draws of a training step; older ones continue older campaigns.",
     ),
     click.option(
         "--transfer-solver",
@@ -201,7 +193,6 @@ def make_spec(options: dict[str, Any]) -> RunSpec:
         threads=options["threads"],
         ranks=options.get("ranks", 1),
         train_precision=options.get("train_precision", "fp32"),
-        numerics=int(options.get("numerics", LATEST)),
         corpus=options["corpus"],
         copies=parse_copies(options["copies"]),
         dev=options["dev"],

@@ -9,7 +9,7 @@ from bench.card import MethodCard, OptionValue
 from bench.nn.folder import ModelFolder
 from bench.records.store import Place
 from bench.request.plugins import plugin_facts
-from bench.stages import Stage
+from bench.stages import ARITHMETIC, Stage
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,6 @@ class Cell:
         ranks: Processes that train each of its stages together; dropout, and so the result, depends on it.
         train_precision: Arithmetic of its transformers in training, see
             :func:`bench.train.precision.training_at`.
-        numerics: What a training step follows, see :mod:`bench.train.numerics`; 1 where nothing is drawn.
     """
 
     profile: str
@@ -50,7 +49,6 @@ class Cell:
     plugin: str = ""
     ranks: int = 1
     train_precision: str = "fp32"
-    numerics: int = 1
 
     @property
     def trains(self) -> bool:
@@ -81,11 +79,6 @@ class Cell:
         return next((precision for precision in found if precision != "fp32"), "fp32")
 
     @property
-    def latest_numerics(self) -> int:
-        """The numerics of its stages or its members', the latest of all; 1 where nothing trains."""
-        return max((cell.numerics for cell in self._training), default=1)
-
-    @property
     def member_names(self) -> set[str]:
         """Names of all methods that it builds on, at any depth."""
         return {name for _, member in self.members for name in (member.card.name, *member.member_names)}
@@ -108,8 +101,8 @@ class Cell:
             facts["ranks"] = self.ranks
         if self.train_precision != "fp32" and self.stages:
             facts["train_precision"] = self.train_precision
-        if self.numerics > 1 and self.stages:
-            facts["numerics"] = self.numerics
+        if self.stages:
+            facts["numerics"] = ARITHMETIC
         if self.members:
             facts["members"] = {role: member.identity() for role, member in self.members}
         return facts

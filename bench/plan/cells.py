@@ -97,8 +97,7 @@ def make_cells(
     first = Cell(label, identity, card, frozen, model, None, notes=notes, auxiliaries=auxiliaries)
     first = replace(first, plugin=file_hash(card.name))
     if not card.deterministic:
-        precision, numerics = spec.train_precision, spec.numerics
-        first = replace(first, ranks=spec.ranks, train_precision=precision, numerics=numerics)
+        first = replace(first, ranks=spec.ranks, train_precision=spec.train_precision)
     return [replace(first, seed=seed) for seed in seeds]
 
 

@@ -12,7 +12,7 @@ from bench.errors import InputError
 from bench.plan.cell import Cell
 from bench.registry import METHODS
 from bench.request.spec import RunSpec
-from bench.stages import Stage, StageSpec, TrainedMethod, copy_name
+from bench.stages import ARITHMETIC, Stage, StageSpec, TrainedMethod, copy_name
 
 
 def digest(identity: Mapping[str, object]) -> str:
@@ -34,7 +34,7 @@ def with_stages(cell: Cell, spec: RunSpec, training: TrainingData | None) -> Cel
         "threads": spec.threads,
         **({"ranks": cell.ranks} if cell.ranks > 1 else {}),
         **({"precision": cell.train_precision} if cell.train_precision != "fp32" else {}),
-        **({"numerics": cell.numerics} if cell.numerics > 1 else {}),
+        "numerics": ARITHMETIC,
         **{f"auxiliary/{option}": folder.sha256 for option, folder in cell.auxiliaries},
         **({"plugin": cell.plugin} if cell.plugin else {}),
     }

@@ -32,7 +32,7 @@ from bench.records.store import ResultStore
 from bench.registry import METHODS, discover
 from bench.request import profiles
 from bench.request.spec import ALL_METHODS, MethodRequest, RunSpec
-from bench.stages import ComposedMethod, TrainedMethod, copy_name
+from bench.stages import ARITHMETIC, ComposedMethod, TrainedMethod, copy_name
 
 T = TypeVar("T")
 
@@ -264,7 +264,7 @@ def explain_difference(record: RunRecord, job: Job, plan: Plan) -> str:
         ("threads", record.provenance.get("threads"), spec.threads),
         ("ranks", record.ranks, job.cell.most_ranks),
         ("training precision", record.train_precision, job.cell.lowest_precision),
-        ("numerics", record.numerics, job.cell.latest_numerics),
+        ("numerics", record.numerics, ARITHMETIC if job.cell.trains else 1),
         ("precision", record.provenance.get("evaluation_precision", {}).get("name", "fp32"), spec.precision),
         ("transfer solver", *_solvers(record, job, spec)),
         ("device", str(record.provenance.get("device")).split(" ")[0], spec.device),

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.train.numerics import LATEST
-
 ALL_METHODS = "all"
 
 
@@ -64,7 +62,6 @@ class RunSpec:
     threads: int = 1
     ranks: int = 1
     train_precision: str = "fp32"
-    numerics: int = LATEST
     corpus: Path | None = None
     copies: tuple[tuple[str, Path], ...] = ()
     dev: str | None = None

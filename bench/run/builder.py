@@ -18,8 +18,7 @@ from bench.plan.cell import Cell, auxiliary_facts
 from bench.registry import discover
 from bench.request.plugins import plugins_of_methods
 from bench.run.stage_cache import StageCache
-from bench.stages import Stage, StageContext, is_paired
-from bench.train import numerics
+from bench.stages import ARITHMETIC, Stage, StageContext, is_paired
 
 STEP_TIMES = ("step_seconds", "dev_seconds")
 """Facts of a stage, for estimates, that repeat no more than its CPU seconds do."""
@@ -209,12 +208,12 @@ class Builder:
             auxiliaries={option: folder.path for option, folder in self.cell.auxiliaries},
             partners=self.training.partners(stage.spec.text),
         )
-        with training_at(self.cell.train_precision), numerics.following(self.cell.numerics):
+        with training_at(self.cell.train_precision):
             facts = stage.spec.train(context)
         self._check_model()
         if self.cell.train_precision != "fp32":
             facts = {**facts, "precision": self.cell.train_precision}
-        return {**facts, "numerics": self.cell.numerics} if self.cell.numerics > 1 else facts
+        return {**facts, "numerics": ARITHMETIC}
 
     def _check_model(self) -> None:
         """Raise BenchError if a model's files aren't those that were planned with."""

@@ -19,7 +19,6 @@ from bench.request import profiles
 from bench.request.parse import parse_methods, parse_override
 from bench.request.spec import MethodRequest, Override, RunSpec
 from bench.run.runner import run_plan
-from bench.train.numerics import NUMERICS
 
 
 @dataclass(frozen=True)
@@ -149,7 +148,6 @@ def spec_of(
         threads=threads,
         ranks=record.ranks,
         train_precision=record.train_precision,
-        numerics=record.numerics,
         corpus=corpus,
         copies=copies,
         dev=dev_suite,
@@ -173,7 +171,6 @@ def _how_it_ran(record: RunRecord) -> tuple[str, int, str, str]:
         "transfer solver": solver,
         "precision": precision,
         "training precision": record.train_precision,
-        "numerics": str(record.numerics),
     }
     for name, choices in _CHOICES.items():
         if found[name] not in choices:
@@ -194,7 +191,6 @@ _CHOICES = {
     "transfer solver": ("exact", "sgd"),
     "precision": ("fp32", "bf16", "fp16"),
     "training precision": ("fp32", "tf32", "bf16"),
-    "numerics": tuple(map(str, NUMERICS)),
 }
 _MOST_THREADS = 256
 

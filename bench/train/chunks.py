@@ -20,7 +20,6 @@ from bench.nn.denoising import mask_states
 from bench.nn.lookup import looked_up_once
 from bench.nn.pooling import pool
 from bench.nn.twin import twin_states
-from bench.train import numerics
 from bench.train.distributed import size, spread
 from bench.train.precision import lowered, widened
 
@@ -89,13 +88,12 @@ def _pooled(
 def _economical(
     models: Sequence[Any], rows: Sequence[list[int]], pad_id: int, *, cls: bool
 ) -> Iterator[None]:
-    """From numerics 2 on: no work on what a loss doesn't read; ``cls`` if it reads [CLS] alone."""
+    """Compute nothing that a loss doesn't read; ``cls`` if it reads [CLS] alone."""
     with ExitStack() as stack:
-        if numerics.current() >= 2:
-            for model in {id(model): model for model in models}.values():  # both towers may be one
-                stack.enter_context(looked_up_once(model, rows, pad_id))
-                if cls:
-                    stack.enter_context(cls_alone(model))
+        for model in {id(model): model for model in models}.values():  # both towers may be one
+            stack.enter_context(looked_up_once(model, rows, pad_id))
+            if cls:
+                stack.enter_context(cls_alone(model))
         yield
 
 

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from bench.errors import BenchError, InputError
 from bench.nn.backbone import Rows
 from bench.nn.heap import keep_freed_memory
-from bench.train import numerics
 from bench.train.distributed import from_first, share_gradients
 from bench.train.precision import in_float32
 from bench.train.streams import generator
@@ -219,10 +218,9 @@ def _mean(seconds: Sequence[float]) -> float:
 
 
 def make_optimizer(objective: nn.Module, settings: TrainSettings) -> torch.optim.AdamW:
-    """AdamW over what the objective trains; fused on CUDA, and everywhere from numerics 2 on."""
+    """AdamW over what the objective trains, torch's fused one."""
     groups = parameter_groups(objective, settings)
-    fused = groups[0]["params"][0].is_cuda or numerics.current() >= 2
-    return torch.optim.AdamW(groups, lr=settings.lr, weight_decay=settings.weight_decay, fused=fused)
+    return torch.optim.AdamW(groups, lr=settings.lr, weight_decay=settings.weight_decay, fused=True)
 
 
 def parameter_groups(objective: nn.Module, settings: TrainSettings) -> list[dict[str, Any]]:
