@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from bench.card import BuildContext, MethodCard, Option, OptionValue
-from bench.encoder import Encoder
+from bench.card import MethodCard, Option
 from bench.registry import add_method
-from bench.stages import StageContext, StageSpec
+from bench.stages import StageContext
 from bench.train.recipe import (
     POOLING_OPTION,
     TEXT_OPTION,
     TRAINING_OPTIONS,
+    TrainedOnce,
     fresh_linear,
     info_nce,
     one_stage,
@@ -20,66 +19,30 @@ from bench.train.recipe import (
     training_options,
 )
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-__all__ = [  # plug-ins take what methods share from here too
+__all__ = [  # plug-ins may take from here what methods share
     "POOLING_OPTION",
     "TEXT_OPTION",
     "TRAINING_OPTIONS",
+    "SimCSE",
+    "TrainedOnce",
     "fresh_linear",
     "info_nce",
     "make_objective",
     "one_stage",
-    "train_simcse",
     "trained_encoder",
     "training_options",
 ]
 
 
 def make_objective(model: Any, pad_id: int, tau: float, *, head: bool = True) -> Any:
-    """Return the module: token rows to loss, with the training-only tanh head (fresh, std 0.02, bias 0).
+    """Return a :class:`bench.baselines._simcse.SimCSEObjective`; torch is imported here, not above."""
+    from bench.baselines._simcse import SimCSEObjective
 
-    Args:
-        model: The transformer.
-        pad_id: Padding id.
-        tau: Temperature.
-        head: False compares the [CLS] states themselves (TNCSE's sub-encoders).
-    """
-    import torch
-    from torch import nn
-
-    from bench.train.chunks import cls_states
-
-    class Objective(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.encoder = model
-            self.head = fresh_linear(model.config.hidden_size) if head else None
-
-        def forward(self, rows: list[list[int]]) -> Tensor:
-            """Both views go through one call, so they differ by their dropout masks alone."""
-            projected = cls_states(self.encoder, [*rows, *rows], pad_id)
-            if self.head is not None:
-                projected = torch.tanh(self.head(projected))
-            return info_nce(projected[: len(rows)], projected[len(rows) :], tau)
-
-    return Objective()
-
-
-def train_simcse(context: StageContext) -> dict[str, Any]:
-    """Train with InfoNCE over two dropout views: the stage.
-
-    Arguments, result and errors are those of :func:`bench.train.sentence_encoder.train_towers`.
-    """
-    from bench.train.sentence_encoder import train_sentence_encoder
-
-    tau = float(context.config["tau"])
-    return train_sentence_encoder(context, lambda model, pad_id: make_objective(model, pad_id, tau))
+    return SimCSEObjective(model, pad_id, tau, head=head)
 
 
 @add_method
-class SimCSE:
+class SimCSE(TrainedOnce):
     """Unsupervised SimCSE."""
 
     card = MethodCard(
@@ -107,10 +70,9 @@ class SimCSE:
         published_names=(("simcse", "as published: profile bert-base or roberta-base"),),
     )
 
-    def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
-        """One stage."""
-        return one_stage(self.card, options, train_simcse)
+    @staticmethod
+    def train(context: StageContext) -> dict[str, Any]:
+        """Train with InfoNCE over two dropout views."""
+        from bench.baselines import _simcse
 
-    def build(self, context: BuildContext) -> Encoder:
-        """Return the encoder of the asked checkpoint."""
-        return trained_encoder(context, "simcse")
+        return _simcse.train(context)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from bench.encoder import Encoder, PairScorer
-from bench.errors import InputError, did_you_mean
+from bench.errors import InputError, not_one_of
 from bench.schema import Block, Maybe, Rows, fault, flag, label, number, setting, text, whole
 
 OptionValue = str | int | float | bool
@@ -50,12 +50,7 @@ class Option:
                 f"{value} is too small for it", where=where, expected=f"at least {self.minimum:g}"
             )
         if self.choices and value not in self.choices:
-            raise InputError(
-                f"'{value}' is no value for it",
-                where=where,
-                expected=f"one of {', '.join(self.choices)}",
-                hint=did_you_mean(str(value), self.choices),
-            )
+            raise not_one_of(f"'{value}' is no value for it", str(value), self.choices, where=where)
         return value
 
 
@@ -114,13 +109,10 @@ class MethodCard:
         for option in self.options:
             if option.name == name:
                 return option
+        if not self.options:
+            raise InputError(f"{self.name} has no options, so no '{name}'", where=where)
         names = [option.name for option in self.options]
-        raise InputError(
-            f"{self.name} has no option '{name}'",
-            where=where,
-            expected=f"one of {', '.join(names)}" if names else "no option at all for this method",
-            hint=did_you_mean(name, names),
-        )
+        raise not_one_of(f"{self.name} has no option '{name}'", name, names, where=where)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Errors that a user can act on: what happened, where, what was expected, how to mend it."""
+"""Errors that a user can act on: what happened, where, what was expected, how to fix it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class BenchError(Exception):
         return _rebuild, (type(self), self.what, self.where, self.expected, self.hint)
 
     def __str__(self) -> str:
-        """All parts on one line, which no terminal obeys: a part may quote a file that isn't trusted."""
+        """All parts on one line, and nothing in them steers a terminal: a part may quote a file that isn't trusted."""
         text = f"{self.where}: {self.what}" if self.where else self.what
         if self.expected:
             text += f"; expected {self.expected}"
@@ -66,7 +66,7 @@ class NewerRecordError(DataError):
 
 
 class NotComparableError(BenchError):
-    """Records that must not be put side by side (exit code 3)."""
+    """Records that must not be compared (exit code 3)."""
 
     exit_code = 3
 
@@ -76,7 +76,7 @@ class CellFailedError(BenchError):
 
 
 class StorageError(BenchError):
-    """Nothing more can be written, so the run ends: every further cell would be computed in vain (exit 1)."""
+    """Nothing more can be written, so the run ends: no further cell could be kept (exit 1)."""
 
 
 def storage_reason(error: BaseException) -> str | None:
@@ -98,11 +98,20 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str | None:
 
 
 def unknown(kind: str, name: str, candidates: Iterable[str], *, where: str | None = None) -> InputError:
-    """Build the error for a name that isn't known, with a suggestion and the whole choice."""
-    names = sorted(candidates)
+    """Build the error for a name that isn't known, see :func:`not_one_of`."""
+    return not_one_of(f"unknown {kind} '{name}'", name, sorted(candidates), where=where)
+
+
+def not_one_of(what: str, name: str, candidates: Iterable[str], *, where: str | None = None) -> InputError:
+    """Build the error for a name that isn't among the candidates: first the closest one, then all.
+
+    >>> print(not_one_of("no colour 'gren'", "gren", ["red", "green"], where="--colour"))
+    --colour: no colour 'gren' (did you mean 'green'?); expected one of red, green
+    """
+    names = list(candidates)
+    near = did_you_mean(name, names)
     return InputError(
-        f"unknown {kind} '{name}'",
+        f"{what} ({near})" if near else what,
         where=where,
         expected=f"one of {', '.join(names)}" if names else None,
-        hint=did_you_mean(name, names),
     )

@@ -67,7 +67,7 @@ METHODS: Registry[Method] = Registry("method")
 
 
 def add_method(kind: type[Method]) -> type[Method]:
-    """Class decorator: register one instance under its card's name; raises InputError for what is none."""
+    """Class decorator: register one instance under its card's name; raises InputError for what is not a method."""
     method = kind()
     check_types(method)
     METHODS.register(method.card.name, method, kind.__module__)
@@ -100,6 +100,6 @@ def discover() -> Registry[Method]:
         except (Exception, SystemExit) as error:
             raise BenchError(
                 f"the plug-in '{entry.name}' ({entry.value}) can't be imported: {error}",
-                hint="mend or uninstall it",
+                hint="fix or uninstall it",
             ) from error
     return METHODS

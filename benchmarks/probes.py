@@ -30,11 +30,8 @@ from bench.nn.folder import resolve
 from bench.nn.sum_encoder import SumEncoder
 from bench.nn.trace import towers, traced
 from bench.probes import PROBES
-from bench.probes.attention_sink import AttentionMass
-from bench.probes.cls_energy import ClsEnergy
 from bench.probes.data import ProbeData
 from bench.probes.measure import measure
-from bench.probes.modulus import Modulus
 from bench.request import profiles
 
 LIMIT = 1.6
@@ -81,7 +78,7 @@ def main() -> None:
     watched = towers(encoder)
 
     def trace() -> None:
-        observers = ClsEnergy(len(watched)), AttentionMass(watched), Modulus(len(watched))
+        observers = [probe.observer(watched) for probe in PROBES.values() if probe.observer]
         with traced(watched, observers):
             assert np.array_equal(encoder.encode(data.sentences), plain)
 

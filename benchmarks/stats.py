@@ -33,12 +33,12 @@ from scipy import stats
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from bench.stats.checks import generator
-from bench.stats.correlations import spearman_triple, steiger, williams
+from bench.stats.correlations import steiger, williams
 from bench.stats.descriptive import aso
 from bench.stats.hierarchical import hierarchical_bootstrap, variance_components
 from bench.stats.items import paired_bootstrap
 from bench.stats.power import welch_power
-from bench.stats.resampling import spearman_draws
+from bench.stats.resampling import spearman_draws, spearman_rows
 from bench.stats.seeds import exact_permutation, sign_flip, welch
 from bench.stats.suite import SuiteDraws, suite_draws
 
@@ -126,7 +126,8 @@ def pearson_p(rng: np.random.Generator, test: Callable[..., Any], pairs: int) ->
 def spearman_p(rng: np.random.Generator, test: Callable[..., Any], pairs: int) -> float:
     """Return its p on Spearman's rho with graded gold scores, as it is used."""
     latent, a, b = three(rng, pairs, 0.75, 0.6)
-    return float(test(*spearman_triple(a, b, graded(latent)), pairs).p)
+    r12, r13 = spearman_rows(np.stack([a, b]), graded(latent))
+    return float(test(r12, r13, spearman_rows(a, b)[0], pairs).p)
 
 
 def bootstrap_p(rng: np.random.Generator, pairs: int) -> float:

@@ -31,10 +31,11 @@ from torch import Tensor, nn
 
 from bench.baselines.simcse import make_objective
 from bench.data.corpus import Corpus, read_corpus
-from bench.data.mini.world import make_world, training_text
+from bench.data.mini.text import training_text
+from bench.data.mini.world import World
 from bench.data.suites import data_folder
 from bench.methods._losses import cross_nce, tower_nce
-from bench.methods._twin import make_joint_objective
+from bench.methods._objectives import JointObjective
 from bench.nn.backbone import Rows, TokenRows, load_backbone, padded
 from bench.nn.folder import resolve
 from bench.nn.heap import keep_freed_memory
@@ -121,7 +122,7 @@ def texts(name: str, data: Path | None) -> tuple[Path, Corpus]:
     profile = profiles.load(name)
     folder = resolve(profiles.backbone_reference(profile), where="--profile").path
     if data is None or name == "mini":
-        return folder, training_text(make_world())
+        return folder, training_text(World())
     first, last = profile.corpus["exclude_lines"]
     return folder, read_corpus(data / profile.corpus["file"], (first, last))
 
@@ -156,7 +157,7 @@ def twin_case(folder: Path, corpus: Corpus, name: str) -> Case:
     card = discover().get(name).card
     config = {option.name: option.default for option in card.options if "." not in option.name}
     coins = [torch.Generator().manual_seed(1) for _ in range(2)]
-    ours = make_joint_objective(towers[0], towers[1], tokenizer.pad_token_id, config, caels, coins[0])
+    ours = JointObjective(towers[0], towers[1], tokenizer.pad_token_id, config, caels, coins[0])
     peer = TwinReference(towers[0], towers[1], tokenizer.pad_token_id, caels, coins[1])
     rows = TokenRows(tokenizer, corpus.sentences, 64)
     return Case(name, "padded to 64, norm loss row by row", ours, peer, tuple(towers), rows)

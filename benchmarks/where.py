@@ -114,7 +114,7 @@ def watch_all(clock: Clock) -> None:
     clock.watch(bench.train.loop, "copy_state", "copy")
     clock.watch(PreTrainedModel, "save_pretrained", "save")
     clock.watch(PreTrainedTokenizerBase, "save_pretrained", "save")
-    clock.watch(bench.run.cell, "evaluate", "evaluate")
+    clock.watch(bench.run.cell, "measure_job", "evaluate")
     clock.watch(bench.probes.measure, "measure", "probes")
     clock.watch(bench.records.store.ResultStore, "write", "write")
 

@@ -35,6 +35,11 @@ def nce_released(anchors: Tensor, others: Tensor, tau: float) -> Tensor:
 
     Raises:
         ValueError: different shapes, an odd number of rows or none, or a temperature that isn't above 0.
+
+    Example:
+        >>> views = torch.eye(2).repeat_interleave(2, dim=0)  # two sentences, their views equal
+        >>> round(nce_released(views, views, tau=1.0).item(), 4)  # ln((e + 1 + 1) / e)
+        0.5514
     """
     _check_interleaved(anchors, others)
     if tau <= 0:
@@ -63,6 +68,11 @@ def tower_nce(states: Tensor, tau: float, form: str = "released") -> Tensor:
 
     Raises:
         ValueError: an odd number of rows or none, a temperature that isn't above 0, or an unknown form.
+
+    Example:
+        >>> views = torch.eye(2).repeat_interleave(2, dim=0)
+        >>> [round(tower_nce(views, 1.0, form).item(), 4) for form in FORMS]  # paper: ln((e + 1) / e)
+        [0.5514, 0.3133]
     """
     if _paper(form, FORMS, "form"):
         _check_interleaved(states)
@@ -88,6 +98,11 @@ def cross_nce(first: Tensor, second: Tensor, tau: float, form: str = "released")
     Raises:
         ValueError: different shapes, an odd number of rows or none, a temperature that isn't above 0, or an
             unknown form.
+
+    Example:
+        >>> first = torch.eye(2).repeat_interleave(2, dim=0)
+        >>> [round(cross_nce(first, first.flip(0), 1.0, form).item(), 4) for form in FORMS]
+        [1.862, 1.3133]
     """
     if _paper(form, FORMS, "form"):
         _check_interleaved(first, second)
@@ -132,6 +147,14 @@ def ltn(
 
     Raises:
         ValueError: different shapes, an odd number of rows or none, or an unknown angle.
+
+    Example:
+        >>> cls_a, cls_b = torch.eye(2), torch.tensor([[1.0, 0.0], [1.0, 1.0]])  # two views of one sentence
+        >>> pooled_a, pooled_b = torch.tensor([[2.0, 0.0]] * 2), torch.tensor([[1.0, 0.0]] * 2)
+        >>> round(ltn(cls_a, pooled_a, cls_b, pooled_b).item(), 4)  # 1/2 * ln(sqrt 2) * (2 - 1) / (2 + 1)
+        0.0578
+        >>> ltn(cls_a, pooled_a, cls_b, pooled_b, angle="paper").item()
+        0.0
     """
     _check_interleaved(cls_a, cls_b)
     _check_interleaved(pooled_a, pooled_b)
@@ -159,34 +182,17 @@ def norm_ratio(a: Tensor, b: Tensor) -> Tensor:
 
     Raises:
         ValueError: different shapes.
+
+    Example:
+        >>> a, b = torch.tensor([[1.0], [1.0], [3.0]]), torch.tensor([[1.0], [-1.0], [1.0]])
+        >>> norm_ratio(a, b).tolist()
+        [0.0, 1.0, 0.5]
     """
     if a.shape != b.shape or a.ndim != 2:
         raise ValueError(f"{tuple(a.shape)} and {tuple(b.shape)} must be two (N, D) of one shape")
     norms = torch.linalg.vector_norm(a, dim=1) + torch.linalg.vector_norm(b, dim=1)
     ratio: Tensor = torch.linalg.vector_norm(a - b, dim=1) / norms.clamp_min(SMALLEST)
     return ratio
-
-
-def norm_ratio_surface(k: Tensor, t: Tensor) -> Tensor:
-    """Norm factor by the ratio of norms and the cosine, sqrt(1 + k^2 - 2kt) / (1 + k) (TNCSE eq. 3, Fig. 2).
-
-    Computed as sqrt((1 - k)^2 + 2k (1 - t)) / (1 + k), the same without cancellation near the minimum.
-
-    Args:
-        k: ||b|| / ||a||, above 0; broadcast against ``t``.
-        t: Cosine of the angle between them, within [-1, 1].
-
-    Returns:
-        Values within [0, 1] up to rounding, of the broadcast shape; 0 only at k = t = 1; 1 at t = -1.
-
-    Raises:
-        ValueError: a ratio or cosine outside its range.
-    """
-    if not bool((k > 0).all()):
-        raise ValueError("every norm ratio k must be above 0")
-    if not bool((t.abs() <= 1).all()):
-        raise ValueError("every cosine t must be within [-1, 1]")
-    return ((1 - k) ** 2 + 2 * k * (1 - t)).sqrt() / (1 + k)
 
 
 def _paper(value: str, known: tuple[str, ...], name: str) -> bool:

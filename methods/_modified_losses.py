@@ -74,6 +74,12 @@ def mhe(first: Tensor, second: Tensor, steps: Steps, form: str = "released") -> 
 
     Raises:
         ValueError: shapes that don't fit, a temperature that isn't above 0, or an unknown form.
+
+    Example:
+        >>> first, second = torch.tensor([[1.0, 0.0], [0.6, 0.8]]), torch.eye(2)
+        >>> every = Steps(gd=True, w=True, r=True, tau=1.0)
+        >>> [round(mhe(first, second, steps).item(), 4) for steps in (Steps(), every)]
+        [0.8, 1.0]
     """
     if _nothing_to_do(first, second, steps, form):
         return no_loss(first, second)
@@ -110,6 +116,12 @@ def mhs(first: Tensor, second: Tensor, steps: Steps, form: str = "released") -> 
 
     Raises:
         ValueError: shapes that don't fit, or an unknown form or factor.
+
+    Example:
+        >>> first, second = torch.tensor([[1.0, 0.0], [0.6, 0.8]]), torch.eye(2)
+        >>> every = Steps(gd=True, w=True, r=True, tau=1.0)
+        >>> [round(mhs(first, second, steps).item(), 4) for steps in (Steps(), every)]
+        [-2.1087, -2.1262]
     """
     if steps.factor not in FACTORS:
         raise ValueError(f"factor '{steps.factor}' must be one of {', '.join(FACTORS)}")
@@ -146,6 +158,12 @@ def barlow(first: Tensor, second: Tensor, steps: Steps, form: str = "released") 
 
     Raises:
         ValueError: shapes that don't fit, a temperature that isn't above 0, or an unknown form.
+
+    Example:
+        >>> first, second = torch.tensor([[1.0, 0.0], [0.6, 0.8]]), torch.eye(2)
+        >>> every = Steps(gd=True, w=True, r=True, tau=1.0)
+        >>> [round(barlow(first, second, steps).item(), 4) for steps in (Steps(), every)]
+        [-1.6, 3.0101]
     """
     return _correlation_loss(first, second, steps, form, by_other_view=True)
 
@@ -154,6 +172,12 @@ def vicreg(first: Tensor, second: Tensor, steps: Steps, form: str = "released") 
     """VICReg in its gradient-equivalent form on unit vectors (eq. 11); with all steps eq. 13, 19.
 
     As :func:`barlow` with the own view's s_ij for s'_ij and A = I. Arguments, range and errors as there.
+
+    Example:
+        >>> first, second = torch.tensor([[1.0, 0.0], [0.6, 0.8]]), torch.eye(2)
+        >>> every = Steps(gd=True, w=True, r=True, tau=1.0)
+        >>> [round(vicreg(first, second, steps).item(), 4) for steps in (Steps(), every)]
+        [-1.24, 3.0101]
     """
     return _correlation_loss(first, second, steps, form, by_other_view=False)
 

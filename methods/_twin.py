@@ -10,7 +10,7 @@ from bench.card import BuildContext, Option, OptionValue
 from bench.encoder import Encoder
 from bench.errors import BenchError
 from bench.stages import SICK, TRAIN, StageContext, StageSpec
-from bench.train.recipe import POOLING_OPTION, fresh_linear, training_options
+from bench.train.recipe import POOLING_OPTION, training_options
 
 SUB_VERSION = 1
 TOWERS = (("sub1", "a"), ("sub2", "b"))
@@ -147,6 +147,7 @@ def train_joint(context: StageContext, caels: Callable[[int], tuple[int, ...]]) 
         context: The joint stage.
         caels: From the number of layers to the layers with cross-attention.
     """
+    from bench.methods._objectives import JointObjective
     from bench.nn.backbone import load_backbone, remove_layer_norms
     from bench.train.sentence_encoder import tower_folders, train_towers
     from bench.train.streams import generator
@@ -159,7 +160,7 @@ def train_joint(context: StageContext, caels: Callable[[int], tuple[int, ...]]) 
     facts = train_towers(
         context,
         towers,
-        lambda first, second, pad: make_joint_objective(first, second, pad, context.config, layers, coin),
+        lambda first, second, pad: JointObjective(first, second, pad, context.config, layers, coin),
     )
     # of the last step's weights
     facts["mean_cls_norm"] = [mean_cls_norm(tower, context) for tower in towers]
@@ -174,79 +175,6 @@ def mean_cls_norm(tower: tuple[Any, Any], context: StageContext) -> float:
 
     vectors = TransformerEncoder(tower, "cls", device=context.device).encode(context.sentences[:100])
     return float(np.linalg.norm(vectors.astype(np.float64), axis=1).mean())
-
-
-def make_joint_objective(
-    first: Any,
-    second: Any,
-    pad_id: int,
-    config: Mapping[str, OptionValue],
-    caels: tuple[int, ...],
-    coin: Any,
-) -> Any:
-    """Return the module: token rows to the joint loss of TNCSE (no CAELs) or JTCSE.
-
-    L = NCE(H_I, H_I) + NCE(H_II, H_II) + ICNCE + LTN(I -> II) + LTN(II -> I) on [CLS] states H and pooler
-    outputs P of two dropout views a sentence (TNCSE eq. 8, JTCSE eq. 15). ICNCE is NCE(H_I, H_II); with CAELs
-    NCE(H_I, H_II) + NCE(c_I, c_II) or, with probability 1/2 a step, the same with the towers exchanged.
-
-    Args:
-        first: Tower I.
-        second: Tower II.
-        pad_id: Padding id.
-        config: The joint options.
-        caels: Layers with cross-attention, from 1.
-        coin: Generator of the run's own that draws the exchange; not touched without CAELs.
-    """
-    import torch
-    from torch import Tensor, nn
-
-    from bench.methods._losses import cross_nce, ltn, tower_nce
-    from bench.train.chunks import twin_cls_states
-
-    tau, form = float(config["tau"]), str(config["nce_form"])
-    scale, angle = float(config["ltn_scale"]), str(config["ltn_angle"])
-
-    class Objective(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.towers = nn.ModuleList((first, second))
-            # a backbone without a pooler gets one here; the pretrained one is trained where there is one
-            self.poolers = nn.ModuleList(
-                fresh_linear(tower.config.hidden_size) if pooler is None else pooler.dense
-                for tower, pooler in ((t, getattr(t, "pooler", None)) for t in (first, second))
-            )
-
-        def forward(self, rows: list[list[int]]) -> Tensor:
-            views = [row for row in rows for _ in range(2)]
-            states = twin_cls_states(
-                first,
-                second,
-                views,
-                pad_id,
-                caels=caels,
-                cross_stream=str(config.get("cross_stream", "carry")),
-            )
-            one, two = states.first, states.second
-            loss = torch.zeros((), device=one.device)
-            if config["nce"]:
-                loss = loss + tower_nce(one, tau, form) + tower_nce(two, tau, form)
-            if config["icnce"]:
-                exchanged = bool(caels) and bool(torch.rand((), generator=coin) < 0.5)
-                pairs = [(one, two)]
-                if states.cross_first is not None and states.cross_second is not None:
-                    pairs.append((states.cross_first, states.cross_second))
-                for a, b in pairs:
-                    loss = loss + (cross_nce(b, a, tau, form) if exchanged else cross_nce(a, b, tau, form))
-            if config["ictn"]:
-                pooled = [one, two]
-                if not config.get("drop_norms"):
-                    pooled = [torch.tanh(pooler(h)) for pooler, h in zip(self.poolers, pooled, strict=True)]
-                loss = loss + ltn(one, pooled[0], two, pooled[1], scale=scale, angle=angle)
-                loss = loss + ltn(two, pooled[1], one, pooled[0], scale=scale, angle=angle)
-            return loss
-
-    return Objective()
 
 
 def twin_encoder(context: BuildContext) -> Encoder:

@@ -24,6 +24,11 @@ def byol(z: Tensor, y: Tensor) -> Tensor:
 
     Raises:
         ValueError: different shapes.
+
+    Example:
+        >>> unit = torch.eye(2)
+        >>> [byol(unit, other).item() for other in (3 * unit, unit.flip(0), -unit)]
+        [0.0, 2.0, 4.0]
     """
     _check(z, y)
     unit_z, unit_y = (nn.functional.normalize(x, dim=1, eps=1e-8) for x in (z, y))
@@ -42,6 +47,13 @@ def barlow(z: Tensor, y: Tensor) -> Tensor:
 
     Raises:
         ValueError: different shapes.
+
+    Example:
+        >>> z = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])  # C is the identity
+        >>> barlow(z, z).item()
+        0.0
+        >>> round(barlow(z, z[:, [0, 0]]).item(), 4)  # C = [[1, 1], [0, 0]]
+        1.0051
     """
     _check(z, y)
     c = z.T @ y / len(z)
@@ -65,6 +77,11 @@ def vicreg(z: Tensor, y: Tensor) -> Tensor:
 
     Raises:
         ValueError: different shapes, or one row.
+
+    Example:
+        >>> spread = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
+        >>> [round(vicreg(z, z).item(), 2) for z in (spread, torch.ones(4, 2))]
+        [0.0, 24.75]
     """
     _check(z, y)
     if len(z) < 2:
@@ -94,6 +111,11 @@ class Barlow(nn.Module):
 
     Args:
         size: d.
+
+    Example:
+        >>> z = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
+        >>> round(Barlow(2)(3 * z + 1, z).item(), 4)
+        0.0
     """
 
     def __init__(self, size: int) -> None:
@@ -114,6 +136,12 @@ class CorInfoMax(nn.Module):
 
     Args:
         size: d.
+
+    Example:
+        >>> z = torch.tensor([[2.0, 0.0], [-2.0, 0.0], [0.0, 2.0], [0.0, -2.0]])
+        >>> loss = CorInfoMax(2)
+        >>> [round(loss(z, z).item(), 4) for _ in range(2)]  # the running covariance moves towards 2 I
+        [-0.2753, -0.2772]
     """
 
     def __init__(self, size: int, *, keep: float = 0.01, eps: float = 1e-6) -> None:

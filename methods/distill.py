@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bench.card import BuildContext, MethodCard, Option, OptionValue
-from bench.encoder import Encoder
+from bench.card import MethodCard, Option, OptionValue
 from bench.errors import InputError
-from bench.methods._derived import STUDENT_OPTIONS, build_student, student_stage
+from bench.methods._derived import STUDENT_OPTIONS, Student
 from bench.registry import add_method
-from bench.stages import StageSpec
 
 
 @add_method
-class Distill:
+class Distill(Student):
     """Any method, distilled."""
 
     card = MethodCard(
@@ -38,11 +36,3 @@ class Distill:
         if not options["of"]:
             raise InputError("no teacher", where="--methods distill", expected="distill:METHOD")
         return {"teacher": str(options["of"])}
-
-    def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
-        """The student's stage, the same as that of tncse_d at the same teacher and options."""
-        return (student_stage(options),)
-
-    def build(self, context: BuildContext) -> Encoder:
-        """Return the student."""
-        return build_student(context)

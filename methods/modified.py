@@ -2,26 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any
-
-from bench.card import BuildContext, MethodCard, Option
-from bench.encoder import Encoder
-from bench.methods.paradigm import (
-    CODE,
-    FORM_OPTION,
-    INFERENCE,
-    PAPER,
-    SETUP_DEVIATIONS,
-    TAU,
-    Config,
-    PairLoss,
-    setup_options,
-    train_pairs,
-)
-from bench.registry import add_method
-from bench.stages import StageContext, StageSpec
-from bench.train.recipe import one_stage, trained_encoder
+from bench.card import MethodCard, Option
+from bench.methods.paradigm import FORM_OPTION, TAU, Config, PairLoss, PairMethod, pair_card
+from bench.registry import METHODS
 
 TITLES = {
     "mhe": "alignment and minimum hyperspherical energy",
@@ -65,6 +48,7 @@ _EQUATION = {
     "barlow": "eq. 6 and 18",
     "vicreg": "eq. 13 and 19",
 }
+_PUBLISHED = "as published: profile bert-base or roberta-base"
 _NU = {"mhe": 10.0, "mhs": 1.0, "barlow": 30.0, "vicreg": 30.0}
 _RATIO = {"mhe": 1.75, "mhs": 1.75, "barlow": 1.5, "vicreg": 1.5}
 _DIFFERENCE = {
@@ -96,25 +80,6 @@ def modified_loss(name: str, config: Config) -> PairLoss:
     return lambda first, second: loss(first, second, steps, form)
 
 
-def train_modified(name: str, context: StageContext) -> dict[str, Any]:
-    """The stage of a method of this module."""
-    return train_pairs(context, modified_loss(name, context.config))
-
-
-class NonContrastive:
-    """What the methods of this module share."""
-
-    card: MethodCard
-
-    def stages(self, options: Config) -> tuple[StageSpec, ...]:
-        """One stage."""
-        return one_stage(self.card, options, partial(train_modified, self.card.name))
-
-    def build(self, context: BuildContext) -> Encoder:
-        """Return the encoder of the asked checkpoint."""
-        return trained_encoder(context, self.card.name)
-
-
 def _nu_option(name: str, until: str) -> Option:
     text = f"weight of the negatives{until}"
     if name == "mhs":
@@ -124,29 +89,24 @@ def _nu_option(name: str, until: str) -> Option:
 
 def original_card(name: str) -> MethodCard:
     """Card of an unmodified loss."""
-    return MethodCard(
-        name=name,
-        kind="method",
-        summary=f"{TITLES[name]}, unmodified, on unit vectors",
-        version=1,
-        paper=f"{PAPER}, section 4",
-        code=CODE,
-        equations=(*_ORIGINAL[name], INFERENCE),
-        options=(
-            _nu_option(name, ""),
-            FORM_OPTION,
-            *setup_options(lr=5e-6 if name == "mhs" else 1e-5),
-        ),
-        deviations=(_DIFFERENCE[name], *SETUP_DEVIATIONS),
-        published_names=((name, "as published: profile bert-base or roberta-base"),),
+    return pair_card(
+        name,
+        f"{TITLES[name]}, unmodified, on unit vectors",
+        "section 4",
+        equations=_ORIGINAL[name],
+        options=(_nu_option(name, ""), FORM_OPTION),
+        deviations=(_DIFFERENCE[name],),
+        published_names=((name, _PUBLISHED),),
+        lr=5e-6 if name == "mhs" else 1e-5,
     )
 
 
 def modified_card(name: str) -> MethodCard:
     """Card of a modified loss."""
+    mhs = name == "mhs"
     switches = (
         Option("gd", True, "gradient dissipation: drop anchors whose negatives are far"),
-        Option("w", True, "no effect" if name == "mhs" else "exponential weights of the negatives"),
+        Option("w", True, "no effect" if mhs else "exponential weights of the negatives"),
         Option("r", True, "a static ratio of the positive"),
     )
     factor = Option(
@@ -155,91 +115,33 @@ def modified_card(name: str) -> MethodCard:
         "row whose distance weighs the positive in form=paper; eq. 15 prints the farthest",
         ("nearest", "farthest"),
     )
-    return MethodCard(
-        name=f"m_{name}",
-        kind="method",
-        summary=f"{TITLES[name]}, modified: gradient dissipation, weight and ratio",
-        version=1,
-        paper=f"{PAPER}, section 4, appendix E, {_EQUATION[name]}",
-        code=CODE,
+    return pair_card(
+        f"m_{name}",
+        f"{TITLES[name]}, modified: gradient dissipation, weight and ratio",
+        f"section 4, appendix E, {_EQUATION[name]}",
         equations=(
             *_ORIGINAL[name],
             "gd: d_i = 1[1 - max_{k != i} h_i . h_k < m] released, "
             "1[h_i . h'_i - max_{k != i} h_i . h'_k < m] paper",
             _WEIGHTS[name],
             "r: p_i = ratio sum_{j != i} w_ij, in the released form of both views",
-            INFERENCE,
         ),
         options=(
             *switches,
             Option("m", 0.3, "margin of gd"),
-            *((TAU,) if name != "mhs" else ()),
+            *(() if mhs else (TAU,)),
             Option("ratio", _RATIO[name], "the positive's ratio with r", minimum=0),
-            _nu_option(name, ", with r 1" if name == "mhs" else ", with w 1"),
-            *((factor,) if name == "mhs" else ()),
+            _nu_option(name, ", with r 1" if mhs else ", with w 1"),
+            *((factor,) if mhs else ()),
             FORM_OPTION,
-            *setup_options(),
         ),
         deviations=(
             _DIFFERENCE[name],
             "released: gd compares the hardest row of the same view with 1, so fewer anchors are kept",
-            *SETUP_DEVIATIONS,
         ),
-        published_names=((f"m_{name}", "as published: profile bert-base or roberta-base"),),
+        published_names=((f"m_{name}", _PUBLISHED),),
     )
 
 
-@add_method
-class MHE(NonContrastive):
-    """Unmodified alignment and MHE."""
-
-    card = original_card("mhe")
-
-
-@add_method
-class MHS(NonContrastive):
-    """Unmodified alignment and MHS."""
-
-    card = original_card("mhs")
-
-
-@add_method
-class Barlow(NonContrastive):
-    """Unmodified Barlow Twins."""
-
-    card = original_card("barlow")
-
-
-@add_method
-class VICReg(NonContrastive):
-    """Unmodified VICReg."""
-
-    card = original_card("vicreg")
-
-
-@add_method
-class ModifiedMHE(NonContrastive):
-    """Modified MHE."""
-
-    card = modified_card("mhe")
-
-
-@add_method
-class ModifiedMHS(NonContrastive):
-    """Modified MHS."""
-
-    card = modified_card("mhs")
-
-
-@add_method
-class ModifiedBarlow(NonContrastive):
-    """Modified Barlow Twins."""
-
-    card = modified_card("barlow")
-
-
-@add_method
-class ModifiedVICReg(NonContrastive):
-    """Modified VICReg."""
-
-    card = modified_card("vicreg")
+for _card in (*map(original_card, TITLES), *map(modified_card, TITLES)):
+    METHODS.register(_card.name, PairMethod(_card, modified_loss), __name__)

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from bench.card import BuildContext, MethodCard, Option, OptionValue
-from bench.encoder import Encoder
+from bench.card import MethodCard, Option
 from bench.registry import add_method
-from bench.stages import StageContext, StageSpec
-from bench.train.recipe import (
-    POOLING_OPTION,
-    TEXT_OPTION,
-    TRAINING_OPTIONS,
-    fresh_linear,
-    one_stage,
-    trained_encoder,
-)
+from bench.stages import StageContext
+from bench.train.recipe import POOLING_OPTION, TEXT_OPTION, TRAINING_OPTIONS, TrainedOnce
 
 
 @add_method
-class TNCSESingle:
+class TNCSESingle(TrainedOnce):
     """One encoder, NCE and LTN."""
 
     card = MethodCard(
@@ -54,54 +45,12 @@ class TNCSESingle:
         ),
     )
 
-    def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
-        """One stage."""
-        return one_stage(self.card, options, train_single)
+    @staticmethod
+    def train(context: StageContext) -> dict[str, Any]:
+        """The stage; see :class:`bench.methods._objectives.SingleObjective`."""
+        from bench.methods._objectives import SingleObjective
+        from bench.train.sentence_encoder import train_sentence_encoder
 
-    def build(self, context: BuildContext) -> Encoder:
-        """Return the encoder of the asked checkpoint."""
-        return trained_encoder(context, self.card.name)
-
-
-def train_single(context: StageContext) -> dict[str, Any]:
-    """Train with the NCE and the tensor-norm loss: the stage.
-
-    Arguments, result and errors are those of :func:`bench.train.sentence_encoder.train_towers`.
-    """
-    from bench.train.sentence_encoder import train_sentence_encoder
-
-    return train_sentence_encoder(
-        context, lambda model, pad_id: make_single_objective(model, pad_id, context.config)
-    )
-
-
-def make_single_objective(model: Any, pad_id: int, config: Mapping[str, OptionValue]) -> Any:
-    """Return the module: token rows to NCE(H, H) + LTN(H -> H).
-
-    Args:
-        model: The transformer; without a pooler it gets a fresh one, only trained here.
-        pad_id: Padding id.
-        config: tau, nce_form, ictn, ltn_scale.
-    """
-    import torch
-    from torch import Tensor, nn
-
-    from bench.methods._losses import ltn, tower_nce
-    from bench.train.chunks import cls_states
-
-    class Objective(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.encoder = model
-            pooler = getattr(model, "pooler", None)
-            self.pooler = fresh_linear(model.config.hidden_size) if pooler is None else pooler.dense
-
-        def forward(self, rows: list[list[int]]) -> Tensor:
-            states = cls_states(model, [row for row in rows for _ in range(2)], pad_id)
-            loss = tower_nce(states, float(config["tau"]), str(config["nce_form"]))
-            if config["ictn"]:
-                pooled = torch.tanh(self.pooler(states))
-                loss = loss + ltn(states, pooled, states, pooled, scale=float(config["ltn_scale"]))
-            return loss
-
-    return Objective()
+        return train_sentence_encoder(
+            context, lambda model, pad_id: SingleObjective(model, pad_id, context.config)
+        )

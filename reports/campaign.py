@@ -1,4 +1,4 @@
-"""What a report reads: a campaign's records, and the files of other commands that stand beside them."""
+"""What a report reads: a campaign's records, and the files that other commands put into its folder."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 from bench.errors import DataError
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
-from bench.reports.records import check_comparable, senteval_rounding
+from bench.reports.records import by_profile_and_suite, check_comparable, senteval_rounding
 from bench.sweeps.manifest import Manifest
 
 OVERLAP = "overlap*.csv"
-"""Files of ``bench data overlap TEXT --format csv``, beside the records."""
+"""Files of ``bench data overlap TEXT --format csv`` in the campaign's folder."""
 PROBES = "probes*.json"
 """Files of ``bench probe METHOD... --format json``: densities' curves, attention maps."""
 GRADIENT = "gradient"
@@ -25,7 +25,7 @@ GRADIENT = "gradient"
 
 @dataclass(frozen=True)
 class Campaign:
-    """Records to report on.
+    """Records to report on, and how.
 
     Args:
         store: The campaign.
@@ -33,6 +33,7 @@ class Campaign:
         sweeps: Grids of its sweeps.
         baseline: Method that the daggers compare with; None for simcse.
         rounded: True if averages are those of rounded scores.
+        pairs: True to list every pair of methods below the matrix of their differences.
     """
 
     store: ResultStore
@@ -40,19 +41,12 @@ class Campaign:
     sweeps: tuple[Manifest, ...] = ()
     baseline: str | None = None
     rounded: bool = False
+    pairs: bool = False
 
     @property
     def name(self) -> str:
         """The campaign's name."""
         return self.store.campaign
-
-    def suites(self, *wanted: str) -> dict[str, list[RunRecord]]:
-        """Records of each suite, all or those of the wanted ones."""
-        found: dict[str, list[RunRecord]] = {}
-        for record in self.records:
-            if not wanted or record.suite in wanted:
-                found.setdefault(record.suite, []).append(record)
-        return found
 
 
 def make_campaign(
@@ -69,10 +63,7 @@ def make_campaign(
         NotComparableError: a method's seeds under different specifications, or a suite's rows on other data.
     """
     chosen = tuple(senteval_rounding(records)) if rounded else tuple(records)
-    places: dict[tuple[str, str], list[RunRecord]] = {}
-    for record in chosen:
-        places.setdefault((record.profile, record.suite), []).append(record)
-    for group in places.values():
+    for group in by_profile_and_suite(chosen):
         check_comparable(group, store.campaign)
     return Campaign(store, chosen, tuple(sweeps), baseline, rounded)
 
@@ -106,5 +97,5 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(
-            f"this is no JSON: {error}", where=str(path), hint="write it anew, or move it away"
+            f"this is not JSON: {error}", where=str(path), hint="write it anew, or move it away"
         ) from error

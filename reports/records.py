@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 from statistics import fmean
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 
 from bench.errors import DataError, NotComparableError
+from bench.records.facts import family_of
 from bench.records.record import ALL, RunRecord
+from bench.reports.grid import SCALE
 
 LONG_COLUMNS = (
     "campaign",
@@ -28,7 +30,8 @@ LONG_COLUMNS = (
     "reason",
     "note",
 )
-SCALE = 100.0  # tables print scores x 100; records and csv hold the metric's own unit
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 
 
 def long_frame(records: Sequence[RunRecord], campaign: str) -> pd.DataFrame:
@@ -62,37 +65,48 @@ def long_frame(records: Sequence[RunRecord], campaign: str) -> pd.DataFrame:
     return frame.astype({"seed": "Int64", "n": "Int64", "value": "float64"})
 
 
-def by_profile_and_suite(records: Sequence[RunRecord]) -> list[list[RunRecord]]:
-    """Return what may share a table: the records of each profile and suite, in their order."""
-    groups: dict[tuple[str, str], list[RunRecord]] = {}
-    for record in records:
-        groups.setdefault((record.profile, record.suite), []).append(record)
-    return [groups[key] for key in sorted(groups)]
+def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """Return the items of each key, both in their order.
 
-
-def by_method(records: Sequence[RunRecord]) -> dict[str, list[RunRecord]]:
-    """Return the records of each method."""
-    found: dict[str, list[RunRecord]] = {}
-    for record in records:
-        found.setdefault(record.method, []).append(record)
+    >>> grouped(["ab", "c", "de"], len)
+    {2: ['ab', 'de'], 1: ['c']}
+    """
+    found: dict[K, list[T]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
     return found
 
 
-def main_metric(records: Sequence[RunRecord]) -> str:
+def by_profile_and_suite(records: Iterable[RunRecord]) -> list[list[RunRecord]]:
+    """Return what may share a table: the records of each profile and suite, in their order."""
+    groups = grouped(records, lambda record: (record.profile, record.suite))
+    return [groups[key] for key in sorted(groups)]
+
+
+def by_method(records: Iterable[RunRecord]) -> dict[str, list[RunRecord]]:
+    """Return the records of each method."""
+    return grouped(records, lambda record: record.method)
+
+
+def finished(records: Iterable[RunRecord]) -> list[RunRecord]:
+    """Return the records that have scores."""
+    return [record for record in records if record.status == "ok"]
+
+
+def values(records: Iterable[RunRecord], task: str = "avg") -> list[float]:
+    """Return the records' scores on a task, of those that have one."""
+    return [value for record in records if (value := record.score(task)) is not None]
+
+
+def main_metric(records: Iterable[RunRecord]) -> str:
     """Return the metric of a suite's average."""
-    for record in records:
-        for score in record.scores:
-            if (score.task, score.subset) == ("avg", ALL) and not score.metric.endswith("_last"):
-                return score.metric
-    return "spearman"
+    return next((record.metric for record in records if record.score("avg") is not None), "spearman")
 
 
 def task_list(records: Sequence[RunRecord]) -> tuple[str, ...]:
     """Return the tasks of a suite in its order, "avg" the last."""
-    metric = main_metric(records)
-    for record in records:
-        if record.status == "ok":
-            return tuple(s.task for s in record.scores if (s.subset, s.metric) == (ALL, metric))
+    for record in finished(records):
+        return tuple(s.task for s in record.scores if (s.subset, s.metric) == (ALL, record.metric))
     return ("avg",)
 
 
@@ -104,7 +118,7 @@ def senteval_rounding(records: Sequence[RunRecord]) -> list[RunRecord]:
     """
     found = []
     for record in records:
-        metric = main_metric([record])
+        metric = record.metric
         printed = [
             round(SCALE * s.value, 2) / SCALE
             for s in record.scores
@@ -144,7 +158,7 @@ def is_ranked(record: RunRecord) -> bool:
 
 
 def check_comparable(records: Sequence[RunRecord], campaign: str) -> None:
-    """Check that records of one suite may stand in one table.
+    """Check that the records of one suite may share a table.
 
     Raises:
         NotComparableError: measured on different data, or a method's seeds under different specifications.
@@ -159,14 +173,40 @@ def check_comparable(records: Sequence[RunRecord], campaign: str) -> None:
             where=f"campaign {campaign}, {', '.join(names)}",
             hint="run one version in a campaign of its own",
         )
-    families: dict[str, set[str]] = {}
-    for record in records:
-        if record.status == "ok":
-            families.setdefault(record.method, set()).add(record.family)
-    for method, found in families.items():
-        if len(found) > 1:
+    for method, runs in by_method(finished(records)).items():
+        if len(set(map(family_of, runs))) > 1:
             raise NotComparableError(
                 f"the seeds of {method} were measured under different specifications",
                 where=f"campaign {campaign}, suite {records[0].suite}",
                 hint="run one specification in a campaign of its own",
             )
+
+
+def provenance(records: Sequence[RunRecord], campaign: str) -> tuple[str, ...]:
+    """Say from which records a figure or a page was made, and how these were."""
+    seeds = sorted({record.seed for record in records if record.seed is not None})
+    data = sorted({f"{task} {facts['sha256'][:8]}" for r in records for task, facts in r.tasks.items()})
+    facts = {
+        "campaign": [campaign],
+        "profile": _distinct([record.profile for record in records]),
+        "suite": _distinct([record.suite for record in records]),
+        "records": [str(len(records))],
+        "seeds": [", ".join(map(str, seeds)) or "none"],
+        "commit": _distinct([_commit(record) for record in records]),
+        "device": _distinct([str(record.provenance.get("device", "")) for record in records]),
+        "torch": _distinct([str(r.provenance.get("versions", {}).get("torch", "")) for r in records]),
+        "data": data,
+    }
+    return tuple(
+        f"{name}: {', '.join(filter(None, values))}" for name, values in facts.items() if any(values)
+    )
+
+
+def _commit(record: RunRecord) -> str:
+    git = record.provenance.get("git") or {}
+    commit = str(git.get("commit") or "")[:10]
+    return f"{commit} with changes" if commit and git.get("dirty") else commit
+
+
+def _distinct(values: Sequence[str]) -> list[str]:
+    return sorted({value for value in values if value})

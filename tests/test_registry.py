@@ -23,8 +23,10 @@ def test_unknown_names_get_a_suggestion_and_the_choice() -> None:
     with pytest.raises(InputError) as caught:
         discover().get("untraned", where="--methods")
     text = str(caught.value)
-    assert text.startswith("--methods: unknown method 'untraned'; expected one of arccon, arccse,")
-    assert text.endswith("did you mean 'untrained'?")
+    start = (
+        "--methods: unknown method 'untraned' (did you mean 'untrained'?); expected one of arccon, arccse,"
+    )
+    assert text.startswith(start)
 
 
 def test_discovery_finds_packages_and_entry_points_and_can_be_repeated() -> None:
@@ -59,7 +61,7 @@ def test_option_values_are_typed_and_checked() -> None:
         (
             Option("a", "x", "h", ("cls", "avg")),
             "av",
-            "w: 'av' is no value for it; expected one of cls, avg; did you mean 'avg'?",
+            "w: 'av' is no value for it (did you mean 'avg'?); expected one of cls, avg",
         ),
     ):
         with pytest.raises(InputError) as caught:

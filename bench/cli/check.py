@@ -145,7 +145,7 @@ def _judged(
     from bench.gate.judge import judge
     from bench.gate.verdict import Gate
     from bench.records.store import ResultStore
-    from bench.reports.records import SCALE
+    from bench.reports.grid import SCALE
     from bench.run.reference import CAMPAIGN, load, plans
 
     tolerance, level = options["tolerance"] / SCALE, options["level"]

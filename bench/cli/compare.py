@@ -27,28 +27,37 @@ WHERE = "bench compare"
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+data_option = click.option(
+    "--data", "data_dir", type=click.Path(path_type=Path), help="Evaluation data; default BENCH_DATA."
+)
+
+
+def filter_options(function: F) -> F:
+    """Add --profile and --suite, which leave out other records."""
+    function = click.option("--suite", help="Only this suite.")(function)
+    return click.option("--profile", help="Only this profile.")(function)
+
+
 def item_options(function: F) -> F:
     """Add what commands on intervals share: --level, --draws, --data and --format."""
     for option in (
         click.option(
             "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
         ),
-        click.option(
-            "--data", "data_dir", type=click.Path(path_type=Path), help="Evaluation data; default BENCH_DATA."
-        ),
+        data_option,
         click.option(
             "--draws",
             type=click.IntRange(100, 100_000),
             default=10_000,
             show_default=True,
-            help="Of the items.",
+            help="Draws of the items.",
         ),
         click.option(
             "--level",
             type=NumberRange(0.5, 0.999),
             default=0.95,
             show_default=True,
-            help="Of the intervals.",
+            help="Confidence level of the intervals.",
         ),
     ):
         function = option(function)
@@ -58,15 +67,14 @@ def item_options(function: F) -> F:
 @click.command()
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="[B]", required=False)
-@click.option("--against", metavar="B,C,...", help="Compare A with each of these, corrected after Holm.")
-@click.option("--profile", help="Only this profile.")
-@click.option("--suite", help="Only this suite.")
+@click.option("--against", metavar="B,C,...", help="Compare A with each of these, with Holm's correction.")
+@filter_options
 @click.option(
     "--test",
     type=click.Choice(["welch", "permutation"]),
     default="welch",
     show_default=True,
-    help="Test of the seeds on which the verdict rests.",
+    help="Test over seeds that gives the verdict.",
 )
 @click.option("--seeds-only", is_flag=True, help="Leave out what the items say.")
 @item_options
@@ -86,7 +94,7 @@ def compare(
     results: Path,
     campaign: str,
 ) -> None:
-    """Say whether A and B differ, in plain words with the limits of that.
+    """Say whether A and B differ, in plain words, and what that does not tell.
 
     Each is a method id as in the report, METHOD#SEED for one run, a record's file, or a folder of records: a
     campaign or one below it. Two campaigns are compared method by method.
@@ -126,7 +134,7 @@ def compare(
 
 
 def item_drawer(draws: int, data: Path | None) -> DrawItems:
-    """Item draws with a bar over the records, and a line for a file that is not used."""
+    """Item draws with a progress bar over the records, and a line for every file that is not used."""
     from bench.compare.draws import item_draws
 
     def draw(runs: Sequence[Run]) -> Iterator[Draws]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 import tempfile
 from collections import Counter
@@ -16,7 +15,7 @@ import click
 
 if TYPE_CHECKING:
     from bench.conformance.suite import Finding
-    from bench.reports.tables.table import Grid
+    from bench.reports.grid import Grid
 
 
 def conformance(plugins: Sequence[str], json_file: Path | None) -> None:
@@ -30,7 +29,7 @@ def conformance(plugins: Sequence[str], json_file: Path | None) -> None:
         InputError: nothing of that name, a plug-in that can't be loaded, or a file that can't be written.
     """
     from bench.cli.files import write_file
-    from bench.conformance.suite import FAILED
+    from bench.conformance.suite import FAILED, methods_of
     from bench.reports.formats.render import text
 
     methods = list(dict.fromkeys(method for plugin in plugins for method in methods_of(plugin)))
@@ -42,25 +41,6 @@ def conformance(plugins: Sequence[str], json_file: Path | None) -> None:
     if json_file is not None:
         write_file(json_file, _as_json(found), "--json")
     sys.exit(int(bool(failed)))
-
-
-def methods_of(plugin: str) -> tuple[str, ...]:
-    """Methods that one ``--plugin`` names, loaded: those of a file or a package, one by its name, or all.
-
-    Raises:
-        InputError: nothing of that name, or a plug-in that can't be loaded.
-    """
-    from bench.registry import discover
-    from bench.request.plugins import load_plugin, read_plugin
-    from bench.request.spec import ALL_METHODS
-
-    registry = discover()
-    if plugin == ALL_METHODS:
-        cards = [method.card for _, method in registry]
-        return tuple(card.name for card in cards if not card.takes_path | card.takes_methods)
-    if re.split(r"[:\[]", plugin)[0] in registry.names():
-        return (plugin,)
-    return load_plugin(read_plugin(plugin, Path("results")), registry.names())
 
 
 def _run(methods: Sequence[str]) -> list[Finding]:
@@ -87,7 +67,7 @@ def grids(found: Sequence[Finding]) -> list[Grid]:
     """A table of every check for a single method and for each one that failed, a row for every other."""
     from bench.conformance.suite import FAILED, NO_CASE, PASSED
     from bench.reports.tables.gate import printable
-    from bench.reports.tables.table import Grid
+    from bench.reports.grid import Grid
 
     by_method: dict[str, list[Finding]] = {}
     for finding in found:

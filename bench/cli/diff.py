@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bench.cli.compare import data_option, filter_options
 from bench.cli.options import results_options
 
 if TYPE_CHECKING:
@@ -24,19 +25,16 @@ OF_EACH_TASK, OF_ONE_TASK = 5, 20
 @click.command()
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
-@click.option("--seed", type=click.IntRange(0), help="Run of both; default is the lowest that both have.")
+@click.option("--seed", type=click.IntRange(0), help="Seed of both runs; default the lowest that both have.")
 @click.option("--task", help="Only this task.")
 @click.option(
     "-n",
     "count",
     type=click.IntRange(1, 10_000),
-    help=f"Pairs of a task; default {OF_EACH_TASK}, {OF_ONE_TASK} with --task.",
+    help=f"Pairs per task; default {OF_EACH_TASK}, {OF_ONE_TASK} with --task.",
 )
-@click.option("--profile", help="Only this profile.")
-@click.option("--suite", help="Only this suite.")
-@click.option(
-    "--data", "data_dir", type=click.Path(path_type=Path), help="Evaluation data; default BENCH_DATA."
-)
+@filter_options
+@data_option
 @results_options
 def diff(
     first: str,
@@ -52,7 +50,7 @@ def diff(
 ) -> None:
     """Show the pairs whose rank of similarity differs most between one run of A and one of B.
 
-    A and B as for bench compare. On screen only: no sentence is written to a file.
+    A and B are named as for bench compare. It prints to the screen only: no sentence is written to a file.
     """
     from bench.compare.moved_pairs import choose
     from bench.compare.select import match, resolve
@@ -93,7 +91,10 @@ def _show(
             f"{name} ({tasks[name].pairs:,} pairs): A = {labels[0]}{seeds[0]}; B = {labels[1]}{seeds[1]}"
         )
         console.print(_table(pairs))
-    console.print("Above the rank in the task, 1 the most alike; below it similarity or gold score.")
+    console.print(
+        "Each cell: the pair's rank in the task (1: most similar), below it the similarity or gold score. "
+        "change: rank in B minus rank in A."
+    )
 
 
 def _table(pairs: list[MovedPair]) -> Table:

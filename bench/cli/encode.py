@@ -5,16 +5,13 @@ from __future__ import annotations
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import click
 
-from bench.cli.export import checkpoint_option, finished_encoder, one_method
+from bench.cli.export import checkpoint_option, finished_encoder, one_method, seed_option
 from bench.cli.options import check_device, progress_bar, spec_options
 from bench.errors import InputError
-
-if TYPE_CHECKING:
-    from bench.encoder import Encoder
 
 _WHERE = "bench encode"
 
@@ -25,7 +22,7 @@ _WHERE = "bench encode"
     "--input", "source", required=True, metavar="FILE|-", help="Text, a sentence a line; - is stdin."
 )
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="FILE.npy to write.")
-@click.option("--seed", type=click.IntRange(0), help="Which seed's encoder; not for a deterministic method.")
+@seed_option
 @checkpoint_option
 @click.option(
     "--block", type=click.IntRange(1), default=4096, show_default=True, help="Sentences in memory at once."
@@ -34,12 +31,13 @@ _WHERE = "bench encode"
 def encode(
     method: str, source: str, out: Path, seed: int | None, checkpoint: str, block: int, **options: Any
 ) -> None:
-    """Write METHOD's vectors of a text, float32, row i for line i, in memory that doesn't grow with it.
+    """Write METHOD's vectors of a text: float32, row i for line i. Memory doesn't grow with the text.
 
     Give the options of the `bench run` that trained it: its finished stages are then used as they are. An
     empty line is an error.
     """
     from bench.eval.vector_file import VectorFile, check_new
+    from bench.nn.precision import at_precision
     from bench.nn.threads import torch_threads
     from bench.plan.plan import make_plan
 
@@ -51,7 +49,7 @@ def encode(
         plan = make_plan(one_method(method, seed, {**options, "suites": suite}, _WHERE))
         check_device(plan.spec.device)
         stack.enter_context(torch_threads(plan.spec.threads, needs_torch=True))
-        encoder = _at_precision(finished_encoder(plan, checkpoint, _WHERE)[1], plan.spec.precision)
+        encoder = at_precision(finished_encoder(plan, checkpoint, _WHERE)[1], plan.spec.precision)
         with VectorFile(out, encoder.dim) as file, progress_bar("encode", total) as advance:
             from bench.data.lines import sentences
             from bench.eval.embed import stream
@@ -84,10 +82,3 @@ def _checked(text: BinaryIO, name: str) -> int | None:
     total = sum(1 for _ in sentences(text, name))
     text.seek(0)
     return total
-
-
-def _at_precision(encoder: Encoder, precision: str) -> Encoder:
-    from bench.nn.precision import at_precision
-
-    lowered: Encoder = at_precision(encoder, precision)
-    return lowered

@@ -9,7 +9,6 @@ import click
 
 from bench.cli.options import check_device, loaded_plugins, make_spec, progress_bar, spec_options
 from bench.errors import InputError
-from bench.run.model_card import model_card
 
 if TYPE_CHECKING:
     from bench.encoder import Encoder
@@ -21,6 +20,9 @@ if TYPE_CHECKING:
 _WHERE = "bench export"
 
 
+seed_option = click.option(
+    "--seed", type=click.IntRange(0), help="Which seed's encoder; not for a deterministic method."
+)
 checkpoint_option = click.option(
     "--checkpoint",
     type=click.Choice(["selected", "last"]),
@@ -32,7 +34,7 @@ checkpoint_option = click.option(
 
 @click.command()
 @click.argument("method")
-@click.option("--seed", type=click.IntRange(0), help="Which seed's encoder; not for a deterministic method.")
+@seed_option
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder to write.")
 @checkpoint_option
 @spec_options
@@ -54,6 +56,7 @@ def export(method: str, seed: int | None, out: Path, checkpoint: str, **options:
     check_device(plan.spec.device)
     with torch_threads(plan.spec.threads, needs_torch=True):
         from bench.nn.export import check_target, export_encoder
+        from bench.run.model_card import model_card
 
         check_target(out)
         builder, encoder = finished_encoder(plan, checkpoint, _WHERE)
@@ -77,12 +80,12 @@ def one_method(text: str, seed: int | None, options: dict[str, Any], where: str)
     loaded_plugins(options["plugins"], options["results"])
     card = discover().get(methods[0].name, where=where).card
     if seed is None and not card.deterministic:
-        raise InputError(f"'{text}' has an encoder a seed", where=where, expected="--seed N")
+        raise InputError(f"'{text}' has one encoder per seed", where=where, expected="--seed N")
     return make_spec({**options, "methods": text, "seeds": (seed or 0,)})
 
 
 def finished_encoder(plan: Plan, checkpoint: str, where: str) -> tuple[Builder, Encoder]:
-    """The encoder of a plan of one method and seed, and what built it; stages not at hand are trained first.
+    """The encoder of a plan of one method and seed, and its builder; missing stages are trained first.
 
     Raises:
         InputError: a method without vectors.
@@ -96,7 +99,7 @@ def finished_encoder(plan: Plan, checkpoint: str, where: str) -> tuple[Builder, 
     missing = [stage for stage in cell.all_stages if cache.find(stage) is None]
     if missing:
         names = ", ".join(stage.spec.role for stage in missing)
-        click.echo(f"{cell.describe()} is trained first, stage {names}: not in {cache.root}", err=True)
+        click.echo(f"{cell.describe()} is trained first: stage {names} is not in {cache.root}", err=True)
     sentences = len(plan.training.corpus.sentences) if plan.training else 0
     configs = [dict(stage.spec.config) for stage in missing]
     total = sum(planned_steps(config, sentences) * int(config["batch_size"]) for config in configs)

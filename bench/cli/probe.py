@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bench.plan.cell import Cell
     from bench.plan.plan import Plan
     from bench.probes.data import ProbeData
-    from bench.probes.measure import ProbeOptions
+    from bench.probes.probe import ProbeOptions
     from bench.reports.tables.probes import Probed
 
 _WHERE = "bench probe"
@@ -51,7 +51,7 @@ def probe(methods: tuple[str, ...], names: str, form: str, heatmaps: Path | None
         return
     from bench.probes import parse_probes
     from bench.probes.attention_sink import PAPER_SENTENCE
-    from bench.probes.measure import ProbeOptions
+    from bench.probes.probe import ProbeOptions
     from bench.reports.formats.render import text
     from bench.reports.tables.probes import probe_grids
 

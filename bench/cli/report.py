@@ -9,6 +9,7 @@ import click
 
 from bench.cli.options import results_options
 from bench.errors import InputError
+from bench.reports.sections import TABLES
 
 if TYPE_CHECKING:
     from bench.reports.campaign import Campaign
@@ -21,8 +22,7 @@ FORMATS = ("text", "markdown", "csv", "json", "latex", "html")
 @click.option(
     "--table",
     metavar="NAME",
-    help="Only this table: leaderboard, sts7, transfer, efficiency, ablation:SWEEP, probes, significance, "
-    "overlap, published or gains.",
+    help=f"Only this table: {', '.join(TABLES)}.",
 )
 @click.option("--profile", help="Only this profile.")
 @click.option("--suite", help="Only this suite.")
@@ -51,14 +51,17 @@ def report(
 
     html is one file for a browser, without a network: everything that the records hold.
     """
+    from bench.reports.report import all_figures
+    from bench.reports.report import report as make
+
     if standalone and form != "latex":
         raise InputError("--standalone is for LaTeX", where="bench report", hint="add --format latex")
     source = _campaign(results, campaign, profile, suite, baseline, rounded)
-    click.echo(_rendered(source, form, table, standalone), nl=False)
+    click.echo(make(source, form, table, standalone=standalone), nl=False)
     if figures is not None:
         from bench.reports.figures.draw import draw
 
-        for path in draw(source, figures):
+        for path in draw(all_figures(source), figures):
             click.echo(f"figure: {path}", err=True)
 
 
@@ -83,26 +86,3 @@ def _campaign(
         )
     sweeps = [m for m in load_all(results / name) if profile is None or m.profile == profile]
     return make_campaign(store, records, sweeps, baseline, rounded=rounded)
-
-
-def _rendered(source: Campaign, form: str, table: str | None, standalone: bool) -> str:
-    from bench.reports.formats.render import render, render_grids
-
-    if form == "html":
-        from bench.reports.formats.html import page
-
-        return page(source, table)
-    if table is not None:
-        from bench.reports.sections import table_grids
-
-        grids = table_grids(source, table, pairs=form in ("csv", "json"))
-        return render_grids(grids, form, standalone=standalone)
-    return render(
-        source.records,
-        source.name,
-        form,
-        source.sweeps,
-        baseline=source.baseline,
-        rounded=source.rounded,
-        standalone=standalone,
-    )

@@ -94,13 +94,13 @@ def _make(
 
 
 def _tell(trip: RoundTrip, facts: dict[str, Any]) -> None:
-    """The file on stdout; on stderr all that isn't a whole translation."""
+    """Print the file to stdout, and to stderr how many translations are not whole."""
     copy = facts["copy"]
     click.echo(
         f"{trip.text}: {copy['lines']:,} lines, sha256 {copy['sha256'][:12]}, {facts['seconds']:.0f} s"
     )
     for name, meaning in (
-        ("empty", "sentences have an empty translation: the sentence itself stands there"),
+        ("empty", "sentences have an empty translation: the sentence itself is used"),
         ("truncated_there", f"sentences are too long for the model to {trip.pivot}, and were cut"),
         ("truncated_back", "translations are too long for the model back, and were cut"),
         ("unfinished_there", f"translations to {trip.pivot} did not end, and were cut"),
@@ -139,7 +139,7 @@ def _parse_pivots(text: str) -> dict[str, str | None]:
         match = _PIVOT.fullmatch(part.strip())
         if match is None or match[1] == "en" or match[1] in pivots:
             raise InputError(
-                f"'{part.strip()}' in '{text}' is no pivot",
+                f"'{part.strip()}' in '{text}' is not a pivot",
                 where="--pivots",
                 expected="language codes as in opus-mt-en-X, each once, such as fr,ru or nl,zh:cmn_Hans",
             )
@@ -155,14 +155,14 @@ def _corpus(path: Path | None, profile: str | None, data_dir: Path | None) -> Co
 
     if (path is None) == (profile is None):
         raise InputError(
-            "which training text?", where="bench data rtt", expected="--corpus FILE or --profile NAME"
+            "no training text, or two", where="bench data rtt", expected="--corpus FILE or --profile NAME"
         )
     if path is not None:
         return read_corpus(path)
     chosen = profiles.load(profile or "")
     if uses_world(chosen):
         raise InputError(
-            f"profile '{chosen.name}' brings its own copies of its text",
+            f"profile '{chosen.name}' comes with copies of its text",
             where="--profile",
             hint="bench run uses them as they are",
         )

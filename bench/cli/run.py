@@ -15,13 +15,18 @@ from bench.cli.options import (
     spec_options,
     workers_option,
 )
-from bench.errors import printable
+from bench.errors import InputError, printable
 from bench.records.record import ALL
 
 if TYPE_CHECKING:
-    from bench.plan.job import Job
     from bench.plan.plan import Plan
     from bench.run.task import Outcome
+
+estimate_option = click.option(
+    "--estimate",
+    is_flag=True,
+    help="A dry run that also trains and encodes a little with every method: how long would the run take?",
+)
 
 
 @click.command()
@@ -35,12 +40,13 @@ if TYPE_CHECKING:
 @spec_options
 @workers_option
 @executor_options
-@click.option("--dry-run", is_flag=True, help="Show the cells, what is done and an estimate; run nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the cells, what is done and what they read; run nothing.")
+@estimate_option
 @click.option(
     "--price-per-hour",
     type=NumberRange(0),
     metavar="PRICE",
-    help="With --dry-run: what an hour of one device costs, for the cost of a cell.",
+    help="What an hour of one device costs: estimate a cell's cost too.",
 )
 @click.option(
     "--probes",
@@ -54,23 +60,31 @@ if TYPE_CHECKING:
     "options and sentences are the same.",
 )
 @click.option("--force", is_flag=True, help="Run finished cells again and replace their records.")
-def run(dry_run: bool, price_per_hour: float | None, **options: Any) -> None:
+def run(dry_run: bool, estimate: bool, price_per_hour: float | None, **options: Any) -> None:
     """Evaluate methods over seeds and suites; finished cells are never computed twice.
 
     Progress goes to stderr, the leaderboard of this run to stdout.
     """
     from bench.plan.plan import make_plan
-    from bench.reports.formats.render import render
 
+    if price_per_hour is not None and not (dry_run or estimate):
+        raise InputError(
+            "a price needs an estimate", where="--price-per-hour", expected="--estimate or --dry-run as well"
+        )
     plan = make_plan(make_spec(options))
     if plan.spec.executor == "local":  # else the nodes' devices count
         check_device(plan.spec.device, plan.spec.ranks)
-    if dry_run:
-        show_plan(plan, price_per_hour)
+    if dry_run or estimate:
+        show_plan(plan)
+        if estimate or price_per_hour is not None:
+            show_estimate(plan, price_per_hour)
         return
     failed = execute(plan)
+    from bench.reports.campaign import make_campaign
+    from bench.reports.report import report  # loads pandas and scipy, which no plan needs
+
     records = [record for job in plan.jobs if (record := plan.store.read(job.place)) is not None]
-    click.echo(render(records, plan.store.campaign, "text"), nl=False)
+    click.echo(report(make_campaign(plan.store, records), "text"), nl=False)
     leave_if_failed(failed)
 
 
@@ -81,9 +95,8 @@ def leave_if_failed(cells: int) -> None:
         sys.exit(1)
 
 
-def show_plan(plan: Plan, price: float | None = None) -> None:
-    """Print the cells, what is done, what they read, an estimate, and its cost where an hour has a price."""
-    from bench.data.mteb_names import is_mteb
+def show_plan(plan: Plan) -> None:
+    """Print the cells, what is done, and what they read."""
     from bench.run.preview import inputs
     from bench.run.probing import jobs_without_probes
     from bench.run.stage_cache import StageCache
@@ -103,20 +116,21 @@ def show_plan(plan: Plan, price: float | None = None) -> None:
         f"{len(pending)} of {len(states)} cells to run; {len(stages)} training stages "
         f"({done} done already, {len(uses) - len(stages)} uses shared)"
     )
-    mteb = [job for job in pending if is_mteb(job.suite)]
-    if mteb:
-        click.echo(f"no estimate for the {len(mteb)} that mteb measures")
     for what, which in inputs(plan):
         click.echo(f"reads {what}: {printable(which)}")
-    pending = [job for job in pending if job not in mteb]
-    if pending:
-        _show_estimate(plan, pending, price)
 
 
-def _show_estimate(plan: Plan, jobs: list[Job], price: float | None) -> None:
-    """Print what the cells of each method take, and all together."""
+def show_estimate(plan: Plan, price: float | None = None) -> None:
+    """Print how long each method's cells take, and all together; and the cost where an hour has a price."""
+    from bench.data.mteb_names import is_mteb
     from bench.run.preview import Estimate, cost, described, estimates, span
 
+    pending = plan.pending()
+    jobs = [job for job in pending if not is_mteb(job.suite)]
+    if len(jobs) < len(pending):
+        click.echo(f"no estimate for the {len(pending) - len(jobs)} that mteb measures")
+    if not jobs:
+        return
     seconds, devices, workers = 0.0, plan.spec.ranks, min(plan.spec.workers or 1, len(jobs))
     whole = True
     for found in estimates(plan, jobs):

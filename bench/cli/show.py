@@ -39,7 +39,7 @@ def list_(what: str) -> None:
         from bench.probes import PROBES
 
         rows = [
-            *PROBES.items(),
+            *((probe.name, probe.summary) for probe in PROBES.values()),
             ("overlap", "training text against test sets: bench data overlap TEXT"),
             ("gradient", "what the gradient paradigm's figures draw: bench gradient"),
         ]

@@ -9,15 +9,14 @@ from pathlib import Path
 
 import click
 
-from bench.cli.compare import item_drawer, item_options
+from bench.cli.compare import filter_options, item_drawer, item_options
 from bench.cli.options import results_options
 from bench.errors import InputError
 from bench.reports.tables.intervals import method_grid, record_grid
 
 
 @click.command()
-@click.option("--profile", help="Only this profile.")
-@click.option("--suite", help="Only this suite.")
+@filter_options
 @item_options
 @results_options
 def stats(

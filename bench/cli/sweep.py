@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli.options import check_device, executor_options, make_spec, spec_options, workers_option
-from bench.cli.run import execute, leave_if_failed, show_plan
+from bench.cli.run import estimate_option, execute, leave_if_failed, show_estimate, show_plan
 from bench.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 @spec_options
 @workers_option
 @executor_options
-@click.option("--dry-run", is_flag=True, help="Show question, grid, seeds and an estimate; run nothing.")
-def sweep(name: str, dry_run: bool, **options: Any) -> None:
+@click.option("--dry-run", is_flag=True, help="Show question, grid, seeds and cells; run nothing.")
+@estimate_option
+def sweep(name: str, dry_run: bool, estimate: bool, **options: Any) -> None:
     """Run the grid of sweep NAME (see `bench list sweeps`) and print its table.
 
     Its cells are those of `bench run`: what is finished in the campaign is not computed again.
@@ -41,7 +42,7 @@ def sweep(name: str, dry_run: bool, **options: Any) -> None:
     if wanted.surface:
         manifest = Manifest(wanted.name, spec.profile, ("formula",), (), ())
         store = ResultStore(spec.results, spec.campaign)
-        if not dry_run:
+        if not (dry_run or estimate):
             store.prepare()
             save(manifest, store.root)
         click.echo(text(sweep_grids([manifest], [], spec.campaign)), nl=False)
@@ -51,10 +52,12 @@ def sweep(name: str, dry_run: bool, **options: Any) -> None:
     plan = make_plan(replace(spec, methods=parse_methods(",".join(methods))))
     if plan.spec.executor == "local":  # else the nodes' devices count
         check_device(plan.spec.device, plan.spec.ranks)
-    if dry_run:
+    if dry_run or estimate:
         click.echo(f"{wanted.name}: {wanted.question} ({wanted.source})")
         click.echo(f"{len(methods)} methods x seeds {options['seeds']}: {', '.join(methods)}")
         show_plan(plan)
+        if estimate:
+            show_estimate(plan)
         return
     plan.store.prepare()
     manifest = Manifest(

@@ -91,7 +91,8 @@ Train = Callable[..., dict[str, Any]]
 
 def _from_nothing(profile: Profile, world_seed: int | None, data_dir: Path | None) -> tuple[Train, str]:
     """What trains a new BERT on the mini world's text, and what of its command the world adds."""
-    from bench.data.mini.world import DEFAULT_SEED, make_world, pretraining_text
+    from bench.data.mini.text import pretraining_text
+    from bench.data.mini.world import DEFAULT_SEED, World
     from bench.train.pretrain import PretrainSettings
     from bench.train.pretrain import pretrain as train_backbone
 
@@ -99,7 +100,7 @@ def _from_nothing(profile: Profile, world_seed: int | None, data_dir: Path | Non
         raise InputError("this profile's text is not read from data", where=f"--data {data_dir}")
     world = DEFAULT_SEED if world_seed is None else world_seed
     settings = PretrainSettings(**profile.pretrain)
-    return partial(train_backbone, pretraining_text(make_world(world)), settings), f" --world-seed {world}"
+    return partial(train_backbone, pretraining_text(World(world)), settings), f" --world-seed {world}"
 
 
 def _head(profile: Profile, world_seed: int | None, data_dir: Path | None) -> tuple[Train, str]:

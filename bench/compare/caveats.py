@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable
 
 from bench.compare.select import Group
 from bench.errors import printable
+from bench.records.facts import FAMILY, NONE, UNSET, differing, key_of, machine_differences
 from bench.records.record import RunRecord
 
 _MOST = 6  # differing options that a sentence names
-_HARDWARE = ("device", "threads", "precision", "platform")
 
 
 def data_orders(record: RunRecord) -> frozenset[tuple[str, int]]:
@@ -45,73 +44,58 @@ def pairing(a: Group, b: Group) -> str | None:
 
 def limits(a: Group, b: Group) -> list[str]:
     """Say in sentences what else differs: specification, training, data order, versions and hardware."""
-    sentences = [_specification(a, b)]
-    for what, read in (("profile", _profile), ("backbone", _backbone), ("training text", _corpus)):
-        sentences += _differs(a, b, what, read)
-    sentences += _differs(a, b, "training sentences seen by a run", _sentences)
+    sentences = [*_specification(a, b), *_differs("profile", a, b, lambda record: record.profile)]
+    sentences += _differs("training sentences seen by a run", a, b, _sentences)
     if not (a.is_checkpoint or b.is_checkpoint) and (shared := pairing(a, b)):
         sentences.append(f"Runs of one seed {shared}, which Welch's interval and the permutation don't use.")
-    sentences += _differs(a, b, "software and hardware", _machine)
+    sides = ([run.record for run in group.runs] for group in (a, b))
+    if machines := machine_differences(*sides):
+        listed = (
+            f"{name} {' and '.join(one)} against {' and '.join(other)}" for name, one, other in machines
+        )
+        sentences.append(f"Different software and hardware: {printable(', '.join(listed))}.")
     return sentences
 
 
-def _specification(a: Group, b: Group) -> str:
+def _specification(a: Group, b: Group) -> list[str]:
     one, other = a.runs[0].record, b.runs[0].record
-    if one.family == other.family:
-        first = {run.record.key: run.record.scores for run in a.runs}
-        again = [run.record.scores == first[run.record.key] for run in b.runs if run.record.key in first]
+    found = differing(one, other, FAMILY)
+    if not found:
+        first = {key_of(run.record): run.record.scores for run in a.runs}
+        again = [run.record.scores == first[key] for run in b.runs if (key := key_of(run.record)) in first]
         repeats = f"; {len(again)} runs are on both sides, {sum(again)} of them equal to the last digit"
-        return f"Both sides have one specification{repeats if again else ''}."
+        return [f"Both sides have one specification{repeats if again else ''}."]
     if one.name != other.name:
-        return f"The methods differ: {printable(one.name)} and {printable(other.name)}."
-    names = {**one.options, **other.options}
-    pairs = {name: (one.options.get(name), other.options.get(name)) for name in names}
-    pairs["numerics"] = one.numerics, other.numerics
-    pairs["training precision"] = one.train_precision, other.train_precision
-    differing = [
-        f"{name} {mine} against {theirs}" for name, (mine, theirs) in pairs.items() if mine != theirs
-    ]
-    if not differing:
-        return (
-            "The options are the same, but the specifications differ (code version, text, backbone or world)."
+        said = [f"The methods differ: {printable(one.name)} and {printable(other.name)}."]
+        found = tuple(
+            each for each in found if each.fact not in _OF_A_METHOD and not {each.then, each.now} & _NOTHING
         )
-    shown = map(printable, differing[:_MOST])
-    more = f" and {len(differing) - _MOST} more" if len(differing) > _MOST else ""
-    return f"The specifications differ in {', '.join(shown)}{more}."
+        return said + [printable(f"Different {each.name}: {each.then} against {each.now}.") for each in found]
+    names = [printable(f"{each.name} {each.then} against {each.now}") for each in found]
+    more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
+    return [f"The specifications differ in {', '.join(names[:_MOST])}{more}."]
 
 
-def _differs(a: Group, b: Group, what: str, read: Callable[[RunRecord], Iterable[str]]) -> list[str]:
-    """One sentence if a fact isn't the same on both sides; nothing where a side has none."""
-    one, other = ({fact for run in group.runs for fact in read(run.record)} for group in (a, b))
+_OF_A_METHOD = {"method", "method version", "option", "plug-in file", "auxiliary model", "member"} | {
+    "training text of stage",
+    "version of stage",
+}
+_NOTHING = {NONE, UNSET, "0"}
+
+
+def _differs(what: str, a: Group, b: Group, read: Callable[[RunRecord], str]) -> list[str]:
+    """One sentence if something isn't the same on both sides; nothing where a side has none."""
+    one, other = ({found for run in group.runs if (found := read(run.record))} for group in (a, b))
     if one == other or not one or not other:
         return []
-    first, second = (", ".join(sorted(map(printable, facts))) for facts in (one - other, other - one))
-    return [f"Different {what}: {first or 'the same less one'} against {second or 'the same less one'}."]
+    first, second = (", ".join(sorted(map(printable, facts))) for facts in (one, other))
+    return [f"Different {what}: {first} against {second}."]
 
 
 def _stage_keys(record: RunRecord) -> set[str]:
     return {str(stage.get("key")) for stage in record.training.get("stages", {}).values()}
 
 
-def _profile(record: RunRecord) -> list[str]:
-    return [record.profile]
-
-
-def _backbone(record: RunRecord) -> list[str]:
-    return [f"{record.backbone['name']} {record.backbone['sha256'][:8]}"] if record.backbone else []
-
-
-def _corpus(record: RunRecord) -> list[str]:
-    corpus: dict[str, Any] = record.training.get("corpus", {})
-    return [f"{corpus.get('name')} {str(corpus.get('sha256'))[:8]}"] if corpus else []
-
-
-def _sentences(record: RunRecord) -> list[str]:
+def _sentences(record: RunRecord) -> str:
     stages = record.training.get("stages", {}).values()
-    return [f"{sum(stage['sentences_seen'] for stage in stages):,}"] if stages else []
-
-
-def _machine(record: RunRecord) -> list[str]:
-    facts = record.provenance
-    versions = [f"{name} {version}" for name, version in facts.get("versions", {}).items()]
-    return versions + [f"{name} {facts[name]}" for name in _HARDWARE if name in facts]
+    return f"{sum(stage['sentences_seen'] for stage in stages):,}" if stages else ""

@@ -12,6 +12,7 @@ from bench.compare.draws import task_names
 from bench.compare.evidence import DrawItems, ItemLevel, SeedLevel, item_level, seed_level
 from bench.compare.select import Group
 from bench.errors import BenchError, DataError, InputError, NotComparableError
+from bench.stats.correction import benjamini_hochberg, holm
 from bench.stats.items import AVERAGE, ItemDifference
 from bench.stats.seeds import ExactTest, SeedDifference
 
@@ -45,7 +46,7 @@ class Comparison:
         seeds: Seeds of the first, seeds of the second; none of a deterministic method.
         level: Confidence level of the intervals; one minus it is the verdict's error rate.
         means: By task, "avg" the last: mean of the first and of the second.
-        test: What the verdict rests on: "items" where seeds are not at issue.
+        test: What the verdict rests on: "items" where a side is one checkpoint, or neither side has seeds.
         difference: Of the average.
         interval: Its confidence interval: Welch's (Student's against a method without seeds), or the items'.
         p: The test's p of the average.
@@ -53,8 +54,8 @@ class Comparison:
         corrected_tasks: Its p of each task after Benjamini and Hochberg's correction; empty for one task.
         corrected: The p of the average after a correction, where there are several comparisons.
         seed_level: None where a side is one checkpoint, or neither has seeds.
-        item_level: None where it was not asked for or can't be had.
-        item_reason: Why it can't be had.
+        item_level: None where it was not asked for, or where something for it is missing.
+        item_reason: What is missing.
         limits: What else differs, in sentences.
         notes: What every output with these records must say.
     """
@@ -139,7 +140,7 @@ def compare(
 def correct(
     comparisons: Sequence[Comparison], family: str, method: Literal["holm", "fdr_bh"]
 ) -> list[Comparison]:
-    """Correct the verdicts' p for the number of comparisons; one alone stays as it is.
+    """Correct the verdicts' p for the number of comparisons; a single one is left as it is.
 
     Args:
         comparisons: The family.
@@ -148,8 +149,6 @@ def correct(
     """
     if len(comparisons) < 2:
         return list(comparisons)
-    from bench.stats.correction import benjamini_hochberg, holm  # statsmodels takes a second to import
-
     names = {str(i): c for i, c in enumerate(comparisons)}
     function = holm if method == "holm" else benjamini_hochberg
     found = function(
@@ -165,8 +164,6 @@ def correct(
 def _correct_tasks(p: dict[str, float]) -> dict[str, float]:
     if len(p) < 2:
         return {}
-    from bench.stats.correction import benjamini_hochberg
-
     return {task: one.adjusted for task, one in benjamini_hochberg(p, "tasks").comparisons.items()}
 
 
@@ -214,7 +211,7 @@ def _basis(
             raise InputError(
                 "no permutation test against a method without seeds, or of more than 40 seeds",
                 where=where,
-                hint="take --test welch",
+                hint="use --test welch",
             )
         return "permutation", seeds.permutations, seeds.tasks[AVERAGE]
     if items is not None:

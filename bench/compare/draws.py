@@ -1,7 +1,7 @@
 """Item bootstrap of records: every record's correlations in common draws, computed once and kept.
 
 A record's draws depend on its own predictions, the task's gold scores and (seed, task) alone, so any two
-records of a suite can be subtracted draw by draw, in whatever company they were computed. They stand in
+records of a suite can be subtracted draw by draw, in whatever company they were computed. They are kept in
 ``results/<campaign>/stats/<suite>-<hash>.npz``; the hash covers the record's key, its predictions' hash, the
 tasks' hashes, the number of draws, the seed and ``VERSION``.
 """
@@ -27,7 +27,7 @@ from bench.data.suites import data_folder, load_suite
 from bench.data.tasks import PairTask
 from bench.errors import BenchError, NotComparableError
 from bench.records.record import ALL, RunRecord
-from bench.records.store import Place, ResultStore, safe_name
+from bench.records.store import ResultStore, safe_name
 from bench.stats.checks import FloatArray, generator
 from bench.stats.resampling import spearman_draws
 
@@ -43,20 +43,15 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Run:
-    """A record and the campaign that it stands in."""
+    """A record and its campaign."""
 
     store: ResultStore
     record: RunRecord
 
     @property
-    def place(self) -> Place:
-        """Where in the campaign."""
-        return Place(self.record.profile, self.record.method, self.record.seed, self.record.suite)
-
-    @property
     def path(self) -> Path:
         """The record's file."""
-        return self.store.path(self.place)
+        return self.store.path(self.record.place)
 
 
 def task_names(record: RunRecord) -> tuple[str, ...]:
@@ -74,7 +69,7 @@ def evaluation_tasks(record: RunRecord, data: Path | None) -> dict[str, PairTask
 
     Raises:
         InputError: an unknown suite, or no data folder.
-        NotComparableError: the data at hand aren't those of the record.
+        NotComparableError: the data at hand are not those of the record.
     """
     tasks = _suite(record.suite, data_folder(data), (record.world or {}).get("seed", DEFAULT_SEED))
     for name in task_names(record):
@@ -89,7 +84,7 @@ def evaluation_tasks(record: RunRecord, data: Path | None) -> dict[str, PairTask
 
 @cache
 def _suite(name: str, data: Path | None, world_seed: int) -> dict[str, PairTask]:
-    # data that differ from the reference are no fault here: each record says which it was measured on
+    # data that differ from the reference are fine here: each record says which it was measured on
     return {task.id: task for task in load_suite(name, data, accept_data=True, world_seed=world_seed)[1]}
 
 
@@ -109,8 +104,8 @@ def item_draws(
 ) -> Iterator[Draws]:
     """Yield each run's (draws, tasks) Spearman correlations in draws of items that all runs share.
 
-    What is kept under the run's campaign is taken from there after a check, what is missing is computed and
-    kept. The evaluation data are read only if something is missing.
+    Draws kept in the run's campaign are checked and used, missing ones are computed and kept. The evaluation
+    data are read only if some are missing.
 
     Args:
         runs: Finished runs on the same tasks.

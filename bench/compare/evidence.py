@@ -31,9 +31,8 @@ from bench.stats.seeds import (
     ExactTest,
     SeedDifference,
     exact_permutation,
-    one_sample,
+    seed_difference,
     sign_flip,
-    welch,
 )
 from bench.stats.suite import SuiteDraws
 
@@ -50,14 +49,14 @@ class SeedLevel:
 
     Args:
         tasks: By task, "avg" the last: Welch's, or Student's against a deterministic side.
-        permutations: The same by the exact permutation; empty against a deterministic side, and with more
-            than 40 seeds.
-        sign_flip: Of the average; None where seeds make no pairs, and with fewer than six.
+        permutations: The same by the exact permutation test; empty against a deterministic side, and with
+            more than 40 seeds.
+        sign_flip: Of the average; None where the seeds are not pairs, and with fewer than six.
         superiority: P(A > B) of the average.
         hedges_g: Effect size of the average; None where it is undefined.
         aso: Almost stochastic order of the average, descriptive; None under five seeds.
-        needed: Seeds a side that would show a difference of the observed size with a power of 0.8; None
-            against a deterministic side, without spread, and beyond 10,000.
+        needed: Seeds per side that show a difference of the observed size with a power of 0.8; None against
+            a deterministic side, without spread, and beyond 10,000.
         shows_a_point: Chance that these numbers of seeds show a true difference of one point; None as above.
     """
 
@@ -73,7 +72,7 @@ class SeedLevel:
 
 @dataclass(frozen=True)
 class CheckpointPair:
-    """One checkpoint of either side on the same items.
+    """One checkpoint of each side on the same items.
 
     Args:
         seeds: Of both; None for a deterministic method.
@@ -95,7 +94,7 @@ class ItemLevel:
     Args:
         tasks: By task, "avg" the last: paired bootstrap, a side's correlations averaged in every draw.
         checkpoints: Pairs of one seed, or each run with the one run of the other side.
-        hierarchical: Descriptive; None without two seeds a side, or with more than 1,000 pairs of seeds.
+        hierarchical: Descriptive; None without two seeds per side, or with more than 1,000 pairs of seeds.
         components: None where a side is a checkpoint of a method with seeds, or neither has seeds.
     """
 
@@ -120,7 +119,7 @@ def seed_level(a: Group, b: Group, tasks: Sequence[str], level: float) -> SeedLe
     varies = not (a.deterministic or b.deterministic) and (len(set(x)) > 1 or len(set(y)) > 1)
     needed, shows = _power(x, y, 1 - level) if varies else (None, None)
     return SeedLevel(
-        tasks={task: _difference(a.scores(task), b.scores(task), level) for task in tasks},
+        tasks={task: seed_difference(a.scores(task), b.scores(task), level) for task in tasks},
         permutations={task: exact_permutation(a.scores(task), b.scores(task)) for task in tasks}
         if exact
         else {},
@@ -133,19 +132,8 @@ def seed_level(a: Group, b: Group, tasks: Sequence[str], level: float) -> SeedLe
     )
 
 
-def _difference(one: list[float], other: list[float], level: float) -> SeedDifference:
-    """Welch's for seeds against seeds; Student's against the one score of a deterministic method."""
-    if len(other) == 1:
-        return one_sample(one, other[0], level)
-    if len(one) == 1:
-        d = one_sample(other, one[0], level)
-        t = None if d.t is None else -d.t
-        return SeedDifference(-d.difference, -d.high, -d.low, t, d.df, d.p, d.n_b, d.n_a)
-    return welch(one, other, level)
-
-
 def _power(x: list[float], y: list[float], alpha: float) -> tuple[int | None, float | None]:
-    """Seeds a side that would show the observed difference, and these seeds' power for one point."""
+    """Seeds per side that would show the observed difference, and these seeds' power for one point."""
     spreads = stdev(x), stdev(y)
     if min(spreads) == 0:
         return None, None
@@ -168,7 +156,7 @@ def item_level(a: Group, b: Group, tasks: Sequence[str], level: float, draw: Dra
         draw: Gives each run's (draws, tasks) correlations in common draws.
 
     Raises:
-        BenchError: the draws or predictions can't be had.
+        BenchError: the draws or predictions are missing.
     """
     runs = (*a.runs, *b.runs)
     drawn = np.stack(list(draw(runs)), axis=1).astype(np.float64)
@@ -196,7 +184,7 @@ def item_level(a: Group, b: Group, tasks: Sequence[str], level: float, draw: Dra
 
 
 def _pairs(a: Group, b: Group) -> list[tuple[int, int]]:
-    """Positions of the runs that are put side by side: of one seed, or all with the one of the other side."""
+    """Positions of runs to compare: those of one seed, or all with the only run of the other side."""
     if 1 in (len(a.runs), len(b.runs)):
         return [(i, j) for i in range(len(a.runs)) for j in range(len(b.runs))]
     return [(i, b.seeds.index(seed)) for i, seed in enumerate(a.seeds) if seed in b.seeds]

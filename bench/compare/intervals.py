@@ -9,7 +9,7 @@ from statistics import fmean, stdev
 import numpy as np
 
 from bench.compare.draws import Draws, Run, task_names
-from bench.compare.select import Group, by_place, check_family
+from bench.compare.select import Group, check_family
 from bench.errors import BenchError, DataError
 from bench.stats.checks import FloatArray
 from bench.stats.descriptive import iqm
@@ -69,7 +69,7 @@ def record_intervals(
     draw: Callable[[Sequence[Run]], Iterable[Draws]],
     say: Callable[[str], None],
 ) -> Iterator[RecordInterval]:
-    """Yield every run with its intervals, a suite and its version of the data after the other.
+    """Yield every run with its intervals, grouped by suite and version of the data.
 
     Runs without their predictions come first, without intervals.
 
@@ -81,11 +81,11 @@ def record_intervals(
     """
     same_data: dict[tuple[object, ...], list[Run]] = {}
     for run in runs:
-        if run.store.is_whole(run.place, run.record):
+        if run.store.is_whole(run.record.place, run.record):
             tasks = ((name, run.record.tasks[name]["sha256"]) for name in task_names(run.record))
             same_data.setdefault((run.record.suite, *tasks), []).append(run)
         else:
-            say(f"{run.path}: items left out, the predictions beside it are missing or not its own")
+            say(f"{run.path}: items left out, its predictions are missing or belong to another record")
             yield _of_record(run, None, level)
     for group in same_data.values():
         done = 0
@@ -122,32 +122,29 @@ def method_intervals(runs: Sequence[Run], level: float) -> list[MethodInterval]:
         NotComparableError: a method's runs under several specifications.
         DataError: a record that lacks a score.
     """
-    found = []
-    for (profile, suite), there in by_place(runs).items():
-        methods: dict[str, list[Run]] = {}
-        for run in there:
-            methods.setdefault(run.record.method, []).append(run)
-        for method, of_method in methods.items():
-            group = Group(method, tuple(of_method))
-            check_family(group)
-            names = task_names(of_method[0].record)
-            _check_scores(group, names)
-            averages = group.scores(AVERAGE)
-            table = np.array([group.scores(name) for name in names])
-            d = one_sample(averages, 0.0, level) if len(averages) > 1 else None
-            found.append(
-                MethodInterval(
-                    profile,
-                    suite,
-                    method,
-                    group.seeds,
-                    fmean(averages),
-                    stdev(averages) if d else None,
-                    (d.low, d.high) if d else None,
-                    iqm(table.T),
-                )
-            )
+    groups: dict[tuple[str, str, str], list[Run]] = {}
+    for run in sorted(runs, key=lambda run: run.record.seed or 0):
+        record = run.record
+        groups.setdefault((record.profile, record.suite, record.method), []).append(run)
+    found = [_of_method(Group(place[2], tuple(of_method)), level) for place, of_method in groups.items()]
     return sorted(found, key=lambda one: (one.profile, one.suite, -one.mean))
+
+
+def _of_method(group: Group, level: float) -> MethodInterval:
+    check_family(group)
+    names = task_names(group.runs[0].record)
+    _check_scores(group, names)
+    averages = group.scores(AVERAGE)
+    d = one_sample(averages, 0.0, level) if len(averages) > 1 else None
+    return MethodInterval(
+        *group.place,
+        group.runs[0].record.method,
+        group.seeds,
+        fmean(averages),
+        stdev(averages) if d else None,
+        (d.low, d.high) if d else None,
+        iqm(np.array([group.scores(name) for name in names]).T),
+    )
 
 
 def _check_scores(group: Group, names: Sequence[str]) -> None:

@@ -16,7 +16,7 @@ from bench.errors import InputError
 
 @dataclass(frozen=True)
 class MovedPair:
-    """One pair of a task; ranks are average ranks among its pairs, 1 the most alike.
+    """One pair of a task; ranks are average ranks among its pairs, 1 for the most similar.
 
     Args:
         number: Position in the task, from 1.
@@ -38,7 +38,7 @@ class MovedPair:
 
     @property
     def change(self) -> float:
-        """How many ranks the second run sees the pair as less alike than the first; negative for more."""
+        """Rank in the second run minus rank in the first: positive if the second finds it less alike."""
         return self.ranks[1] - self.ranks[0]
 
 
@@ -73,7 +73,7 @@ def moved_pairs(task: PairTask, a: FloatArray, b: FloatArray, count: int) -> lis
 
 
 def choose(a: Group, b: Group, seed: int | None, where: str) -> tuple[Run, Run]:
-    """Choose one run a side; a deterministic method has but one.
+    """Choose one run per side; a deterministic method has only one.
 
     Args:
         a: One side.

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bench.compare.draws import Run
 from bench.errors import InputError, NotComparableError, printable, unknown
+from bench.records.facts import family_of
 from bench.records.record import ALL
 from bench.records.store import ResultStore
 
@@ -202,7 +203,7 @@ def _refuse_common(a: str, b: str, runs_a: list[Run], runs_b: list[Run], where: 
 
 def check_family(group: Group) -> None:
     """Raise NotComparableError where the runs of a method were measured under several specifications."""
-    if len({run.record.family for run in group.runs}) > 1:
+    if len({family_of(run.record) for run in group.runs}) > 1:
         raise NotComparableError(
             f"the seeds of {group.label} were measured under different specifications",
             where=", suite ".join(group.place),

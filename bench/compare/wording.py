@@ -1,4 +1,4 @@
-"""A comparison in plain words: its verdict, and what that verdict does not say."""
+"""A comparison in plain words: its verdict, what a reader may conclude from it, and what not."""
 
 from __future__ import annotations
 
@@ -24,75 +24,76 @@ def verdict(c: Comparison) -> str:
     p, minimum = (c.corrected.p, c.corrected.minimum_p) if c.corrected else (c.p, c.minimum_p)
     said = judge(p, minimum, 1 - c.level)
     who = "these items" if c.test == "items" else _sizes(c)
-    after = f" after {c.corrected.family}" if c.corrected else ""
+    after = f" after correction by {c.corrected.family}" if c.corrected else ""
     if said == "cannot show":
         return (
-            f"{who} cannot show a difference of {c.first} and {c.second} at {percent(c.level)}: "
-            f"the smallest p of {test_name(c)}{after} is {p_value(minimum)}"
+            f"{who} cannot show a difference between {c.first} and {c.second} at {percent(c.level)}: "
+            f"the smallest p that {test_name(c)} can give{after} is {p_value(minimum)}"
         )
-    size = f"{points(c.difference)} points {interval(*c.interval)} at {percent(c.level)}"
+    size = f"{c.first} - {c.second} = {points(c.difference)} points, "
+    size += f"{percent(c.level)} interval {interval(*c.interval)}"
     if c.test == "permutation" or c.corrected:
         size += f", p = {p_value(p)} by {test_name(c)}{after}"
     if said == "not shown":
-        return f"{who} show no difference of {c.first} and {c.second}: {size}"
+        return f"{who} show no difference between {c.first} and {c.second}: {size}"
     winner = c.first if c.difference > 0 else c.second
     if c.test == "items":
-        return f"{winner} is ahead on these items: {c.first} - {c.second} = {size}"
-    return f"{winner} is ahead: {c.first} - {c.second} = {size}, {who}"
+        return f"{winner} is ahead on these items: {size}"
+    return f"{winner} is ahead: {size}, from {who}"
 
 
 def test_name(c: Comparison) -> str:
     """The test that the verdict rests on."""
-    if c.test == "welch":
-        return "Welch's test" if all(c.seeds) else "Student's test"
-    return {"permutation": "the exact permutation test", "items": "the paired bootstrap"}[c.test]
+    return "Student's test" if c.test == "welch" and not all(c.seeds) else TESTS[c.test]
 
 
 def statements(c: Comparison) -> list[str]:
-    """Sentences beside the verdict: effect size, power, items, both together, and what else differs."""
+    """Sentences after the verdict: effect size, power, items, both together, and what else differs."""
     lines = []
     if c.seed_level:
         lines += _of_seeds(c, c.seed_level)
     if c.item_level:
         lines += _of_items(c, c.item_level)
     if c.item_reason:
-        lines.append(f"Items: left out, {c.item_reason}.")
+        lines.append(f"Items: left out: {c.item_reason}.")
     if c.corrected_tasks:
         lines.append(
-            f"Tasks: p of {test_name(c)}, corrected after Benjamini-Hochberg over {len(c.corrected_tasks)} "
-            "comparisons (the tasks); intervals are not corrected."
+            f"Tasks: judge a single task by its corrected p ({test_name(c)}, corrected by Benjamini-Hochberg "
+            f"over the {len(c.corrected_tasks)} tasks); the tasks' intervals are not corrected."
         )
     return [*lines, *c.limits, *c.notes]
 
 
 def _of_seeds(c: Comparison, level: SeedLevel) -> list[str]:
-    facts = [f"P({c.first} > {c.second}) = {level.superiority:.2f} over pairs of seeds"]
-    if level.hedges_g is not None:
-        facts.append(f"Hedges' g {level.hedges_g:+.2f}")
-    facts.append(
-        f"almost stochastic order not given under {LEAST_SEEDS} seeds a side"
-        if level.aso is None
-        else f"almost stochastic order eps {level.aso:.2f}, descriptive: below 0.5 in 18% of null simulations"
-    )
+    name = "Welch" if all(c.seeds) else "Student"
+    effect = "" if level.hedges_g is None else f"; Hedges' g {level.hedges_g:+.2f}"
     lines = [
-        f"Seeds: the interval is {'Welch' if all(c.seeds) else 'Student'}'s; it speaks for further seeds on "
-        "these items.",
-        "; ".join(facts) + ".",
+        f"Seeds: the interval is {name}'s. It allows for other seeds, not for other test pairs.",
+        f"In {level.superiority:.0%} of all pairs of runs {c.first} scores above {c.second} (50%: neither is "
+        f"ahead){effect}.",
     ]
+    if level.aso is None:
+        lines.append(f"Almost stochastic order: left out, it needs {LEAST_SEEDS} seeds per side.")
+    else:
+        lines.append(
+            f"Almost stochastic order: eps = {level.aso:.2f}. Below 0.5 speaks for {c.first}, but equal "
+            "methods fall there in 18% of simulations: no reason to call a method better."
+        )
     if level.tasks[AVERAGE].df is None:
-        lines.append("No score varies over seeds, so they give the difference no interval.")
+        lines.append("No score varies over seeds, so they give no interval of the difference.")
     if level.sign_flip:
         flip = level.sign_flip
         lines.append(
-            f"Sign flip of {flip.n_a} pairs of runs of one seed: p {p_value(flip.p)} (at least "
-            f"{p_value(flip.minimum_p)})."
+            f"Paired by seed ({flip.n_a} pairs), the exact sign-flip test gives p = {p_value(flip.p)}; the "
+            f"smallest it can give is {p_value(flip.minimum_p)}."
         )
     if level.shows_a_point is not None:
         size = abs(level.tasks[AVERAGE].difference)
         needed = "more than 10,000" if level.needed is None else f"{level.needed:,}"
         lines.append(
-            f"With these spreads a difference of {SCALE * size:.2f} points takes {needed} seeds a side to "
-            f"show with power {POWER}; {_sizes(c)} show one of 1 point with power {level.shows_a_point:.2f}."
+            f"Power: {_sizes(c)} show a true difference of 1 point with a chance of "
+            f"{level.shows_a_point:.0%}; {needed} seeds per side would show one of {SCALE * size:.2f} points "
+            f"with a chance of {POWER:.0%}."
         )
     return lines
 
@@ -100,33 +101,39 @@ def _of_seeds(c: Comparison, level: SeedLevel) -> list[str]:
 def _of_items(c: Comparison, level: ItemLevel) -> list[str]:
     d = level.tasks[AVERAGE]
     runs = sum(max(1, len(seeds)) for seeds in c.seeds)
+    about = (
+        f"these {runs} checkpoints, not other seeds" if any(c.seeds) else "these two encoders without seeds"
+    )
     lines = [
-        f"Items: {points(d.difference)} {interval(d.low, d.high)}, p {p_value(d.p)} (at least "
-        f"{p_value(d.minimum_p)}), from a paired bootstrap of {d.draws:,} draws. It speaks for these {runs} "
-        + ("checkpoints only, not for other seeds." if any(c.seeds) else "encoders, which have no seeds.")
+        f"Items: the interval {interval(d.low, d.high)} allows for other test pairs; p = {p_value(d.p)}, the "
+        f"smallest possible {p_value(d.minimum_p)} (paired bootstrap, {d.draws:,} draws). This is about "
+        f"{about}."
     ]
     if level.checkpoints:
         lines.append(
-            "Williams' and Steiger's tests cross-check that for pairs of checkpoints; with graded gold "
-            "scores they come out at p <= .05 in 7% of null simulations."
+            "Williams' and Steiger's tests cross-check this for single pairs of checkpoints. They call 7% of "
+            "equal systems different at p <= .05 (graded gold scores), so don't rely on them alone."
         )
     if level.components:
         both = level.components
-        line = f"Seeds and items together: {interval(both.low, both.high)} from variance components"
+        line = (
+            f"Seeds and items together: the interval {interval(both.low, both.high)} allows for other seeds "
+            "and other test pairs (variance components)."
+        )
         if h := level.hierarchical:
             line += (
-                f"; hierarchical bootstrap {interval(h.low, h.high)}, descriptive: with 5 seeds a side "
-                "its 95% interval covered 91.1%, so no verdict rests on it"
+                f" A hierarchical bootstrap gives {interval(h.low, h.high)}, which is too narrow: with 5 "
+                "seeds per side its 95% interval held the true difference in 91.1% of simulations."
             )
-        lines.append(line + ".")
+        lines.append(line)
     return lines
 
 
 def _sizes(c: Comparison) -> str:
     one, other = (len(seeds) for seeds in c.seeds)
-    return (
-        f"{one} and {other} seeds" if one and other else f"{one or other} seeds against one run without seed"
-    )
+    if not (one and other):
+        return f"{one or other} seeds against a method without seeds"
+    return f"{one} seeds per side" if one == other else f"{one} and {other} seeds"
 
 
 def percent(level: float) -> str:
@@ -150,7 +157,7 @@ def span(low: float, high: float) -> str:
 
 
 def p_value(p: float) -> str:
-    """Four decimals; smaller ones as a bound, as no test here is that exact."""
+    """Four decimals; a smaller p as a bound, as no test here is that exact."""
     return "<0.0001" if 0 < p < 0.0001 else f"{p:.4f}"
 
 

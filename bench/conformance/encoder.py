@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -219,9 +220,7 @@ def record(subject: Subject, seed: int) -> str | None:
     plan = subject.planned
     job = next(job for job in plan.jobs if job.cell == subject.cell(seed))
     subject.build(seed)  # leaves the stages that the cell finds
-    task = CellTask(
-        (job,), plan.spec.results, plan.spec.campaign, None, False, "cpu", 1, True, plan.training, wait=True
-    )
+    task = CellTask((job,), replace(plan.spec, force=True), plan.training, wait=True)
     plan.store.prepare()
     (outcome,) = run_cell(task, plan.suites)
     if outcome.record is None or outcome.record.status != "ok":

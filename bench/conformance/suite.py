@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import traceback
 from dataclasses import dataclass
@@ -13,7 +14,9 @@ from bench.encoder import Encoder
 from bench.errors import BenchError, InputError
 from bench.nn.threads import torch_threads
 from bench.records.provenance import without_paths
-from bench.registry import METHODS
+from bench.registry import METHODS, discover
+from bench.request.plugins import load_plugin, read_plugin
+from bench.request.spec import ALL_METHODS
 from bench.stages import TrainedMethod
 
 PASSED, FAILED, NOT_RUN, NO_CASE = "passed", "failed", "not run", "no case"
@@ -34,6 +37,21 @@ class Finding:
     check: str
     verdict: str
     reason: str = ""
+
+
+def methods_of(plugin: str) -> tuple[str, ...]:
+    """Methods that one ``--plugin`` names, loaded: those of a file or a package, one by its name, or all.
+
+    Raises:
+        InputError: nothing of that name, or a plug-in that can't be loaded.
+    """
+    registry = discover()
+    if plugin == ALL_METHODS:
+        cards = [method.card for _, method in registry]
+        return tuple(card.name for card in cards if not card.takes_path | card.takes_methods)
+    if re.split(r"[:\[]", plugin)[0] in registry.names():
+        return (plugin,)
+    return load_plugin(read_plugin(plugin, Path("results")), registry.names())
 
 
 def check_method(text: str, folder: Path, seed: int = SEEDS[0]) -> list[Finding]:

@@ -84,7 +84,7 @@ def _in_place(root: Path, task: str) -> bool:
 
 
 def unpack(archive: Path, target: Path, files: Sequence[str]) -> None:
-    """Unpack known files, wherever in the archive their folder stands; nothing else is written.
+    """Unpack known files, wherever in the archive their folder is; nothing else is written.
 
     Args:
         archive: A tar file, not trusted.
@@ -119,7 +119,7 @@ def unpack(archive: Path, target: Path, files: Sequence[str]) -> None:
                     shutil.copyfileobj(source, output, _CHUNK)
     except (tarfile.TarError, EOFError) as error:
         raise DataError(
-            f"this is no whole tar file: {error}", where=str(archive), hint="delete it and fetch again"
+            f"this is not a whole tar file: {error}", where=str(archive), hint="delete it and fetch again"
         ) from error
     missing = sorted(wanted - found)
     if missing:
@@ -146,7 +146,7 @@ def _refuse_unsafe(member: tarfile.TarInfo, archive: Path) -> None:
     path = PurePosixPath(member.name)
     if path.is_absolute() or ".." in path.parts or not (member.isfile() or member.isdir()):
         raise DataError(
-            f"the archive is not safe: member '{member.name}' points outside it or is no plain file",
+            f"the archive is not safe: member '{member.name}' points outside it or is not a plain file",
             where=archive.name,
             hint="nothing was unpacked into the data folder",
         )
@@ -183,8 +183,8 @@ def _count_lines(file: Path) -> int:
 def _download(filename: str, data: Path) -> Path:
     """Download one file of the pinned revision into ``data/.download``; goes on where it broke off.
 
-    The library's own download keeps no half file for the next process, so the part lies here, named by the
-    hub's etag (for large files their sha256): a part of another version is never continued.
+    The library's own download keeps no partial file for the next process, so the part is kept here, named by
+    the hub's etag (for large files their sha256): a part of another version is never continued.
     """
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
     from huggingface_hub.file_download import http_get
@@ -198,7 +198,7 @@ def _download(filename: str, data: Path) -> Path:
             facts = get_hf_file_metadata(url, endpoint=endpoint)
             etag = re.sub(r"[^0-9A-Za-z]", "", facts.etag or "unknown")
             if len(etag) != 64:
-                raise ValueError("the hub names no sha256 to check it by")
+                raise ValueError("the hub gives no sha256 to check it against")
             if (folder / filename).is_file() and _sha256(folder / filename) == etag:
                 return folder / filename  # fetched for the other group before
             part = folder / f"{filename}.{etag}.part"
@@ -227,7 +227,7 @@ def _endpoint() -> str | None:
     given = os.environ.get("HF_ENDPOINT") or None
     here = urlsplit(given or "").hostname in _LOOPBACK
     if given and not given.startswith(("https://", "http://") if here else "https://"):
-        raise InputError(f"'{given}' is no https address", where="HF_ENDPOINT", expected="https://HOST")
+        raise InputError(f"'{given}' is not an https address", where="HF_ENDPOINT", expected="https://HOST")
     return given
 
 

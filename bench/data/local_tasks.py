@@ -7,7 +7,7 @@
     type = "sts"               # sts, classification, retrieval, reranking or bitext
     language = "eng-Latn"      # default
     split = "test"             # default
-    file = "pairs.tsv"         # beside the TOML file; .tsv, .csv or .jsonl
+    file = "pairs.tsv"         # next to the TOML file; .tsv, .csv or .jsonl
 
 Every file has a header with the columns of :data:`KINDS`; ``columns = [...]`` says them for one without.
 """
@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.data.tasks import decimal
-from bench.errors import DataError, InputError, did_you_mean
+from bench.errors import DataError, InputError, not_one_of
 
 Row = tuple[str, ...]
 
@@ -89,7 +89,7 @@ def read_local_suite(path: Path, root: Path | None = None) -> list[LocalTask]:
         root: Folder of the data files, by default the TOML file's.
 
     Raises:
-        InputError: no such file, no TOML, or an entry that is no task.
+        InputError: no such file, not TOML, or an entry that is not a task.
         DataError: a data file that is missing or damaged (file and line).
     """
     try:
@@ -99,7 +99,7 @@ def read_local_suite(path: Path, root: Path | None = None) -> list[LocalTask]:
             "no such file", where=f"local:{path}", expected="a TOML file with a [[task]] a task"
         ) from error
     except (OSError, ValueError, RecursionError) as error:  # no UTF-8 and no TOML among them
-        raise InputError(f"this is no TOML file: {error}", where=str(path)) from error
+        raise InputError(f"this is not a TOML file: {error}", where=str(path)) from error
     tasks = entries.get("task")
     if set(entries) != {"task"} or not isinstance(tasks, list) or not tasks:
         raise InputError(
@@ -114,15 +114,12 @@ def read_local_suite(path: Path, root: Path | None = None) -> list[LocalTask]:
 
 def _kind(entry: Any, where: str) -> str:
     if not isinstance(entry, dict):
-        raise InputError(f"{entry!r} is no table", where=where, expected="[[task]] with name, type and files")
+        raise InputError(
+            f"{entry!r} is not a table", where=where, expected="[[task]] with name, type and files"
+        )
     kind = entry.get("type")
     if not isinstance(kind, str) or kind not in KINDS:
-        raise InputError(
-            f"type = {kind!r}",
-            where=where,
-            expected=f"one of {', '.join(KINDS)}",
-            hint=did_you_mean(str(kind), KINDS),
-        )
+        raise not_one_of(f"type = {kind!r}", str(kind), KINDS, where=where)
     return kind
 
 
@@ -198,7 +195,7 @@ def _records(path: Path, stream: Any, columns: list[str] | None) -> Iterator[tup
                 yield line, _json_object(text, f"{path}:{line}")
         return
     if path.suffix not in (".csv", ".tsv"):
-        raise DataError(f"'{path.suffix}' is no format", where=str(path), expected=".tsv, .csv or .jsonl")
+        raise DataError(f"'{path.suffix}' is not a format", where=str(path), expected=".tsv, .csv or .jsonl")
     plain: dict[str, Any] = {} if path.suffix == ".csv" else {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
     reader = csv.reader(stream, strict=True, **plain)  # else an open quote swallows what follows
     header = columns
@@ -237,7 +234,7 @@ def _json_object(text: str, where: str) -> dict[str, Any]:
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("a name stands twice")
+        raise ValueError("a name is given twice")
     return found
 
 
@@ -290,7 +287,7 @@ def _check_retrieval(task: LocalTask, files: dict[str, str]) -> None:
         for kind, value in (("queries", query), ("corpus", document)):
             if value not in ids[kind]:
                 raise DataError(
-                    f"'{value}' is no id of {Path(files[kind]).name}",
+                    f"'{value}' is not an id of {Path(files[kind]).name}",
                     where=files["qrels"],
                     expected="known ids",
                 )

@@ -93,7 +93,9 @@ def parse_task(text: str, printed: str | None = None) -> MtebName:
     match = _ENTRY.fullmatch(text.strip())
     if match is None:
         raise InputError(
-            f"'{text}' is no task", where="--suite mteb:", expected="NAME, NAME[SUBSET+SUBSET] or NAME@SPLIT"
+            f"'{text}' is not a task",
+            where="--suite mteb:",
+            expected="NAME, NAME[SUBSET+SUBSET] or NAME@SPLIT",
         )
     subsets = tuple(part.strip() for part in (match["subsets"] or "").split("+") if part.strip())
     return MtebName(printed or text.strip(), match["name"], subsets, match["split"] or "")
@@ -103,7 +105,7 @@ def parse_suite(suite: str) -> MtebSuite:
     """Return a paper's suite, or that of ``mteb:TASK,...``.
 
     Raises:
-        InputError: a text that is no task, or a task named twice.
+        InputError: a text that does not name a task, or a task named twice.
     """
     if suite in named_suites():
         return named_suites()[suite]

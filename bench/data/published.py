@@ -50,7 +50,7 @@ _ON_WIKI = {
 _MISPRINT = ("typo", "recomputed", "differs from", "Table 3 prints", "supplementary prints")
 _DOUBT = ("heading reads", "sign of the gain lost", "sign lost")
 
-# what the checks of the tables found beside the notes of single figures
+# what the checks of the tables found, in addition to the notes on single figures
 _SWAPPED = (
     "Tables 3 and 5 print the Barlow Twins and VICReg averages the other way round; which is right, and "
     "whether Table 4 is touched, the paper doesn't say"
@@ -167,7 +167,7 @@ def _read(paper: str) -> Iterator[Figure]:
             figure = _figure(paper, row, f"{where}:{reader.line_num}")
             same = replace(figure, table="", text="", note="")
             if same in seen:
-                raise DataError("a figure that stands above already", where=f"{where}:{reader.line_num}")
+                raise DataError("this figure is given twice", where=f"{where}:{reader.line_num}")
             seen.add(same)
             yield figure
     except csv.Error as error:
@@ -183,7 +183,7 @@ def _figure(paper: str, row: list[str], where: str) -> Figure:
     try:
         decimal(value)
     except ValueError as error:
-        raise DataError(f"'{value}' is no figure", where=where, expected="a number") from error
+        raise DataError(f"'{value}' is not a figure", where=where, expected="a number") from error
     needed = _NEEDED.get(section)
     if not all(equals for _, equals, _ in pairs) or needed not in (None, *dict(named)):
         expected = f"KEY=VALUE;...{f' with {needed}' if needed else ''}"
@@ -215,7 +215,7 @@ def ablation(sweep: str) -> dict[tuple[str, str], tuple[Figure, ...]]:
 
 
 def _place(sweep: str, figure: Figure, setting: dict[str, str]) -> tuple[str, str] | None:
-    """Where a figure stands in a sweep's table, None if nowhere."""
+    """Where a figure is in a sweep's table, None if nowhere."""
     method = figure.method.removesuffix("_untrained")
     section = (sweep, figure.section)
     if section == ("caels", "ablation_cael"):

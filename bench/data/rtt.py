@@ -1,7 +1,7 @@
-"""Round-trip translated copies of a training text: made in parts, with what they were made from beside them.
+"""Round-trip translated copies of a training text: made in parts, with what they were made from next to them.
 
 ``NAME.en-X-en.txt`` has a line a sentence, in the text's order; ``NAME.en-X-en.json`` is its provenance.
-Fingerprints of text and copy are those of :func:`bench.data.corpus.make_corpus`, as they stand in records.
+Fingerprints of text and copy are those of :func:`bench.data.corpus.make_corpus`, as in records.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class RoundTrip:
         """Return the provenance of the finished copy, or None where there is none yet.
 
         Raises:
-            InputError: a file of that name is no copy of ours, was changed since, or was made from another
+            InputError: a file of that name is not a copy of ours, was changed since, or was made from another
                 text, with other models or other settings.
         """
         if not self.text.exists():
@@ -158,7 +158,7 @@ class RoundTrip:
             raise InputError(
                 f"can't be written: {error.strerror or error}",
                 where=str(self.out),
-                hint="finished parts are kept: mend this and run the same command again",
+                hint="finished parts are kept: fix this and run the same command again",
             ) from error
 
     def _run(
@@ -216,7 +216,7 @@ class RoundTrip:
 
 
 def read_provenance(text: Path) -> dict[str, Any] | None:
-    """Return what stands beside a copy, or None if nothing of ours does.
+    """Return what is next to a copy, or None if nothing of ours does.
 
     Args:
         text: The copy, ``NAME.txt``; its provenance is ``NAME.json``.
@@ -236,7 +236,7 @@ def read_provenance(text: Path) -> dict[str, Any] | None:
                 raise TypeError(block)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(
-            f"the provenance beside the copy can't be read: {type(error).__name__} {error}",
+            f"the provenance next to the copy can't be read: {type(error).__name__} {error}",
             where=str(path),
             hint="make the copy again with bench data rtt",
         ) from error

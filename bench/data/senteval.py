@@ -1,7 +1,7 @@
 """Readers for SentEval's folder layout, with every quirk of its files.
 
 Lines end at a line feed only (SentEval's ``splitlines`` would also cut at rarer separators); white space
-within a sentence is normalised as SentEval does. The text is otherwise taken as it stands: STS12-16 and STS-B
+within a sentence is normalised as SentEval does. The text is otherwise taken as it is: STS12-16 and STS-B
 are lower-cased and tokenised, SICK is cased.
 """
 
@@ -44,7 +44,7 @@ _BINARY = {
 
 @dataclass(frozen=True)
 class Source:
-    """Where a task lies below the ``downstream`` folder, and how it is read from there."""
+    """Where a task's files are below the ``downstream`` folder, and how they are read."""
 
     files: tuple[str, ...]
     read: Callable[[Path], Task]
@@ -82,7 +82,7 @@ def _number(text: str, where: str) -> float:
     except ValueError:
         value = float("nan")
     if not 0 <= value <= 5:
-        raise DataError(f"'{text}' is no gold score", where=where, expected="a number from 0 to 5")
+        raise DataError(f"'{text}' is not a gold score", where=where, expected="a number from 0 to 5")
     return value
 
 
@@ -210,7 +210,7 @@ def _parse_sst5(row: str, where: str) -> tuple[str, str]:
 
 def _label(label: str, allowed: str, where: str) -> str:
     if len(label) != 1 or label not in allowed:
-        raise DataError(f"'{label}' is no label", where=where, expected=f"one of {', '.join(allowed)}")
+        raise DataError(f"'{label}' is not a label", where=where, expected=f"one of {', '.join(allowed)}")
     return label
 
 

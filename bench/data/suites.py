@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.data import senteval
-from bench.data.mini.world import DEFAULT_SEED, make_world, pairs
+from bench.data.mini.text import pairs
+from bench.data.mini.world import DEFAULT_SEED, World
 from bench.data.mteb_names import STSB_MULTI, is_mteb, named_suites
 from bench.data.tasks import LabelledTask, PairTask, Suite, Task
 from bench.data.toy import toy_task
@@ -69,8 +70,8 @@ SUITES.register(
 )
 
 _EMBEDDED: dict[str, Callable[[int], PairTask]] = {
-    "mini": lambda seed: pairs(make_world(seed), "test"),
-    "mini-dev": lambda seed: pairs(make_world(seed), "dev"),
+    "mini": lambda seed: pairs(World(seed), "test"),
+    "mini-dev": lambda seed: pairs(World(seed), "dev"),
     "toy": lambda seed: toy_task(),
 }
 
@@ -146,7 +147,7 @@ def load_suite(
         task = read_task(root, task_id)
         if not isinstance(task, PairTask):
             raise InputError(
-                f"suite '{name}' holds {task_id}, which is no sentence-pair task", where="--suite"
+                f"suite '{name}' holds {task_id}, which is not a sentence-pair task", where="--suite"
             )
         if not accept_data:
             check_reference(task, root)

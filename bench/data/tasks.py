@@ -12,7 +12,7 @@ from bench.errors import DataError
 
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
-"""The byte order mark that some editors put before a UTF-8 text; it is no part of it."""
+"""The byte order mark that some editors put before a UTF-8 text; it is not part of it."""
 
 
 @dataclass(frozen=True)
@@ -148,13 +148,13 @@ def normalise(sentence: str) -> str:
 
 
 def decimal(text: str) -> float:
-    """Read a number as data files write it; Python's other forms (``1_0``, other scripts' digits) are none.
+    """Read a number as data files write it; Python's other forms (``1_0``, other scripts' digits) are refused.
 
     Raises:
-        ValueError: no number; "nan" and "inf" are none.
+        ValueError: not a number; neither are "nan" and "inf".
     """
     if not _DECIMAL.fullmatch(text.strip()):
-        raise ValueError(f"{text!a} is no number")
+        raise ValueError(f"{text!a} is not a number")
     return float(text)
 
 

@@ -9,15 +9,8 @@ from pathlib import Path
 
 from bench.data.corpus import Corpus, make_corpus, read_corpus
 from bench.data.hub import CORPUS
-from bench.data.mini.world import (
-    ALL_COPIES,
-    COPIES,
-    DEFAULT_SEED,
-    make_world,
-    pairs,
-    training_copy,
-    training_text,
-)
+from bench.data.mini.text import pairs, training_copy, training_text
+from bench.data.mini.world import ALL_COPIES, COPIES, DEFAULT_SEED, World
 from bench.data.rtt import read_provenance
 from bench.data.suites import MINI_SUITES, data_folder, load_suite
 from bench.data.tasks import MARK, PairTask, normalise
@@ -75,7 +68,7 @@ def load_training_data(spec: RunSpec, profile: Profile, method: str) -> Training
     if spec.corpus is not None:
         corpus = read_corpus(spec.corpus)
     elif uses_world(profile):
-        world = make_world(seed)
+        world = World(seed)
         corpus, copies = training_text(world), {copy: training_copy(world, copy) for copy in COPIES}
     else:
         corpus = profile_corpus(profile, data, method)
@@ -116,7 +109,7 @@ def read_copy(path: Path, corpus: Corpus, *, where: str) -> Corpus:
     """Read a translated copy of a training text: line i belongs to sentence i.
 
     Args:
-        path: The copy. Where bench data rtt left its provenance beside it, that must fit both.
+        path: The copy. Where bench data rtt left its provenance next to it, that must fit both.
         corpus: The training text.
         where: For messages.
 
@@ -133,7 +126,7 @@ def read_copy(path: Path, corpus: Corpus, *, where: str) -> Corpus:
             f"{len(lines):,} lines, but the training text {corpus.name} has {expected:,} sentences",
             where=where,
             expected="line i to be a translation of sentence i",
-            hint="lines that the profile leaves out, and empty ones, are no sentences",
+            hint="lines that the profile leaves out, and empty lines, do not count as sentences",
         )
     sentences = []
     for number, line in enumerate(lines, start=1):
@@ -165,7 +158,7 @@ def with_texts(
 ) -> TrainingData:
     """Add the texts that stages ask for: further copies, of the mini world or a profile's, SICK's, pairs.
 
-    A text whose copy is not at hand stays out: its stage says so (:func:`bench.plan.plan.keys.keyed_stages`).
+    A text whose copy is not at hand stays out: its stage says so (:func:`bench.plan.keys.keyed_stages`).
 
     Args:
         training: The text itself and the copies that were read.
@@ -178,7 +171,7 @@ def with_texts(
         DataError: no such file, or a copy that doesn't fit the text.
     """
     if spec.corpus is None and uses_world(profile):
-        world = make_world(DEFAULT_SEED if spec.world_seed is None else spec.world_seed)
+        world = World(DEFAULT_SEED if spec.world_seed is None else spec.world_seed)
         missing = sorted({copy_name(name) for name in names} & set(ALL_COPIES) - training.texts.keys())
         further = {copy: training_copy(world, copy) for copy in missing}
         training = TrainingData({**training.texts, **further}, training.dev)
@@ -205,7 +198,7 @@ def copy_files(names: Collection[str], spec: RunSpec, profile: Profile) -> dict[
 
 
 def missing_texts(names: Collection[str], spec: RunSpec, profile: Profile) -> list[InputError]:
-    """Say which of the profile's files beside the training text are asked for and not there.
+    """Say which of the profile's files, other than the training text, are asked for and missing.
 
     Args:
         names: Names of all texts that are asked for.
@@ -265,8 +258,8 @@ def _base_of(name: str) -> str:
 def with_sick(training: TrainingData, spec: RunSpec, profile: Profile) -> TrainingData:
     """Add to every text its form with SICK's unlabelled sentences at the end, as TNCSE and JTCSE train.
 
-    In the mini world their counterpart are the sentences of its test pairs: as SICK's, they are those of the
-    test set, without the scores. They are not translated in the copies.
+    In the mini world the sentences of its test pairs take their place: like SICK's, they are those of the
+    test set, without the scores. The copies do not translate them.
 
     Raises:
         InputError: the profile has none, or no data folder.
@@ -274,7 +267,7 @@ def with_sick(training: TrainingData, spec: RunSpec, profile: Profile) -> Traini
     """
     if uses_world(profile):
         seed = DEFAULT_SEED if spec.world_seed is None else spec.world_seed
-        sentences = [s for pair in pairs(make_world(seed), "test").all_pairs() for s in pair]
+        sentences = [s for pair in pairs(World(seed), "test").all_pairs() for s in pair]
         more = make_corpus("test sentences of the mini world", list(dict.fromkeys(sentences)))
     else:
         data, file = data_folder(spec.data), profile.corpus.get("sick")

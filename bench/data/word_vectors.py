@@ -103,7 +103,7 @@ def _entries(path: Path) -> Iterator[tuple[str, FloatArray]]:
             expected = FORM if found == 1 else f"{dim} numbers, as the first line says"
             yield _entry(fields, dim, f"{path}:{number}", expected)
     if not found:
-        raise DataError("there is no word vector in it", where=str(path), expected=FORM)
+        raise DataError("it contains no word vector", where=str(path), expected=FORM)
     if promised is not None and found != promised:
         raise DataError(
             f"{found:,} word vectors, but the first line says {promised:,}",
@@ -153,7 +153,7 @@ def _entry(fields: list[bytes], dim: int, where: str, expected: str) -> tuple[st
     except ValueError as error:
         wrong = next(field for field in fields[extra + 1 :] if not _is_number(field))
         shown = wrong[:20].decode("utf-8", "backslashreplace")
-        raise DataError(f"{shown!a} is no number", where=where, expected=FORM) from error
+        raise DataError(f"{shown!a} is not a number", where=where, expected=FORM) from error
     if not np.isfinite(row).all():
         raise DataError("a number that is not finite in float32", where=where)
     return word, row

@@ -1,4 +1,4 @@
-"""How much of their space do embeddings use? Figures that show a collapse."""
+"""How much of their space embeddings use: figures that show a collapse."""
 
 from __future__ import annotations
 
@@ -24,7 +24,14 @@ class Collapse(NamedTuple):
 
 
 def collapse_figures(vectors: NDArray[np.floating]) -> Collapse:
-    """Return the figures of (n, d) vectors, n at least 2; in float64, a zero row has direction 0."""
+    """Return the figures of (n, d) vectors, n at least 2, in float64; the direction of a zero row is 0.
+
+    >>> spread = collapse_figures(np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 2.0], [0.0, -2.0]]))
+    >>> [round(figure, 4) for figure in spread]
+    [1.8899, -0.3333, 1.0]
+    >>> [round(figure, 4) for figure in collapse_figures(np.array([[3.0, 4.0], [6.0, 8.0]]))]
+    [1.0, 1.0, 0.0]
+    """
     x = vectors.astype(np.float64)
     unit = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-8)
     n, d = unit.shape
@@ -41,6 +48,11 @@ def effective_rank(vectors: NDArray[np.floating]) -> float:
     """Return exp of the entropy of the normalised singular values of (n, d) vectors (Roy and Vetterli 2007).
 
     The matrix isn't centred. 1 for rank one or all zeros, k for k equal singular values.
+
+    >>> round(effective_rank(np.eye(3)), 6)
+    3.0
+    >>> round(effective_rank(np.ones((3, 2))), 6)
+    1.0
     """
     values = np.linalg.svd(vectors.astype(np.float64), compute_uv=False)
     total = values.sum()

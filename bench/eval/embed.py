@@ -29,14 +29,24 @@ class Embeddings:
     vectors: FloatArray
 
     def cosine(self, first: Sequence[str], second: Sequence[str]) -> NDArray[np.float64]:
-        """Cosine of each pair, float64 (n,) in [-1, 1]; norms have the floor 1e-8: a zero vector gives 0."""
+        """Cosine of each pair, float64 (n,) in [-1, 1]; norms have the floor 1e-8: a zero vector gives 0.
+
+        >>> vectors = Embeddings({"a": 0, "b": 1}, np.array([[3, 4], [4, 3]], dtype=np.float32))
+        >>> vectors.cosine(["a", "a"], ["a", "b"]).round(4).tolist()
+        [1.0, 0.96]
+        """
         a, b = self._sides(first, second)
         norms = np.maximum(np.linalg.norm(a, axis=1), 1e-8) * np.maximum(np.linalg.norm(b, axis=1), 1e-8)
         cosine: NDArray[np.float64] = np.clip(np.einsum("ij,ij->i", a, b) / norms, -1.0, 1.0)
         return cosine
 
     def unnormalised(self, first: Sequence[str], second: Sequence[str]) -> tuple[NDArray[np.float64], ...]:
-        """Dot product, and the Euclidean and Manhattan distance times -1, of each pair, float64 (n,) each."""
+        """Dot product, and the Euclidean and Manhattan distance times -1, of each pair, float64 (n,) each.
+
+        >>> vectors = Embeddings({"a": 0, "b": 1}, np.array([[3, 4], [0, 0]], dtype=np.float32))
+        >>> [figure.tolist() for figure in vectors.unnormalised(["a"], ["b"])]
+        [[0.0], [-5.0], [-7.0]]
+        """
         a, b = self._sides(first, second)
         difference = a - b
         dot: NDArray[np.float64] = np.einsum("ij,ij->i", a, b)
@@ -50,7 +60,11 @@ class Embeddings:
 
 
 def distinct(sentences: Iterable[str]) -> list[str]:
-    """Distinct sentences in order of first appearance."""
+    """Distinct sentences in order of first appearance.
+
+    >>> distinct(["b", "a", "b"])
+    ['b', 'a']
+    """
     return list(dict.fromkeys(sentences))
 
 
@@ -64,7 +78,7 @@ def embed(
     """Encode the distinct sentences.
 
     Raises:
-        BenchError: the encoder returned another shape or type than it promises, or no finite value.
+        BenchError: the encoder returned another shape or type than it promises, or values that aren't finite.
     """
     texts = distinct(sentences)
     vectors = encoder.encode(texts, batch_tokens, progress)

@@ -50,6 +50,11 @@ class Solution:
 class LogisticSolver:
     """Logistic regressions on rows of one feature matrix, each to its optimum.
 
+    >>> solver = LogisticSolver(np.array([[-1.0], [1.0]]), np.array([0, 1]), 2)
+    >>> solution = solver.fit([np.arange(2)], [0.1])
+    >>> np.round(solution.weights[0, :, 0], 3).tolist()  # w and -w; sigmoid(-2 w) = 0.1 w
+    [-1.064, 1.064]
+
     Args:
         features: (n, dim), any float type; computed in float64.
         labels: (n,), 0 to classes - 1.
@@ -116,6 +121,12 @@ def objective(
         labels: (n,).
         weights: (classes, dim + 1), the bias last.
         reg: Regularisation.
+
+    >>> x, y = np.array([[-1.0], [1.0]]), np.array([0, 1])
+    >>> round(objective(x, y, np.zeros((2, 2)), 0.1), 4)  # both classes equally likely: log 2
+    0.6931
+    >>> round(objective(x, y, np.array([[-1.0, 0.0], [1.0, 0.0]]), 0.1), 4)
+    0.2269
     """
     both = np.asarray(weights, dtype=np.float64)
     logits = torch.from_numpy(np.asarray(features, dtype=np.float64) @ both[:, :-1].T + both[:, -1])

@@ -1,4 +1,4 @@
-"""Any bench encoder as a model of mteb, named by what it is, so that no cache mistakes it for another."""
+"""Any bench encoder as a model of mteb, named so that no cache mistakes it for another."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench.eval.embed import embed
 from bench.eval.mteb_setup import import_mteb, kept_random_state
 
 _PROBES = ("", "a", "One sentence, and then another one.", "Zwei Sätze 12; 句子 предложение.")
-"""What tells encoders of equal weights apart: pooling, template, length, tokenizer."""
+"""What distinguishes encoders of equal weights: pooling, template, length, tokenizer."""
 
 
 class MtebEncoder:
@@ -23,12 +23,12 @@ class MtebEncoder:
     Args:
         encoder: The encoder.
         name: Model name for mteb's folders, "bench/NAME".
-        revision: What tells it from every other model of that name; by default :func:`revision_of` it. mteb's
-            cache knows a model by name and revision alone.
+        revision: What distinguishes it from every other model of that name, by default :func:`revision_of`.
+            mteb's cache knows a model only by name and revision.
         progress: Called with finished sentences.
 
     Raises:
-        InputError: mteb isn't there, or a method without vectors.
+        InputError: mteb isn't installed, or a method without vectors.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ def revision_of(encoder: Encoder, identity: str = "") -> str:
 
     Args:
         encoder: The encoder.
-        identity: More that determines it, such as a cell's key.
+        identity: What else determines it, such as a hash of its options.
     """
     digest = hashlib.sha256(identity.encode())
     for name, array in _arrays(encoder, "", {}):

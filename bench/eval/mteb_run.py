@@ -56,20 +56,21 @@ def evaluate(
 ) -> MtebRun:
     """Measure an encoder on tasks of mteb; no global random state is changed.
 
-    A finished task is kept in ``folder/parts`` at full precision, under all that determines its scores, and
-    isn't measured again. ``folder/results`` is in mteb's layout: ``mteb.ResultCache(folder)`` reads it.
+    A finished task is kept in ``folder/parts`` at full precision, under everything that determines its
+    scores, and isn't measured again. ``folder/results`` has mteb's layout: ``mteb.ResultCache(folder)`` reads
+    it.
 
     Args:
         encoder: The encoder.
         tasks: From :func:`bench.eval.mteb_tasks.load_mteb_suite`.
         name: Model name in mteb's files, "bench/NAME".
         folder: Where they go.
-        identity: What determines the encoder beside its weights, such as its cell's key.
+        identity: What determines the encoder in addition to its weights, such as a hash of its options.
         force: Measure finished tasks again.
         progress: Called with finished sentences.
 
     Raises:
-        InputError: mteb isn't there, or a method without vectors.
+        InputError: mteb isn't installed, or a method without vectors.
         BenchError: tasks that failed, each with its reason, after all others were measured.
     """
     import_mteb()
@@ -99,14 +100,14 @@ def evaluate(
 
 
 def _how_to_fetch(failed: Sequence[str]) -> str:
-    """What to do about data sets that aren't in the local cache: nothing is fetched that isn't asked for."""
+    """What to do about data sets that aren't in the local cache: nothing is fetched unasked."""
     offline = os.environ.get("HF_HUB_OFFLINE") not in (None, "", "0")
     missing = any("Couldn't reach" in reason or "offline" in reason.lower() for reason in failed)
     return ", with HF_HUB_OFFLINE=0 before it to fetch data sets" if offline and missing else ""
 
 
 def _groups(tasks: Sequence[MtebTask]) -> list[list[MtebTask]]:
-    """Rows that are parts of one task of mteb's, which loads and runs it once."""
+    """Group the rows that are parts of one task of mteb's, which is loaded and run once."""
     groups: dict[tuple[str, tuple[str, ...]], list[MtebTask]] = {}
     for task in tasks:
         groups.setdefault((task.asked.name, task.splits), []).append(task)
@@ -133,7 +134,7 @@ def _finished_or_measured(
 
 
 def _kept(file: Path) -> list[Entry] | None:
-    """The entries of a finished task, None if there is none or its file is damaged."""
+    """The entries of a finished task, None where it isn't finished or its file is damaged."""
     try:
         return [Entry(**entry) for entry in json.loads(file.read_text(encoding="utf-8"))]
     except (OSError, ValueError, TypeError):
@@ -204,7 +205,7 @@ def _version() -> str:
 
 @contextmanager
 def _blas_threads() -> Iterator[None]:
-    """As many threads for mteb's own arithmetic as torch has: they change last digits."""
+    """Give mteb's own arithmetic as many threads as torch has: their number changes last digits."""
     import torch
 
     with importlib.import_module("threadpoolctl").threadpool_limits(torch.get_num_threads(), "blas"):

@@ -44,7 +44,11 @@ class Entry:
 
 
 def metric_name(score: str) -> str:
-    """The published tables' name of one of mteb's scores: cosine_spearman is spearman, map_at_10 map@10."""
+    """Return what published tables call one of mteb's scores.
+
+    >>> metric_name("cosine_spearman"), metric_name("map_at_10")
+    ('spearman', 'map@10')
+    """
     return _NAMES.get(score, score.replace("_at_", "@"))
 
 

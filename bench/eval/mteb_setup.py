@@ -1,4 +1,4 @@
-"""mteb where it is needed, and the random state that it would change."""
+"""Importing mteb only where it is needed, without the changes that it makes to the random state."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def kept_random_state() -> Iterator[None]:
-    """Put back the global generators of ``random``, numpy and torch (every started CUDA device too).
+    """Restore the global generators of ``random``, numpy and torch (of every initialised CUDA device too).
 
     Importing mteb, making a task of it and evaluating each seed all of them with 42.
     """
@@ -38,7 +38,7 @@ def kept_random_state() -> Iterator[None]:
 
 
 def import_mteb() -> ModuleType:
-    """Return mteb without a change to a random state.
+    """Return mteb; importing it leaves the random state unchanged.
 
     Raises:
         InputError: it isn't installed, or something that it needs.

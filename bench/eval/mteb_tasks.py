@@ -54,8 +54,8 @@ class MtebTask:
         return self.asked.id
 
     @property
-    def pairs(self) -> int:
-        """Similarities that a record of it keeps: none."""
+    def items(self) -> int:
+        """Predictions that a record of it keeps: none."""
         return 0
 
     @cached_property
@@ -87,7 +87,7 @@ def load_mteb_suite(suite: str, data: Path | None) -> list[MtebTask]:
         data: Data folder, for ``stsb-multi``.
 
     Raises:
-        InputError: mteb isn't there, or no task of that name, subset or split, or no data.
+        InputError: mteb isn't installed, or no task of that name, subset or split, or no data.
         DataError: a data file that is missing or damaged.
     """
     if suite == STSB_MULTI:
@@ -141,7 +141,7 @@ def _of_registry(asked: MtebName, suite: str) -> AbsTask:
         ) from error
     if list(task.modalities) != ["text"]:
         raise InputError(
-            f"'{asked.name}' has {' and '.join(task.modalities)}", where=where, expected="tasks of text alone"
+            f"'{asked.name}' has {' and '.join(task.modalities)}", where=where, expected="tasks of text only"
         )
     splits = (asked.split,) if asked.split else ()
     for what, given, known in (

@@ -53,7 +53,7 @@ def fit_sgd(
 ) -> NDArray[np.float64]:
     """Fit one logistic regression for each regularisation, side by side on the same batches.
 
-    SentEval seeds every fit alike, so fits that differ in regularisation alone start from the same weights
+    SentEval seeds every fit alike, so fits that differ only in regularisation start from the same weights
     and see the same batches. A step descends along the gradient of mean cross-entropy + reg (W, b). After
     every ``epoch_size`` passes the validation accuracy is measured; the best weights are kept.
 
@@ -62,7 +62,7 @@ def fit_sgd(
         labels: (n,), 0 to classes - 1.
         classes: Number of classes.
         rows: Rows to learn from.
-        validation: Rows to stop by; None takes a random 5% of the rows out of the training.
+        validation: Rows to stop by; None sets a random 5% of the training rows aside.
         regs: Regularisations.
         settings: Optimiser, batch and stopping.
         seed: Of the initial weights and of the order of rows.

@@ -24,7 +24,10 @@ def spearman(predicted: NDArray[np.floating], gold: NDArray[np.floating]) -> flo
 
     Raises:
         BenchError: fewer than two pairs, a value that is not finite, or one side constant: the correlation
-            is undefined then, and no number stands in for it.
+            is undefined then, and no number takes its place.
+
+    >>> round(spearman(np.array([0.1, 0.4, 0.3, 0.9]), np.array([1.0, 2.0, 3.0, 4.0])), 6)
+    0.8
     """
     if len(predicted) != len(gold) or len(gold) < 2:
         raise BenchError(f"no correlation of {len(predicted)} predictions with {len(gold)} gold scores")
@@ -73,6 +76,17 @@ def score_task(task: PairTask, predictions: FloatArray) -> list[Score]:
 
     Raises:
         BenchError: a wrong number of predictions, or an undefined correlation.
+
+    >>> from bench.data.tasks import PairSubset
+    >>> subsets = [PairSubset(name, ("a",) * 3, ("b",) * 3, (1.0, 2.0, 3.0)) for name in ("news", "forum")]
+    >>> similarities = np.array([0.1, 0.2, 0.3, 0.9, 0.7, 0.8], dtype=np.float32)
+    >>> for score in score_task(PairTask("STS", tuple(subsets)), similarities):
+    ...     print(score.subset, round(score.value, 4), score.n)
+    all 0.1195 6
+    news 1.0 3
+    forum -0.5 3
+    mean 0.25 6
+    wmean 0.25 6
     """
     gold = [np.asarray(subset.gold) for subset in task.subsets]
     if len(predictions) != task.pairs:
@@ -99,7 +113,7 @@ def dev_spearman(encoder: Encoder, task: PairTask, select: str = "cosine") -> fl
         encoder: The encoder.
         task: The dev set.
         select: "cosine", or "best_of_four": the largest of cosine, dot product and the negative Euclidean and
-            Manhattan distances (UNSEE's released selection).
+            Manhattan distances (the selection in UNSEE's released code).
 
     Raises:
         BenchError: an undefined correlation.

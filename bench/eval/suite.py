@@ -1,27 +1,33 @@
-"""Tasks of any suite."""
+"""From a suite's name to what measures it: the only place that looks at the name."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from bench.data.mteb_names import is_mteb
-from bench.data.suites import TRANSFER_SUITES, load_suite, load_transfer
+from bench.data.suites import TRANSFER_SUITES
 from bench.data.tasks import LabelledTask, PairTask
-from bench.eval.mteb_tasks import MtebTask, load_mteb_suite
+from bench.eval.measure import Measure
+from bench.eval.mteb_suite import MtebSuite
+from bench.eval.mteb_tasks import MtebTask
+from bench.eval.pair_suite import PairSuite
+from bench.eval.transfer_suite import TransferSuite
 
 SuiteTask = PairTask | LabelledTask | MtebTask
 
 
-EVALUATION = 1  # raised when the numbers of an evaluation change; part of every key
+def measure_of(name: str) -> Measure[Any]:
+    """Return what measures a suite; an unknown name is refused when its tasks are loaded.
 
-
-TRANSFER_EVALUATION = 1  # the same, part of the keys of transfer suites alone
+    Args:
+        name: As in ``--suite`` or in a record.
+    """
+    if is_mteb(name):
+        return MtebSuite(name)
+    return TransferSuite(name) if name in TRANSFER_SUITES else PairSuite(name)
 
 
 def load_tasks(name: str, data: Path | None, *, accept_data: bool, world_seed: int) -> list[SuiteTask]:
-    """Read the tasks of any suite, those that mteb measures too; see :func:`bench.data.suites.load_suite`."""
-    if is_mteb(name):
-        return list(load_mteb_suite(name, data))
-    if name in TRANSFER_SUITES:
-        return list(load_transfer(name, data, accept_data=accept_data))
-    return list(load_suite(name, data, accept_data=accept_data, world_seed=world_seed)[1])
+    """Read the tasks of any suite; see :meth:`bench.eval.measure.Measure.load`."""
+    return measure_of(name).load(data, accept_data=accept_data, world_seed=world_seed)

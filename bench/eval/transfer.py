@@ -87,7 +87,7 @@ class TransferResult:
 
     @property
     def f1(self) -> float:
-        """F1 of class 1 on the test items; 0 where nothing is right."""
+        """F1 of class 1 on the test items; 0 without a true positive."""
         right = int(((self.predictions == 1) & (self.gold == 1)).sum())
         return 2 * right / max(1, int((self.predictions == 1).sum() + (self.gold == 1).sum()))
 
@@ -111,7 +111,7 @@ class Fitter:
         self._exact = LogisticSolver(features, labels, classes) if protocol.solver == "exact" else None
 
     def weights(self, folds: Sequence[Fold]) -> list[NDArray[np.float64]]:
-        """Return (regs, classes, dim + 1) for each fold; the exact solver takes all folds together."""
+        """Return (regs, classes, dim + 1) for each fold; the exact solver fits all folds together."""
         self.fits += sum(len(fold.regs) for fold in folds)
         if self._exact is None:
             data, settings = (self.features, self.labels, self.classes), self.protocol.classifier
@@ -203,6 +203,10 @@ def folds_of(rows: Rows, labels: Labels, k: int, seed: int) -> list[tuple[Rows, 
 
     Raises:
         BenchError: a class with fewer than k rows.
+
+    >>> labels = np.array([0, 0, 1, 1])
+    >>> [held_out.tolist() for _, held_out in folds_of(np.arange(4), labels, 2, seed=1111)]
+    [[1, 2], [0, 3]]
     """
     _, firsts, inverse, counts = np.unique(
         labels[rows], return_index=True, return_inverse=True, return_counts=True

@@ -1,64 +1,66 @@
-"""A suite of transfer tasks: from an encoder to scores, predicted classes and facts about the fits."""
+"""Suites of transfer tasks: from an encoder to scores, predicted classes and facts about the fits."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from bench.data.suites import is_reference, load_transfer
 from bench.data.tasks import LabelledTask, suite_average
-from bench.encoder import Encoder, FloatArray, PairScorer, Progress
+from bench.encoder import Encoder, PairScorer, Progress
 from bench.errors import BenchError
 from bench.eval.embed import embed
-from bench.eval.transfer import Labels, Protocol, TransferResult, run_task
+from bench.eval.measure import Measured, Setting, own_note
 from bench.records.record import ALL, Score
+
+if TYPE_CHECKING:  # it loads torch, which planning a suite doesn't need
+    from bench.eval.transfer import Protocol, TransferResult
 
 
 @dataclass(frozen=True)
-class TransferRun:
-    """What a suite gave.
+class TransferSuite:
+    """Accuracy of logistic regressions on frozen vectors; a :class:`bench.eval.measure.Measure`."""
 
-    Args:
-        results: By task, in the suite's order.
-        protocol: How they were fitted.
-    """
-
-    results: dict[str, TransferResult]
-    protocol: Protocol
-
-    @property
-    def scores(self) -> tuple[Score, ...]:
-        """Accuracy on test ("all") and in validation ("dev"), MRPC's F1, and the tasks' average."""
-        scores = []
-        for task, result in self.results.items():
-            n = len(result.gold)
-            scores.append(Score(task, ALL, "accuracy", result.accuracy, n))
-            scores.append(Score(task, "dev", "accuracy", float(np.mean(result.dev)), result.n_dev))
-            if task == "MRPC":
-                scores.append(Score(task, ALL, "f1", result.f1, n))
-        average = suite_average(result.accuracy for result in self.results.values())
-        return (*scores, Score("avg", ALL, "accuracy", average, len(self.results)))
+    name: str
+    version: ClassVar[int] = 1
+    counted: ClassVar[str] = "items"
+    needs_torch: ClassVar[bool] = True
+    encodes_once: ClassVar[bool] = True
+    scores_last: ClassVar[bool] = False
 
     @property
-    def predictions(self) -> dict[str, FloatArray]:
-        """Predicted class of every test item, float32 (items,) by task, in the task's order."""
-        return {task: result.predictions.astype(np.float32) for task, result in self.results.items()}
+    def notes(self) -> tuple[str, ...]:
+        """The suite's own note, if it has one."""
+        return own_note(self.name)
 
-    @property
-    def facts(self) -> dict[str, Any]:
-        """Solver; for each task number of fits, chosen regularisations, classes, largest gradient norm."""
-        tasks = {
-            task: {
-                "fits": result.fits,
-                "regs": list(result.regs),
-                "classes": list(result.classes),
-                **({} if result.gradient is None else {"largest_gradient": result.gradient}),
-            }
-            for task, result in self.results.items()
-        }
-        return {"solver": self.protocol.solver, "tasks": tasks}
+    def load(self, data: Path | None, *, accept_data: bool, world_seed: int) -> list[LabelledTask]:
+        """Read and check the tasks; see :func:`bench.data.suites.load_transfer`."""
+        return load_transfer(self.name, data, accept_data=accept_data)
+
+    def settings(self, solver: str) -> dict[str, Any]:
+        """The solver."""
+        return {"solver": solver}
+
+    def is_reference(self, task: LabelledTask) -> bool:
+        """True if the data have the committed fingerprint."""
+        return is_reference(task)
+
+    def sentences(self, tasks: Sequence[LabelledTask]) -> Iterator[str]:
+        """Yield all sentences of all splits."""
+        for task in tasks:
+            yield from sentences_of(task)
+
+    def measure(
+        self, encoder: Encoder | PairScorer, tasks: Sequence[LabelledTask], setting: Setting
+    ) -> Measured:
+        """Encode the sentences and solve the tasks; see :func:`evaluate_transfer`."""
+        from bench.eval.transfer import Protocol
+
+        return evaluate_transfer(encoder, tasks, Protocol(setting.solver), progress=setting.progress)
 
 
 def evaluate_transfer(
@@ -67,7 +69,7 @@ def evaluate_transfer(
     protocol: Protocol,
     *,
     progress: Progress | None = None,
-) -> TransferRun:
+) -> Measured:
     """Encode every distinct sentence of a suite once and solve its tasks.
 
     Args:
@@ -76,16 +78,26 @@ def evaluate_transfer(
         protocol: How they are fitted.
         progress: Called with finished sentences.
 
+    Returns:
+        For each task the accuracy on test ("all") and in validation ("dev"), for MRPC F1 as well, and the
+        tasks' average; the predicted class of every test item, in the task's order; the solver, and for each
+        task the number of fits, the chosen regularisations, the classes and the largest gradient norm.
+
     Raises:
         BenchError: a method without vectors, or (naming the task) one that can't be solved.
     """
+    from bench.eval.transfer import run_task
+
     if isinstance(encoder, PairScorer):
         raise BenchError(
             "this method compares pairs and has no vectors to classify",
             expected="a method with vectors, or a suite of pairs such as sts7",
         )
     vectors = embed(encoder, (s for task in tasks for s in sentences_of(task)), progress=progress)
-    return TransferRun({task.id: run_task(task, vectors, protocol) for task in tasks}, protocol)
+    results = {task.id: run_task(task, vectors, protocol) for task in tasks}
+    predictions = {task: result.predictions.astype(np.float32) for task, result in results.items()}
+    facts = {"solver": protocol.solver, "tasks": {task: _facts(result) for task, result in results.items()}}
+    return Measured(_scores(results), predictions, {"transfer": facts})
 
 
 def sentences_of(task: LabelledTask) -> Iterator[str]:
@@ -95,8 +107,18 @@ def sentences_of(task: LabelledTask) -> Iterator[str]:
         yield from split.second
 
 
-def gold_classes(task: LabelledTask) -> Labels:
-    """Class of every test item, (items,), in the order of the predictions."""
-    classes = sorted({label for split in task.splits for label in split.labels})
-    tested = [split for split in task.splits if split.name == "test"] or task.splits
-    return np.array([classes.index(label) for split in tested for label in split.labels])
+def _scores(results: Mapping[str, TransferResult]) -> tuple[Score, ...]:
+    scores = []
+    for task, result in results.items():
+        n = len(result.gold)
+        scores.append(Score(task, ALL, "accuracy", result.accuracy, n))
+        scores.append(Score(task, "dev", "accuracy", float(np.mean(result.dev)), result.n_dev))
+        if task == "MRPC":
+            scores.append(Score(task, ALL, "f1", result.f1, n))
+    average = suite_average(result.accuracy for result in results.values())
+    return (*scores, Score("avg", ALL, "accuracy", average, len(results)))
+
+
+def _facts(result: TransferResult) -> dict[str, Any]:
+    facts = {"fits": result.fits, "regs": list(result.regs), "classes": list(result.classes)}
+    return facts if result.gradient is None else {**facts, "largest_gradient": result.gradient}

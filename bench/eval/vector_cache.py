@@ -6,7 +6,7 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,11 +21,11 @@ class CachedEncoder:
     Args:
         encoder: The encoder.
         folder: Where vectors are kept; may be deleted at any time.
-        identity: What determines its vectors: hashes of weights and tokenizer, options, seed, stages,
-            precision, device, threads.
+        identity: What determines its vectors, anything that JSON can hold: hashes of weights and tokenizer,
+            options, seed, stages, precision, device, threads.
     """
 
-    def __init__(self, encoder: Encoder, folder: Path, identity: Mapping[str, object]) -> None:
+    def __init__(self, encoder: Encoder, folder: Path, identity: object) -> None:
         self.encoder, self.folder = encoder, folder
         self.dim, self.facts = encoder.dim, encoder.facts
         self._identity = json.dumps(identity, sort_keys=True)
@@ -75,5 +75,5 @@ def _write(path: Path, vectors: FloatArray) -> None:
         raise StorageError(
             f"vectors can't be kept: {error.strerror}",
             where=str(path.parent),
-            hint="mend this, or run without --keep-vectors",
+            hint="fix this, or run without --keep-vectors",
         ) from error

@@ -16,14 +16,14 @@ from bench.errors import BenchError, InputError
 class VectorFile:
     """Writes float32 (n, dim) for ``numpy.load``, with ``mmap_mode`` too; n is known only at the end.
 
-    The file appears whole when the block is left without an error, or not at all.
+    The whole file appears when the block is left without an error; otherwise there is no file.
 
     Args:
-        path: The file; it must not be there.
+        path: The file; it must not exist.
         dim: Width of a row.
 
     Raises:
-        InputError: the file is there already, or its folder isn't.
+        InputError: the file exists already, or its folder doesn't.
         BenchError: it can't be written.
     """
 
@@ -34,7 +34,7 @@ class VectorFile:
         self._stream: BinaryIO
 
     def __enter__(self) -> VectorFile:
-        """Open a temporary file beside it."""
+        """Open a temporary file in the same folder."""
         try:
             self._stream = self._temporary.open("wb")
         except OSError as error:
@@ -53,7 +53,7 @@ class VectorFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Put the number of rows into the header and the file into its place, or remove what was written."""
+        """Write the number of rows into the header and rename the file, or remove what was written."""
         try:
             if error is None:
                 self._stream.seek(0)
@@ -76,8 +76,8 @@ class VectorFile:
 
 
 def check_new(path: Path) -> None:
-    """Raise InputError if the file is there already, or its folder isn't."""
+    """Raise InputError if the file exists already, or its folder doesn't."""
     if path.exists():
-        raise InputError("this is there already", where=f"--out {path}", expected="a new file")
+        raise InputError("this file exists already", where=f"--out {path}", expected="a new file")
     if not path.parent.is_dir():
         raise InputError("there is no such folder", where=f"--out {path}", expected="a new file in a folder")

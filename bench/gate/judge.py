@@ -24,7 +24,7 @@ from bench.gate.verdict import (
     Seeds,
     cell_name,
 )
-from bench.records.facts import differences, machine, machine_warnings, same_result
+from bench.records.facts import BREAKING, differing, family_of, machine, machine_warnings, same_result
 from bench.records.record import ALL, RunRecord
 from bench.stats.correction import holm
 from bench.stats.seeds import welch
@@ -114,7 +114,7 @@ def _seeds(records: Sequence[RunRecord]) -> Seeds:
 
 def _settled(key: Key, then: list[RunRecord], now: list[RunRecord], repeated: bool) -> CellVerdict | None:
     """Return the verdict where it takes no statistics, else None."""
-    if len({record.family for record in then}) > 1:
+    if len(set(map(family_of, then))) > 1:
         raise NotComparableError(
             f"the reference's seeds of {cell_name(key)} have different specifications",
             hint="run one specification in a campaign of its own",
@@ -127,9 +127,7 @@ def _settled(key: Key, then: list[RunRecord], now: list[RunRecord], repeated: bo
         broken = (record for record in now if record.status == "failed")
         reasons = tuple(f"{_run_name(record)}: {record.reason}" for record in broken)
         return CellVerdict(key, FAILED, *seeds, reasons=reasons)
-    families = {(record.family, str(record.tasks)): record for record in done}
-    lines = [line for record in families.values() for line in differences(then[0], record)]
-    if lines:
+    if lines := [str(each) for record in done for each in differing(then[0], record, BREAKING)]:
         return CellVerdict(key, DIFFERENT, *seeds, reasons=tuple(dict.fromkeys(lines)))
     if repeated and (absent := [r for r in then if r.seed not in seeds[1]]):
         reasons = tuple(f"there is no record of {_run_name(record)}" for record in absent)

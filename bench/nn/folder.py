@@ -48,7 +48,7 @@ def resolve(reference: str, *, where: str, name: str | None = None) -> ModelFold
         path, name = _from_cache(reference, where), name or reference
     if not (path / "config.json").is_file() and not (path / "modules.json").is_file():
         raise InputError(
-            f"'{reference}' is no model folder",
+            f"'{reference}' is not a model folder",
             where=where,
             expected="config.json and safetensors weights in it",
         )
@@ -65,11 +65,11 @@ def resolve_file(reference: str, *, where: str) -> ModelFolder:
     """Find a file of word vectors; its name is the file's without the endings that say the format.
 
     Raises:
-        InputError: no such file, or none of word vectors as far as its first lines show.
+        InputError: no such file, or not one of word vectors as far as its first lines show.
     """
     path = Path(reference).expanduser()
     if not path.is_file():
-        raise InputError(f"'{reference}' is no file", where=where, expected=FORM)
+        raise InputError(f"'{reference}' is not a file", where=where, expected=FORM)
     dimension(path)
     return ModelFolder(path, _printable_name(stem(path), where), content_hash(path))
 
@@ -97,19 +97,19 @@ def _parts(path: Path) -> Iterator[Path]:
     """The files that determine embeddings.
 
     Raises:
-        InputError: a linked folder, which ``rglob`` passes by, or a file that is no plain one.
+        InputError: a linked folder, which ``rglob`` passes by, or a file that is not a plain one.
     """
     for entry in path.rglob("*"):
         if entry.is_symlink() and entry.is_dir():
             raise InputError(
-                f"the folder '{entry.name}' is a link, so the model's hash would not hold its files",
+                f"the folder '{entry.name}' is a link, so the model's hash would leave out its files",
                 where=path.name,
                 hint="put a copy there",
             )
         if not any(entry.match(pattern) for pattern in _PARTS) or entry.is_dir():
             continue
         if entry.exists() and not entry.is_file():
-            raise InputError(f"'{entry.name}' is no plain file", where=path.name)
+            raise InputError(f"'{entry.name}' is not a plain file", where=path.name)
         if entry.is_file() and entry.name not in _NOT_MODEL:
             yield entry
 
@@ -124,7 +124,7 @@ def shape(path: Path) -> tuple[int, bool]:
         layers = int(json.loads((path / "config.json").read_text(encoding="utf-8"))["num_hidden_layers"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
-            "the model's configuration names no number of layers", where=str(path / "config.json")
+            "the model's configuration does not name the number of layers", where=str(path / "config.json")
         ) from error
     from safetensors import SafetensorError, safe_open
 

@@ -14,7 +14,7 @@ DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def at_precision(encoder: Encoder | PairScorer, precision: str) -> Any:
-    """Return an encoder whose weights and activations have another precision; the given one stays as it is.
+    """Return an encoder whose weights and activations have another precision; the given one is unchanged.
 
     Args:
         encoder: A transformer (with ``model``), or a sum of them (with ``parts``).
@@ -32,7 +32,7 @@ def at_precision(encoder: Encoder | PairScorer, precision: str) -> Any:
         lowered.model = copy.deepcopy(encoder.model).to(DTYPES[precision])  # type: ignore[union-attr]
     else:
         raise BenchError(
-            f"an encoder of the kind {type(encoder).__name__} computes in fp32 alone",
+            f"an encoder of the kind {type(encoder).__name__} computes in fp32 only",
             hint="without --precision",
         )
     return lowered

@@ -11,70 +11,18 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from bench.errors import BenchError
+from bench.nn.observer import LayerView, Observer, Tower, UntraceableError
 from bench.nn.sentence_transformer import SentenceTransformerEncoder
 from bench.nn.sum_encoder import SumEncoder
 
 IMPLEMENTATIONS = ("eager", "sdpa")
-
-
-class UntraceableError(BenchError):
-    """A transformer whose layers can't be watched (exit code 1)."""
-
-
-class Tower(NamedTuple):
-    """One transformer of an encoder.
-
-    Args:
-        model: The transformer.
-        tokenizer: Its tokenizer.
-        pooling: Which of its states are pooled, "" where that is not known.
-        has_pooler: True if its pooler has trained weights.
-    """
-
-    model: PreTrainedModel
-    tokenizer: Any
-    pooling: str
-    has_pooler: bool
-
-
-class LayerView(NamedTuple):
-    """One attention layer on one batch.
-
-    Args:
-        tower: Number of the tower, from 0.
-        layer: Number of the layer, from 0.
-        mask: True on tokens, False on padding, (B, T).
-        context: Context tensor, softmax(Q K^T / sqrt(d_head)) V, heads side by side, before the output's
-            dense layer, (B, T, H).
-        weights: Gives the attention weights, (B, heads, T, T); rows sum to 1, padded columns are 0.
-    """
-
-    tower: int
-    layer: int
-    mask: Tensor
-    context: Tensor
-    weights: Callable[[], Tensor]
-
-
-class Observer:
-    """Is told what is computed; what it keeps must not grow with the number of sentences."""
-
-    def on_batch(self, tower: int, ids: Tensor, mask: Tensor) -> None:
-        """A batch begins: token ids (B, T), and True on tokens, False on padding, (B, T)."""
-
-    def on_layer(self, view: LayerView) -> None:
-        """An attention layer was computed."""
-
-    def on_output(self, tower: int, states: Tensor, pooled: Tensor | None) -> None:
-        """A batch ends: last hidden states (B, T, H), and pooler output (B, H) where the tower has one."""
 
 
 def towers(encoder: object) -> tuple[Tower, ...]:

@@ -14,7 +14,6 @@ from bench.nn.folder import ModelFolder, resolve, resolve_file
 from bench.plan.cell import Cell
 from bench.registry import METHODS
 from bench.request.parse import quoted
-from bench.request.plugins import file_hash
 from bench.request.profiles import Profile
 from bench.request.profiles import names as profile_names
 from bench.request.spec import MethodRequest, Override, RunSpec
@@ -51,54 +50,76 @@ def make_cells(
     """
     path, short = _argument(request, card)
     base = profile_options(card, profile)
-    options = dict(base)
+    options = base | _given(request, card, spec, short)
+    model = backbone if card.needs_backbone else None
+    if path is not None:
+        resolved = resolve_file if card.takes_file else resolve
+        model = resolved(path, where=f"--methods {request.text}")
+    auxiliaries = _auxiliaries(card, options, backbone, find)
+    options |= {name: folder.name for name, folder in auxiliaries if options[name] != BACKBONE}
+    changed = {name: value for name, value in sorted(options.items()) if value != base[name]}
+    identity = _method_id(request, card, model, short, changed)
+    if match := options.pop("match", ""):  # the steps that it gives say it, so it isn't part of the identity
+        options |= _matched_length(str(match), options, spec, profile, corpus_size)
+    noted = profile.note and card.needs_backbone and spec.backbone is None
+    first = Cell(
+        label,
+        identity,
+        card,
+        tuple(sorted(options.items())),
+        model,
+        None,
+        notes=(profile.note,) if noted else (),
+        auxiliaries=auxiliaries,
+    )
+    if card.deterministic:
+        return [first]
+    first = replace(first, ranks=spec.ranks, train_precision=spec.train_precision)
+    return [replace(first, seed=seed) for seed in spec.seeds]
+
+
+def _given(
+    request: MethodRequest, card: MethodCard, spec: RunSpec, short: tuple[str, str] | None
+) -> dict[str, OptionValue]:
+    """Options that the user gave: after a colon, in brackets, by ``--set``; the last one wins."""
+    where = f"--methods {request.text}"
     if short and short[0] in dict(request.options):
-        raise InputError(
-            f"{short[0]} is given twice", where=f"--methods {request.text}", expected="one value"
-        )
-    given = [(short[0], short[1], f"--methods {request.text}")] if short else []
-    given += [(name, value, f"--methods {request.text}") for name, value in request.options]
+        raise InputError(f"{short[0]} is given twice", where=where, expected="one value")
+    given = [(name, value, where) for name, value in (*((short,) if short else ()), *request.options)]
     given += [
         _checked_stage(override, card)
         for override in spec.overrides
         if override.method in (card.name, request.alias)
     ]
-    for name, value, where in given:
-        options[name] = card.option(name, where).parse(value, where)
-    model = None
-    if path is not None:
-        resolved = resolve_file if card.takes_file else resolve
-        model = resolved(path, where=f"--methods {request.text}")
-    if card.needs_backbone:
-        model = backbone
-    auxiliaries = _auxiliaries(card, options, backbone, find)
-    options |= {name: folder.name for name, folder in auxiliaries if options[name] != BACKBONE}
-    changed = [
-        f"{name}={quoted(str(value))}" for name, value in sorted(options.items()) if value != base[name]
-    ]
-    if match := options.pop("match", ""):  # said by the steps that it gives, so no part of the identity
-        options |= _matched_length(str(match), options, spec, profile, corpus_size)
-    stem = f"{model.name.split('/')[-1]}-{model.sha256[:8]}" if card.takes_path and model else card.name
-    if short and card.takes_methods:
-        stem, changed = (
-            f"{stem}:{short[1]}",
-            [text for text in changed if not text.startswith(f"{short[0]}=")],
-        )
-    identity = request.alias or (f"{stem}[{','.join(changed)}]" if changed else stem)
+    return {name: card.option(name, place).parse(value, place) for name, value, place in given}
+
+
+def _method_id(
+    request: MethodRequest,
+    card: MethodCard,
+    model: ModelFolder | None,
+    short: tuple[str, str] | None,
+    changed: Mapping[str, OptionValue],
+) -> str:
+    """The row's name in every table: the alias, or the name with what differs from the profile."""
     if request.alias and request.alias in METHODS.names():
         raise InputError(
             f"the alias '{request.alias}' is the name of a registered method",
             where=f"--methods {request.text}",
             expected="another name",
         )
-    seeds: tuple[int | None, ...] = (None,) if card.deterministic else spec.seeds
-    frozen = tuple(sorted(options.items()))
-    notes = (profile.note,) if profile.note and card.needs_backbone and spec.backbone is None else ()
-    first = Cell(label, identity, card, frozen, model, None, notes=notes, auxiliaries=auxiliaries)
-    first = replace(first, plugin=file_hash(card.name))
-    if not card.deterministic:
-        first = replace(first, ranks=spec.ranks, train_precision=spec.train_precision)
-    return [replace(first, seed=seed) for seed in seeds]
+    if request.alias:
+        return request.alias
+    stem = f"{model.name.split('/')[-1]}-{model.sha256[:8]}" if card.takes_path and model else card.name
+    of_methods = short if card.takes_methods else None
+    if of_methods:
+        stem = f"{stem}:{of_methods[1]}"
+    texts = [
+        f"{name}={quoted(str(value))}"
+        for name, value in changed.items()
+        if not of_methods or name != of_methods[0]
+    ]
+    return f"{stem}[{','.join(texts)}]" if texts else stem
 
 
 def _auxiliaries(

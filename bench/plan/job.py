@@ -1,36 +1,46 @@
-"""A job, one cell on one suite: its data, and the key of everything that determines its scores."""
+"""A job, one cell on one suite, with the record that it is going to leave."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from bench.data.mini.world import make_world
+from bench.data.mini.world import World
 from bench.data.mteb_names import suite_label
-from bench.data.suites import MINI_SUITES, TRANSFER_SUITES, is_reference, suite_notes
-from bench.data.tasks import LabelledTask
+from bench.data.suites import MINI_SUITES
 from bench.data.training import TrainingData
-from bench.eval.mteb_tasks import MtebTask
-from bench.eval.suite import EVALUATION, TRANSFER_EVALUATION, SuiteTask
+from bench.eval.suite import SuiteTask, measure_of
 from bench.plan.cell import Cell
-from bench.plan.keys import digest
+from bench.plan.expected import expected_record
+from bench.records.facts import key_of
+from bench.records.record import RunRecord
 from bench.records.store import Place
 from bench.request.spec import RunSpec
-from bench.stages import TRAIN, copy_name, is_paired
+from bench.stages import is_paired
 
 
 @dataclass(frozen=True)
 class Job:
-    """One cell on one suite, with the key of everything that determines its scores."""
+    """One cell on one suite.
+
+    Args:
+        cell: The cell.
+        record: The record that it is going to leave, as far as it is known now.
+        source: What loads the suite where its name in records doesn't: a ``local:`` file.
+    """
 
     cell: Cell
-    suite: str
-    tasks: tuple[tuple[str, int, str, bool], ...]
-    key: str
-    family: str
-    notes: tuple[str, ...] = ()
-    world: dict[str, int] | None = None
+    record: RunRecord
     source: str = ""
-    """What loads the suite where its name in records doesn't: a ``local:`` file."""
+
+    @property
+    def suite(self) -> str:
+        """Name of the suite in records."""
+        return self.record.suite
+
+    @property
+    def key(self) -> str:
+        """The key of everything that determines the scores."""
+        return self.record.key
 
     @property
     def place(self) -> Place:
@@ -39,42 +49,33 @@ class Job:
 
 
 def make_job(
-    cell: Cell, name: str, tasks: list[SuiteTask], spec: RunSpec, training: TrainingData | None
+    cell: Cell,
+    name: str,
+    tasks: list[SuiteTask],
+    spec: RunSpec,
+    training: TrainingData | None,
+    world_seed: int,
 ) -> Job:
     """Return the job of a cell on the suite of that name."""
+    measure = measure_of(name)
     suite = suite_label(name)
-    facts = tuple(
-        (task.id, _items(task), task.sha256, isinstance(task, MtebTask) or is_reference(task))
-        for task in tasks
+    settings = {"version": measure.version, "precision": spec.precision}
+    record = replace(
+        expected_record(cell, spec, training),
+        suite=suite,
+        tasks={
+            task.id: {
+                measure.counted: task.items,
+                "sha256": task.sha256,
+                "reference": measure.is_reference(task),
+            }
+            for task in tasks
+        },
+        evaluation=settings | measure.settings(spec.transfer_solver),
+        notes=(*cell.notes, *measure.notes, *_paired_notes(cell, training)),
+        world=_world(cell, suite, training, world_seed),
     )
-    setting: dict[str, object] = {
-        "evaluation": EVALUATION,
-        "suite": suite,
-        "tasks": [[task_id, sha256] for task_id, _, sha256, _ in facts],
-        "device": spec.device,
-        "threads": spec.threads,
-    }
-    if suite in TRANSFER_SUITES:
-        setting["transfer"] = {"version": TRANSFER_EVALUATION, "solver": spec.transfer_solver}
-    if spec.precision != "fp32":
-        setting["precision"] = spec.precision
-    family = setting | cell.family()
-    if cell.trains and training:
-        family |= {"corpus": training.corpus.sha256, "dev": training.dev.sha256}
-        given = spec.copies or (training.corpus.world is None and _learns_from_copies(cell))
-        if given and (copies := copies_of(cell, training)):
-            family["copies"] = copies
-    notes = (*cell.notes, *suite_notes(suite), *_paired_notes(cell, training))
-    key = digest(setting | cell.identity())
-    return Job(cell, suite, facts, key, digest(family), notes, source="" if name == suite else name)
-
-
-def _learns_from_copies(cell: Cell) -> bool:
-    return any(copy_name(stage.spec.text) for stage in cell.all_stages)
-
-
-def _items(task: SuiteTask) -> int:
-    return task.items if isinstance(task, LabelledTask) else task.pairs
+    return Job(cell, replace(record, key=key_of(record)), "" if name == suite else name)
 
 
 def _paired_notes(cell: Cell, training: TrainingData | None) -> tuple[str, ...]:
@@ -86,21 +87,8 @@ def _paired_notes(cell: Cell, training: TrainingData | None) -> tuple[str, ...]:
     return (f"{cell.method}: the grammar's own paraphrases are positives in its training: not ranked here.",)
 
 
-def copies_of(cell: Cell, training: TrainingData) -> dict[str, str]:
-    """Fingerprint of the translated copy that each stage trains on, by the stage's name in the record."""
-    copies = {
-        f"{role}/{name}": sha256
-        for role, member in cell.members
-        for name, sha256 in copies_of(member, training).items()
-    }
-    own = {stage.spec.role: stage.spec.text for stage in cell.stages if stage.spec.text != TRAIN}
-    return copies | {role: training.texts[text].sha256 for role, text in own.items()}
-
-
-def with_world(job: Job, training: TrainingData | None, seed: int) -> Job:
-    """Name the mini world where the suite, the training text or the dev set comes from it."""
-    trained = training is not None and job.cell.trains
-    world = make_world(seed).facts
-    if job.suite in MINI_SUITES or (trained and training is not None and training.corpus.world == world):
-        return replace(job, world=world)
-    return job
+def _world(cell: Cell, suite: str, training: TrainingData | None, seed: int) -> dict[str, int] | None:
+    """Name the made-up world where the suite, the training text or the dev set comes from it."""
+    world = World(seed).facts
+    trained = training is not None and cell.trains and training.corpus.world == world
+    return world if suite in MINI_SUITES or trained else None

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from bench.data.training import TrainingData
 from bench.errors import InputError
 from bench.plan.cell import Cell
+from bench.plan.expected import expected_record, stage_record
+from bench.records.facts import ENCODER, IN_STAGE, digest, values
 from bench.registry import METHODS
 from bench.request.spec import RunSpec
-from bench.stages import ARITHMETIC, Stage, StageSpec, TrainedMethod, copy_name
-
-
-def digest(identity: Mapping[str, object]) -> str:
-    """Return the sha256 of facts in canonical JSON."""
-    return hashlib.sha256(json.dumps(identity, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+from bench.stages import Stage, StageSpec, TrainedMethod, copy_name
 
 
 def with_stages(cell: Cell, spec: RunSpec, training: TrainingData | None) -> Cell:
@@ -27,29 +22,23 @@ def with_stages(cell: Cell, spec: RunSpec, training: TrainingData | None) -> Cel
     method = METHODS.get(cell.card.name)
     if not isinstance(method, TrainedMethod) or training is None or cell.model is None:
         return cell
-    fingerprints: dict[str, str | int] = {
-        "model": cell.model.sha256,
-        "dev": training.dev.sha256,
-        "device": spec.device,
-        "threads": spec.threads,
-        **({"ranks": cell.ranks} if cell.ranks > 1 else {}),
-        **({"precision": cell.train_precision} if cell.train_precision != "fp32" else {}),
-        "numerics": ARITHMETIC,
-        **{f"auxiliary/{option}": folder.sha256 for option, folder in cell.auxiliaries},
-        **({"plugin": cell.plugin} if cell.plugin else {}),
-    }
-    texts = {name: corpus.sha256 for name, corpus in training.texts.items()}
-    keys = {role: digest(member.identity()) for role, member in members}
     specs = method.stages(dict(cell.options))
     seed = 0 if cell.seed is None else cell.seed  # a deterministic method's stage draws nothing
-    stages = keyed_stages(specs, seed, fingerprints, texts, keys, cell.copy)
-    return replace(cell, stages=stages)
+    texts = {name: corpus.sha256 for name, corpus in training.texts.items()}
+    keys = {role: encoder_key(member, spec, training) for role, member in members}
+    facts = values(stage_record(cell, spec, training), IN_STAGE)
+    return replace(cell, stages=keyed_stages(specs, seed, facts, texts, keys, cell.copy))
+
+
+def encoder_key(cell: Cell, spec: RunSpec, training: TrainingData | None) -> str:
+    """Return the sha256 of everything that determines a cell's encoder, whatever it is measured on."""
+    return digest([values(expected_record(cell, spec, training), ENCODER), cell.copy])
 
 
 def keyed_stages(
     specs: Sequence[StageSpec],
     seed: int,
-    fingerprints: Mapping[str, str | int],
+    facts: Mapping[str, object],
     texts: Mapping[str, str],
     members: Mapping[str, str] | None = None,
     copy: str = "",
@@ -59,7 +48,7 @@ def keyed_stages(
     Args:
         specs: The stages of one method.
         seed: The run's seed.
-        fingerprints: Hashes of backbone and dev set, device and threads.
+        facts: What else determines them, by name: backbone, dev set, device and the like.
         texts: Fingerprint of every training text there is.
         members: Key of each other method they build on, by role.
         copy: See :class:`Stage`.
@@ -84,10 +73,10 @@ def keyed_stages(
             "config": dict(spec.config),
             "seed": seed,
             "inputs": {role: keys[role] for role in spec.inputs},
-            **fingerprints,
-            "corpus": texts[spec.text],
-            **({"copy": copy} if copy else {}),
+            "facts": facts,
+            "text": texts[spec.text],
+            "copy": copy,
         }
-        keys[spec.role] = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+        keys[spec.role] = digest(identity)
         stages.append(Stage(spec, seed, keys[spec.role], copy))
     return tuple(stages)

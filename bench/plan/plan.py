@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TypeVar
 
 from bench.card import MethodCard
 from bench.data.mini.world import DEFAULT_SEED
 from bench.data.mteb_names import suite_label
-from bench.data.suites import TRANSFER_SUITES, data_folder
+from bench.data.suites import data_folder
 from bench.data.training import (
     TrainingData,
     missing_texts,
@@ -18,23 +18,31 @@ from bench.data.training import (
     resolve_world_seed,
     with_texts,
 )
-from bench.errors import DataError, InputError, NewerRecordError, NotComparableError, did_you_mean
+from bench.errors import InputError, NotComparableError, did_you_mean
 from bench.eval.suite import SuiteTask, load_tasks
 from bench.nn.folder import ModelFolder, resolve
-from bench.plan.cell import Cell, auxiliary_facts, plugins_of
+from bench.plan.cell import Cell
 from bench.plan.cells import make_cells
-from bench.plan.job import Job, copies_of, make_job, with_world
+from bench.plan.job import Job, make_job
 from bench.plan.keys import with_stages
 from bench.plan.members import refuse_twins, with_members, without_idle_seeds
-from bench.records.provenance import plugin_files
+from bench.records.facts import FAMILY, KEYED, differing, explain
 from bench.records.record import RunRecord
-from bench.records.store import ResultStore
+from bench.records.store import Place, ResultStore
 from bench.registry import METHODS, discover
 from bench.request import profiles
 from bench.request.spec import ALL_METHODS, MethodRequest, RunSpec
-from bench.stages import ARITHMETIC, ComposedMethod, TrainedMethod, copy_name
+from bench.stages import ComposedMethod, TrainedMethod, copy_name
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class State:
+    """What is at a job's place: "done" with its record, "failed" (runs again) or "to do"."""
+
+    status: str
+    record: RunRecord | None = None
 
 
 @dataclass(frozen=True)
@@ -49,43 +57,48 @@ class Plan:
     world_seed: int = DEFAULT_SEED
     ids: Mapping[str, str] = field(default_factory=dict)
 
-    def status(self, job: Job) -> str:
-        """Return "done", "failed" (runs again) or "to do".
+    @cached_property
+    def states(self) -> Mapping[Place, State]:
+        """What is at each job's place, read once: before anything runs.
 
         Raises:
-            NotComparableError: a finished record of another specification stands at the job's place, or at
-                another seed of the same method.
+            NotComparableError: a finished record of another specification is at a job's place, or at another
+                seed of the same method.
+            NewerRecordError: a record of a newer bench is there.
         """
-        self._check_other_seeds(job)
-        try:
-            record = self.store.read(job.place)
-        except NewerRecordError:
-            raise
-        except DataError:
-            return "to do"  # a damaged record is no result; the cell runs again
-        if record is None or not self.store.is_whole(job.place, record):
-            return "to do"
-        if record.status == "failed":
-            return "failed"
-        if record.key != job.key and not self.spec.force:
-            raise NotComparableError(
-                f"{job.cell.describe()} on {job.suite} was finished under another specification "
-                f"({explain_difference(record, job, self)})",
-                where=str(self.store.path(job.place)),
-                hint="name another --campaign, or replace it with --force",
-            )
-        return "done" if record.key == job.key else "to do"
+        found: dict[Place, State] = {}
+        seeds: dict[tuple[str, str, str], dict[Place, RunRecord]] = {}
+        for job in self.jobs:
+            group = (job.place.profile, job.place.method, job.suite)
+            if group not in seeds:
+                seeds[group] = self.store.seeds(job.place)
+            found[job.place] = self._state(job, seeds[group])
+        return found
 
-    def _check_other_seeds(self, job: Job) -> None:
-        replaced = {other.cell.seed for other in self.jobs} if self.spec.force else set()
-        for record in self.store.siblings(job.place):
-            if record.status == "ok" and record.family != job.family and record.seed not in replaced:
+    def _state(self, job: Job, seeds: Mapping[Place, RunRecord]) -> State:
+        replaced = {other.place for other in self.jobs} if self.spec.force else set()
+        for place, record in seeds.items():
+            own = place == job.place
+            if record.status != "ok" or place in replaced or (own and not self.store.is_whole(place, record)):
+                continue
+            if why := explain(record, job.record, KEYED if own else FAMILY):
+                seed = "" if place.seed is None else f" seed {place.seed}"
                 raise NotComparableError(
-                    f"{job.cell.method} on {job.suite} has seed {record.seed} under another specification "
-                    f"({explain_difference(record, job, self)})",
-                    where=str(self.store.root),
-                    hint="name another --campaign",
+                    f"{job.cell.method}{seed} on {job.suite} was finished under "
+                    f"another specification ({why})",
+                    where=str(self.store.path(place)),
+                    hint="name another --campaign" + (", or replace it with --force" if own else ""),
                 )
+        there = seeds.get(job.place)
+        if there is None or (there.status == "ok" and not self.store.is_whole(job.place, there)):
+            return State("to do")
+        if there.status == "failed":
+            return State("failed")
+        return State("to do" if differing(there, job.record) else "done", there)
+
+    def status(self, job: Job) -> str:
+        """Return "done", "failed" (runs again) or "to do"; see :attr:`states` for errors."""
+        return self.states[job.place].status
 
     def pending(self) -> list[Job]:
         """Jobs that have to run (all of them with ``force``)."""
@@ -139,9 +152,7 @@ def make_plan(spec: RunSpec) -> Plan:
     # seed by seed, so that a run which is stopped early still compares fairly
     cells.sort(key=lambda cell: -1 if cell.seed is None else cell.seed)
     jobs = tuple(
-        with_world(make_job(cell, name, suites[name], spec, training), training, seed)
-        for cell in cells
-        for name in suite_names
+        make_job(cell, name, suites[name], spec, training, seed) for cell in cells for name in suite_names
     )
     suites = {suite_label(name): tasks for name, tasks in suites.items()}
     store = ResultStore(spec.results, spec.campaign)
@@ -240,46 +251,3 @@ def _backbone(spec: RunSpec, profile: profiles.Profile, cards: list[MethodCard])
     return resolve(
         profiles.backbone_reference(profile), where=f"profile {profile.name}", name=profile.backbone["name"]
     )
-
-
-def explain_difference(record: RunRecord, job: Job, plan: Plan) -> str:
-    """Say in a few words what differs between a finished record and what is asked now."""
-    spec, training = plan.spec, plan.training if job.cell.trains else None
-    corpus, dev = (training.corpus.sha256, training.dev.sha256) if training else (None, None)
-    model = job.cell.model.sha256 if job.cell.model else None
-    tasks = {task_id: sha256 for task_id, _, sha256, _ in job.tasks}
-    stages = record.training.get("stages", {}).items()
-    copies = {role: facts["text"]["sha256"] for role, facts in stages if "text" in facts}
-    pairs = (
-        ("method", record.name, job.cell.card.name),
-        ("method version", record.version, job.cell.card.version),
-        ("plug-in file", plugin_files(record.provenance), plugin_files({"plugins": plugins_of(job.cell)})),
-        ("options", record.options, dict(job.cell.options)),
-        ("model weights", (record.backbone or {}).get("sha256"), model),
-        ("auxiliary models", record.training.get("auxiliaries", {}), auxiliary_facts(job.cell)),
-        ("data", {name: facts.get("sha256") for name, facts in record.tasks.items()}, tasks),
-        ("training text", (record.training.get("corpus") or {}).get("sha256"), corpus),
-        ("translated copies", copies, copies_of(job.cell, training) if training else {}),
-        ("dev set", (record.training.get("dev") or {}).get("sha256"), dev),
-        ("threads", record.provenance.get("threads"), spec.threads),
-        ("ranks", record.ranks, job.cell.most_ranks),
-        ("training precision", record.train_precision, job.cell.lowest_precision),
-        ("numerics", record.numerics, ARITHMETIC if job.cell.trains else 1),
-        ("precision", record.provenance.get("evaluation_precision", {}).get("name", "fp32"), spec.precision),
-        ("transfer solver", *_solvers(record, job, spec)),
-        ("device", str(record.provenance.get("device")).split(" ")[0], spec.device),
-    )
-    differing = [
-        f"{name} then {then}, now {now}"
-        if isinstance(now, int | str) and len(str(now)) < 20
-        else f"other {name}"
-        for name, then, now in pairs
-        if then != now
-    ]
-    return "; ".join(differing) or "another version of the evaluation"
-
-
-def _solvers(record: RunRecord, job: Job, spec: RunSpec) -> tuple[object, object]:
-    if job.suite not in TRANSFER_SUITES:
-        return None, None
-    return record.provenance.get("transfer", {}).get("solver"), spec.transfer_solver

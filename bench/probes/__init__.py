@@ -1,24 +1,31 @@
-"""Probes: what a score doesn't say of an encoder, and of a training text against test sets."""
+"""Probes: what a score doesn't say about an encoder, and about a training text against test sets.
+
+A probe is one :class:`~bench.probes.probe.Probe`, the ``PROBE`` of a file that has its name.
+"""
 
 from __future__ import annotations
 
-from bench.errors import InputError, unknown
+import importlib
 
-PROBES = {
-    "alignment": "mean squared distance of pairs of like meaning, unit vectors",
-    "uniformity": "log of the mean of exp(-2 d^2) over all pairs of distinct sentences, unit vectors",
-    "cls_energy": "norm of [CLS] in the context tensors against that of all other tokens, by layer",
-    "attention_sink": "share of the attention on [CLS], [SEP], final punctuation and the rest, by layer",
-    "density": "densities of the cosines by gold score, and how far neighbouring ones overlap",
-    "modulus": "norms of [CLS] and of the pooler's output",
-    "isotropy": "effective rank, mean cosine, deviation and spectrum of the vectors",
-    "cost": "multiply-accumulates at 64 tokens, parameters, sentences a second, peak memory",
-}
-"""What ``bench probe`` measures of an encoder."""
+from bench.errors import InputError, unknown
+from bench.probes.probe import Probe
+
+_NAMES = (  # in the order of the tables' columns
+    "alignment",
+    "uniformity",
+    "density",
+    "isotropy",
+    "modulus",
+    "cls_energy",
+    "attention_sink",
+    "cost",
+)
+PROBES: dict[str, Probe] = {name: importlib.import_module(f"bench.probes.{name}").PROBE for name in _NAMES}
+"""What ``bench probe`` measures of an encoder, by name."""
 
 
 def parse_probes(text: str) -> tuple[str, ...]:
-    """Parse ``--probes``: ``all``, or names with commas between them.
+    """Parse ``--probes``: ``all``, or names separated by commas.
 
     Returns:
         The names in the order of :data:`PROBES`.

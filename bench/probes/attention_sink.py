@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from bench.encoder import Encoder
-from bench.nn.trace import LayerView, Observer, Tower, UntraceableError, towers, traced
+from bench.nn.observer import LayerView, Observer, Tower, UntraceableError
 from bench.probes.by_layer import LayerMeans, mean_profile
+from bench.probes.probe import TOWERS, Column, Inputs, Probe
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 PAPER_SENTENCE = "This is an example sentence for visualizing attention scores."
 """The sentence of JTCSE's Fig. 9."""
@@ -28,6 +30,8 @@ _MARKERS = "\N{LATIN CAPITAL LETTER G WITH DOT ABOVE}\N{LOWER ONE EIGHTH BLOCK}#
 
 def punctuation_tokens(tokenizer: Any) -> Tensor:
     """True for each token of the vocabulary that is punctuation alone, bool (V,)."""
+    import torch
+
     texts = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
     special = set(tokenizer.all_special_tokens)
     return torch.tensor([text not in special and _is_punctuation(str(text)) for text in texts])
@@ -46,7 +50,18 @@ def token_classes(ids: Tensor, mask: Tensor, sep_id: int | None, punctuation: Te
 
     Returns:
         float32 (B, T, 4), one 1 a token; padding has none.
+
+    [CLS], a word, a full stop, [SEP] and padding:
+
+    >>> import torch
+    >>> full_stop = torch.arange(9) == 7
+    >>> mask = torch.tensor([[True, True, True, True, False]])
+    >>> found = token_classes(torch.tensor([[1, 5, 7, 2, 0]]), mask, 2, full_stop)[0]
+    >>> [CLASSES[int(row.argmax())] if row.any() else None for row in found]
+    ['cls', 'other', 'final_punctuation', 'sep', None]
     """
+    import torch
+
     first = torch.zeros_like(mask)
     first[:, 0] = True
     sep = (ids == sep_id) & mask & ~first if sep_id is not None else torch.zeros_like(mask)
@@ -66,6 +81,13 @@ def attention_mass(weights: Tensor, mask: Tensor, classes: Tensor) -> Tensor:
 
     Returns:
         (B, heads, C), each row of C sums to 1.
+
+    Of two tokens the first attends to both alike, the second to itself alone; each is a class of its own:
+
+    >>> import torch
+    >>> weights = torch.tensor([[[[0.5, 0.5], [0.0, 1.0]]]])
+    >>> attention_mass(weights, torch.tensor([[True, True]]), torch.eye(2)[None]).tolist()
+    [[[0.25, 0.75]]]
     """
     queries = mask.to(weights.dtype)
     queries = queries / queries.sum(1, keepdim=True)
@@ -146,6 +168,8 @@ def attention_maps(encoder: Encoder, sentence: str = PAPER_SENTENCE) -> list[dic
     Raises:
         UntraceableError: no transformer, or one that can't be watched.
     """
+    from bench.nn.trace import towers, traced
+
     watched = towers(encoder)
     if not watched:
         raise UntraceableError("no transformer to watch")
@@ -170,3 +194,28 @@ def _separator(tower: Tower) -> int | None:
 def _is_punctuation(token: str) -> bool:
     text = token.lstrip(_MARKERS) if len(token) > 1 else token
     return bool(text) and all(unicodedata.category(char)[0] == "P" for char in text)
+
+
+def _measure(inputs: Inputs) -> dict[str, Any]:
+    options = inputs.options
+    found = inputs.observed(AttentionMass).result(per_head=options.per_head)
+    if options.sentence is not None and inputs.encoder is not None:
+        found["maps"] = attention_maps(inputs.encoder, options.sentence)
+    return found
+
+
+PROBE = Probe(
+    "attention_sink",
+    "share of the attention on [CLS], [SEP], final punctuation and the rest, by layer",
+    needs="trace",
+    measure=_measure,
+    table=TOWERS,
+    columns=(
+        Column("sink"),
+        Column("on CLS", ("layers", -1, 0)),
+        Column("on SEP", ("layers", -1, 1)),
+        Column("on final punct.", ("layers", -1, 2)),
+    ),
+    drawn=("maps",),
+    observer=AttentionMass,
+)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from bench.errors import BenchError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class LayerMeans:
@@ -22,6 +23,8 @@ class LayerMeans:
 
     def add(self, layer: int, values: Tensor) -> None:
         """Add the values of a batch, (B, ...), at a layer; layers come in order."""
+        import torch
+
         total = values.sum(0, dtype=torch.float64)
         if layer == len(self._sums):
             self._sums.append(total)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
-
-from bench.nn.trace import LayerView, Observer
+from bench.nn.observer import LayerView, Observer, Tower
 from bench.probes.by_layer import LayerMeans, mean_profile
+from bench.probes.probe import TOWERS, Column, Inputs, Probe
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 CONVENTION = (
     "||CT[0]||_2 / ||CT[1:]||_F of each context tensor (T x H, heads side by side, before the output's dense "
@@ -25,7 +27,16 @@ def cls_energy(context: Tensor, mask: Tensor) -> Tensor:
 
     Returns:
         (B,), at least 0; infinite where all but [CLS] is 0.
+
+    A [CLS] of norm 5, then tokens of norm 3 and 4:
+
+    >>> import torch
+    >>> context = torch.tensor([[[3.0, 4.0], [3.0, 0.0], [0.0, 4.0], [9.0, 9.0]]])
+    >>> cls_energy(context, torch.tensor([[True, True, True, False]])).tolist()
+    [1.0]
     """
+    import torch
+
     squares = torch.einsum("bth,bth->bt", context, context) * mask
     return (squares[:, 0] / squares[:, 1:].sum(1)).sqrt()
 
@@ -34,11 +45,11 @@ class ClsEnergy(Observer):
     """Means of the CLS energy weight by tower and layer.
 
     Args:
-        towers: Number of towers.
+        watched: The towers.
     """
 
-    def __init__(self, towers: int) -> None:
-        self._means = [LayerMeans() for _ in range(towers)]
+    def __init__(self, watched: Sequence[Tower]) -> None:
+        self._means = [LayerMeans() for _ in watched]
 
     def on_layer(self, view: LayerView) -> None:
         """Add a batch."""
@@ -53,3 +64,19 @@ class ClsEnergy(Observer):
         profiles = [means.result("CLS energy") for means in self._means]
         found = [{"value": float(profile.mean()), "layers": profile.tolist()} for profile in profiles]
         return {**mean_profile(found), "towers": found, "convention": CONVENTION}
+
+
+def _measure(inputs: Inputs) -> dict[str, Any]:
+    pooling = "+".join(dict.fromkeys(tower.pooling for tower in inputs.towers))
+    return {**inputs.observed(ClsEnergy).result(), "pooling": pooling}
+
+
+PROBE = Probe(
+    "cls_energy",
+    "norm of [CLS] in the context tensors against that of all other tokens, by layer",
+    needs="trace",
+    measure=_measure,
+    table=TOWERS,
+    columns=(Column("E_CLS", form=".4f"),),
+    observer=ClsEnergy,
+)

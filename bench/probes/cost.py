@@ -9,15 +9,15 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch import Tensor, nn
+from typing import TYPE_CHECKING, Any
 
 from bench.encoder import Encoder
 from bench.errors import BenchError, InputError
-from bench.nn.backbone import quiet
-from bench.nn.trace import Tower
+from bench.nn.observer import Tower
+from bench.probes.probe import TOWERS, Column, Inputs, Probe
+
+if TYPE_CHECKING:
+    from torch import nn
 
 LENGTH = 64
 CONVENTION = (
@@ -38,7 +38,16 @@ def gmacs(model: Any, length: int = LENGTH) -> float:
     Raises:
         InputError: thop isn't the thop that the papers used.
         BenchError: the model can't take so many tokens.
+
+    >>> from transformers import BertConfig, BertModel
+    >>> shape = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    >>> round(1e9 * gmacs(BertModel(BertConfig(vocab_size=30, **shape))))
+    38976
     """
+    import torch
+
+    from bench.nn.backbone import quiet
+
     thop = importlib.import_module("thop")
     if "stride" in inspect.signature(thop.profile).parameters:
         raise InputError(
@@ -48,7 +57,8 @@ def gmacs(model: Any, length: int = LENGTH) -> float:
     most = getattr(model.config, "max_position_embeddings", length)
     if length > most:
         raise BenchError(f"the model takes {most} tokens at most, not {length}")
-    twin = _IdsOnly(copy.deepcopy(model)).eval()  # thop leaves buffers in what it counts
+    twin = copy.deepcopy(model).eval()  # thop leaves buffers in what it counts
+    twin.register_forward_pre_hook(lambda _, given, __: ((), {"input_ids": given[0]}), with_kwargs=True)
     ids = torch.zeros((1, length), dtype=torch.long, device=model.device)
     with torch.inference_mode(), quiet():
         operations, _ = thop.profile(twin, inputs=(ids,), verbose=False)
@@ -56,7 +66,13 @@ def gmacs(model: Any, length: int = LENGTH) -> float:
 
 
 def parameters(models: Sequence[nn.Module]) -> int:
-    """Number of parameters of all models, shared ones once."""
+    """Number of parameters of all models, shared ones once.
+
+    >>> from torch import nn
+    >>> layer = nn.Linear(3, 2)
+    >>> parameters([layer, layer])
+    8
+    """
     return sum({id(p): p.numel() for model in models for p in model.parameters()}.values())
 
 
@@ -100,19 +116,10 @@ def speed(
     }
 
 
-class _IdsOnly(nn.Module):
-    """A transformer that is called with token ids alone, as thop calls by position."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, ids: Tensor) -> Any:
-        return self.model(input_ids=ids)
-
-
 def _peak_meter() -> tuple[Callable[[], float], str]:
     """Start watching memory; return what reads its peak in bytes, and what it is of."""
+    import torch
+
     if torch.cuda.is_available() and torch.cuda.memory_allocated():
         torch.cuda.reset_peak_memory_stats()
         return torch.cuda.max_memory_allocated, "cuda tensors"
@@ -132,3 +139,30 @@ def _process_peak() -> float:
     import resource
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1.0 if sys.platform == "darwin" else 1024.0)
+
+
+def _sample(sentences: Sequence[str]) -> Sequence[str]:
+    """Every k-th sentence: a tenth of them, but at least 32 and at most 512."""
+    wanted = min(max(len(sentences) // 10, 32), 512)
+    return sentences[:: max(1, len(sentences) // wanted)][:wanted]
+
+
+def _clock(inputs: Inputs) -> dict[str, Any]:
+    return {} if inputs.encoder is None else speed(inputs.encoder, _sample(inputs.data.sentences))
+
+
+PROBE = Probe(
+    "cost",
+    "multiply-accumulates at 64 tokens, parameters, sentences a second, peak memory",
+    needs="towers",
+    measure=lambda inputs: cost(inputs.towers),
+    table=TOWERS,
+    columns=(
+        Column("GMAC", ("gmac",)),
+        Column("M params", ("parameters",), ".1f", scale=1e-6),
+        Column("eta", ("eta",), ".2f"),
+        Column("sentences/s", ("sentences_per_second",), ".0f", timing=True),
+        Column("peak MB", ("peak_memory_mb",), ".0f", timing=True),
+    ),
+    clock=_clock,
+)

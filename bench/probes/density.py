@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import gaussian_kde
 
 from bench.errors import BenchError
+from bench.probes.probe import VECTORS, Column, Inputs, Probe
 
 FloatArray = NDArray[np.float64]
 GROUPS = {
@@ -57,6 +57,10 @@ def gold_groups(similarities: FloatArray, gold: FloatArray, by: str = "width") -
     Raises:
         BenchError: no pair.
         ValueError: another ``by``, or shapes that don't fit.
+
+    >>> groups = gold_groups(np.array([0.1, 0.2, 0.9]), np.array([0.5, 1.0, 2.0]))
+    >>> [(group.low, group.high, group.similarities.tolist()) for group in groups]
+    [(0.0, 1.0, [0.1]), (1.0, 2.0, [0.2, 0.9])]
     """
     if by not in GROUPS or similarities.shape != gold.shape:
         raise ValueError(f"by={by!r}, similarities {similarities.shape}, gold {gold.shape}")
@@ -82,7 +86,13 @@ def overlap(first: FloatArray, second: FloatArray) -> float:
     Args:
         first: (n,) values, at least two different ones.
         second: (m,) values likewise.
+
+    >>> sample = np.array([0.1, 0.2, 0.4])
+    >>> round(overlap(sample, sample), 4), round(overlap(sample, sample + 10), 4)
+    (1.0, 0.0)
     """
+    from scipy.stats import gaussian_kde
+
     kernels = gaussian_kde(first), gaussian_kde(second)
     reach = _REACH * max(float(np.sqrt(kernel.covariance[0, 0])) for kernel in kernels)
     values = np.concatenate([first, second])
@@ -104,7 +114,14 @@ def density(similarities: FloatArray, gold: FloatArray, by: str = "width") -> di
 
     Raises:
         BenchError: no two neighbouring groups with a density.
+
+    >>> low, high = np.linspace(0.1, 0.3, 9), np.linspace(0.2, 0.4, 9)
+    >>> found = density(np.concatenate([low, high]), np.repeat([0.5, 1.5], 9))
+    >>> round(found["value"], 1), [(group["low"], group["pairs"]) for group in found["groups"]]
+    (0.6, [(0.0, 9), (1.0, 9)])
     """
+    from scipy.stats import gaussian_kde
+
     groups = gold_groups(similarities, gold, by)
     dense = [len(group.similarities) >= _LEAST and np.ptp(group.similarities) > 0 for group in groups]
     overlaps = [
@@ -137,3 +154,19 @@ def density(similarities: FloatArray, gold: FloatArray, by: str = "width") -> di
         ],
         "convention": f"{CONVENTION}; gold groups: {GROUPS[by]}",
     }
+
+
+def _measure(inputs: Inputs) -> dict[str, Any]:
+    similarities = inputs.similarities().astype(np.float64)
+    return density(similarities, np.asarray(inputs.data.gold, dtype=np.float64), inputs.options.groups)
+
+
+PROBE = Probe(
+    "density",
+    "densities of the cosines by gold score, and how far neighbouring ones overlap",
+    needs="similarities",
+    measure=_measure,
+    table=VECTORS,
+    columns=(Column("overlap"),),
+    drawn=("curves",),
+)

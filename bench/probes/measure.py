@@ -4,49 +4,22 @@ from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from bench.encoder import Encoder, FloatArray, PairScorer, Progress
 from bench.errors import BenchError, InputError
 from bench.eval.embed import Embeddings, embed
+from bench.nn.observer import Observer, UntraceableError
 from bench.nn.sum_encoder import SumEncoder
-from bench.nn.trace import Observer, Tower, UntraceableError, towers, traced
-from bench.probes.attention_sink import AttentionMass, attention_maps
-from bench.probes.cls_energy import ClsEnergy
-from bench.probes.cost import cost, speed
+from bench.nn.trace import towers, traced
+from bench.probes import PROBES
 from bench.probes.data import VERSION, ProbeData
-from bench.probes.density import density
-from bench.probes.geometry import GOLD, alignment, positive_pairs, uniformity
-from bench.probes.isotropy import isotropy
-from bench.probes.modulus import Modulus
-
-CURVES = {"density": ("curves",), "isotropy": ("spectrum",), "attention_sink": ("maps",)}
-"""What of a probe is for drawing: it stays out of records."""
-_UNIT = "vectors of length 1; lower is better"
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class ProbeOptions:
-    """How to measure.
-
-    Args:
-        strict: Alignment over pairs of a gold score above 4, not at least 4.
-        groups: Gold groups of the density, see :func:`bench.probes.density.gold_groups`.
-        per_head: Attention mass by head too.
-        sentence: Sentence whose attention maps are wanted; None for none.
-    """
-
-    strict: bool = False
-    groups: str = "width"
-    per_head: bool = False
-    sentence: str | None = None
+from bench.probes.probe import Inputs, Need, Probe, ProbeOptions
 
 
 @dataclass(frozen=True)
@@ -55,7 +28,7 @@ class Measurement:
 
     Args:
         probes: By probe, and "version" and "data"; a probe that this encoder can't have is {"missing": why}.
-        timing: Seconds that it took, and what ``cost`` measured by the clock.
+        timing: Seconds that it took, and what probes measured by the clock.
     """
 
     probes: dict[str, Any]
@@ -72,7 +45,7 @@ def measure(
     """Measure the named probes of an encoder.
 
     Args:
-        encoder: The encoder; of a scorer of pairs the density alone can be had.
+        encoder: The encoder, or a scorer of pairs.
         data: The sentences.
         names: Of :data:`bench.probes.PROBES`.
         options: How.
@@ -83,155 +56,84 @@ def measure(
     """
     blas = importlib.import_module("threadpoolctl")
     with blas.threadpool_limits(torch.get_num_threads(), user_api="blas"):  # numpy takes all cores otherwise
-        return _measure(encoder, data, names, options or ProbeOptions(), progress)
-
-
-def _measure(
-    encoder: Encoder | PairScorer,
-    data: ProbeData,
-    names: Sequence[str],
-    options: ProbeOptions,
-    progress: Progress | None,
-) -> Measurement:
-    wall, cpu = time.perf_counter(), time.process_time()
-    probes: dict[str, Any] = {"version": VERSION, "data": data.facts}
-    timing: dict[str, Any] = {}
-    if isinstance(encoder, PairScorer):
-        found = {"density": lambda: _density(encoder.score_pairs(*data.sides), data, options)}
-        why = "it compares two sentences directly: it has no vectors"
-    else:
-        found = _Pass(encoder, data, names, options, progress).probes()
-        why = ""
-        if "cost" in names:
-            timing |= speed(encoder, _sample(data.sentences))
-    for name in names:
-        probes[name] = _attempt(found[name]) if name in found else {"missing": why}
-    timing["wall_seconds"] = round(time.perf_counter() - wall, 3)
-    timing["cpu_seconds"] = round(time.process_time() - cpu, 3)
-    return Measurement(probes, timing)
+        wall, cpu = time.perf_counter(), time.process_time()
+        wanted = [PROBES[name] for name in names]
+        inputs = _inputs(encoder, data, wanted, options or ProbeOptions(), progress)
+        timing: dict[str, Any] = {}
+        for probe in wanted:
+            if probe.clock:
+                timing |= probe.clock(inputs)
+        found = {probe.name: _facts(probe, inputs) for probe in wanted}
+        timing["wall_seconds"] = round(time.perf_counter() - wall, 3)
+        timing["cpu_seconds"] = round(time.process_time() - cpu, 3)
+    return Measurement({"version": VERSION, "data": data.facts, **found}, timing)
 
 
 def without_curves(probes: dict[str, Any]) -> dict[str, Any]:
     """Return the probes as a record holds them: without what is only drawn."""
+    drawn = {name: probe.drawn for name, probe in PROBES.items()}
     return {
-        name: {key: part for key, part in block.items() if key not in CURVES.get(name, ())}
+        name: {key: part for key, part in block.items() if key not in drawn.get(name, ())}
         if isinstance(block, dict)
         else block
         for name, block in probes.items()
     }
 
 
-class _Pass:
-    """One pass over the sentences, and what each probe makes of it.
+def _facts(probe: Probe, inputs: Inputs) -> dict[str, Any]:
+    """What a probe finds, or why it can't; bad input stays an error."""
+    if probe.needs in inputs.missing:
+        return {"missing": inputs.missing[probe.needs]}
+    try:
+        return probe.measure(inputs)
+    except InputError:
+        raise
+    except BenchError as error:
+        return {"missing": str(error)}
 
-    Args:
-        encoder: The encoder.
-        data: The sentences.
-        names: The probes that are wanted.
-        options: How.
-        progress: Called with finished sentences.
-    """
 
-    def __init__(
-        self,
-        encoder: Encoder,
-        data: ProbeData,
-        names: Sequence[str],
-        options: ProbeOptions,
-        progress: Progress | None,
-    ) -> None:
-        self.encoder, self.data, self.options = encoder, data, options
-        self.towers = towers(encoder)
-        self.untraceable = "" if self.towers else "it has no transformer"
-        self.observers: dict[str, Observer] = {}
-        self._kept = [_Kept(part) for part in encoder.parts] if isinstance(encoder, SumEncoder) else []
-        self._whole = SumEncoder(self._kept, encoder.weights) if isinstance(encoder, SumEncoder) else encoder
-        wanted = [name for name in names if name in _OBSERVERS and self.towers]
-        self.embeddings = self._embed(data.sentences, wanted, progress)
-        self.parts = [Embeddings(self.embeddings.rows, part.vectors) for part in self._kept]
-
-    def _embed(self, sentences: Sequence[str], wanted: list[str], progress: Progress | None) -> Embeddings:
-        """Encode once, watched; once more and unwatched where that turns out to be impossible."""
-        try:
-            self.observers = {name: _OBSERVERS[name](self.towers) for name in wanted}
-            with traced(self.towers if wanted else (), list(self.observers.values())) as rows:
-                embeddings = embed(self._whole, sentences, progress=progress)
-            if any(not count or count % len(sentences) for count in rows):
-                raise UntraceableError(f"its transformers saw {rows} of {len(sentences)} sentences")
-            return embeddings
-        except UntraceableError as error:
-            self.untraceable, self.observers = str(error), {}
-            return embed(self._whole, sentences, progress=progress)
-
-    def probes(self) -> dict[str, Callable[[], dict[str, Any]]]:
-        """What computes each probe."""
-        return {
-            "alignment": self._alignment,
-            "uniformity": self._uniformity,
-            "cls_energy": self._cls_energy,
-            "attention_sink": self._attention_sink,
-            "density": lambda: _density(self.embeddings.cosine(*self.data.sides), self.data, self.options),
-            "modulus": lambda: self._observer("modulus", Modulus).result(),
-            "isotropy": lambda: isotropy(self.embeddings.vectors),
-            "cost": self._cost,
-        }
-
-    def _alignment(self) -> dict[str, Any]:
-        strict = self.options.strict
-        first, second = positive_pairs(self.data.tasks, strict=strict)
-
-        def of(found: Embeddings) -> float:
-            rows = [[found.rows[sentence] for sentence in side] for side in (first, second)]
-            return alignment(found.vectors[rows[0]], found.vectors[rows[1]])
-
-        gold = f"{'above' if strict else 'at least'} {GOLD:g}"
-        convention = (
-            f"mean squared distance (alpha 2) of the {len(first):,} pairs of gold score {gold}, {_UNIT}"
-        )
-        return {
-            "value": of(self.embeddings),
-            "towers": [of(part) for part in self.parts],
-            "pairs": len(first),
-            "gold": gold,
-            "convention": convention,
-        }
-
-    def _uniformity(self) -> dict[str, Any]:
-        n = len(self.embeddings.vectors)
-        pairs = n * (n - 1) // 2
-        return {
-            "value": uniformity(self.embeddings.vectors),
-            "towers": [uniformity(part.vectors) for part in self.parts],
-            "pairs": pairs,
-            "convention": f"log mean exp(-2 d^2) (t 2), {pairs:,} pairs of {n:,} distinct sentences, {_UNIT}",
-        }
-
-    def _cls_energy(self) -> dict[str, Any]:
-        pooling = "+".join(dict.fromkeys(tower.pooling for tower in self.towers))
-        return {**self._observer("cls_energy", ClsEnergy).result(), "pooling": pooling}
-
-    def _attention_sink(self) -> dict[str, Any]:
-        observer = self._observer("attention_sink", AttentionMass)
-        found = observer.result(per_head=self.options.per_head)
-        if self.options.sentence is not None:
-            found["maps"] = attention_maps(self.encoder, self.options.sentence)
-        return found
-
-    def _cost(self) -> dict[str, Any]:
-        if not self.towers:
-            raise UntraceableError(self.untraceable)
-        return cost(self.towers)
-
-    def _observer(self, name: str, kind: type[T]) -> T:
-        """Return what watched the pass.
-
-        Raises:
-            UntraceableError: the pass could not be watched.
-        """
-        observer = self.observers.get(name)
-        if not isinstance(observer, kind):
-            raise UntraceableError(self.untraceable)
-        return observer
+def _inputs(
+    encoder: Encoder | PairScorer,
+    data: ProbeData,
+    wanted: Sequence[Probe],
+    options: ProbeOptions,
+    progress: Progress | None,
+) -> Inputs:
+    """Encode the sentences once, and watch the transformers meanwhile where a probe wants that."""
+    missing: dict[Need, str] = {}
+    if isinstance(encoder, PairScorer):
+        scorer = encoder
+        why = "it compares two sentences directly: it has no vectors"
+        missing |= {"vectors": why, "towers": why, "trace": why}
+        none = Embeddings({}, np.empty((0, 0), np.float32))
+        return Inputs(data, options, missing, lambda: scorer.score_pairs(*data.sides), None, none)
+    watched = towers(encoder)
+    if not watched:
+        missing |= dict.fromkeys(("towers", "trace"), "it has no transformer")
+    kept = [_Kept(part) for part in encoder.parts] if isinstance(encoder, SumEncoder) else []
+    whole = SumEncoder(kept, encoder.weights) if isinstance(encoder, SumEncoder) else encoder
+    observers: list[Observer] = []
+    try:
+        if watched:
+            observers = [probe.observer(watched) for probe in wanted if probe.observer]
+        with traced(watched if observers else (), observers) as rows:
+            embeddings = embed(whole, data.sentences, progress=progress)
+        if any(not count or count % len(data.sentences) for count in rows):
+            raise UntraceableError(f"its transformers saw {rows} of {len(data.sentences)} sentences")
+    except UntraceableError as error:
+        missing["trace"] = str(error)
+        embeddings = embed(whole, data.sentences, progress=progress)
+    return Inputs(
+        data,
+        options,
+        missing,
+        lambda: embeddings.cosine(*data.sides),
+        encoder,
+        embeddings,
+        [Embeddings(embeddings.rows, part.vectors) for part in kept],
+        watched,
+        observers,
+    )
 
 
 class _Kept:
@@ -246,30 +148,3 @@ class _Kept:
     ) -> FloatArray:
         self.vectors = self._encoder.encode(sentences, batch_tokens, progress)
         return self.vectors
-
-
-_OBSERVERS: dict[str, Callable[[Sequence[Tower]], Observer]] = {
-    "cls_energy": lambda watched: ClsEnergy(len(watched)),
-    "attention_sink": AttentionMass,
-    "modulus": lambda watched: Modulus(len(watched)),
-}
-
-
-def _attempt(probe: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What a probe finds, or why it can't; bad input stays an error."""
-    try:
-        return probe()
-    except InputError:
-        raise
-    except BenchError as error:
-        return {"missing": str(error)}
-
-
-def _density(similarities: NDArray[np.floating], data: ProbeData, options: ProbeOptions) -> dict[str, Any]:
-    return density(similarities.astype(np.float64), np.asarray(data.gold, dtype=np.float64), options.groups)
-
-
-def _sample(sentences: Sequence[str]) -> Sequence[str]:
-    """Every k-th sentence: a tenth of them, but 32 at least and 512 at most."""
-    wanted = min(max(len(sentences) // 10, 32), 512)
-    return sentences[:: max(1, len(sentences) // wanted)][:wanted]

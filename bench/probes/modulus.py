@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import torch
-from torch import Tensor
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from bench.errors import BenchError
-from bench.nn.trace import Observer
+from bench.nn.observer import Observer, Tower
+from bench.probes.probe import VECTORS, Column, Probe
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 PARTS = ("cls", "pooler")
 CONVENTION = (
@@ -18,7 +20,15 @@ CONVENTION = (
 
 
 class Norms:
-    """Count, mean, standard deviation, least and largest of norms, as the batches come."""
+    """Count, mean, standard deviation, least and largest of norms, as the batches come.
+
+    >>> import torch
+    >>> norms = Norms()
+    >>> norms.add(torch.tensor([[3.0, 4.0]]))
+    >>> norms.add(torch.tensor([[0.0, 7.0]]))
+    >>> {name: round(value, 4) for name, value in norms.result().items()}
+    {'mean': 6.0, 'sd': 1.4142, 'min': 5.0, 'max': 7.0}
+    """
 
     def __init__(self) -> None:
         self.n, self._mean, self._squares = 0, 0.0, 0.0
@@ -26,6 +36,8 @@ class Norms:
 
     def add(self, vectors: Tensor) -> None:
         """Add (B, H) vectors (Chan, Golub and LeVeque 1979: no difference of large sums)."""
+        import torch
+
         norms = torch.linalg.vector_norm(vectors, dim=1).double()
         n, mean = len(norms), float(norms.mean())
         apart = mean - self._mean
@@ -55,11 +67,11 @@ class Modulus(Observer):
     """Norms of [CLS] and of the pooler's output by tower.
 
     Args:
-        towers: Number of towers.
+        watched: The towers.
     """
 
-    def __init__(self, towers: int) -> None:
-        self._norms = [{part: Norms() for part in PARTS} for _ in range(towers)]
+    def __init__(self, watched: Sequence[Tower]) -> None:
+        self._norms = [{part: Norms() for part in PARTS} for _ in watched]
 
     def on_output(self, tower: int, states: Tensor, pooled: Tensor | None) -> None:
         """Add a batch: last hidden states (B, T, H), and the pooler's output (B, H) where there is one."""
@@ -81,3 +93,14 @@ class Modulus(Observer):
             values = [part_of["mean"] for tower in found if (part_of := tower[part]) is not None]
             means[part] = sum(values) / len(values) if len(values) == len(found) else None
         return {**means, "towers": found, "convention": CONVENTION}
+
+
+PROBE = Probe(
+    "modulus",
+    "norms of [CLS] and of the pooler's output",
+    needs="trace",
+    measure=lambda inputs: inputs.observed(Modulus).result(),
+    table=VECTORS,
+    columns=(Column("|CLS|", ("cls",), ".2f"), Column("|pooler|", ("pooler",), ".2f")),
+    observer=Modulus,
+)

@@ -34,6 +34,7 @@ _STAGE = Block(
     {"sentences_seen": count},
     {
         "key": text,
+        "version": whole,
         "text": Block({"name": text, "sha256": text}, {"paired": flag}),
         "dev_curve": _CURVE,
         "collapse_curve": _CURVE,
@@ -51,6 +52,9 @@ _MEMBERS = Each(Block({"method": label, "options": Each(setting)}, _DEEPER))
 _DEEPER["members"] = _MEMBERS
 TRAINING = Block(
     optional={
+        "arithmetic": count,
+        "precision": text,
+        "ranks": count,
         "corpus": Block({"sha256": text}, {"name": text, "sentences": count}),
         "dev": Block({"sha256": text}, {"task": text}),
         "stages": Each(_STAGE),
@@ -110,6 +114,7 @@ RECORD = Block(
     },
     {
         "family": text,
+        "evaluation": Block(optional={"version": whole, "precision": text, "solver": text}),
         "predictions": Maybe(Block({"file": text, "sha256": text})),
         "reason": Maybe(text),
         "traceback": Maybe(Rows(text)),

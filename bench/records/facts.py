@@ -1,107 +1,363 @@
-"""What two records must share to be compared, and what else may differ between them."""
+"""What determines a result, once: everything else loops over ``FACTS``.
+
+A record's key and family, the keys of its training stages, what ``bench rerun`` asks for again, and what run,
+check, compare and reports say differs are all made from this table, so that none of them can forget a fact.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from bench.records.record import SCHEMA, RunRecord, to_json
+from bench.errors import DataError
+from bench.records.provenance import plugin_files
+from bench.records.record import RunRecord
 
-_MACHINE = ("python", "platform", "device", "threads", "precision")
-_SETTING = ("device", "threads", "ranks")
-_UNSET = "not set"
+UNSET, NONE = "not set", "none"
+_ASKED = ("key", "version", "text", "numerics", "precision", "ranks")
 
 
-def differences(then: RunRecord, now: RunRecord) -> tuple[str, ...]:
-    """Say what of the specification and the data differs, a line each; nothing where they compare.
+@dataclass(frozen=True)
+class Fact:
+    """One thing that determines a result, or may change its last digits.
 
-    Device, threads and ranks are part of a record's family but no difference here: the first two change last
-    digits, the last one which dropout is drawn, as another seed would.
+    Args:
+        name: What messages call it. Where it is a mapping, its entries are named one by one: "option lr".
+        of: "encoder" and "evaluation" facts enter the key; "machine" facts don't, though other versions or
+            another CPU may change digits.
+        read: How a record says it; None where it doesn't.
+        default: Its value for a record that doesn't say it.
+        breaks: Two results that differ in it aren't compared by the gate.
+        in_family: Seeds that differ in it are never averaged: all facts of the key but the seed.
+        in_stage: It enters the key of each training stage.
+        show: What messages show of a record in place of the value: a name beside a hash.
+        parameter: Field of a run's specification that asks for it, for ``bench rerun``.
+        choices: What that field takes; nothing else is read from a record.
     """
-    if then.family == now.family and then.tasks == now.tasks:
-        return ()
-    lines = [
-        f"{name} then {was}, now {now_is}"
-        for name, was, now_is in (
-            ("method", then.name, now.name),
-            ("method version", then.version, now.version),
-            ("seeds", _seeded(then), _seeded(now)),
-            *_pairs("option", then.options, now.options),
-            ("weights", _short(then.backbone), _short(now.backbone)),
-            ("training precision", then.train_precision, now.train_precision),
-            ("numerics", then.numerics, now.numerics),
-            ("world", _world(then), _world(now)),
-            *_pairs("data", _hashes(then.tasks), _hashes(now.tasks)),
-            *_pairs("training", _texts(then), _texts(now)),
+
+    name: str
+    of: Literal["encoder", "evaluation", "machine"]
+    read: Callable[[RunRecord], Any]
+    default: Any = None
+    breaks: bool = True
+    in_family: bool = True
+    in_stage: bool = False
+    show: Callable[[RunRecord], str] | None = None
+    parameter: str = ""
+    choices: tuple[Any, ...] = ()
+
+    @property
+    def keyed(self) -> bool:
+        """True if it enters the key."""
+        return self.of != "machine"
+
+    def value(self, record: RunRecord) -> Any:
+        """What the record says, or the default."""
+        found = self.read(record)
+        return self.default if found is None else found
+
+
+def _sha256(facts: Mapping[str, Any] | None) -> str | None:
+    return str(facts["sha256"]) if facts else None
+
+
+def _label(facts: Mapping[str, Any] | None, name: str = "name") -> str:
+    return f"{facts.get(name)} {str(facts['sha256'])[:8]}" if facts else NONE
+
+
+def _hashes(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    return {name: str(each["sha256"]) for name, each in facts.items()}
+
+
+def _stages(record: RunRecord) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = record.training.get("stages", {})
+    return found
+
+
+def _trained(name: str, older: str) -> Callable[[RunRecord], Any]:
+    """Read what all stages share; until schema 3 the stages said it, and only where it wasn't the default."""
+
+    def read(record: RunRecord) -> Any:
+        said = [stage[older] for stage in _stages(record).values() if older in stage]
+        return record.training.get(name, max(said, default=None))
+
+    return read
+
+
+def _arithmetic(record: RunRecord) -> int:
+    return int(_trained("arithmetic", "numerics")(record) or (1 if _stages(record) else 0))
+
+
+def _evaluated(name: str, block: str, older: str) -> Callable[[RunRecord], Any]:
+    """Read a setting of the evaluation, which until schema 3 was part of the provenance."""
+    return lambda record: record.evaluation.get(name, record.provenance.get(block, {}).get(older))
+
+
+FACTS = (
+    Fact("method", "encoder", lambda r: r.name),
+    Fact("method version", "encoder", lambda r: r.version),
+    Fact("plug-in file", "encoder", lambda r: plugin_files(r.provenance), in_stage=True),
+    Fact("option", "encoder", lambda r: r.options),
+    Fact(
+        "weights", "encoder", lambda r: _sha256(r.backbone), in_stage=True, show=lambda r: _label(r.backbone)
+    ),
+    Fact("auxiliary model", "encoder", lambda r: _hashes(r.training.get("auxiliaries", {})), in_stage=True),
+    Fact("member", "encoder", lambda r: r.training.get("members", {})),
+    Fact(
+        "training text",
+        "encoder",
+        lambda r: _sha256(r.training.get("corpus")),
+        show=lambda r: _label(r.training.get("corpus")),
+    ),
+    Fact(
+        "training text of stage",
+        "encoder",
+        lambda r: _hashes({role: stage["text"] for role, stage in _stages(r).items() if "text" in stage}),
+    ),
+    Fact(
+        "dev set",
+        "encoder",
+        lambda r: _sha256(r.training.get("dev")),
+        in_stage=True,
+        show=lambda r: _label(r.training.get("dev"), "task"),
+    ),
+    Fact(
+        "version of stage",
+        "encoder",
+        lambda r: {role: stage.get("version", 1) for role, stage in _stages(r).items()},
+    ),
+    Fact("arithmetic of training", "encoder", _arithmetic, in_stage=True),
+    Fact(
+        "training precision",
+        "encoder",
+        _trained("precision", "precision"),
+        "fp32",
+        in_stage=True,
+        parameter="train_precision",
+        choices=("fp32", "tf32", "bf16"),
+    ),
+    Fact(
+        "ranks",
+        "encoder",
+        _trained("ranks", "ranks"),
+        1,
+        breaks=False,
+        in_stage=True,
+        parameter="ranks",
+        choices=tuple(range(1, 1025)),
+    ),
+    Fact(
+        "device",
+        "encoder",
+        lambda r: str(r.provenance.get("device")).split(" ")[0],
+        breaks=False,
+        in_stage=True,
+        parameter="device",
+        choices=("cpu", "cuda"),
+    ),
+    Fact(
+        "threads",
+        "encoder",
+        lambda r: r.provenance.get("threads"),
+        breaks=False,
+        in_stage=True,
+        parameter="threads",
+        choices=tuple(range(1, 257)),
+    ),
+    Fact("seeds", "encoder", lambda r: NONE if r.seed is None else "several"),
+    Fact("seed", "encoder", lambda r: r.seed, breaks=False, in_family=False),
+    Fact("suite", "evaluation", lambda r: r.suite),
+    Fact("data", "evaluation", lambda r: _hashes(r.tasks)),
+    Fact("world", "evaluation", lambda r: r.world or {}),
+    Fact("version of the evaluation", "evaluation", lambda r: r.evaluation.get("version"), 1),
+    Fact(
+        "transfer solver",
+        "evaluation",
+        _evaluated("solver", "transfer", "solver"),
+        "exact",
+        parameter="transfer_solver",
+        choices=("exact", "sgd"),
+    ),
+    Fact(
+        "precision",
+        "evaluation",
+        _evaluated("precision", "evaluation_precision", "name"),
+        "fp32",
+        parameter="precision",
+        choices=("fp32", "bf16", "fp16"),
+    ),
+    Fact("Python", "machine", lambda r: r.provenance.get("python"), breaks=False),
+    Fact("platform", "machine", lambda r: r.provenance.get("platform"), breaks=False),
+    Fact("GPU", "machine", lambda r: str(r.provenance.get("device")).partition(" ")[2], breaks=False),
+    Fact("version of", "machine", lambda r: r.provenance.get("versions") or {}, breaks=False),
+    Fact("encoder's", "machine", lambda r: r.provenance.get("encoder") or {}, breaks=False),
+    Fact("CPU", "machine", lambda r: r.timing.get("processor"), breaks=False),
+)
+KEYED = tuple(fact for fact in FACTS if fact.keyed)
+FAMILY = tuple(fact for fact in KEYED if fact.in_family)
+ENCODER = tuple(fact for fact in FACTS if fact.of == "encoder")
+IN_STAGE = tuple(fact for fact in FACTS if fact.in_stage)
+BREAKING = tuple(fact for fact in FACTS if fact.breaks)
+MACHINE = tuple(fact for fact in FACTS if fact.of == "machine")
+SETTING = tuple(fact for fact in KEYED if not fact.breaks and fact.in_family)
+"""Device, threads and ranks: the first two change last digits, the last one draws, as another seed would."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One fact in which two records differ, as messages show it.
+
+    Args:
+        fact: Its name in the table.
+        name: The same, with the entry's name where it is a mapping.
+        then: What one record says.
+        now: What the other says.
+    """
+
+    fact: str
+    name: str
+    then: str
+    now: str
+
+    def __str__(self) -> str:
+        """As messages say it."""
+        return f"{self.name} then {self.then}, now {self.now}"
+
+
+def shown(value: Any) -> str:
+    """Return a value as messages show it: a hash by its beginning, a member by its method."""
+    if isinstance(value, Mapping):
+        return str(value.get("method", dict(value)))
+    text = str(value)
+    return text[:12] if len(text) == 64 and set(text) <= set("0123456789abcdef") else text
+
+
+def digest(facts: object) -> str:
+    """Return the sha256 of facts in canonical JSON."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+
+def values(record: RunRecord, facts: Sequence[Fact]) -> dict[str, Any]:
+    """What a record says of some facts, by name."""
+    return {fact.name: fact.value(record) for fact in facts}
+
+
+def key_of(record: RunRecord) -> str:
+    """Return the sha256 of everything that determines the scores: equal key, equal result."""
+    return digest(values(record, KEYED))
+
+
+def family_of(record: RunRecord) -> str:
+    """Return the same without the seed: only records of one family are averaged."""
+    return digest(values(record, FAMILY))
+
+
+def differing(then: RunRecord, now: RunRecord, facts: Sequence[Fact] = KEYED) -> tuple[Difference, ...]:
+    """Return the facts in which two records differ, the entries of a mapping one by one."""
+    return tuple(found for fact in facts for found in _differing(fact, then, now))
+
+
+def _differing(fact: Fact, then: RunRecord, now: RunRecord) -> Iterator[Difference]:
+    was, now_is = fact.value(then), fact.value(now)
+    if was == now_is:
+        return
+    if isinstance(was, Mapping) and isinstance(now_is, Mapping):
+        for name in dict.fromkeys([*was, *now_is]):
+            one, other = was.get(name, UNSET), now_is.get(name, UNSET)
+            if one != other:
+                yield Difference(fact.name, f"{fact.name} {name}", shown(one), shown(other))
+        return
+    texts = (
+        NONE if value in (None, "") else fact.show(record) if fact.show else shown(value)
+        for value, record in ((was, then), (now_is, now))
+    )
+    yield Difference(fact.name, fact.name, *texts)
+
+
+def explain(then: RunRecord, now: RunRecord, facts: Sequence[Fact] = KEYED) -> str:
+    """Say in one line in which facts two records differ; where an older arithmetic is one, what follows."""
+    found = differing(then, now, facts)
+    text = "; ".join(map(str, found))
+    if any(each.fact == "arithmetic of training" for each in found) and _arithmetic(then):
+        version, commit = then.provenance.get("bench"), (then.provenance.get("git") or {}).get("commit")
+        at = f", commit {commit[:12]}" if commit else ""
+        text += (
+            f"; to add to what was trained by arithmetic {_arithmetic(then)}, install cse-bench {version}{at}"
         )
-        if was != now_is
-    ]
-    machines = (machine(then), machine(now))
-    same_setting = all(machines[0].get(name) == machines[1].get(name) for name in _SETTING)
-    if not lines and then.family != now.family and same_setting:
-        lines = ["another version of the evaluation, or of a method that this one builds on"]
-    return tuple(lines)
+    return text
 
 
 def same_result(then: RunRecord, now: RunRecord) -> bool:
     """True if both say the same to the last bit: scores, similarities, training; versions and times aside."""
-    bare = (replace(record, provenance={}, probes={}, schema=SCHEMA) for record in (then, now))
-    first, second = (to_json(record, timing=False) for record in bare)
-    return first == second
+    if values(then, FAMILY) != values(now, FAMILY):
+        return False
+    one, other = ((each.scores, each.predictions, _measured(each)) for each in (then, now))
+    return one == other
+
+
+def _measured(record: RunRecord) -> dict[str, dict[str, Any]]:
+    """What each stage's training gave, without what was asked for."""
+    return {
+        role: {name: value for name, value in stage.items() if name not in _ASKED}
+        for role, stage in _stages(record).items()
+    }
 
 
 def machine(record: RunRecord) -> dict[str, str]:
     """Versions, device, threads, ranks and CPU of a record: where all are equal, so are the bytes."""
-    facts = {name: record.provenance.get(name) for name in _MACHINE}
-    facts["ranks"] = record.ranks
-    for block in ("versions", "encoder"):
-        facts |= record.provenance.get(block) or {}
-    facts["CPU"] = record.timing.get("processor")
-    return {name: str(value) for name, value in facts.items() if value is not None}
+    found: dict[str, str] = {}
+    for fact in (*SETTING, *MACHINE):
+        value = fact.value(record)
+        if isinstance(value, Mapping):
+            found |= {name: str(each) for name, each in value.items() if each is not None}
+        elif value not in (None, ""):
+            found[fact.name] = str(value)
+    return found
+
+
+def machine_differences(
+    then: Sequence[RunRecord], now: Sequence[RunRecord]
+) -> tuple[tuple[str, list[str], list[str]], ...]:
+    """Return (name, values then, values now) of the versions and hardware in which both sides differ."""
+    before, after = _machines(then), _machines(now)
+    return tuple(
+        (name, before[name], after[name]) for name in before if name in after and before[name] != after[name]
+    )
 
 
 def machine_warnings(then: Sequence[RunRecord], now: Sequence[RunRecord]) -> tuple[str, ...]:
     """Say which versions and which hardware differ, a line each."""
-    before, after = _values(then), _values(now)
     return tuple(
-        f"{name} then {' and '.join(before[name])}, now {' and '.join(after[name])}"
-        for name in before
-        if name in after and before[name] != after[name]
+        f"{name} then {' and '.join(was)}, now {' and '.join(now_is)}"
+        for name, was, now_is in machine_differences(then, now)
     )
 
 
-def _values(records: Sequence[RunRecord]) -> dict[str, list[str]]:
+def _machines(records: Sequence[RunRecord]) -> dict[str, list[str]]:
     facts = [machine(record) for record in records]
     names = dict.fromkeys(name for each in facts for name in each)
     return {name: sorted({each[name] for each in facts if name in each}) for name in names}
 
 
-def _pairs(what: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
-    names = dict.fromkeys([*then, *now])
-    return [(f"{what} {name}", then.get(name, _UNSET), now.get(name, _UNSET)) for name in names]
+def specified(record: RunRecord) -> dict[str, Any]:
+    """Return the fields of a run's specification that repeat a record.
 
-
-def _seeded(record: RunRecord) -> str:
-    return "none" if record.seed is None else "several"
-
-
-def _short(facts: Mapping[str, Any] | None) -> str:
-    return str(facts["sha256"])[:12] if facts else "none"
-
-
-def _hashes(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    return {name: _short(each) for name, each in facts.items()}
-
-
-def _world(record: RunRecord) -> str:
-    return " ".join(f"{name} {value}" for name, value in sorted((record.world or {}).items())) or "none"
-
-
-def _texts(record: RunRecord) -> dict[str, str]:
-    """Fingerprints of training text, dev set, translated copies and auxiliary models."""
-    training = record.training
-    facts = {name: training[name] for name in ("corpus", "dev") if training.get(name)}
-    facts |= {f"copy {role}": s["text"] for role, s in training.get("stages", {}).items() if "text" in s}
-    facts |= {f"model {name}": model for name, model in training.get("auxiliaries", {}).items()}
-    return _hashes(facts)
+    Raises:
+        DataError: a value that no ``bench run`` takes.
+    """
+    found = {}
+    for fact in (fact for fact in FACTS if fact.parameter):
+        value = fact.value(record)
+        if value not in fact.choices or isinstance(value, bool):
+            first, last = fact.choices[0], fact.choices[-1]
+            numbers = isinstance(first, int)
+            raise DataError(
+                f"the record's {fact.name} is '{value}'",
+                where=record.method,
+                expected=f"{first} to {last}" if numbers else f"one of {', '.join(fact.choices)}",
+            )
+        found[fact.parameter] = value
+    return found

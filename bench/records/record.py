@@ -4,18 +4,46 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from bench.errors import DataError, NewerRecordError
 from bench.records.blocks import RECORD
 from bench.schema import fault, unwritable
 
-SCHEMA = 1
-PROBED = 2
-"""Schema of a record with probes; without them it is as ever."""
+SCHEMA = 3
+PROBED = SCHEMA
 AVERAGE = "avg"
 ALL = "all"  # subset name: every pair of a task in one correlation, the field's convention
+
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._+=,\[\]@-]+")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a record belongs: profile label, method id, seed (None: deterministic) and suite."""
+
+    profile: str
+    method: str
+    seed: int | None
+    suite: str
+
+    @property
+    def folder(self) -> Path:
+        """Folder relative to the campaign."""
+        seed = "no-seed" if self.seed is None else f"seed-{self.seed}"
+        return Path(safe_name(self.profile)) / safe_name(self.method) / seed
+
+
+def safe_name(text: str) -> str:
+    """Return ``text`` as one folder name: as it is if it can be one, else cleaned and with its hash."""
+    cleaned = _UNSAFE.sub("_", text).lstrip(".")[:80]
+    if cleaned and cleaned == text:
+        return text
+    return f"{cleaned}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 @dataclass(frozen=True)
@@ -53,13 +81,13 @@ class RunRecord:
         world: {"generator", "split", "seed"} of the mini world where suite, training text or dev set come
             from it, else None.
         tasks: For every task {"pairs", "sha256"} of the parsed data, and whether it is the reference.
-        key: sha256 of everything that determines the scores; equal key, equal result.
-        family: The same without the seed: only records of one family are averaged.
+        key: sha256 of everything that determines the scores, see :data:`bench.records.facts.FACTS`.
         status: "ok" or "failed".
         scores: Empty if failed.
         predictions: {"file", "sha256"} of the per-pair similarities beside the record, None if failed.
         reason: Why it failed, one line.
         traceback: The failure's traceback, without machine paths.
+        evaluation: How it was measured: "version" of the evaluation, "precision", "solver" of transfer tasks.
         training: Corpus, dev set, and each stage's key, steps, sentences and dev curve; empty for a method
             that doesn't train. Scores are those of the checkpoint selected on the dev set; the metric
             "spearman_last" gives the last checkpoint's.
@@ -80,12 +108,12 @@ class RunRecord:
     suite: str
     tasks: dict[str, dict[str, Any]]
     key: str
-    family: str
     status: str
     scores: tuple[Score, ...] = ()
     predictions: dict[str, str] | None = None
     reason: str | None = None
     traceback: tuple[str, ...] | None = None
+    evaluation: dict[str, Any] = field(default_factory=dict)
     training: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     world: dict[str, int] | None = None
@@ -101,21 +129,9 @@ class RunRecord:
         return next((metric for metric in found if not metric.endswith("_last")), "spearman")
 
     @property
-    def ranks(self) -> int:
-        """Processes that trained a stage together, the most of all stages; 1 where nothing was trained."""
-        return max((facts.get("ranks", 1) for facts in self.training.get("stages", {}).values()), default=1)
-
-    @property
-    def train_precision(self) -> str:
-        """Arithmetic of the transformers in training where a stage's wasn't fp32; else fp32."""
-        stages = self.training.get("stages", {}).values()
-        return next((facts["precision"] for facts in stages if "precision" in facts), "fp32")
-
-    @property
-    def numerics(self) -> int:
-        """The numerics that its stages were trained by, the latest of all; 1 where nothing was trained."""
-        stages = self.training.get("stages", {}).values()
-        return max((facts.get("numerics", 1) for facts in stages), default=1)
+    def place(self) -> Place:
+        """Where it belongs in its campaign."""
+        return Place(self.profile, self.method, self.seed, self.suite)
 
     def score(self, task: str, subset: str = ALL, metric: str | None = None) -> float | None:
         """Return one value in the metric's unit (None: the suite's metric), or None if there is none."""
@@ -166,14 +182,14 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _check_schema(data: dict[str, Any], where: str) -> None:
-    schema, known = data.get("schema"), PROBED if data.get("probes") else SCHEMA
+    schema = data.get("schema")
     if type(schema) is not int or schema < 1:
         raise ValueError("it has no schema")
-    if schema > known:
+    if schema > SCHEMA:
         raise NewerRecordError(
             f"record schema {schema} is newer than this bench",
             where=where,
-            expected=f"schema {known} or older",
+            expected=f"schema {SCHEMA} or older",
             hint="upgrade cse-bench",
         )
 
@@ -210,11 +226,5 @@ def _record(data: dict[str, Any]) -> RunRecord:
         "notes": tuple(data.get("notes", ())),
         "traceback": None if traceback is None else tuple(traceback),
     }
-    return RunRecord(**{"family": _older_family(data), **data, **lists})
-
-
-def _older_family(data: dict[str, Any]) -> str:
-    """A family for a record from before there were any: what it says of itself, less the seed."""
-    facts = {name: data[name] for name in ("name", "version", "options", "backbone", "tasks")}
-    facts |= {name: data.get("provenance", {}).get(name) for name in ("device", "threads")}
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+    data.pop("family", None)  # of schemas 1 and 2
+    return RunRecord(**{**data, **lists})

@@ -9,43 +9,20 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from filelock import FileLock, Timeout
 
 from bench.encoder import FloatArray
-from bench.errors import DataError, InputError, StorageError
-from bench.records.record import RunRecord, from_json, to_json
+from bench.errors import DataError, InputError, NewerRecordError, StorageError
+from bench.records.record import Place, RunRecord, from_json, safe_name, to_json
+
+__all__ = ["Place", "ResultStore", "safe_name", "sealed"]
 
 _CAMPAIGN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_UNSAFE = re.compile(r"[^A-Za-z0-9._+=,\[\]@-]+")
 _SEAL, _BLANK = "record_sha256", "0" * 64
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a record belongs: profile label, method id, seed (None: deterministic) and suite."""
-
-    profile: str
-    method: str
-    seed: int | None
-    suite: str
-
-    @property
-    def folder(self) -> Path:
-        """Folder relative to the campaign."""
-        seed = "no-seed" if self.seed is None else f"seed-{self.seed}"
-        return Path(safe_name(self.profile)) / safe_name(self.method) / seed
-
-
-def safe_name(text: str) -> str:
-    """Return ``text`` as one folder name: as it is if it can be one, else cleaned and with its hash."""
-    cleaned = _UNSAFE.sub("_", text).lstrip(".")[:80]
-    if cleaned and cleaned == text:
-        return text
-    return f"{cleaned}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 class ResultStore:
@@ -107,6 +84,21 @@ class ResultStore:
         except OSError:
             return False
 
+    def finished(self, place: Place) -> RunRecord | None:
+        """Return the finished, whole record at a place, of whatever key.
+
+        None if there is none, or if it is damaged, failed, or its predictions aren't its own: the job has to
+        run. Raises NewerRecordError for a record of a newer bench, which may well be finished.
+        """
+        try:
+            record = self.read(place)
+        except NewerRecordError:
+            raise
+        except DataError:
+            return None
+        whole = record is not None and record.status == "ok" and self.is_whole(place, record)
+        return record if whole else None
+
     def write(
         self, place: Place, record: RunRecord, predictions: Mapping[str, FloatArray] | None
     ) -> RunRecord:
@@ -145,9 +137,8 @@ class ResultStore:
 
     def predictions(self, record: RunRecord) -> dict[str, FloatArray]:
         """Return {task: float32 (pairs,)} of a record; raises DataError if missing, damaged or another's."""
-        place = Place(record.profile, record.method, record.seed, record.suite)
-        file = self.path(place).with_suffix(".npz")
-        if record.predictions is None or not self.is_whole(place, record):
+        file = self.path(record.place).with_suffix(".npz")
+        if record.predictions is None or not self.is_whole(record.place, record):
             raise DataError(
                 "the predictions are missing or don't belong to their record",
                 where=str(file),
@@ -222,7 +213,7 @@ class ResultStore:
             if path.name.startswith("."):
                 continue
             record = _read(path)
-            if self.path(Place(record.profile, record.method, record.seed, record.suite)) != path:
+            if self.path(record.place) != path:
                 raise DataError(
                     f"this record of {record.method} stands in another's place",
                     where=str(path),
@@ -231,14 +222,23 @@ class ResultStore:
             records.append(record)
         return records
 
-    def siblings(self, place: Place) -> list[RunRecord]:
-        """Records of the same method and suite under other seeds; damaged ones are left out."""
+    def seeds(self, place: Place) -> dict[Place, RunRecord]:
+        """Records of one method and suite, all seeds; damaged ones are left out: they are no results.
+
+        Raises:
+            NewerRecordError: a record of a newer bench.
+        """
+        found = {}
         path = self.path(place)
-        found = []
-        for other in sorted(path.parent.parent.glob(f"*/{path.name}")):
-            if other != path:
-                with suppress(DataError):
-                    found.append(_read(other))
+        for file in sorted(path.parent.parent.glob(f"*/{path.name}")):
+            try:
+                record = _read(file)
+            except NewerRecordError:
+                raise
+            except DataError:
+                continue
+            if self.path(record.place) == file:
+                found[record.place] = record
         return found
 
 

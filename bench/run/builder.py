@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from bench.card import BuildContext
-from bench.data.corpus import Corpus
 from bench.data.training import TrainingData
 from bench.encoder import Encoder, PairScorer, Progress
 from bench.errors import BenchError
 from bench.nn.folder import content_hash
-from bench.plan.cell import Cell, auxiliary_facts
+from bench.plan.cell import Cell
+from bench.plan.expected import training_block
 from bench.registry import discover
 from bench.request.plugins import plugins_of_methods
 from bench.run.stage_cache import StageCache
-from bench.stages import ARITHMETIC, Stage, StageContext, is_paired
+from bench.stages import Stage, StageContext
 
 STEP_TIMES = ("step_seconds", "dev_seconds")
 """Facts of a stage, for estimates, that repeat no more than its CPU seconds do."""
@@ -112,39 +112,25 @@ class Builder:
         return any(facts["selected_step"] != facts["steps"] for facts in final)
 
     def facts(self) -> dict[str, Any]:
-        """What the record says of the training; empty for a method that doesn't train."""
-        if not self.cell.trains or self.training is None:
-            return {}
-        corpus, dev = self.training.corpus, self.training.dev
-        stages: dict[str, Any] = {}
-        members: dict[str, Any] = {}
-        for role, builder in self._members.items():
-            cell = builder.cell
-            members[role] = {
-                "method": cell.method,
-                "version": cell.card.version,
-                "options": dict(cell.options),
-            }
-            inner = builder.facts()
-            if "members" in inner:
-                members[role]["members"] = inner["members"]
-            stages |= {f"{role}/{name}": facts for name, facts in inner.get("stages", {}).items()}
-        auxiliaries = auxiliary_facts(self.cell)
+        """What the record says of the training: what was asked for, and what each stage gave."""
+        block = training_block(self.cell, self.training)
+        measured = self._measured() if "stages" in block else {}
+        if measured:
+            block["stages"] = {role: {**facts, **measured[role]} for role, facts in block["stages"].items()}
+        return block
+
+    def _measured(self) -> dict[str, dict[str, Any]]:
+        """What each stage's training gave, the members' under their role and a slash."""
+        found = {
+            f"{role}/{name}": facts
+            for role, member in self._members.items()
+            for name, facts in member._measured().items()
+        }
         for stage in self.cell.stages:
             facts = self.cache.facts(stage)
-            del facts["cpu_seconds"]  # stands in the timing block
-            for name in STEP_TIMES:
-                facts.pop(name, None)
-            text = self.training.texts[stage.spec.text]
-            own = {} if text is corpus else {"text": _text_facts(text, stage.spec.text)}
-            stages[stage.spec.role] = {"key": stage.key, **own, **facts}
-        return {
-            "corpus": {"name": corpus.name, "sha256": corpus.sha256, "sentences": len(corpus.sentences)},
-            "dev": {"task": dev.id, "sha256": dev.sha256},
-            "stages": stages,
-            **({"members": members} if members else {}),
-            **({"auxiliaries": auxiliaries} if auxiliaries else {}),
-        }
+            passing = ("cpu_seconds", *STEP_TIMES)  # the first is in the timing block
+            found[stage.spec.role] = {name: facts[name] for name in facts if name not in passing}
+        return found
 
     def training_seconds(self) -> dict[str, float]:
         """CPU seconds that each finished stage took when it was trained."""
@@ -211,9 +197,7 @@ class Builder:
         with training_at(self.cell.train_precision):
             facts = stage.spec.train(context)
         self._check_model()
-        if self.cell.train_precision != "fp32":
-            facts = {**facts, "precision": self.cell.train_precision}
-        return {**facts, "numerics": ARITHMETIC}
+        return facts
 
     def _check_model(self) -> None:
         """Raise BenchError if a model's files aren't those that were planned with."""
@@ -241,9 +225,3 @@ class RankWork:
         builder = Builder(self.cell, self.device, self.training, self.cache, progress)
         (stage,) = (stage for stage in self.cell.stages if stage.key == self.key)
         return builder.train_here(stage, self.inputs, self.out if is_first() else scratch)
-
-
-def _text_facts(text: Corpus, name: str) -> dict[str, Any]:
-    """What a record says of a stage's text where it isn't the training text itself."""
-    facts = {"name": text.name, "sha256": text.sha256}
-    return {**facts, "paired": True} if is_paired(name) else facts

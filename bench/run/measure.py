@@ -1,48 +1,56 @@
-"""A suite of ours on an encoder, at the precision that is asked for, with vectors kept where that is."""
+"""A cell's encoder on a suite: at the precision that is asked for, and at its last checkpoint too."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
-from bench.data.suites import TRANSFER_SUITES
-from bench.data.tasks import LabelledTask, PairTask
-from bench.encoder import Encoder, FloatArray, PairScorer, Progress
-from bench.eval.suite import EVALUATION, SuiteTask
+from bench.encoder import Encoder, PairScorer, Progress
+from bench.errors import BenchError
+from bench.eval.measure import Measured, Setting
+from bench.eval.suite import SuiteTask, measure_of
 from bench.plan.job import Job
+from bench.records.facts import ENCODER, digest, values
 from bench.records.record import ALL, Score
-
-if TYPE_CHECKING:
-    from bench.run.task import CellTask
-
-
-def at_precision(encoder: Encoder | PairScorer, task: CellTask) -> Encoder | PairScorer:
-    """Return the encoder at the cell's precision; loads no torch for fp32."""
-    if task.precision == "fp32":
-        return encoder
-    from bench.nn import precision
-
-    lowered: Encoder | PairScorer = precision.at_precision(encoder, task.precision)
-    return lowered
+from bench.records.store import ResultStore
+from bench.request.spec import RunSpec
+from bench.run.builder import Builder
 
 
-def kept(
-    encoder: Encoder | PairScorer, job: Job, task: CellTask, *, precision: str, checkpoint: str = "selected"
-) -> Encoder | PairScorer:
-    """Let the encoder keep its vectors where that is asked for; one that reports on sentences never does."""
-    if not task.keep_vectors or isinstance(encoder, PairScorer) or hasattr(encoder, "coverage"):
-        return encoder
-    from bench.eval.vector_cache import CachedEncoder
+def measure_job(
+    builder: Builder, tasks: Sequence[SuiteTask], job: Job, spec: RunSpec, progress: Progress | None
+) -> Measured:
+    """Score a cell's selected checkpoint on a suite, and what is to be compared with it.
 
-    identity = {
-        "evaluation": EVALUATION,
-        "cell": job.cell.identity(),
-        "checkpoint": checkpoint,
-        "precision": precision,
-        "device": task.device,
-        "threads": task.threads,
-    }
-    return CachedEncoder(encoder, task.results / ".vectors", identity)
+    Below fp32 the facts say what the precision changed. For a cell that trains there are also scores of the
+    last checkpoint (metric "spearman_last"), which show what choosing on the dev set was worth.
+
+    Raises:
+        BenchError: a precision or a method that the suite can't be measured with.
+    """
+    suite, precision = measure_of(job.suite), spec.precision
+    if precision != "fp32" and not suite.encodes_once:
+        raise BenchError(f"{job.suite} is measured in fp32 only", hint="without --precision")
+    setting = _setting(job, spec, progress)
+
+    def measured(checkpoint: str, precision: str) -> Measured:
+        encoder = _at_precision(builder.encoder(checkpoint), precision)
+        if spec.keep_vectors and suite.encodes_once:
+            identity = [suite.version, setting.identity, checkpoint, precision]
+            encoder = _keeping(encoder, spec.results / ".vectors", identity)
+        return suite.measure(encoder, tasks, setting)
+
+    found = measured("selected", precision)
+    scores, facts = found.scores, dict(found.facts)
+    if precision != "fp32":
+        full = measured("selected", "fp32").scores
+        facts |= {"evaluation_precision": precision_effect(precision, scores, full), "precision": precision}
+    if job.cell.trains and suite.scores_last:
+        last = measured("last", precision).scores if builder.last_differs() else scores
+        scores += tuple(replace(score, metric="spearman_last") for score in last if score.subset == ALL)
+    return replace(found, scores=scores, facts=facts)
 
 
 def precision_effect(name: str, scores: Sequence[Score], full: Sequence[Score]) -> dict[str, Any]:
@@ -59,23 +67,31 @@ def precision_effect(name: str, scores: Sequence[Score], full: Sequence[Score]) 
     return {"name": name, "tasks": tasks}
 
 
-def evaluate(
-    encoder: Encoder | PairScorer,
-    tasks: Sequence[SuiteTask],
-    job: Job,
-    task: CellTask,
-    progress: Progress | None,
-) -> tuple[tuple[Score, ...], dict[str, FloatArray], dict[str, Any]]:
-    """Scores and predictions of a suite of ours, and what the record says of how they were got."""
-    if job.suite in TRANSFER_SUITES:
-        from bench.eval.transfer import Protocol
-        from bench.eval.transfer_suite import evaluate_transfer
+def _setting(job: Job, spec: RunSpec, progress: Progress | None) -> Setting:
+    return Setting(
+        solver=spec.transfer_solver,
+        model=f"{job.cell.profile}-{job.cell.describe()}",
+        identity=digest(values(job.record, ENCODER)),
+        folder=ResultStore(spec.results, spec.campaign).root,
+        force=spec.force,
+        progress=progress,
+    )
 
-        labelled = [each for each in tasks if isinstance(each, LabelledTask)]
-        run = evaluate_transfer(encoder, labelled, Protocol(task.transfer_solver), progress=progress)
-        return run.scores, run.predictions, {"transfer": run.facts}
-    from bench.eval.sts import predict, score_suite
 
-    pairs = [each for each in tasks if isinstance(each, PairTask)]
-    predictions = predict(encoder, pairs, progress=progress)
-    return score_suite(pairs, predictions), predictions, {}
+def _at_precision(encoder: Encoder | PairScorer, precision: str) -> Encoder | PairScorer:
+    """Return the encoder at a precision; loads no torch for fp32."""
+    if precision == "fp32":
+        return encoder
+    from bench.nn.precision import at_precision
+
+    lowered: Encoder | PairScorer = at_precision(encoder, precision)
+    return lowered
+
+
+def _keeping(encoder: Encoder | PairScorer, folder: Path, identity: Sequence[object]) -> Encoder | PairScorer:
+    """Let an encoder keep its vectors, unless it reports on the sentences that it encodes."""
+    if isinstance(encoder, PairScorer) or hasattr(encoder, "coverage"):
+        return encoder
+    from bench.eval.vector_cache import CachedEncoder
+
+    return CachedEncoder(encoder, folder, identity)

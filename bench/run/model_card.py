@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
-from bench.errors import DataError
+from bench.plan.cell import Cell
+from bench.plan.job import Job
+from bench.plan.plan import Plan
+from bench.records.record import ALL, RunRecord
+from bench.reports.formats.render import markdown_escape
+from bench.run.builder import Builder
+from bench.run.probing import finished_record
 from bench.version import __version__
-
-if TYPE_CHECKING:
-    from bench.plan.cell import Cell
-    from bench.plan.job import Job
-    from bench.plan.plan import Plan
-    from bench.records.record import RunRecord
-    from bench.run.builder import Builder
 
 
 def model_card(plan: Plan, builder: Builder, checkpoint: str) -> str:
     """The model card: what the method says of itself, how this encoder was made, what its records say."""
     cell, card = builder.cell, builder.cell.card
-    records = [(job, record) for job in plan.jobs if (record := _finished(plan, job)) is not None]
+    records = [(job, record) for job in plan.jobs if (record := finished_record(plan, job)) is not None]
     if not records:
         place = f"{cell.describe()} in campaign {plan.store.campaign}"
         click.echo(f"no finished record of {place}: the card holds no scores", err=True)
@@ -71,19 +68,7 @@ def _encoder_rows(cell: Cell, builder: Builder, checkpoint: str) -> list[tuple[s
     return rows
 
 
-def _finished(plan: Plan, job: Job) -> RunRecord | None:
-    """Return the finished record of exactly this job, if there is one."""
-    try:
-        record = plan.store.read(job.place)
-    except DataError:  # damaged, or of a newer bench: nothing to quote
-        return None
-    whole = record is not None and record.status == "ok" and plan.store.is_whole(job.place, record)
-    return record if record is not None and whole and record.key == job.key else None
-
-
 def _scores(job: Job, record: RunRecord, metric: str) -> str:
-    from bench.records.record import ALL
-
     rows = []
     for score in record.scores:
         if (score.subset, score.metric) == (ALL, metric):
@@ -103,7 +88,5 @@ def _lines(rows: list[tuple[str, str]]) -> str:
 
 def inert(text: str) -> str:
     """Make any text inert in markdown, its characters that can't be printed left out."""
-    from bench.reports.formats.render import markdown_escape
-
     printable = "".join(char for char in text if char.isprintable() or char.isspace())
     return markdown_escape(printable)

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from bench.data.tasks import LabelledTask, PairTask
 from bench.data.training import TrainingData
 from bench.encoder import Encoder, PairScorer
+from bench.eval.suite import measure_of
 from bench.nn.folder import ModelFolder
 from bench.nn.threads import torch_threads
 from bench.plan.cell import Cell
@@ -181,12 +181,7 @@ def _short_dev(training: TrainingData | None) -> tuple[TrainingData | None, floa
 
 def _sentences(plan: Plan, suite: str) -> list[str]:
     """Distinct sentences of a suite by length."""
-    found: set[str] = set()
-    for task in plan.suites[suite]:
-        if isinstance(task, PairTask):
-            found.update(sentence for pair in task.all_pairs() for sentence in pair)
-        elif isinstance(task, LabelledTask):
-            found.update(sentence for split in task.splits for sentence in (*split.first, *split.second))
+    found = set(measure_of(suite).sentences(plan.suites[suite]))
     return sorted(found, key=lambda text: (len(text), text))
 
 

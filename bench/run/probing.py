@@ -9,11 +9,11 @@ from typing import Any
 
 from bench.data.suites import data_folder, load_suite
 from bench.encoder import Progress
-from bench.errors import BenchError, DataError
+from bench.errors import BenchError
 from bench.plan.job import Job
 from bench.plan.plan import Plan
 from bench.probes.data import VERSION, ProbeData
-from bench.records.record import PROBED, RunRecord
+from bench.records.record import SCHEMA, RunRecord
 from bench.request import profiles
 from bench.request.spec import RunSpec
 from bench.run.builder import Builder
@@ -47,8 +47,9 @@ def jobs_without_probes(plan: Plan) -> list[Job]:
     if not spec.probes:
         return []
     data = probe_data(probed_suite(spec), data_folder(spec.data), spec.accept_data, plan.world_seed)
-    records = ((job, plan.store.read(job.place)) for job in plan.jobs if plan.status(job) == "done")
-    return [job for job, record in records if record and missing_probes(record, spec.probes, data)]
+    states = ((job, plan.states[job.place]) for job in plan.jobs)
+    done = ((job, state.record) for job, state in states if state.status == "done" and state.record)
+    return [job for job, record in done if missing_probes(record, spec.probes, data)]
 
 
 def missing_probes(record: RunRecord, names: tuple[str, ...], data: ProbeData) -> tuple[str, ...]:
@@ -79,17 +80,13 @@ def add_probes(
     found = measure(encoder, data, names, progress=progress)
     probes = with_eta(_kept(record, data) | without_curves(found.probes), record)
     timing = {**record.timing, "probes": record.timing.get("probes", {}) | found.timing}
-    return replace(record, probes=probes, timing=timing, schema=PROBED)
+    return replace(record, probes=probes, timing=timing, schema=SCHEMA)
 
 
 def finished_record(plan: Plan, job: Job) -> RunRecord | None:
-    """Return the finished, whole record of exactly this job, if there is one."""
-    try:
-        record = plan.store.read(job.place)
-    except DataError:  # damaged, or of a newer bench
-        return None
-    whole = record is not None and record.status == "ok" and plan.store.is_whole(job.place, record)
-    return record if record is not None and whole and record.key == job.key else None
+    """Return the finished record of exactly this job, if there is one; NewerRecordError of a newer bench."""
+    record = plan.store.finished(job.place)
+    return record if record is not None and record.key == job.key else None
 
 
 def with_eta(probes: dict[str, Any], record: RunRecord) -> dict[str, Any]:

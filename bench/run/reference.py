@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from bench.errors import CellFailedError, DataError, InputError, unknown
 from bench.gate.verdict import BAD, CellVerdict, Key
-from bench.plan.plan import Plan, explain_difference, make_plan
+from bench.plan.plan import Plan, make_plan
+from bench.records.facts import differing
 from bench.records.record import RunRecord
-from bench.records.store import Place, ResultStore
+from bench.records.store import ResultStore
 from bench.request.parse import split_outside_brackets
 from bench.request.spec import MethodRequest, RunSpec
 from bench.run.rerun import spec_of
@@ -132,15 +133,10 @@ def load(
         )
     return [
         record
-        if store.is_whole(place_of(record), record)
+        if store.is_whole(record.place, record)
         else replace(record, status="failed", scores=(), reason="its predictions are missing or not its own")
         for record in records
     ]
-
-
-def place_of(record: RunRecord) -> Place:
-    """Where a record belongs."""
-    return Place(record.profile, record.method, record.seed, record.suite)
 
 
 def check_whole(records: Sequence[RunRecord], campaign: str) -> None:
@@ -195,7 +191,7 @@ def _cell_spec(records: Sequence[RunRecord], data: Path | None, results: Path) -
 
 def changed(planned: Sequence[Plan], records: Sequence[RunRecord]) -> dict[Key, tuple[str, ...]]:
     """Return what of each cell's specification is no longer the reference's, in words."""
-    by_place = {place_of(record): record for record in records}
+    by_place = {record.place: record for record in records}
     found: dict[Key, tuple[str, ...]] = {}
     for plan in planned:
         for job in plan.jobs:
@@ -203,19 +199,9 @@ def changed(planned: Sequence[Plan], records: Sequence[RunRecord]) -> dict[Key, 
             key = (job.cell.profile, job.cell.method, job.suite)
             if record is None:
                 found[key] = ("the reference's records carry other seeds than this method takes now",)
-            elif record.key != job.key:
-                found[key] = tuple(
-                    _changes(record, dict(job.cell.options), explain_difference(record, job, plan))
-                )
+            elif differences := differing(record, job.record):
+                found[key] = tuple(map(str, differences))
     return found
-
-
-def _changes(record: RunRecord, options: dict[str, object], explained: str) -> Iterator[str]:
-    for name in dict.fromkeys([*record.options, *options]):
-        was, is_now = record.options.get(name, "not set"), options.get(name, "not set")
-        if was != is_now:
-            yield f"option {name} then {was}, now {is_now}"
-    yield from (part for part in explained.split("; ") if part != "other options")
 
 
 def update(
@@ -241,11 +227,11 @@ def update(
     whole = [(record, source.predictions(record)) for record in records]
     reference.prepare()
     for record, predictions in whole:
-        with reference.claim(place_of(record), wait=True):
-            reference.write(place_of(record), record, predictions)
-    kept = {place_of(record) for record in records}
+        with reference.claim(record.place, wait=True):
+            reference.write(record.place, record, predictions)
+    kept = {record.place for record in records}
     for record in reference.records():
-        if (record.profile, record.method, record.suite) in keys and place_of(record) not in kept:
-            path = reference.path(place_of(record))
+        if (record.profile, record.method, record.suite) in keys and record.place not in kept:
+            path = reference.path(record.place)
             path.unlink()
             path.with_suffix(".npz").unlink(missing_ok=True)

@@ -11,8 +11,9 @@ from typing import Any
 from bench.data.mteb_names import FILES
 from bench.data.suites import SUITES
 from bench.data.training import uses_world
-from bench.errors import CellFailedError, DataError, InputError, NotComparableError
-from bench.plan.plan import explain_difference, make_plan
+from bench.errors import CellFailedError, InputError, NotComparableError
+from bench.plan.plan import make_plan
+from bench.records.facts import explain, specified
 from bench.records.record import RunRecord
 from bench.registry import discover
 from bench.request import profiles
@@ -64,9 +65,9 @@ def rerun(
     with tempfile.TemporaryDirectory() as folder:
         plan = make_plan(spec_of(record, data, model, corpus, copies, Path(folder)))
         (job,) = (job for job in plan.jobs if job.cell.seed == record.seed)
-        if job.key != record.key:
+        if why := explain(record, job.record):
             raise NotComparableError(
-                f"this is not the record's specification any more ({explain_difference(record, job, plan)})",
+                f"this is not the record's specification any more ({why})",
                 where=record.method,
             )
         (outcome,) = run_plan(plan, on_outcome=lambda _: None)
@@ -96,15 +97,10 @@ def spec_of(
     results: Path,
 ) -> RunSpec:
     """Return the specification that repeats a record's cell; see :func:`rerun` for arguments and errors."""
-    _check_plugins(record)
-    if record.suite.startswith(FILES):  # a record doesn't say which file of this machine is read
-        raise InputError(
-            f"the record's suite '{record.suite}' came from a file that only its bench run named",
-            where=record.method,
-            hint="repeat that bench run, with --suite local:FILE.toml",
-        )
     profile, _, other_backbone = record.profile.partition("@")
     external = record.name in ("hf", "st", "vectors")
+    _check_plugins(record)
+    _check_files(record, profile, corpus, copies)
     if (external or other_backbone) and model is None:
         name = (record.backbone or {}).get("name")
         raise InputError(
@@ -112,8 +108,39 @@ def spec_of(
             where=record.method,
             expected="--model FOLDER",
         )
-    members = record.training.get("members", {})
-    for member in _flat(members):
+    options = tuple((name, str(value)) for name, value in record.options.items())
+    request = MethodRequest(record.method, record.name, model if external else None, options)
+    dev = record.training.get("dev", {}).get("task")
+    dev_suite = next((name for name, suite in SUITES if suite.tasks == (dev,)), None)
+    return RunSpec(
+        methods=(request,),
+        seeds=(record.seed or 0,),
+        profile=profile,
+        suites=(record.suite,),
+        backbone=None if external else model,
+        overrides=_member_overrides(record.training.get("members", {})),
+        corpus=corpus,
+        copies=copies,
+        dev=dev_suite,
+        world_seed=record.world["seed"] if record.world else None,
+        data=data,
+        accept_data=not all(facts["reference"] for facts in record.tasks.values()),
+        results=results,
+        **specified(record),
+    )
+
+
+def _check_files(
+    record: RunRecord, profile: str, corpus: Path | None, copies: tuple[tuple[str, Path], ...]
+) -> None:
+    """Raise InputError where a record needs a file or model of which it doesn't say where it is."""
+    if record.suite.startswith(FILES):
+        raise InputError(
+            f"the record's suite '{record.suite}' came from a file that only its bench run named",
+            where=record.method,
+            hint="repeat that bench run, with --suite local:FILE.toml",
+        )
+    for member in _flat(record.training.get("members", {})):
         (part,) = parse_methods(member["method"])
         if part.name not in discover().names():
             raise InputError(
@@ -132,67 +159,6 @@ def spec_of(
             where=record.method,
             expected="--copy NAME=FILE, as given to its bench run",
         )
-    device, threads, solver, precision = _how_it_ran(record)
-    options = tuple((name, str(value)) for name, value in record.options.items())
-    request = MethodRequest(record.method, record.name, model if external else None, options)
-    dev = record.training.get("dev", {}).get("task")
-    dev_suite = next((name for name, suite in SUITES if suite.tasks == (dev,)), None)
-    return RunSpec(
-        methods=(request,),
-        seeds=(record.seed or 0,),
-        profile=profile,
-        suites=(record.suite,),
-        backbone=None if external else model,
-        overrides=_member_overrides(members),
-        device=device,
-        threads=threads,
-        ranks=record.ranks,
-        train_precision=record.train_precision,
-        corpus=corpus,
-        copies=copies,
-        dev=dev_suite,
-        world_seed=record.world["seed"] if record.world else None,
-        data=data,
-        accept_data=not all(facts["reference"] for facts in record.tasks.values()),
-        results=results,
-        transfer_solver=solver,
-        precision=precision,
-    )
-
-
-def _how_it_ran(record: RunRecord) -> tuple[str, int, str, str]:
-    """Device, threads, transfer solver, precision; raises DataError for what no bench run takes."""
-    facts = record.provenance
-    device, threads = str(facts.get("device")).split(" ")[0], facts.get("threads")
-    solver = facts.get("transfer", {}).get("solver", "exact")
-    precision = facts.get("evaluation_precision", {}).get("name", "fp32")
-    found = {
-        "device": device,
-        "transfer solver": solver,
-        "precision": precision,
-        "training precision": record.train_precision,
-    }
-    for name, choices in _CHOICES.items():
-        if found[name] not in choices:
-            raise DataError(
-                f"the record's {name} is '{found[name]}'",
-                where=record.method,
-                expected=f"one of {', '.join(choices)}",
-            )
-    if not isinstance(threads, int) or not 1 <= threads <= _MOST_THREADS:
-        raise DataError(
-            f"the record's threads are '{threads}'", where=record.method, expected=f"1 to {_MOST_THREADS}"
-        )
-    return device, threads, solver, precision
-
-
-_CHOICES = {
-    "device": ("cpu", "cuda"),
-    "transfer solver": ("exact", "sgd"),
-    "precision": ("fp32", "bf16", "fp16"),
-    "training precision": ("fp32", "tf32", "bf16"),
-}
-_MOST_THREADS = 256
 
 
 def _check_plugins(record: RunRecord) -> None:

@@ -12,7 +12,7 @@ from bench.plan.plan import Plan
 from bench.run.cell import run_cell
 from bench.run.executors import executor_for
 from bench.run.executors.local import InProcess
-from bench.run.probing import jobs_without_probes, probed_suite
+from bench.run.probing import jobs_without_probes
 from bench.run.stage_cache import StageCache
 from bench.run.task import CellTask, Outcome
 
@@ -70,24 +70,4 @@ def _cell_tasks(plan: Plan) -> list[CellTask]:
     by_cell: dict[tuple[str, int | None], list[Job]] = {}
     for job in pending_jobs(plan):
         by_cell.setdefault((job.cell.method, job.cell.seed), []).append(job)
-    spec = plan.spec
-    return [
-        CellTask(
-            tuple(jobs),
-            spec.results,
-            spec.campaign,
-            spec.data,
-            spec.accept_data,
-            spec.device,
-            spec.threads,
-            spec.force,
-            plan.training,
-            plan.world_seed,
-            probes=spec.probes,
-            probed=probed_suite(spec) if spec.probes else "",
-            transfer_solver=spec.transfer_solver,
-            precision=spec.precision,
-            keep_vectors=spec.keep_vectors,
-        )
-        for jobs in by_cell.values()
-    ]
+    return [CellTask(tuple(jobs), plan.spec, plan.training, plan.world_seed) for jobs in by_cell.values()]

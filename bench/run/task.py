@@ -3,35 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from bench.data.mini.world import DEFAULT_SEED
 from bench.data.training import TrainingData
 from bench.plan.job import Job
 from bench.records.record import RunRecord
+from bench.request.spec import RunSpec
 
 
 @dataclass(frozen=True)
 class CellTask:
-    """What a worker gets: one cell and its pending suites (it must pickle)."""
+    """What a worker gets (it must pickle).
+
+    Args:
+        jobs: One cell on its pending suites.
+        spec: What the user asked for; paths in it are looked up where the cell runs.
+        training: Training text and dev set, None where no method trains.
+        world_seed: Which world the mini suites are drawn from.
+        wait: Wait for a process that computes the same cell instead of answering "busy".
+    """
 
     jobs: tuple[Job, ...]
-    results: Path
-    campaign: str
-    data: Path | None
-    accept_data: bool
-    device: str
-    threads: int
-    force: bool
+    spec: RunSpec
     training: TrainingData | None
     world_seed: int = DEFAULT_SEED
     wait: bool = False
-    probes: tuple[str, ...] = ()
-    probed: str = ""
-    """Suite whose sentences are probed."""
-    transfer_solver: str = "exact"
-    precision: str = "fp32"
-    keep_vectors: bool = False
 
 
 @dataclass(frozen=True)

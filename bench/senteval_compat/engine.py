@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.data.senteval import STS_YEARS
-from bench.errors import InputError, did_you_mean
+from bench.errors import InputError, not_one_of
 from bench.eval.sgd import Classifier
 from bench.eval.transfer import SEED, SOLVERS, Protocol
 from bench.senteval_compat import classification, similarity
@@ -103,11 +103,7 @@ class SE:
                 f"task '{name}' trains a regression, which is not offered",
                 expected=f"'{name.removesuffix('-finetune')}', the correlation of the cosines",
             )
-        return InputError(
-            f"unknown task '{name}'",
-            expected=f"one of {', '.join(self.list_tasks)}",
-            hint=did_you_mean(name, self.list_tasks),
-        )
+        return not_one_of(f"unknown task '{name}'", name, self.list_tasks)
 
 
 def _protocol(params: Params) -> Protocol:

@@ -1,4 +1,4 @@
-"""What every statistic asks of its input, and its random generators."""
+"""What every statistic requires of its input, and its random generators."""
 
 from __future__ import annotations
 
@@ -12,20 +12,24 @@ MIN_PAIRS = 4
 
 
 def generator(seed: int, stream: str) -> np.random.Generator:
-    """Return the generator of a named stream of a seed; streams are independent of each other."""
+    """Return the generator of a named stream of a seed; streams are independent of each other.
+
+    >>> bool(generator(1, "items").random() == generator(1, "items").random())
+    True
+    """
     digest = hashlib.sha256(f"{seed}/{stream}".encode()).digest()
     return np.random.default_rng(int.from_bytes(digest))
 
 
 def run_scores(values: ArrayLike, name: str, least: int) -> FloatArray:
-    """Return (runs,) finite scores, one a seed.
+    """Return (runs,) finite scores, one per seed.
 
     Raises:
         ValueError: another shape, fewer than ``least``, or a score that is not finite.
     """
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1:
-        raise ValueError(f"{name} has shape {array.shape}; expected (runs,), one score a seed")
+        raise ValueError(f"{name} has shape {array.shape}; expected (runs,), one score per seed")
     if len(array) < least:
         raise ValueError(f"{name} has {len(array)} seed(s); expected at least {least}")
     return _finite(array, name)

@@ -1,11 +1,11 @@
-"""Correction of p values for the number of comparisons, with the family named."""
+"""Correction of p values for the number of comparisons; the family that was corrected together has a name."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from statsmodels.stats.multitest import multipletests  # type: ignore[import-untyped]
+import numpy as np
 
 METHODS = {"holm": "Holm", "fdr_bh": "Benjamini-Hochberg"}
 
@@ -16,8 +16,8 @@ class Adjusted:
 
     Args:
         p: Its p before correction.
-        adjusted: And after it.
-        minimum: The smallest adjusted p that its test can give, the other comparisons being as they are.
+        adjusted: Its p after correction.
+        minimum: The smallest adjusted p that its test could give, with the other comparisons as they are.
     """
 
     p: float
@@ -30,7 +30,7 @@ class Family:
     """Comparisons that were corrected together.
 
     Args:
-        name: What they are, for the caption: "new method against the baselines".
+        name: What they are, for the caption, such as "new method against the baselines".
         correction: "Holm" or "Benjamini-Hochberg".
         comparisons: Each by its name.
     """
@@ -56,10 +56,19 @@ def holm(p: Mapping[str, float], name: str, minimum_p: Mapping[str, float] | Non
     Args:
         p: The p of every comparison, by its name.
         name: What the family is.
-        minimum_p: The smallest p of each one's test; those not named have none (0).
+        minimum_p: The smallest p that each one's test can give; 0 for those not named.
+
+    Returns:
+        The family, each comparison with its adjusted p in [0, 1].
 
     Raises:
         ValueError: no comparison, no name, or a p outside [0, 1] or below its minimum.
+
+    >>> family = holm({"simcse": 0.01, "whitening": 0.04, "untrained": 0.03}, "ours against the baselines")
+    >>> {name: round(found.adjusted, 3) for name, found in family.comparisons.items()}
+    {'simcse': 0.03, 'whitening': 0.06, 'untrained': 0.06}
+    >>> family.caption
+    'Holm over 3 comparisons (ours against the baselines)'
     """
     return _correct(p, name, minimum_p or {}, "holm")
 
@@ -67,9 +76,13 @@ def holm(p: Mapping[str, float], name: str, minimum_p: Mapping[str, float] | Non
 def benjamini_hochberg(
     p: Mapping[str, float], name: str, minimum_p: Mapping[str, float] | None = None
 ) -> Family:
-    """Benjamini and Hochberg's correction (1995): bounds the expected share of false ones among the claims.
+    """Benjamini and Hochberg's correction (1995): bounds the expected share of false claims among all claims.
 
-    For exploratory grids. Arguments and errors as ``holm``.
+    For exploratory grids. Arguments, result and errors are those of ``holm``.
+
+    >>> family = benjamini_hochberg({"tau 0.01": 0.01, "tau 0.05": 0.04, "tau 0.1": 0.03}, "grid of tau")
+    >>> [round(found.adjusted, 3) for found in family.comparisons.values()]
+    [0.03, 0.04, 0.04]
     """
     return _correct(p, name, minimum_p or {}, "fdr_bh")
 
@@ -78,7 +91,7 @@ def _correct(p: Mapping[str, float], name: str, minimum_p: Mapping[str, float], 
     if not p or not name.strip():
         raise ValueError(f"family '{name}' of {len(p)} comparisons; expected a name and at least one")
     if unknown := sorted(minimum_p.keys() - p.keys()):
-        raise ValueError(f"minimum p of {unknown}, which are no comparisons of the family")
+        raise ValueError(f"minimum p of {unknown}, which are not comparisons of the family")
     for key, value in p.items():
         if not 0 <= minimum_p.get(key, 0.0) <= value <= 1:
             raise ValueError(f"{key}: p={value}, minimum_p={minimum_p.get(key, 0.0)}; expected p in [0, 1]")
@@ -92,5 +105,20 @@ def _correct(p: Mapping[str, float], name: str, minimum_p: Mapping[str, float], 
 
 
 def adjust(values: Sequence[float], method: str) -> list[float]:
-    """Return the corrected p of each, for "holm" or "fdr_bh"; see the functions of a whole family."""
-    return [float(value) for value in multipletests(list(values), method=method)[1]]
+    """Return the corrected p of each, for "holm" or "fdr_bh"; ``holm`` and its sibling check a whole family.
+
+    With p sorted, p_(1) <= ... <= p_(n): Holm gives max over j <= i of (n - j + 1) p_(j), Benjamini-Hochberg
+    min over j >= i of n p_(j) / j, both at most 1.
+
+    >>> [round(p, 2) for p in adjust([0.01, 0.04, 0.03], "holm")]
+    [0.03, 0.06, 0.06]
+    """
+    p = np.asarray(values, dtype=np.float64)
+    order, ranks = np.argsort(p), np.arange(1, len(p) + 1)
+    if method == "holm":
+        adjusted = np.maximum.accumulate(p[order] * ranks[::-1])
+    else:
+        adjusted = np.minimum.accumulate((p[order] / (ranks / len(p)))[::-1])[::-1]
+    result = np.empty(len(p))
+    result[order] = np.minimum(adjusted, 1)
+    return [float(value) for value in result]

@@ -1,8 +1,9 @@
 """Tests of two dependent correlations that share a variable: two systems against the same gold scores.
 
-They speak for the checkpoints at hand. Both are derived for Pearson's r of normal variables, where p <= .05
-came out in 5% of simulations of the null. With Spearman's rho and graded gold scores it came out in 7%, at
-100 as at 1,379 pairs (20,000 each, benchmarks/stats.py): a cross-check of the paired bootstrap, no more.
+They say something about the checkpoints at hand only. Both are derived for Pearson's r of normal variables;
+there, systems that do not differ give p <= .05 in 5% of simulations. With Spearman's rho and graded gold
+scores it is 7%, at 100 pairs as at 1,379 (20,000 simulations each, benchmarks/stats.py), so use them to
+cross-check the paired bootstrap and for nothing more.
 """
 
 from __future__ import annotations
@@ -10,12 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import ArrayLike
 from scipy import stats
-
-from bench.stats.checks import items
-from bench.stats.resampling import spearman_rows
 
 
 @dataclass(frozen=True)
@@ -54,6 +50,10 @@ def williams(r12: float, r13: float, r23: float, n: int) -> CorrelationTest:
 
     Raises:
         ValueError: too few pairs, or three numbers that no three variables can have as correlations.
+
+    >>> found = williams(0.5, 0.4, 0.1, n=103)
+    >>> round(found.statistic, 3), found.df, round(found.p, 3)
+    (0.891, 100, 0.375)
     """
     determinant = _determinant(r12, r13, r23, n)
     if r12 == r13:
@@ -70,10 +70,14 @@ def steiger(r12: float, r13: float, r23: float, n: int) -> CorrelationTest:
     """Steiger's z of two correlations with a shared variable, from pooled estimates (Steiger 1980, eq. 14).
 
     z = (atanh r12 - atanh r13) sqrt((n - 3) / (2 - 2 s)), s = psi / (1 - m^2)^2 with m = (r12 + r13) / 2 and
-    psi = r23 (1 - 2 m^2) - m^2 (1 - 2 m^2 - r23^2) / 2. Arguments as ``williams``.
+    psi = r23 (1 - 2 m^2) - m^2 (1 - 2 m^2 - r23^2) / 2. Arguments and result are those of ``williams``.
 
     Raises:
         ValueError: as ``williams``, or r12 or r13 is 1 or -1.
+
+    >>> found = steiger(0.5, 0.4, 0.1, n=103)
+    >>> round(found.statistic, 3), round(found.p, 3)
+    (0.889, 0.374)
     """
     _determinant(r12, r13, r23, n)
     if max(abs(r12), abs(r13)) == 1:
@@ -85,24 +89,6 @@ def steiger(r12: float, r13: float, r23: float, n: int) -> CorrelationTest:
     s = psi / (1 - square) ** 2
     z = (math.atanh(r12) - math.atanh(r13)) * math.sqrt((n - 3) / (2 - 2 * s))
     return CorrelationTest(r12 - r13, z, None, float(2 * stats.norm.sf(abs(z))), n)
-
-
-def spearman_triple(a: ArrayLike, b: ArrayLike, gold: ArrayLike) -> tuple[float, float, float]:
-    """Spearman's rho of gold with a, of gold with b, and of a with b: r12, r13, r23 of the tests above.
-
-    Args:
-        a: (pairs,) predictions of one system.
-        b: (pairs,) predictions of the other.
-        gold: (pairs,).
-
-    Raises:
-        ValueError: shapes that don't fit, a value that is not finite, or a side whose values are all equal.
-    """
-    if np.ndim(a) != 1 or np.ndim(b) != 1:
-        raise ValueError(f"predictions {np.shape(a)} and {np.shape(b)}; expected (pairs,) of one run each")
-    first, second = items(a, gold, "a")[0], items(b, gold, "b")[0]
-    r12, r13 = spearman_rows(np.concatenate([first, second]), gold)
-    return float(r12), float(r13), float(spearman_rows(first, second[0])[0])
 
 
 def _determinant(r12: float, r13: float, r23: float, n: int) -> float:

@@ -1,4 +1,4 @@
-"""Effect sizes of two methods' seeds. Scores are (runs,), one a seed; the sign is that of a - b."""
+"""Effect sizes of two methods' seeds. Scores are (runs,), one per seed; the sign is that of a - b."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from bench.stats.checks import run_scores
 
 
 def superiority(a: ArrayLike, b: ArrayLike) -> float:
-    """P(A > B): the share of pairs of seeds in which a scores higher, ties counted half.
+    """P(A > B): the share of pairs of seeds in which a scores higher; a tie counts half.
 
-    Vargha and Delaney's A (2000), the Mann-Whitney U over n_a n_b.
+    Vargha and Delaney's A (2000): the Mann-Whitney U divided by n_a n_b.
 
     Args:
         a: (runs,) scores of one method.
@@ -25,6 +25,9 @@ def superiority(a: ArrayLike, b: ArrayLike) -> float:
 
     Raises:
         ValueError: no seed on a side, another shape, or a score that is not finite.
+
+    >>> round(superiority([3, 5], [1, 3, 2]), 3)  # one tie among six pairs
+    0.917
     """
     x, y = run_scores(a, "a", least=1), run_scores(b, "b", least=1)
     return float((np.sign(x[:, None] - y).mean() + 1) / 2)
@@ -37,8 +40,14 @@ def cohen_d(a: ArrayLike, b: ArrayLike) -> float:
         a: (runs,) scores of one method, at least two seeds.
         b: (runs,) scores of the other, at least two seeds.
 
+    Returns:
+        The difference in standard deviations.
+
     Raises:
         ValueError: fewer than two seeds on a side, another shape, a score that is not finite, or no spread.
+
+    >>> round(cohen_d([3, 5], [1, 3, 2]), 3)
+    1.732
     """
     x, y = run_scores(a, "a", least=2), run_scores(b, "b", least=2)
     if np.ptp(x) == 0 and np.ptp(y) == 0:
@@ -50,10 +59,11 @@ def cohen_d(a: ArrayLike, b: ArrayLike) -> float:
 def hedges_g(a: ArrayLike, b: ArrayLike) -> float:
     """Hedges' g: Cohen's d without its bias in small samples (Hedges 1981, eq. 6e).
 
-    g = d Gamma(m / 2) / (sqrt(m / 2) Gamma((m - 1) / 2)) with m = n_a + n_b - 2. Arguments as ``cohen_d``.
+    g = d Gamma(m / 2) / (sqrt(m / 2) Gamma((m - 1) / 2)) with m = n_a + n_b - 2. Arguments and errors are
+    those of ``cohen_d``.
 
-    Raises:
-        ValueError: as ``cohen_d``.
+    >>> round(hedges_g([3, 5], [1, 3, 2]), 3)
+    1.253
     """
     d = cohen_d(a, b)
     m = np.size(a) + np.size(b) - 2

@@ -1,7 +1,7 @@
 """Seeds and items together, the set of tasks fixed. The runs of a method are its seeds.
 
-A checkpoint is scored on all tasks, so its errors there belong together: whole seed rows are resampled, never
-seeds task by task.
+A checkpoint is scored on all tasks, so its errors on them are related: whole seed rows are resampled, never
+the seeds of one task by themselves.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class HierarchicalDifference:
         difference: mean(a) - mean(b) over seeds and tasks.
         low: Lower end of the percentile interval.
         high: Upper end.
-        superiority: P(A > B) of the observed seeds' suite averages, ties counted half.
+        superiority: P(A > B) of the observed seeds' suite averages; a tie counts half.
         superiority_low: Lower end of its percentile interval.
         superiority_high: Upper end.
         draws: Number of draws.
@@ -46,7 +46,7 @@ class HierarchicalDifference:
 
 @dataclass(frozen=True)
 class ComponentsDifference:
-    """The difference of two methods' suite averages with an interval from its variance's components.
+    """The difference of two methods' suite averages with an interval from the components of its variance.
 
     Args:
         difference: mean(a) - mean(b) over seeds and tasks.
@@ -77,7 +77,7 @@ def hierarchical_bootstrap(
     """Bootstrap of whole seed rows, and of items within each task; both methods see the same items in a draw.
 
     Descriptive: a percentile interval over few seeds is too narrow. Measured coverage of its 95% interval
-    with 5 seeds a side: 91.1% on the seven STS tasks (1,000 simulations, 99% interval 88.5 to 93.3%), 88%
+    with 5 seeds per side: 91.1% on the seven STS tasks (1,000 simulations, 99% interval 88.5 to 93.3%), 88%
     where items add nothing (20,000). ``variance_components`` covered 94.8% in the same simulations of the
     tasks, Welch's interval of the seeds 92.6%, the item bootstrap alone 64.4% (benchmarks/stats.py).
 
@@ -88,14 +88,25 @@ def hierarchical_bootstrap(
         rng: The generator of the draws of seeds.
         level: Confidence level, in (0, 1).
 
+    Returns:
+        The difference with percentile intervals of it and of P(A > B).
+
     Raises:
         ValueError: fewer than two seeds on a side, a name that is not in the sample, or a bad level.
+
+    >>> from bench.stats.checks import generator
+    >>> seeds = np.array([[0.80], [0.82], [0.70], [0.72]])  # two of each method, on one task
+    >>> runs = {"a": slice(0, 2), "b": slice(2, 4)}
+    >>> sample = SuiteDraws(runs, ("STSB",), (50,), seeds, np.stack([seeds] * 500))
+    >>> found = hierarchical_bootstrap(sample, "a", "b", generator(1, "seeds"))
+    >>> round(found.difference, 3), round(found.low, 3), round(found.high, 3), found.superiority
+    (0.1, 0.08, 0.12, 1.0)
     """
     check_level(level)
     (seen_a, draws_a), (seen_b, draws_b) = sample.of(a), sample.of(b)
     n_a, n_b, draws = len(seen_a), len(seen_b), len(draws_a)
     if min(n_a, n_b) < 2:
-        raise ValueError(f"{n_a} against {n_b} seeds; expected at least 2 a side")
+        raise ValueError(f"{n_a} against {n_b} seeds; expected at least 2 per side")
     first = np.take_along_axis(draws_a.mean(2), rng.integers(0, n_a, (draws, n_a)), axis=1)
     second = np.take_along_axis(draws_b.mean(2), rng.integers(0, n_b, (draws, n_b)), axis=1)
     ends = [(1 - level) / 2, (1 + level) / 2]
@@ -129,9 +140,9 @@ def variance_components(
     V = s_a^2 / n_a + s_b^2 / n_b + sum over tasks of v_t / T^2, with s^2 the variance of the suite average
     over seeds and v_t that of the difference in task t over a bootstrap of its items. The interval is
     difference -+ t sqrt(V), with Satterthwaite's (1946) degrees of freedom V^2 / sum of (component^2 / its
-    own): n - 1 for seeds, pairs - 1 for a task. What single seeds find hard in single items is in both parts,
-    so the interval is a little too wide where items count most. Measured coverage with 5 seeds a side and the
-    seven STS tasks: 94.8% (1,000 simulations, 99% interval 92.7 to 96.4%; benchmarks/stats.py).
+    own): n - 1 for seeds, pairs - 1 for a task. An item that is hard for one seed alone adds to both parts,
+    so the interval is a little too wide where items count most. Measured coverage with 5 seeds per side and
+    the seven STS tasks: 94.8% (1,000 simulations, 99% interval 92.7 to 96.4%; benchmarks/stats.py).
 
     Args:
         sample: Draws of the items of both methods, from ``suite_draws``.
@@ -141,9 +152,19 @@ def variance_components(
         deterministic_b: The same of b.
         level: Confidence level, in (0, 1).
 
+    Returns:
+        The difference, its t interval and the components.
+
     Raises:
         ValueError: a side with fewer than two seeds that isn't deterministic, or a deterministic one with
             more than one run, a name that is not in the sample, or a bad level.
+
+    >>> seeds = np.array([[0.80], [0.82], [0.70], [0.72]])  # two of each method; here items add nothing
+    >>> runs = {"a": slice(0, 2), "b": slice(2, 4)}
+    >>> sample = SuiteDraws(runs, ("STSB",), (50,), seeds, np.stack([seeds] * 9))
+    >>> found = variance_components(sample, "a", "b")
+    >>> round(found.difference, 3), round(found.low, 3), round(found.high, 3), round(found.df, 1)
+    (0.1, 0.039, 0.161, 2.0)
     """
     check_level(level)
     (seen_a, draws_a), (seen_b, draws_b) = sample.of(a), sample.of(b)

@@ -1,4 +1,4 @@
-"""Statistics over the items of an evaluation: they speak for the checkpoints at hand, not for a method."""
+"""Statistics over the items of an evaluation: they hold for the checkpoints at hand, not for a method."""
 
 from __future__ import annotations
 
@@ -30,6 +30,10 @@ def spearman_interval(rho: float, n: int, level: float = 0.95) -> tuple[float, f
 
     Raises:
         ValueError: an argument out of its range.
+
+    >>> low, high = spearman_interval(0.82, n=1379)
+    >>> round(low, 3), round(high, 3)
+    (0.799, 0.839)
     """
     if n < 4 or not -1 <= rho <= 1 or not 0 < level < 1:
         raise ValueError(f"rho={rho}, n={n}, level={level}")
@@ -47,7 +51,7 @@ class ItemDifference:
         difference: rho(a) - rho(b), each the mean over its runs; for "avg" the mean over tasks too.
         low: Lower end of the percentile interval.
         high: Upper end.
-        p: Two-sided p: twice the smaller share of draws on either side of 0, at most 1.
+        p: Two-sided p: twice the share of draws on the rarer side of 0, at most 1.
         minimum_p: The smallest p that so many draws can give, 2 / (draws + 1).
         draws: Number of draws.
         n: Pairs; for "avg" of all tasks together.
@@ -63,10 +67,10 @@ class ItemDifference:
 
 
 def paired_bootstrap(sample: SuiteDraws, a: str, b: str, level: float = 0.95) -> dict[str, ItemDifference]:
-    """Paired bootstrap of the difference in Spearman, recomputed in every draw, a task and on average.
+    """Paired bootstrap of the difference in Spearman, recomputed in every draw, per task and on average.
 
     Both systems see the same pairs in a draw. Where a side has several runs its correlations are averaged in
-    each draw: the result speaks for those checkpoints together, not for further seeds. Measured level of
+    each draw: the result holds for those checkpoints together, not for further seeds. Measured level of
     p <= .05: 5.2% at 100 and at 300 pairs, 6.2% at 1,379 (2,000 simulations each, 99% intervals of +-1.3
     points; benchmarks/stats.py).
 
@@ -81,6 +85,15 @@ def paired_bootstrap(sample: SuiteDraws, a: str, b: str, level: float = 0.95) ->
 
     Raises:
         ValueError: a name that is not in the sample, or a level outside (0, 1).
+
+    >>> from bench.stats.checks import generator
+    >>> from bench.stats.suite import suite_draws
+    >>> gold, noise = np.linspace(0, 5, 40), generator(1, "noise").normal(size=(2, 40))
+    >>> systems = {"good": {"STSB": gold + noise[0]}, "poor": {"STSB": gold + 3 * noise[1]}}
+    >>> sample = suite_draws(systems, {"STSB": gold}, generator(1, "items"), draws=200)
+    >>> found = paired_bootstrap(sample, "good", "poor")["avg"]
+    >>> found.low < found.difference < found.high, found.n, round(found.minimum_p, 4)
+    (True, 40, 0.01)
     """
     (seen_a, draws_a), (seen_b, draws_b) = sample.of(a), sample.of(b)
     observed = seen_a.mean(0) - seen_b.mean(0)
@@ -96,9 +109,9 @@ def paired_bootstrap(sample: SuiteDraws, a: str, b: str, level: float = 0.95) ->
 def item_difference(differences: ArrayLike, observed: float, n: int, level: float = 0.95) -> ItemDifference:
     """Percentile interval and p of a difference, from its (draws,) bootstrap values.
 
-    The interval is the percentile interval of Efron and Tibshirani (1993, ch. 13). p is twice the smaller
-    share of values on either side of 0, with the data counted as one more value on each: about the error rate
-    at which the interval reaches 0.
+    The interval is the percentile interval of Efron and Tibshirani (1993, ch. 13). p is twice the
+    share of values on the rarer side of 0, with the data counted as one more value on each side: about the
+    error rate at which the interval just reaches 0.
 
     Args:
         differences: (draws,).
@@ -106,8 +119,15 @@ def item_difference(differences: ArrayLike, observed: float, n: int, level: floa
         n: Items behind it.
         level: Confidence level, in (0, 1).
 
+    Returns:
+        The difference, its interval and its p.
+
     Raises:
         ValueError: another shape, or a level outside (0, 1).
+
+    >>> found = item_difference([-1.0, 1.0, 2.0, 3.0, 4.0], observed=2.0, n=30)
+    >>> round(found.p, 3), round(found.minimum_p, 3)  # one of five values is below 0: 2 (1 + 1) / (5 + 1)
+    (0.667, 0.333)
     """
     values = np.asarray(differences, dtype=np.float64)
     check_level(level)
@@ -116,5 +136,5 @@ def item_difference(differences: ArrayLike, observed: float, n: int, level: floa
     low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
     minimum = 2 / (len(values) + 1)
     beyond = min(np.count_nonzero(values <= 0), np.count_nonzero(values >= 0)) + 1
-    p = min(1.0, beyond * minimum)
+    p = min(1.0, float(beyond * minimum))
     return ItemDifference(float(observed), float(low), float(high), p, minimum, len(values), n)

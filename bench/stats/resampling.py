@@ -1,4 +1,4 @@
-"""Spearman's correlation in every draw of a bootstrap over items, exact and without a sort a draw.
+"""Spearman's correlation in every draw of a bootstrap over items, exact and without sorting each draw.
 
 A draw of n pairs with replacement is a count per pair. Counts summed in the order of a side's values give
 that side's average ranks in the draw: where L pairs drawn have a smaller value and H a value not greater, the
@@ -33,6 +33,10 @@ def spearman_rows(predictions: ArrayLike, gold: ArrayLike) -> FloatArray:
 
     Raises:
         ValueError: as ``spearman_draws``.
+
+    >>> gold = [0, 1, 2, 3, 4, 5]
+    >>> spearman_rows([[0.1, 0.2, 0.3, 0.5, 0.4, 0.9], [5, 4, 3, 2, 1, 0]], gold).round(3).tolist()
+    [0.943, -1.0]
     """
     rows, scores = items(predictions, gold)
     counts = np.ones((1, len(scores)), dtype=np.int64)
@@ -46,7 +50,7 @@ def spearman_draws(
 
     All rows and the gold scores see the same pairs in a draw, so two rows can be subtracted. Draw d takes the
     pairs ``rng.integers(0, pairs, (draws, pairs))[d]``, as scipy.stats.bootstrap with ``paired`` does; ties
-    get average ranks in every draw anew.
+    get average ranks anew in every draw.
 
     Args:
         predictions: (runs, pairs), or (pairs,) for one row.
@@ -60,6 +64,12 @@ def spearman_draws(
     Raises:
         ValueError: shapes that don't fit, a value that is not finite, fewer than 4 pairs or 100 draws, or a
             side whose values are all equal in a draw: the correlation is undefined there.
+
+    >>> from bench.stats.checks import generator
+    >>> rows, gold = [[0.1, 0.3, 0.2, 0.9] * 5, [0.4, 0.3, 0.2, 0.1] * 5], [1, 2, 3, 4] * 5
+    >>> found = spearman_draws(rows, gold, generator(1, "items"), draws=100)
+    >>> found.shape, bool((found[:, 0] > found[:, 1]).all())
+    ((100, 2), True)
     """
     rows, scores = items(predictions, gold)
     check_draws(draws)
@@ -79,7 +89,7 @@ def spearman_draws(
 
 @dataclass(frozen=True)
 class _Side:
-    """The order of one side's values, and its ties: as groups where they are many, else place by place.
+    """The order of one side's values, and its ties: as groups where there are many, else place by place.
 
     Args:
         by_value: (pairs,) the pairs sorted by value.
@@ -110,7 +120,7 @@ def _side(values: FloatArray) -> _Side:
 
 
 class _Correlator:
-    """Correlations of draws that are given as counts; its arrays are used again in every call.
+    """Correlations of draws that are given as counts; its arrays are reused in every call.
 
     Args:
         rows: (runs, pairs) predictions.

@@ -17,9 +17,9 @@ class SuiteDraws:
     """What the item bootstraps of all pairs of methods share.
 
     Args:
-        rows: Where each method's runs stand.
+        rows: Each method's runs, as a slice of the runs of all methods.
         tasks: Names.
-        pairs: Pairs of each task.
+        pairs: Number of pairs of each task.
         observed: (runs of all methods, tasks).
         draws: (draws, runs of all methods, tasks); in a draw all runs see the same pairs of a task.
     """
@@ -58,6 +58,13 @@ def suite_draws(
 
     Raises:
         ValueError: no method or task, tasks or runs that differ, or as ``spearman_draws``.
+
+    >>> from bench.stats.checks import generator
+    >>> gold = {"STSB": [1, 2, 3, 4] * 5}
+    >>> predictions = {"ours": {"STSB": [[0.1, 0.3, 0.2, 0.9] * 5] * 2}, "theirs": {"STSB": [4, 1, 3, 2] * 5}}
+    >>> sample = suite_draws(predictions, gold, generator(1, "items"), draws=100)
+    >>> sample.rows, sample.draws.shape
+    ({'ours': slice(0, 2, None), 'theirs': slice(2, 3, None)}, (100, 3, 1))
     """
     if not predictions or not gold:
         raise ValueError(f"{len(predictions)} methods on {len(gold)} tasks; expected at least one of each")

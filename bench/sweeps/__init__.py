@@ -1,1 +1,1 @@
-"""Grids of runs, and what was asked for."""
+"""Sweeps: their grids, and the manifest of each that ran."""

@@ -1,4 +1,4 @@
-"""Sweeps: a question, the grid of methods that answers it, and where its cells stand in a campaign."""
+"""Sweeps: a question, and the grid of methods that answers it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Backbone:
 
 @dataclass(frozen=True)
 class Point:
-    """One place of a grid.
+    """One cell of a grid.
 
     Args:
         row: Its row's label.
@@ -51,9 +51,9 @@ class Sweep:
         points: From the backbone to the grid, row by row.
         task: Task whose score is shown, where the suite has it; else the average.
         numeric: True if the rows are numbers: the figure is a line, not bars.
-        norms: True if the mean norm of [CLS] stands beside the score.
-        curves: True if the figure is dev score and effective rank against step; the rank in the table too.
-    surface: True for the surface of a formula: no cells.
+        norms: True if the table also has the mean norm of [CLS].
+        curves: True if the figure is dev score and effective rank against step; the table has the rank too.
+        surface: True for the surface of a formula: it has no cells.
     """
 
     name: str

@@ -29,7 +29,7 @@ _MANIFEST = Block(
 
 @dataclass(frozen=True)
 class Manifest:
-    """A sweep that ran, for its table: which method id stands at which place.
+    """A sweep that ran, for its table: which method id belongs in which cell.
 
     Args:
         sweep: Its name.
@@ -47,7 +47,7 @@ class Manifest:
 
 
 def save(manifest: Manifest, campaign: Path) -> None:
-    """Keep a sweep's grid beside its records, atomically; raises StorageError where that can't be written."""
+    """Write a sweep's grid next to its records, atomically; raises StorageError if it can't be written."""
     path = campaign / FOLDER / f"{manifest.profile}-{manifest.sweep}.json"
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
     try:

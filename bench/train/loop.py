@@ -31,7 +31,6 @@ class TrainSettings:
         batch_size: Sentences a step; the last batch of an epoch may be shorter.
         steps: Optimiser steps; the corpus is permuted anew whenever it is used up.
         eval_every: Steps between dev evaluations; a run shorter than that selects nothing.
-        max_length: Tokens a sentence keeps, specials included.
         weight_decay: AdamW's.
         decay_all: It falls on all parameters; else not on biases and LayerNorms.
         clip: Largest global gradient norm, 0 for none.
@@ -47,7 +46,6 @@ class TrainSettings:
     batch_size: int
     steps: int
     eval_every: int
-    max_length: int = 32
     weight_decay: float = 0.0
     decay_all: bool = True
     clip: float = 1.0
@@ -120,8 +118,7 @@ def train(
     Args:
         objective: Maps a list of token rows to a scalar loss; its parameters are trained.
         encoder: The part of it that is evaluated and kept.
-        rows: What ``objective`` gets of every corpus sentence: its token ids, specials included, cut to the
-            maximal length.
+        rows: What ``objective`` gets of every corpus sentence.
         settings: Length, rates, schedule.
         seed: The run's seed (for the order; dropout is seeded by the caller).
         corpus: Fingerprint of the corpus.
@@ -132,26 +129,16 @@ def train(
         BenchError: empty corpus, or a loss that is not finite (naming the step).
         InputError: less than a batch, where a short one is left out.
     """
-    if not len(rows):
-        raise BenchError("the training text has no sentence")
-    if settings.drop_last and len(rows) < settings.batch_size:
-        raise InputError(
-            f"{len(rows)} sentences are no batch of {settings.batch_size}, and a short one is left out",
-            expected="a smaller batch_size, or drop_last=false",
-        )
+    _check_text(len(rows), settings)
     keep_freed_memory()
     parameters = [parameter for parameter in objective.parameters() if parameter.requires_grad]
     optimizer = make_optimizer(objective, settings)
     order = batches(len(rows), settings.batch_size, seed, corpus, drop_last=settings.drop_last)
-    curve: list[tuple[int, float]] = []
-    losses: list[float] = []
-    best_step, best_score, best = 0, -math.inf, None
-    sentences, spent, evaluating = 0, list[float](), list[float]()
+    history = _History(encoder)
     objective.train()
     for step in range(1, settings.steps + 1):
         begin = time.perf_counter()
         batch = [rows[index] for index in next(order)]
-        sentences += len(batch)
         loss = objective(batch)
         reading = _Reading(loss.detach())
         for group in optimizer.param_groups:
@@ -162,33 +149,73 @@ def train(
         if settings.clip:
             nn.utils.clip_grad_norm_(parameters, settings.clip)
         optimizer.step()
-        losses.append(reading.value())
-        if not math.isfinite(losses[-1]):
-            raise BenchError(f"the loss is {losses[-1]} at step {step}", hint="try a smaller learning rate")
-        spent.append(time.perf_counter() - begin)
+        history.trained(step, len(batch), reading.value(), begin)
         if step % settings.eval_every == 0:
             objective.eval()
             with in_float32():
                 score = from_first(dev_score)
             objective.train()
-            evaluating.append(time.perf_counter() - begin - spent[-1])
-            curve.append((step, score))
-            if score > best_score:
-                best_step, best_score, best = step, score, copy_state(encoder)
+            history.evaluated(step, score, begin)
         if progress:
             progress(len(batch))
     objective.eval()
-    last = copy_state(encoder)
-    return TrainResult(
-        tuple(curve),
-        tuple(losses),
-        best_step or settings.steps,
-        best or last,
-        last,
-        sentences,
-        _mean(spent[1:] or spent),
-        _mean(evaluating),
-    )
+    return history.result(settings.steps)
+
+
+def _check_text(sentences: int, settings: TrainSettings) -> None:
+    if not sentences:
+        raise BenchError("the training text has no sentence")
+    if settings.drop_last and sentences < settings.batch_size:
+        raise InputError(
+            f"{sentences} sentences are no batch of {settings.batch_size}, and a short one is left out",
+            expected="a smaller batch_size, or drop_last=false",
+        )
+
+
+class _History:
+    """What a training notes on its way, and the weights of its best step.
+
+    Args:
+        encoder: The part that is evaluated and kept.
+    """
+
+    def __init__(self, encoder: nn.Module) -> None:
+        self.encoder = encoder
+        self.curve: list[tuple[int, float]] = []
+        self.losses: list[float] = []
+        self.best_step, self.best_score, self.best = 0, -math.inf, State()
+        self.sentences = 0
+        self.step_seconds: list[float] = []
+        self.dev_seconds: list[float] = []
+
+    def trained(self, step: int, sentences: int, loss: float, begin: float) -> None:
+        """Note a step; raises BenchError for a loss that is not finite."""
+        if not math.isfinite(loss):
+            raise BenchError(f"the loss is {loss} at step {step}", hint="try a smaller learning rate")
+        self.losses.append(loss)
+        self.sentences += sentences
+        self.step_seconds.append(time.perf_counter() - begin)
+
+    def evaluated(self, step: int, score: float, begin: float) -> None:
+        """Note a dev evaluation, and keep the weights if none was as good."""
+        self.dev_seconds.append(time.perf_counter() - begin - self.step_seconds[-1])
+        self.curve.append((step, score))
+        if score > self.best_score:
+            self.best_step, self.best_score, self.best = step, score, copy_state(self.encoder)
+
+    def result(self, steps: int) -> TrainResult:
+        """What the training leaves after its last step."""
+        last = copy_state(self.encoder)
+        return TrainResult(
+            tuple(self.curve),
+            tuple(self.losses),
+            self.best_step or steps,
+            self.best or last,
+            last,
+            self.sentences,
+            _mean(self.step_seconds[1:] or self.step_seconds),
+            _mean(self.dev_seconds),
+        )
 
 
 class _Reading:

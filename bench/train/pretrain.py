@@ -107,26 +107,7 @@ def pretrain(
     cpu = time.process_time()
     tokenizer = train_wordpiece(corpus.sentences, settings.vocabulary, max_length=settings.max_length)
     rows = token_rows(tokenizer, corpus.sentences, settings.max_length)
-    config = BertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=settings.hidden,
-        num_hidden_layers=settings.layers,
-        num_attention_heads=settings.heads,
-        intermediate_size=4 * settings.hidden,
-        max_position_embeddings=settings.max_length,
-        hidden_dropout_prob=0.1,
-        attention_probs_dropout_prob=0.1,
-    )
-    with own_random_state(seed, "pretrain/weights", device):
-        model: Any = BertForMaskedLM(config)
-    start = torch.from_numpy(
-        spectral_embeddings(
-            [row[1:-1] for row in rows], len(tokenizer), settings.hidden, config.initializer_range
-        )
-    )
-    known = start.abs().sum(1) > 0
-    with torch.no_grad():
-        model.bert.embeddings.word_embeddings.weight[known] = start[known]
+    model = _new_bert(len(tokenizer), rows, settings, seed, device)
     model.to(device).eval()  # no dropout
     curve = _train(model, tokenizer, rows, settings, seed, progress)
     facts = {
@@ -137,6 +118,32 @@ def pretrain(
     }
     _save(model, tokenizer, facts, out)
     return facts
+
+
+def _new_bert(
+    vocabulary: int, rows: Sequence[list[int]], settings: PretrainSettings, seed: int, device: str
+) -> Any:
+    """A BERT with random weights, but for the embeddings of words that the rows have."""
+    config = BertConfig(
+        vocab_size=vocabulary,
+        hidden_size=settings.hidden,
+        num_hidden_layers=settings.layers,
+        num_attention_heads=settings.heads,
+        intermediate_size=4 * settings.hidden,
+        max_position_embeddings=settings.max_length,
+        hidden_dropout_prob=0.1,
+        attention_probs_dropout_prob=0.1,
+    )
+    with own_random_state(seed, "pretrain/weights", device):
+        model: Any = BertForMaskedLM(config)
+    inner = [row[1:-1] for row in rows]
+    start = torch.from_numpy(
+        spectral_embeddings(inner, vocabulary, settings.hidden, config.initializer_range)
+    )
+    known = start.abs().sum(1) > 0
+    with torch.no_grad():
+        model.bert.embeddings.word_embeddings.weight[known] = start[known]
+    return model
 
 
 def add_head(

@@ -1,4 +1,7 @@
-"""Options and stage that every plain training shares."""
+"""What methods that train a transformer share: options, the one stage, its encoder, SimCSE's loss and head.
+
+Torch is imported where it is used: cards are listed without it.
+"""
 
 from __future__ import annotations
 
@@ -80,6 +83,24 @@ def trained_encoder(context: BuildContext, role: str) -> Encoder:
     )
 
 
+class TrainedOnce:
+    """Base of a method whose one stage trains its encoder: a subclass adds the card and ``train``."""
+
+    card: MethodCard
+
+    def train(self, context: StageContext) -> dict[str, Any]:
+        """The stage: train, leave both checkpoints in ``context.out`` and return the facts for the record."""
+        raise NotImplementedError
+
+    def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
+        """One stage."""
+        return one_stage(self.card, options, self.train)
+
+    def build(self, context: BuildContext) -> Encoder:
+        """Return the encoder of the asked checkpoint."""
+        return trained_encoder(context, self.card.name)
+
+
 def info_nce(anchors: Tensor, positives: Tensor, tau: float) -> Tensor:
     """SimCSE's loss: cross-entropy of each anchor against all positives of the batch.
 
@@ -96,6 +117,14 @@ def info_nce(anchors: Tensor, positives: Tensor, tau: float) -> Tensor:
 
     Raises:
         ValueError: different shapes, or a temperature that isn't above 0.
+
+    Example:
+        >>> import torch
+        >>> anchors, positives = torch.eye(2), torch.tensor([[1.0, 0.0], [1.0, 0.0]])
+        >>> round(info_nce(anchors, positives, tau=1.0).item(), 4)  # both rows equal: ln 2
+        0.6931
+        >>> round(info_nce(anchors, anchors, tau=0.05).item(), 4)
+        0.0
     """
     import torch
     from torch.nn import functional

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
+from bench.card import OptionValue
 from bench.encoder import Encoder
 from bench.errors import InputError
 from bench.nn.backbone import TokenRows, TransformerEncoder, load_backbone, quiet
@@ -68,7 +69,7 @@ def train_towers(
         Facts for the record.
 
     Raises:
-        BenchError: an empty training text, or a loss that is no number.
+        BenchError: an empty training text, or a loss that is not a number.
         InputError: settings that the text or the model can't meet.
     """
     config, cpu = context.config, time.process_time()
@@ -78,18 +79,7 @@ def train_towers(
         model.to(context.device)
     tokenizer = towers[0][1]
     rows = TokenRows(tokenizer, context.sentences, int(config["max_length"]), numbered=numbered)
-    settings = TrainSettings(
-        lr=float(config["lr"]),
-        batch_size=int(config["batch_size"]),
-        steps=planned_steps(config, len(rows)),
-        eval_every=int(config["eval_every"]),
-        weight_decay=float(config["weight_decay"]),
-        clip=float(config["clip"]),
-        schedule=str(config["schedule"]),
-        warmup=float(config.get("warmup", 0.0)),
-        drop_last=bool(config.get("drop_last", False)),
-        decay_all=bool(config.get("decay_all", True)),
-    )
+    settings = _settings(config, len(rows))
     with own_random_state(context.seed, f"head/{context.role}", context.device):
         objective = make_objective(*models, tokenizer.pad_token_id).to(context.device)
     encoder = _encoder([TransformerEncoder(tower, pooling, device=context.device) for tower in towers])
@@ -107,15 +97,27 @@ def train_towers(
             progress=context.progress,
         )
     if is_first():
-        _save(towers, result.best, context.out / "selected")
-        if result.best_step != settings.steps:
-            _save(towers, result.last, context.out / "last")
-        (context.out / "losses.json").write_text(json.dumps(result.losses))
-    facts = _facts(result, settings, total(time.process_time() - cpu))
+        _leave(towers, result, context.out)
+    facts = _facts(result, total(time.process_time() - cpu))
     if collapse and is_first():
         steps = [step for step, _ in result.curve]
         facts["collapse_curve"] = [[s, *figures] for s, figures in zip(steps, dev.figures, strict=True)]
     return facts
+
+
+def _settings(config: Mapping[str, OptionValue], sentences: int) -> TrainSettings:
+    return TrainSettings(
+        lr=float(config["lr"]),
+        batch_size=int(config["batch_size"]),
+        steps=planned_steps(config, sentences),
+        eval_every=int(config["eval_every"]),
+        weight_decay=float(config["weight_decay"]),
+        clip=float(config["clip"]),
+        schedule=str(config["schedule"]),
+        warmup=float(config.get("warmup", 0.0)),
+        drop_last=bool(config.get("drop_last", False)),
+        decay_all=bool(config.get("decay_all", True)),
+    )
 
 
 def set_dropout(model: nn.Module, probability: float) -> None:
@@ -158,9 +160,17 @@ def _save(towers: Sequence[Loaded], state: State, folder: Path) -> None:
             tokenizer.save_pretrained(target)
 
 
-def _facts(result: TrainResult, settings: TrainSettings, cpu_seconds: float) -> dict[str, Any]:
+def _leave(towers: Sequence[Loaded], result: TrainResult, out: Path) -> None:
+    """Write both checkpoints, one folder where they are the same, and the losses."""
+    _save(towers, result.best, out / "selected")
+    if result.best_step != len(result.losses):
+        _save(towers, result.last, out / "last")
+    (out / "losses.json").write_text(json.dumps(result.losses))
+
+
+def _facts(result: TrainResult, cpu_seconds: float) -> dict[str, Any]:
     return {
-        "steps": settings.steps,
+        "steps": len(result.losses),
         "sentences_seen": result.sentences,
         "dev_curve": [[step, score] for step, score in result.curve],
         "selected_step": result.best_step,

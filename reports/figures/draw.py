@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bench.errors import InputError
-from bench.reports.campaign import Campaign
 from bench.reports.figures.canvas import plain_canvas, save
 from bench.reports.figures.figure import Figure, short
-from bench.reports.figures.of_files import extra_figures
-from bench.reports.figures.of_records import figures
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D00")
 """Okabe and Ito's, which people who see colours differently can tell apart; the yellow is darker here."""
@@ -23,21 +21,19 @@ _DASHES = ("-", "--", ":", "-.")
 _FORMATS = {"pdf": {"CreationDate": None}, "png": {"Software": None}, "svg": {"Date": None}}
 
 
-def draw(campaign: Campaign, folder: Path) -> list[Path]:
-    """Draw every figure into a folder.
+def draw(figures: Sequence[Figure], folder: Path) -> list[Path]:
+    """Draw figures into a folder.
 
     Returns:
         The files, ``NAME.pdf``, ``NAME.png`` and ``NAME.svg``.
 
     Raises:
         InputError: there is no figure, or the folder can't be written.
-        DataError: a damaged file of another command.
     """
-    wanted = [*figures(campaign), *extra_figures(campaign)]
-    if not wanted:
+    if not figures:
         raise InputError("nothing to draw", where="--figures", hint="bench run makes records")
     with plain_canvas():
-        return [path for figure in wanted for path in _save(figure, folder)]
+        return [path for figure in figures for path in _save(figure, folder)]
 
 
 def _save(figure: Figure, folder: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Figures of what other commands write beside the records: ``bench probe`` and ``bench gradient``."""
+"""Figures of what ``bench probe`` and ``bench gradient`` write into a campaign's folder."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from bench.errors import DataError
 from bench.records.store import safe_name
 from bench.reports.campaign import GRADIENT, PROBES, Campaign, read_json, read_table
 from bench.reports.figures.figure import Figure, Series
+from bench.reports.records import grouped
 from bench.schema import LARGEST
 
 _SPECIAL = ("[CLS]", "[SEP]", "<s>", "</s>")
@@ -86,7 +87,7 @@ def _probe_figures(path: Path) -> Iterator[Figure]:
                 if curve is not None
             )
             title = f"Cosines by gold score: {name}"
-            yield Figure(f"{file}-density", title, "lines", "cosine", "density", source, series)
+            yield Figure(f"{file}-density", "cosines", title, "lines", "cosine", "density", source, series)
         for number, tower in enumerate(one["probes"].get("attention_sink", {}).get("maps") or (), start=1):
             yield _attention_map(tower, f"{name}, tower {number}", f"{file}-attention-{number}", source)
 
@@ -99,7 +100,17 @@ def _attention_map(tower: dict[str, Any], name: str, file: str, source: tuple[st
     note = f"Layer {len(tower['layers'])}, mean over heads; rows are queries. Words are left out."
     title = f"Attention: {name}"
     return Figure(
-        file, title, "heat", "key", "query", source, rows=labels, columns=labels, cells=cells, note=note
+        file,
+        "attention",
+        title,
+        "heat",
+        "key",
+        "query",
+        source,
+        rows=labels,
+        columns=labels,
+        cells=cells,
+        note=note,
     )
 
 
@@ -117,6 +128,7 @@ def _grids(path: Path) -> Iterator[Figure]:
         cells = tuple(tuple(float(at[(p, n)][key]) for n in columns) for p in rows)
         yield Figure(
             f"gradient-{safe_name(key.replace('_', '-'))}",
+            "gradient",
             f"{_NAMES.get(kind, kind)}: {loss.replace('_', ' ')}",
             "heat",
             "mean angle of negatives",
@@ -140,17 +152,19 @@ def _hardest(path: Path) -> Iterator[Figure]:
     table = read_table(path, _HARDEST)
     source = (f"file: {GRADIENT}/{path.name}", "bench gradient: sampled angles")
     for key, title in (("share", "as the paper writes it"), ("share_released", "as the released code")):
-        lines: dict[str, list[tuple[float, float]]] = {}
-        for line in table:
-            lines.setdefault(line["tau"], []).append((float(line["mu_neg"]), float(line[key])))
+        series = tuple(
+            Series(f"tau {tau}", *_columns([(line["mu_neg"], line[key]) for line in lines]))
+            for tau, lines in grouped(table, lambda line: line["tau"]).items()
+        )
         yield Figure(
             f"gradient-hardest-{key.replace('_', '-')}",
+            "gradient",
             f"Share of the hardest negative, {title}",
             "lines",
             "mean angle of negatives",
             "share",
             source,
-            tuple(Series(f"tau {tau}", *_columns(line)) for tau, line in lines.items()),
+            series,
         )
 
 
@@ -169,11 +183,15 @@ def _measured(path: Path) -> Iterator[Figure]:
             densities.append(Series(f"{kind}, {when} training", middles, tuple(map(float, heights))))
         share = data[when]["hardest_share"]
         shares.append(Series(f"{when} training", tuple(share["taus"]), tuple(share["paper"])))
-    yield Figure(
-        f"{file}-density", f"Cosines: {name}", "lines", "cosine", "density", source, tuple(densities)
-    )
-    title = f"Share of the hardest negative: {name}"
-    yield Figure(f"{file}-hardest", title, "lines", "tau", "share", source, tuple(shares))
+
+    def lines(
+        short: str, what: str, axes: tuple[str, str], series: Sequence[Series], note: str = ""
+    ) -> Figure:
+        title = f"{what}: {name}"
+        return Figure(f"{file}-{short}", "gradient", title, "lines", *axes, source, tuple(series), note=note)
+
+    yield lines("density", "Cosines", ("cosine", "density"), densities)
+    yield lines("hardest", "Share of the hardest negative", ("tau", "share"), shares)
     steps = data["steps"]
     kinds = (
         ("ratio", "ratio", {"ArcCon": "arccon_ratio", "MET": "met_ratio"}),
@@ -181,13 +199,12 @@ def _measured(path: Path) -> Iterator[Figure]:
     )
     for short, label, keys in kinds:
         series = tuple(
-            Series(label_, *_columns([(s["step"], s[key]) for s in steps if s[key] is not None]))
-            for label_, key in keys.items()
+            Series(line, *_columns([(s["step"], s[key]) for s in steps if s[key] is not None]))
+            for line, key in keys.items()
             if any(s[key] is not None for s in steps)
         )
-        title = f"{label.capitalize()} against the step: {name}"
         if series:
-            yield Figure(f"{file}-{short}", title, "lines", "step", label, source, series)
+            yield lines(short, f"{label.capitalize()} against the step", ("step", label), series)
     angles = tuple(
         Series(
             kind,
@@ -198,8 +215,8 @@ def _measured(path: Path) -> Iterator[Figure]:
         for kind in ("positive", "negative")
     )
     note = "Bars are standard deviations over pairs."
-    yield Figure(f"{file}-angles", f"Angles: {name}", "lines", "step", "angle", source, angles, note=note)
+    yield lines("angles", "Angles", ("step", "angle"), angles, note)
 
 
-def _columns(pairs: Sequence[tuple[float, float]]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _columns(pairs: Sequence[tuple[Any, Any]]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return tuple(float(x) for x, _ in pairs), tuple(float(y) for _, y in pairs)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from statistics import fmean, stdev
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean
 
 import numpy as np
 
@@ -11,13 +12,21 @@ from bench.errors import DataError
 from bench.records.record import RunRecord
 from bench.records.store import safe_name
 from bench.reports.campaign import Campaign
-from bench.reports.figures.figure import Figure, Series, provenance
-from bench.reports.records import SCALE, by_method, by_profile_and_suite, main_metric
-from bench.reports.tables.papers import LOSSES
+from bench.reports.figures.figure import Figure, Series
+from bench.reports.grid import SCALE, summarise
+from bench.reports.records import (
+    by_method,
+    by_profile_and_suite,
+    finished,
+    grouped,
+    main_metric,
+    provenance,
+    values,
+)
+from bench.reports.tables.gains import LOSSES
 from bench.reports.tables.probes import EnergyAgainstScore, Probed, energy_against_score, from_records
 from bench.reports.tables.significance import averages
 from bench.reports.tables.sweeps import curves, norm_ratio, points, shown_task
-from bench.reports.tables.table import summarise
 from bench.sweeps.grids import SWEEPS
 from bench.sweeps.manifest import Manifest
 
@@ -28,7 +37,7 @@ def figures(campaign: Campaign) -> list[Figure]:
     """Return every figure of a campaign, place by place; those that its records can't have are not there."""
     found: list[Figure | None] = []
     for records in by_profile_and_suite(campaign.records):
-        done = [record for record in records if record.status == "ok"]
+        done = finished(records)
         if not done:
             continue
         where = f"{safe_name(done[0].profile)}-{safe_name(done[0].suite)}"
@@ -45,7 +54,7 @@ def figures(campaign: Campaign) -> list[Figure]:
 
 def _seeds(records: Sequence[RunRecord], where: str, source: tuple[str, ...]) -> Figure:
     """Every seed's average, a row a method."""
-    metric, runs = main_metric(records), by_method(records)
+    runs = by_method(records)
     names = [one.method for one in averages(records)]
     series = []
     for kind, wanted in (("seed", False), ("no seed", True)):
@@ -53,34 +62,55 @@ def _seeds(records: Sequence[RunRecord], where: str, source: tuple[str, ...]) ->
             (SCALE * value, float(row), f"{name}, seed {r.seed}: {SCALE * value:.2f}")
             for row, name in enumerate(names)
             for r in runs[name]
-            if (r.seed is None) == wanted and (value := r.score("avg", metric=metric)) is not None
+            if (r.seed is None) == wanted and (value := r.score("avg")) is not None
         ]
         if found:
             x, y, labels = zip(*found, strict=True)
             series.append(Series(kind, x, y, (), labels))
-    first = records[0]
-    title = f"Seeds: {first.suite}, {first.profile}"
-    label = f"average, {metric.capitalize()} x 100"
-    return Figure(f"{where}-seeds", title, "strip", label, "", source, tuple(series), rows=tuple(names))
+    return Figure(
+        f"{where}-seeds",
+        "seeds",
+        f"Seeds: {_on(records)}",
+        "strip",
+        _average(records),
+        "",
+        source,
+        tuple(series),
+        rows=tuple(names),
+    )
+
+
+def _on(records: Sequence[RunRecord]) -> str:
+    """Suite and profile, for titles."""
+    return f"{records[0].suite}, {records[0].profile}"
+
+
+def _average(records: Sequence[RunRecord]) -> str:
+    """The label of an axis of averages."""
+    return f"average, {main_metric(records).capitalize()} x 100"
 
 
 def _scatter(
-    name: str, title: str, axes: tuple[str, str], at: dict[str, tuple[float, float]], source: tuple[str, ...]
+    name: str,
+    section: str,
+    title: str,
+    axes: tuple[str, str],
+    at: dict[str, tuple[float, float]],
+    source: tuple[str, ...],
 ) -> Figure | None:
     """A point a method; None for fewer than two."""
     if len(at) < 2:
         return None
     series = tuple(Series(method, (x,), (y,), (), (method,)) for method, (x, y) in at.items())
-    return Figure(name, title, "points", axes[0], axes[1], source, series)
+    return Figure(name, section, title, "points", *axes, source, series)
 
 
 def _cost(records: Sequence[RunRecord], where: str, source: tuple[str, ...]) -> list[Figure | None]:
     """Average against CPU seconds of training, and against GMAC where they were measured."""
-    metric = main_metric(records)
     training: dict[str, tuple[float, float]] = {}
     gmac: dict[str, tuple[float, float]] = {}
     for method, runs in by_method(records).items():
-        mean = summarise([run.score("avg", metric=metric) for run in runs]).mean
+        mean = summarise(values(runs)).mean
         if mean is None:
             continue
         seconds = [sum(r.timing["training_cpu_seconds"].values()) for r in runs if r.training.get("stages")]
@@ -89,38 +119,69 @@ def _cost(records: Sequence[RunRecord], where: str, source: tuple[str, ...]) -> 
             training[method] = fmean(seconds), SCALE * mean
         if costs:
             gmac[method] = fmean(costs), SCALE * mean
-    y = f"average, {metric.capitalize()} x 100"
-    title = f"{records[0].suite}, {records[0].profile}"
+    kinds = (
+        ("training", "training", "CPU seconds of training", training),
+        ("gmac", "inference", "GMAC of a sentence", gmac),
+    )
     return [
         _scatter(
-            f"{where}-training",
-            f"Score and training: {title}",
-            ("CPU seconds of training", y),
-            training,
+            f"{where}-{short}",
+            "efficiency",
+            f"Score and {what}: {_on(records)}",
+            (label, _average(records)),
+            at,
             source,
-        ),
-        _scatter(f"{where}-gmac", f"Score and inference: {title}", ("GMAC of a sentence", y), gmac, source),
+        )
+        for short, what, label, at in kinds
     ]
 
 
-def _curves(records: Sequence[RunRecord], where: str, source: tuple[str, ...]) -> list[Figure | None]:
+def _curves(records: Sequence[RunRecord], where: str, source: tuple[str, ...]) -> list[Figure]:
     """Dev score and effective rank against the step of each method's last stage, means over seeds."""
-    kinds = (
-        ("dev_curve", "dev", "Dev curves", "dev score x 100", SCALE),
-        ("collapse_curve", "rank", "Collapse", "effective rank of the dev vectors", 1.0),
+    return _curve_figures(
+        by_method(records),
+        {"dev": f"Dev curves: {_on(records)}", "rank": f"Collapse: {_on(records)}"},
+        (where, "curves", source),
+        "Of the last stage; mean over seeds.",
     )
-    made: list[Figure | None] = []
-    for key, short, title, label, scale in kinds:
-        series = []
-        for method, runs in by_method(records).items():
-            line = _mean_curve(runs, key, scale)
-            if line is not None:
-                series.append(Series(method, *line))
-        name = f"{title}: {records[0].suite}, {records[0].profile}"
-        note = "Of the last stage; mean over seeds."
+
+
+def _curve_figures(
+    lines: Mapping[str, Sequence[RunRecord]],
+    titles: Mapping[str, str],
+    of: tuple[str, str, tuple[str, ...]],
+    note: str = "",
+) -> list[Figure]:
+    """A figure of the dev scores and one of the effective ranks, with a line for each group of runs.
+
+    Args:
+        lines: Runs of each line.
+        titles: Of the figures "dev" and "rank".
+        of: Beginning of the figures' names, their section, their provenance.
+        note: What one must know to read them.
+    """
+    kinds = (
+        ("dev_curve", "dev", "dev score x 100", SCALE),
+        ("collapse_curve", "rank", "effective rank of the dev vectors", 1.0),
+    )
+    name, section, source = of
+    made = []
+    for key, short, label, scale in kinds:
+        found = {line: _mean_curve(runs, key, scale) for line, runs in lines.items()}
+        series = tuple(Series(line, *curve) for line, curve in found.items() if curve is not None)
         if series:
             made.append(
-                Figure(f"{where}-{short}", name, "lines", "step", label, source, tuple(series), note=note)
+                Figure(
+                    f"{name}-{short}",
+                    section,
+                    titles[short],
+                    "lines",
+                    "step",
+                    label,
+                    source,
+                    series,
+                    note=note,
+                )
             )
     return made
 
@@ -138,9 +199,7 @@ def _probes(found: Sequence[Probed], where: str, source: tuple[str, ...]) -> lis
     if not found:
         return []
     title = f"{found[0].suite}, {found[0].profile}"
-    groups: dict[str, list[Probed]] = {}
-    for one in found:
-        groups.setdefault(one.method, []).append(one)
+    groups = grouped(found, lambda one: one.method)
 
     def mean(runs: Sequence[Probed], *path: str | int) -> float | None:
         values = [value for run in runs if (value := run.value(*path)) is not None]
@@ -152,7 +211,7 @@ def _probes(found: Sequence[Probed], where: str, source: tuple[str, ...]) -> lis
         if alignment is not None and uniformity is not None:
             plane[method] = uniformity, alignment
     name = f"Alignment and uniformity: {title}"
-    made = [_scatter(f"{where}-plane", name, ("uniformity", "alignment"), plane, source)]
+    made = [_scatter(f"{where}-plane", "probes", name, ("uniformity", "alignment"), plane, source)]
     made += [_energy(relation, where, source) for relation in energy_against_score(found)]
     for number, what in enumerate(("[CLS]", "[SEP]", "final punctuation")):
         rows = {
@@ -172,10 +231,9 @@ def _layers(runs: Sequence[Probed]) -> int:
 def _energy(relation: EnergyAgainstScore, where: str, source: tuple[str, ...]) -> Figure | None:
     at = {method: (energy, SCALE * average) for method, (energy, average) in relation.methods.items()}
     axes = ("E_CLS", "average x 100")
-    figure = _scatter(
-        f"{where}-energy", f"CLS energy and score: {relation.suite}, {relation.profile}", axes, at, source
-    )
-    return None if figure is None else Figure(**{**vars(figure), "note": relation.sentence() + "."})
+    title = f"CLS energy and score: {relation.suite}, {relation.profile}"
+    figure = _scatter(f"{where}-energy", "probes", title, axes, at, source)
+    return None if figure is None else replace(figure, note=relation.sentence() + ".")
 
 
 def _layer_map(
@@ -189,19 +247,27 @@ def _layer_map(
     columns = tuple(str(layer + 1) for layer in range(depth))
     note = "Share of the attention, 0 to 1; mean over heads, sentences and seeds."
     return Figure(
-        name, title, "heat", "layer", "method", source, rows=names, columns=columns, cells=cells, note=note
+        name,
+        "attention",
+        title,
+        "heat",
+        "layer",
+        "method",
+        source,
+        rows=names,
+        columns=columns,
+        cells=cells,
+        note=note,
     )
 
 
 def _gains(records: Sequence[RunRecord], where: str, source: tuple[str, ...]) -> Figure | None:
     """Losses before and after their modification (gradient paradigm, Figure 1)."""
-    metric, runs = main_metric(records), by_method(records)
+    runs = by_method(records)
     there = [loss for loss in LOSSES if loss in runs and f"m_{loss}" in runs]
     series = []
     for name, prefix in (("original", ""), ("modified", "m_")):
-        found = [
-            summarise([r.score("avg", metric=metric) for r in runs[f"{prefix}{loss}"]]) for loss in there
-        ]
+        found = [summarise(values(runs[f"{prefix}{loss}"])) for loss in there]
         rows = [(i, cell) for i, cell in enumerate(found) if cell.mean is not None]
         if rows:
             series.append(
@@ -214,16 +280,18 @@ def _gains(records: Sequence[RunRecord], where: str, source: tuple[str, ...]) ->
             )
     if not there or not series:
         return None
-    title = f"Losses before and after their modification: {records[0].suite}, {records[0].profile}"
-    label = f"average, {metric.capitalize()} x 100"
-    return Figure(f"{where}-gains", title, "strip", label, "", source, tuple(series), rows=tuple(there))
+    title = f"Losses before and after their modification: {_on(records)}"
+    label = _average(records)
+    return Figure(
+        f"{where}-gains", "gains", title, "strip", label, "", source, tuple(series), rows=tuple(there)
+    )
 
 
 def _cosines(
     campaign: Campaign, records: Sequence[RunRecord], where: str, source: tuple[str, ...]
 ) -> Figure | None:
     """Densities of the similarities of all test pairs, a line a method, from the kept predictions."""
-    if main_metric(records) != "spearman":  # predictions of other suites are no similarities
+    if main_metric(records) != "spearman":  # predictions of other suites aren't similarities
         return None
     edges = np.linspace(-1, 1, 81)
     middles = tuple(float(x) for x in (edges[:-1] + edges[1:]) / 2)
@@ -241,9 +309,10 @@ def _cosines(
             series.append(Series(method, middles, tuple(float(y) for y in np.mean(heights, axis=0))))
     if not series:
         return None
-    title = f"Cosines of the test pairs: {records[0].suite}, {records[0].profile}"
-    note = "All tasks together; mean over seeds."
-    return Figure(f"{where}-cosines", title, "lines", "cosine", "density", source, tuple(series), note=note)
+    title, note = f"Cosines of the test pairs: {_on(records)}", "All tasks together; mean over seeds."
+    return Figure(
+        f"{where}-cosines", "cosines", title, "lines", "cosine", "density", source, tuple(series), note=note
+    )
 
 
 def _sweep(manifest: Manifest, campaign: Campaign) -> list[Figure]:
@@ -275,22 +344,20 @@ def _sweep_scores(
     task = shown_task(sweep.task, [r for group in at.values() for r in group])
     series = []
     for column in columns:
-        values = {row: _values(at.get((row, column), []), task) for row in rows}
-        places = [float(row) if sweep.numeric else float(i) for i, row in enumerate(rows) if values[row]]
-        means = tuple(fmean(v) for v in values.values() if v)
-        spread = tuple(stdev(v) if len(v) > 1 else 0.0 for v in values.values() if v)
+        cells = [summarise(values(at.get((row, column), []), task)) for row in rows]
+        there = [(i, cell, cell.mean) for i, cell in enumerate(cells) if cell.mean is not None]
+        places = [float(rows[i]) if sweep.numeric else float(i) for i, _, _ in there]
+        means = tuple(SCALE * mean for _, _, mean in there)
+        spread = tuple(SCALE * (cell.sd or 0.0) for _, cell, _ in there)
         x, y = (tuple(places), means) if sweep.numeric else (means, tuple(places))
         if means:
             series.append(Series(column, x, y, spread))
     title, label = f"{sweep.question} ({suite}, {manifest.profile})", f"Spearman x 100, {task}"
     note = f"{sweep.source}. Bars are standard deviations over seeds."
-    if sweep.numeric:
-        return Figure(name, title, "lines", sweep.axis, label, source, tuple(series), note=note)
-    return Figure(name, title, "strip", label, sweep.axis, source, tuple(series), rows=tuple(rows), note=note)
-
-
-def _values(records: Sequence[RunRecord], task: str) -> list[float]:
-    return [SCALE * value for r in records if (value := r.score(task)) is not None]
+    kind, axes, names = "lines", (sweep.axis, label), ()
+    if not sweep.numeric:
+        kind, axes, names = "strip", (label, sweep.axis), tuple(rows)
+    return Figure(name, "sweeps", title, kind, *axes, source, tuple(series), rows=names, note=note)
 
 
 def _sweep_curves(
@@ -301,20 +368,12 @@ def _sweep_curves(
     source: tuple[str, ...],
 ) -> list[Figure]:
     """Dev score and effective rank against the step, a figure a column, a line a row."""
-    rows, columns = (list(dict.fromkeys(place[i] for place in at)) for i in (0, 1))
-    kinds = (
-        ("dev_curve", "dev", "dev score x 100", SCALE),
-        ("collapse_curve", "rank", "effective rank", 1.0),
-    )
     made = []
-    for column in columns:
-        for key, short, label, scale in kinds:
-            lines = {row: _mean_curve(at.get((row, column), []), key, scale) for row in rows}
-            series = tuple(Series(row, *line) for row, line in lines.items() if line is not None)
-            if series:
-                title = f"{SWEEPS[manifest.sweep].question} {column} ({suite}, {manifest.profile})"
-                file = f"{name}-{safe_name(column)}-{short}"
-                made.append(Figure(file, title, "lines", "step", label, source, series))
+    for column in dict.fromkeys(place[1] for place in at):
+        title = f"{SWEEPS[manifest.sweep].question} {column} ({suite}, {manifest.profile})"
+        lines = {row: runs for (row, other), runs in at.items() if other == column}
+        of = f"{name}-{safe_name(column)}", "sweeps", source
+        made += _curve_figures(lines, {"dev": title, "rank": title}, of)
     return made
 
 
@@ -324,6 +383,7 @@ def _surface(manifest: Manifest, campaign: Campaign) -> Figure:
     grid = norm_ratio(*np.meshgrid(ratios, cosines))
     return Figure(
         f"{safe_name(manifest.profile)}-{manifest.sweep}",
+        "sweeps",
         SWEEPS[manifest.sweep].question,
         "heat",
         "k, ratio of the lengths",

@@ -9,9 +9,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from bench.reports.records import SCALE
-from bench.reports.tables.marks import BEST, SECOND
-from bench.reports.tables.table import Cell, Grid, Quoted
+from bench.reports.grid import BEST, SCALE, SECOND, Grid, Quoted, Value
 
 _ESCAPES = {
     "\\": r"\textbackslash{}",
@@ -125,7 +123,7 @@ def _table(grid: Grid, part: range) -> str:
     )
 
 
-def cell_text(cell: Cell | Quoted | str) -> str:
+def cell_text(cell: Value) -> str:
     """A cell: best bold, second underlined, the standard deviation a subscript, foreign figures grey."""
     if isinstance(cell, Quoted):
         text = f"{escape(cell.text)}{_sign(cell.sign)}"
@@ -145,7 +143,7 @@ def _sign(sign: str) -> str:
     return rf"$^{{\mbox{{\scriptsize {escape(sign)}}}}}$" if sign else ""
 
 
-def _label(label: Cell | Quoted | str) -> str:
+def _label(label: Value) -> str:
     """A row's name, in several lines where it is long."""
     lines = _lines(label)
     if not isinstance(label, str) or len(lines) == 1:
@@ -154,7 +152,7 @@ def _label(label: Cell | Quoted | str) -> str:
     return rf"\begin{{tabular}}[t]{{@{{}}l@{{}}}}{stacked}\end{{tabular}}"
 
 
-def _lines(label: Cell | Quoted | str) -> list[str]:
+def _lines(label: Value) -> list[str]:
     """A name broken after its punctuation, or anywhere."""
     if not isinstance(label, str) or len(label) <= _MOST_CHARACTERS:
         return [""]

@@ -1,4 +1,4 @@
-"""Tables as text, markdown, csv, json and LaTeX. Only renderers scale and round values."""
+"""Grids as text, markdown, csv, json and LaTeX."""
 
 from __future__ import annotations
 
@@ -6,48 +6,24 @@ import csv as csv_module
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from io import StringIO
+from typing import TYPE_CHECKING, Any
 
-from pandas import DataFrame
 from rich import box
 from rich.console import Console
 from rich.table import Table as RichTable
 
 from bench.errors import printable
-from bench.records.record import RunRecord
 from bench.reports.formats import latex
-from bench.reports.records import SCALE, long_frame
-from bench.reports.tables.marks import BEST, CAPTION
-from bench.reports.tables.sweeps import sweep_grids
-from bench.reports.tables.table import Cell, Grid, Quoted, Row, Table, leaderboards
-from bench.sweeps.manifest import Manifest
+from bench.reports.grid import BEST, CAPTION, Cell, Grid, Value, number, plain, plus_minus
 
-DASH = "-"
-
-
-def number(value: float | None) -> str:
-    """Scaled by 100 with two decimals, or a dash."""
-    return DASH if value is None else f"{SCALE * value:.2f}"
-
-
-def plus_minus(cell: Cell) -> str:
-    """Mean and standard deviation of a cell, the latter only where there are several seeds, and its sign."""
-    return number(cell.mean) + ("" if cell.sd is None else f"±{SCALE * cell.sd:.2f}") + cell.sign
-
-
-def plain(cell: Cell | Quoted | str) -> str:
-    """A cell as plain text; foreign figures in parentheses."""
-    if isinstance(cell, str):
-        return cell
-    if isinstance(cell, Quoted):
-        text = f"{cell.text}{cell.sign}"
-        return f"({text})" if cell.grey and cell.text != DASH else text
-    return plus_minus(cell)
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 def markdown_escape(text: str) -> str:
-    """Make any text inert in a markdown table cell; an address is no link."""
+    """Make any text inert in a markdown table cell; an address is not a link."""
     flat = printable(" ".join(text.split())).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([\\`*_\[\]|#!~$]|(?<=:)/(?=/)|(?<=www)\.)", r"\\\1", flat)
 
@@ -106,19 +82,14 @@ def markdown(grids: Sequence[Grid]) -> str:
     return "\n".join(parts)
 
 
-def as_json(tables: Sequence[Table | Grid]) -> str:
-    """The contents of leaderboards and grids, in the metrics' units at full precision."""
+def as_json(tables: Sequence[Any]) -> str:
+    """What grids, or other tables that are data classes, hold: in the metrics' units at full precision."""
     found = json.dumps([asdict(table) for table in tables], indent=2, allow_nan=False, ensure_ascii=False)
     return _UNPRINTABLE.sub(lambda char: json.dumps(char[0])[1:-1], found) + "\n"
 
 
 _UNPRINTABLE = re.compile(r"[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 """What JSON may hold unescaped though a terminal or a line shown would obey it."""
-
-
-def csv(records: Sequence[RunRecord], campaign: str) -> str:
-    """The long form: one line a value, at full precision; numbers are numbers, and no text is a formula."""
-    return frame_csv(long_frame(records, campaign))
 
 
 def frame_csv(frame: DataFrame) -> str:
@@ -176,58 +147,7 @@ def render_grids(grids: Sequence[Grid], form: str, *, standalone: bool = False) 
     return latex.tables(grids, standalone=True) if standalone else _GRID_FORMATS[form](grids)
 
 
-def render(
-    records: Sequence[RunRecord],
-    campaign: str,
-    form: str,
-    sweeps: Sequence[Manifest] = (),
-    *,
-    baseline: str | None = None,
-    rounded: bool = False,
-    standalone: bool = False,
-) -> str:
-    """Render the leaderboards of these records, and the tables of sweeps over them, in one of FORMATS.
-
-    csv is the records' values alone, which the sweeps' tables regenerate from. ``rounded`` says that averages
-    are those of rounded scores.
-    """
-    if form == "csv":
-        return csv(records, campaign)
-    tables = leaderboards(records, campaign, baseline, rounded=rounded)
-    grids = sweep_grids(sweeps, records, campaign)
-    if form == "json":
-        return as_json([*tables, *grids])
-    return render_grids([leaderboard_grid(table) for table in tables] + grids, form, standalone=standalone)
-
-
-def leaderboard_grid(table: Table) -> Grid:
-    """What a leaderboard prints."""
-    header = ["method", "seeds", *table.tasks, "sd"]
-    trains = any(row.sentences is not None for row in table.rows)
-    if trains:
-        header += ["sentences", "cpu s"]
-    rows = []
-    for row in table.rows:
-        average = row.cells["avg"]
-        cells: list[Cell | str] = [row.method, _seeds(row)]
-        cells += [row.cells[task] for task in table.tasks if task != "avg"]
-        cells += [replace(average, sd=None), number(average.sd)]
-        if trains:
-            cells.append(DASH if row.sentences is None else f"{row.sentences:,}")
-            cells.append(DASH if row.cpu_seconds is None else f"{row.cpu_seconds:.0f}")
-        rows.append(tuple(cells))
-    title = f"{table.suite}, profile {table.profile}, campaign {table.campaign}"
-    marked = any(cell.mark for row in table.rows for cell in row.cells.values())
-    notes = (*table.notes[:1], CAPTION, *table.notes[1:]) if marked else table.notes
-    return Grid(title, tuple(header), tuple(rows), notes)
-
-
-def _seeds(row: Row) -> str:
-    finished = max(cell.n for cell in row.cells.values())
-    return f"{finished} of {finished + row.failed}" if row.failed else str(finished)
-
-
-def _markdown(cell: Cell | Quoted | str) -> str:
+def _markdown(cell: Value) -> str:
     """A cell: best bold, second underlined, foreign figures in parentheses."""
     if not isinstance(cell, Cell) or not cell.mark:
         return markdown_escape(plain(cell))

@@ -7,23 +7,26 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from bench.compare.comparison import Comparison
     from bench.compare.evidence import CheckpointPair
-    from bench.reports.tables.table import Grid
+    from bench.reports.grid import Grid
+
+EXACT = "exact p (lowest possible)"
+"""Heading of a permutation test's p, with the smallest p that so many seeds can give in parentheses."""
 
 
 def task_grid(c: Comparison) -> Grid:
-    """The table of tasks; what either level gives stands in columns of its own."""
+    """The table of tasks; seeds and items have columns of their own."""
     from bench.compare.wording import SCALE, interval, p_value, percent, points, seed_list
-    from bench.reports.tables.table import Grid
+    from bench.reports.grid import Grid
 
     seeds = c.seed_level
     items = c.item_level
     single = items.checkpoints[0] if items and seeds is None and len(items.checkpoints) == 1 else None
     header = ["task", "A", "B", "A - B"]
     header += [f"seeds {percent(c.level)}", "p"] if seeds else []
-    header += ["p exact (least)"] if seeds and seeds.permutations else []
+    header += [EXACT] if seeds and seeds.permutations else []
     header += [f"items {percent(c.level)}", "p items"] if items else []
     header += ["Williams", "Steiger"] if single else []
-    header += ["p BH"] if c.corrected_tasks else []
+    header += ["p corrected"] if c.corrected_tasks else []
     rows = []
     for task, (a, b) in c.means.items():
         row = [task, f"{SCALE * a:.2f}", f"{SCALE * b:.2f}", points(a - b)]
@@ -51,7 +54,7 @@ def task_grid(c: Comparison) -> Grid:
 def checkpoint_grid(c: Comparison) -> Grid | None:
     """Checkpoint by checkpoint, with the number of tasks that each test of the items calls different."""
     from bench.compare.wording import interval, p_value, percent, points
-    from bench.reports.tables.table import Grid
+    from bench.reports.grid import Grid
 
     items = c.item_level
     if items is None or len(items.checkpoints) < 2:
@@ -74,13 +77,17 @@ def checkpoint_grid(c: Comparison) -> Grid | None:
                 ),
             )
         )
-    header = ("seeds", "A - B", f"items {percent(c.level)}", "p (least)", "bootstrap", "Williams", "Steiger")
-    return Grid(
-        f"Checkpoint by checkpoint, on these items alone; last, tasks of {len(names)} with p <= {alpha:.2g}",
-        header,
-        tuple(rows),
-        (),
+    header = (
+        "seeds",
+        "A - B",
+        f"items {percent(c.level)}",
+        "p (lowest possible)",
+        "bootstrap",
+        "Williams",
+        "Steiger",
     )
+    title = "Checkpoint by checkpoint, on these items alone; the last three columns count the tasks "
+    return Grid(f"{title}(of {len(names)}) with p <= {alpha:.2g}", header, tuple(rows), ())
 
 
 def _p_of(pair: CheckpointPair, task: str, test: Literal["williams", "steiger"]) -> str:

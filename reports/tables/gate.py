@@ -23,9 +23,8 @@ from bench.gate.verdict import (
     Seeds,
     cell_name,
 )
-from bench.reports.formats.render import DASH, markdown, markdown_escape, number
-from bench.reports.records import SCALE
-from bench.reports.tables.table import Grid
+from bench.reports.formats.render import markdown, markdown_escape
+from bench.reports.grid import DASH, SCALE, Grid, number
 
 WORDS = {
     EQUAL: "equal",

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from bench.compare.intervals import MethodInterval, RecordInterval
-    from bench.reports.tables.table import Grid
+    from bench.reports.grid import Grid
 
 
 def method_grid(methods: list[MethodInterval], campaign: str, level: float) -> Grid:
     """Return the table of each method's interval over seeds."""
     from bench.compare.wording import SCALE, percent, seed_list, span
     from bench.errors import printable
-    from bench.reports.tables.table import Grid
+    from bench.reports.grid import Grid
 
     rows = tuple(
         (
@@ -29,7 +29,10 @@ def method_grid(methods: list[MethodInterval], campaign: str, level: float) -> G
         for one in methods
     )
     header = ("method", "profile", "suite", "seeds", "avg", "sd", f"seeds {percent(level)}", "IQM")
-    note = "Student's interval of the mean, for further seeds; IQM over seeds and tasks is descriptive."
+    note = (
+        "seeds: Student's interval of the mean, allowing for other seeds. IQM: mean of the middle half of "
+        "the scores over seeds and tasks; nothing is concluded from it."
+    )
     return Grid(f"Methods of campaign {campaign}", header, rows, (note,))
 
 
@@ -37,7 +40,7 @@ def record_grid(records: list[RecordInterval], level: float, draws: int, notes: 
     """Return the table of each record's interval over items."""
     from bench.compare.wording import SCALE, percent, span
     from bench.errors import printable
-    from bench.reports.tables.table import Grid
+    from bench.reports.grid import Grid
 
     rows = tuple(
         (
@@ -51,5 +54,8 @@ def record_grid(records: list[RecordInterval], level: float, draws: int, notes: 
         for one in records
     )
     header = ("method", "profile", "suite", "seed", "avg", f"items {percent(level)}")
-    note = f"Percentile interval of {draws:,} draws of the items, for that checkpoint; json has every task's."
+    note = (
+        "items: percentile interval of that checkpoint's average, allowing for other test pairs "
+        f"({draws:,} draws); --format json has every task's."
+    )
     return Grid("Records", header, rows, (note, *notes))

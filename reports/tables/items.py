@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from bench.compare.draws import Run, stored_draws
 from bench.records.record import RunRecord
 from bench.reports.campaign import Campaign
-from bench.reports.records import by_method
+from bench.reports.records import by_method, finished
 from bench.reports.tables.significance import LEVEL
 from bench.stats.items import ItemDifference, item_difference
 
@@ -23,7 +23,7 @@ def method_draws(campaign: Campaign, records: Sequence[RunRecord]) -> MethodDraw
     ``bench stats`` makes and keeps them.
     """
     found: MethodDraws = {}
-    for method, runs in by_method([r for r in records if r.status == "ok"]).items():
+    for method, runs in by_method(finished(records)).items():
         total, count = np.zeros(1), 0
         for record in runs:
             drawn = stored_draws(Run(campaign.store, record))

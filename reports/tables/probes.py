@@ -6,12 +6,13 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from bench.errors import NotComparableError
+from bench.probes import PROBES
+from bench.probes.probe import Column, Probe
 from bench.records.record import RunRecord
-from bench.reports.formats.render import DASH
-from bench.reports.tables.table import Grid
+from bench.reports.grid import DASH, Grid
 from bench.stats.checks import MIN_PAIRS
 from bench.stats.items import spearman_interval
 from bench.stats.resampling import spearman_rows
@@ -42,7 +43,7 @@ class Probed:
     timing: dict[str, Any]
 
     def value(self, *path: str | int) -> float | None:
-        """Return a number of the probes by its path; None where it isn't there."""
+        """Return a number of the probes by its path; None where there is none."""
         return _number(self.probes, path)
 
 
@@ -59,7 +60,7 @@ class EnergyAgainstScore:
             width there.
         high: Upper end.
         level: Its confidence level.
-        left_out: Method to why it is no point here.
+        left_out: By method, why it isn't a point here.
     """
 
     profile: str
@@ -95,8 +96,8 @@ def from_records(records: Sequence[RunRecord]) -> list[Probed]:
 def energy_against_score(found: Sequence[Probed], level: float = 0.95) -> list[EnergyAgainstScore]:
     """Correlate CLS energy with the average over the methods that pool [CLS], by profile and suite.
 
-    A method is a point: means over its seeds. Methods share backbones and stages, so they are no independent
-    draws, which the interval takes them for.
+    A method is a point: means over its seeds. Methods share backbones and stages, so they are not the
+    independent draws that the interval takes them for.
 
     Args:
         found: Probes of one or more campaigns' records.
@@ -123,63 +124,29 @@ def energy_against_score(found: Sequence[Probed], level: float = 0.95) -> list[E
 
 
 def probe_grids(found: Sequence[Probed]) -> list[Grid]:
-    """Return two tables a profile and suite: the vectors; attention and cost. Means over seeds."""
+    """Return two tables for each profile and suite: the vectors; attention and cost. Means over seeds."""
     grids = []
     for (profile, suite), group in _groups(found, lambda one: (one.profile, one.suite)).items():
         _check_same_sentences(group)
         data = group[0].probes.get("data", {})
         on = f"{', '.join(data.get('tasks', {}))}, {data.get('sentences', 0):,} sentences"
         rows = _groups(group, lambda one: one.method)
-        for title, columns in _TABLES.items():
+        for title in dict.fromkeys(probe.table for probe in PROBES.values()):
+            probes = [probe for probe in PROBES.values() if probe.table == title]
+            columns = [(probe, column) for probe in probes for column in probe.columns]
             lines = [
-                (method, str(len(runs)), *(_cell(runs, column) for column in columns))
+                (method, str(len(runs)), *(_cell(runs, probe, column) for probe, column in columns))
                 for method, runs in rows.items()
             ]
-            header = ("method", "seeds", *(column.name for column in columns))
-            names = tuple(dict.fromkeys(str(column.path[0]) for column in columns if not column.timing))
+            header = ("method", "seeds", *(column.heading for _, column in columns))
+            names = [probe.name for probe in probes]
             notes = (*_missing(rows, names), *_conventions(group, names))
             grids.append(Grid(f"{title}: {on}; {suite}, profile {profile}", header, tuple(lines), notes))
     return grids
 
 
-class _Column(NamedTuple):
-    """A column: where its number stands, and how it is printed."""
-
-    name: str
-    path: tuple[str | int, ...]
-    form: str
-    scale: float = 1.0
-    timing: bool = False
-
-
-_TABLES: dict[str, tuple[_Column, ...]] = {
-    "Vectors": (
-        _Column("alignment", ("alignment", "value"), ".3f"),
-        _Column("uniformity", ("uniformity", "value"), ".3f"),
-        _Column("overlap", ("density", "value"), ".3f"),
-        _Column("effective rank", ("isotropy", "effective_rank"), ".1f"),
-        _Column("mean cosine", ("isotropy", "mean_cosine"), ".3f"),
-        _Column("deviation", ("isotropy", "deviation"), ".3f"),
-        _Column("|CLS|", ("modulus", "cls"), ".2f"),
-        _Column("|pooler|", ("modulus", "pooler"), ".2f"),
-    ),
-    "Attention and cost": (
-        _Column("E_CLS", ("cls_energy", "value"), ".4f"),
-        _Column("sink", ("attention_sink", "value"), ".3f"),
-        _Column("on CLS", ("attention_sink", "layers", -1, 0), ".3f"),
-        _Column("on SEP", ("attention_sink", "layers", -1, 1), ".3f"),
-        _Column("on final punct.", ("attention_sink", "layers", -1, 2), ".3f"),
-        _Column("GMAC", ("cost", "gmac"), ".3f"),
-        _Column("M params", ("cost", "parameters"), ".1f", 1e-6),
-        _Column("eta", ("cost", "eta"), ".2f"),
-        _Column("sentences/s", ("sentences_per_second",), ".0f", timing=True),
-        _Column("peak MB", ("peak_memory_mb",), ".0f", timing=True),
-    ),
-}
-
-
-def _cell(runs: Sequence[Probed], column: _Column) -> str:
-    blocks = (run.timing if column.timing else run.probes for run in runs)
+def _cell(runs: Sequence[Probed], probe: Probe, column: Column) -> str:
+    blocks = (run.timing if column.timing else run.probes.get(probe.name) for run in runs)
     values = [value for block in blocks if (value := _number(block, column.path)) is not None]
     if not values:
         return DASH
@@ -188,7 +155,7 @@ def _cell(runs: Sequence[Probed], column: _Column) -> str:
 
 
 def _number(block: Any, path: Sequence[str | int]) -> float | None:
-    """A number inside nested dicts and lists; None where anything else stands there."""
+    """A number inside nested dicts and lists; None where there is anything else."""
     for key in path:
         try:
             block = block[key]
@@ -236,7 +203,7 @@ def _relation(
 
 
 def _missing(rows: dict[str, list[Probed]], names: Sequence[str]) -> list[str]:
-    """Why a method lacks probes, a line a method and reason."""
+    """Why a method lacks probes, one line for each method and reason."""
     lines = []
     for method, runs in rows.items():
         reasons: dict[str, list[str]] = {}

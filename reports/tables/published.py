@@ -1,4 +1,4 @@
-"""Published figures beside ours; a difference only where backbone, data and training text are the same."""
+"""Published figures next to ours; a difference only where backbone, data and training text are the same."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from bench.data.published import NO_TEXT, SICK, WIKI, Figure, Line, lines
 from bench.data.released import Checkpoint, checkpoints
 from bench.records.record import RunRecord
 from bench.reports.campaign import Campaign
-from bench.reports.records import SCALE, by_method, by_profile_and_suite, main_metric, task_list
+from bench.reports.grid import DASH, SCALE, Grid, Quoted, Value, summarise
+from bench.reports.records import by_method, by_profile_and_suite, finished, grouped, task_list, values
 from bench.reports.tables.significance import LEVEL
-from bench.reports.tables.table import Cell, Grid, Quoted, summarise
 
-OTHER = "other backbone or data"
-GREY = f"Grey (in parentheses where there is no colour): {OTHER} than ours, not to be compared."
+GREY = (
+    "Grey (in parentheses where there is no colour): of another backbone or other data than ours, so the two "
+    "can't be compared."
+)
 _BACKBONES = {"bert-base-uncased": "bert-base", "roberta-base": "roberta-base"}
 _TEXTS = re.compile(r"\[((text|sick|rtt|pooling)=[^,]*,?)*\]")
 _WIKI_FILE, _WIKI_LINES = "wiki1m_for_simcse.txt", (1_000_000, 1_000_001)
@@ -117,18 +119,18 @@ def quoted_row(line: Line, tasks: Sequence[str], grey: bool, notes: Footnotes) -
     return [
         Quoted(line.figures[task].text, grey, notes.sign(touched.get(task, ())))
         if task in line.figures
-        else "-"
+        else DASH
         for task in tasks
     ]
 
 
 def merged(found: Sequence[Line]) -> list[tuple[str, Line]]:
     """Rows with their sources; tables that print the same figures are one row."""
-    groups: dict[tuple[tuple[str, str], ...], list[Line]] = {}
-    for line in found:
-        key = tuple((task, figure.text) for task, figure in line.figures.items())
-        groups.setdefault((("", line.first.backbone), *key), []).append(line)
-    return [("; ".join(line.first.source for line in same), same[0]) for same in groups.values()]
+    same = grouped(
+        found,
+        lambda line: (line.first.backbone, *((task, f.text) for task, f in line.figures.items())),
+    )
+    return [("; ".join(line.first.source for line in group), group[0]) for group in same.values()]
 
 
 def published_grids(campaign: Campaign) -> list[Grid]:
@@ -138,35 +140,31 @@ def published_grids(campaign: Campaign) -> list[Grid]:
 
 def _grid(records: Sequence[RunRecord], name: str) -> Grid | None:
     tasks, notes = task_list(records), Footnotes()
-    rows: list[tuple[Cell | Quoted | str, ...]] = []
+    rows: list[tuple[Value, ...]] = []
     groups: list[tuple[int, str]] = []
     matched = False
     for method, runs in sorted(by_method(records).items(), key=lambda item: -_average(item[1])):
-        found = lines_for(runs[0])
-        done = [run for run in runs if run.status == "ok"]
+        found, done = lines_for(runs[0]), finished(runs)
         if not found or not done:
             continue
         groups.append((len(rows), method))
-        metric = main_metric(done)
-        values = {
-            task: [v for run in done if (v := run.score(task, metric=metric)) is not None] for task in tasks
-        }
-        rows.append(("ours", backbone_of(done[0]), *(summarise(values[task]) for task in tasks)))
+        ours = {task: values(done, task) for task in tasks}
+        rows.append(("ours", backbone_of(done[0]), *(summarise(ours[task]) for task in tasks)))
         for source, line in merged(found):
             same = matches(done[0], line)
             rows.append((source, line.first.backbone, *quoted_row(line, tasks, not same, notes)))
             if same:
                 matched = True
-                rows += _against(values, line, tasks)
+                rows += _against(ours, line, tasks)
     if not rows:
         return None
     first = records[0]
-    title = f"Published beside ours: {first.suite}, profile {first.profile}, campaign {name}"
+    title = f"Published next to ours: {first.suite}, profile {first.profile}, campaign {name}"
     said = [
         "Ours: mean and standard deviation over seeds, scores x 100; published as printed in the paper.",
-        "A difference, and whether the figure lies in our 95% interval (Student's, over seeds), stand only "
-        "where backbone, data and training text are the same.",
-        *([] if matched else ["Here none is the same."]),
+        "A difference, and whether the figure lies in our 95% interval (Student's, over seeds), are given "
+        "only where backbone, data and training text are the same.",
+        *([] if matched else ["Here they are the same for none."]),
         GREY,
         *notes.notes,
         *dict.fromkeys(note for record in records for note in record.notes),
@@ -175,29 +173,27 @@ def _grid(records: Sequence[RunRecord], name: str) -> Grid | None:
 
 
 def _average(runs: Sequence[RunRecord]) -> float:
-    metric = main_metric(runs)
-    values = [value for run in runs if (value := run.score("avg", metric=metric)) is not None]
-    return fmean(values) if values else float("-inf")
+    scores = values(runs)
+    return fmean(scores) if scores else float("-inf")
 
 
-def _against(
-    values: dict[str, list[float]], line: Line, tasks: Sequence[str]
-) -> list[tuple[Cell | Quoted | str, ...]]:
+def _against(ours: dict[str, list[float]], line: Line, tasks: Sequence[str]) -> list[tuple[str, ...]]:
     """Ours less the published figure, and whether it lies in our interval."""
     differences, inside = [], []
     for task in tasks:
-        figure, ours = line.figures.get(task), values[task]
-        differences.append(
-            "-" if figure is None or not ours else f"{SCALE * fmean(ours) - float(figure.text):+.2f}"
-        )
-        inside.append("-" if figure is None else in_interval(ours, float(figure.text) / SCALE))
+        figure, scores = line.figures.get(task), ours[task]
+        if figure is None or not scores:
+            differences.append(DASH)
+        else:
+            differences.append(f"{SCALE * fmean(scores) - float(figure.text):+.2f}")
+        inside.append(DASH if figure is None else in_interval(scores, float(figure.text) / SCALE))
     return [("ours - published", "", *differences), ("in our interval", "", *inside)]
 
 
 def in_interval(ours: Sequence[float], figure: float) -> str:
     """Say whether a figure lies in Student's interval of our mean; a dash where a seed is alone."""
     if len(ours) < 2:
-        return "-"
+        return DASH
     from bench.stats.seeds import one_sample
 
     d = one_sample(ours, figure, LEVEL)
@@ -208,4 +204,4 @@ def quote(figures: Sequence[Figure], notes: Footnotes) -> Quoted | str:
     """The figures of one place of an ablation, of other backbones or data than ours."""
     texts = dict.fromkeys(figure.text for figure in figures)
     remarks = [f"{f.source}, {f.method}: {what}" for f in figures for what in f.misprints]
-    return Quoted("; ".join(texts), True, notes.sign(tuple(dict.fromkeys(remarks)))) if texts else "-"
+    return Quoted("; ".join(texts), True, notes.sign(tuple(dict.fromkeys(remarks)))) if texts else DASH

@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Literal
 
 from bench.records.record import RunRecord
-from bench.reports.records import by_method, main_metric
+from bench.reports.records import by_method, values
 
 LEVEL = 0.95
 ABOVE, BELOW = "\N{DAGGER}", "\N{DOUBLE DAGGER}"
@@ -73,11 +73,11 @@ class Family:
 
 def averages(records: Sequence[RunRecord]) -> list[Averages]:
     """Return the averages of every method with a finished run, the best first."""
-    metric, found = main_metric(records), []
-    for method, runs in by_method(records).items():
-        values = tuple(v for run in runs if (v := run.score("avg", metric=metric)) is not None)
-        if values:
-            found.append(Averages(method, values, runs[0].seed is None))
+    found = [
+        Averages(method, scores, runs[0].seed is None)
+        for method, runs in by_method(records).items()
+        if (scores := tuple(values(runs)))
+    ]
     return sorted(found, key=lambda one: (-fmean(one.values), one.method))
 
 

@@ -1,4 +1,4 @@
-"""Tables of sweeps, from a campaign's records and the grids beside them."""
+"""Tables of sweeps, from a campaign's records and its kept grids."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bench.records.record import RunRecord
+from bench.reports.grid import DASH, Cell, Grid, Value, summarise
 from bench.reports.records import check_comparable
-from bench.reports.tables.table import Cell, Grid, summarise
 from bench.stats.seeds import welch
 from bench.sweeps.grids import SWEEPS
 from bench.sweeps.manifest import Manifest
@@ -76,7 +76,7 @@ def _grid(manifest: Manifest, suite: str, records: Sequence[RunRecord], campaign
     task = shown_task(sweep.task, used)
     cells = {place: summarise([r.score(task) for r in group]) for place, group in at.items()}
     header = [sweep.axis, *columns]
-    body: list[list[Cell | str]] = [
+    body: list[list[Value]] = [
         [row, *(cells.get((row, column), Cell(None, None, 0)) for column in columns)] for row in rows
     ]
     if sweep.norms:
@@ -116,7 +116,7 @@ def _norm(records: Sequence[RunRecord]) -> str:
     """Mean norm of [CLS] over towers and seeds, where the joint stage measured it."""
     joints = [r.training["stages"]["joint"] for r in records if "joint" in r.training.get("stages", {})]
     norms = [norm for joint in joints for norm in joint.get("mean_cls_norm", ())]
-    return f"{fmean(norms):.2f}" if norms else "-"
+    return f"{fmean(norms):.2f}" if norms else DASH
 
 
 def curves(records: Sequence[RunRecord], name: str) -> list[list[list[float]]]:
@@ -132,7 +132,7 @@ def _collapse(records: Sequence[RunRecord], column: int) -> list[float]:
 
 def _rank(records: Sequence[RunRecord]) -> str:
     ranks = _collapse(records, 1)
-    return f"{fmean(ranks):.1f}" if ranks else "-"
+    return f"{fmean(ranks):.1f}" if ranks else DASH
 
 
 def _collapse_notes(

@@ -15,18 +15,9 @@ from torch import Tensor
 from bench.baselines.edfse import SUBMODELS, make_paired_objective
 from bench.baselines.edfse_d import distillation_loss, make_student_objective
 from bench.card import BuildContext, OptionValue
-from bench.data.mini.world import (
-    ALL_COPIES,
-    COPIES,
-    FURTHER_COPIES,
-    TRAINING_SENTENCES,
-    make_world,
-    overlap,
-    pairs,
-    pretraining_text,
-    training_copy,
-    training_text,
-)
+from bench.data.mini.generator import TRAINING_SENTENCES, overlap
+from bench.data.mini.text import pairs, pretraining_text, training_copy, training_text
+from bench.data.mini.world import ALL_COPIES, COPIES, FURTHER_COPIES, World
 from bench.encoder import Encoder
 from bench.nn.backbone import TransformerEncoder, load_backbone, token_rows
 from bench.nn.sum_encoder import SumEncoder
@@ -68,7 +59,7 @@ PRETRAINING = "26694c0ecc7cda765429694a4455e6a671f26c8d0ff0985ac154294ec00706d6"
 @pytest.mark.parametrize("seed", FROZEN_COPIES)
 def test_copies_are_frozen(seed: int) -> None:
     """The first two and the backbone's text are older than the others, which changed nothing about them."""
-    world = make_world(seed)
+    world = World(seed)
     expected = FROZEN_COPIES[seed]
     assert {copy: training_copy(world, copy).sha256 for copy in expected} == expected
     if seed == 1:
@@ -76,7 +67,7 @@ def test_copies_are_frozen(seed: int) -> None:
 
 
 def test_six_copies_say_the_same_line_by_line_in_other_words() -> None:
-    world = make_world(1)
+    world = World(1)
     assert (*COPIES, *FURTHER_COPIES) == ALL_COPIES
     assert tuple(copy for _, copy in SUBMODELS) == ALL_COPIES
     columns = [training_text(world).sentences, *(training_copy(world, copy).sentences for copy in ALL_COPIES)]

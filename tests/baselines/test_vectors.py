@@ -93,8 +93,8 @@ def test_a_token_is_looked_up_as_it_is_then_lower_cased_then_without_punctuation
 
 
 ERRORS = [
-    (b"", "g.txt", f"{{path}}: there is no word vector in it; expected {FORM}"),
-    (b"5 3\n", "g.txt", f"{{path}}: there is no word vector in it; expected {FORM}"),
+    (b"", "g.txt", f"{{path}}: it contains no word vector; expected {FORM}"),
+    (b"5 3\n", "g.txt", f"{{path}}: it contains no word vector; expected {FORM}"),
     (
         b"a 1 2\nb 1\n",
         "g.txt",
@@ -107,8 +107,8 @@ ERRORS = [
     ),
     (b"1 2\na 1\n", "g.txt", f"{{path}}:2: 1 fields after the word; expected {FORM}"),
     (b"word\n", "g.txt", f"{{path}}:1: 0 fields after the word; expected {FORM}"),
-    (b"a 1 2\nb 1 x\xff\n", "g.txt", f"{{path}}:2: 'x\\\\xff' is no number; expected {FORM}"),
-    (b"a 1 2\nb  2\n", "g.txt", f"{{path}}:2: '' is no number; expected {FORM}"),
+    (b"a 1 2\nb 1 x\xff\n", "g.txt", f"{{path}}:2: 'x\\\\xff' is not a number; expected {FORM}"),
+    (b"a 1 2\nb  2\n", "g.txt", f"{{path}}:2: '' is not a number; expected {FORM}"),
     (b"a 1 nan\n", "g.txt", "{path}:1: a number that is not finite in float32"),
     (b"a 1 2\nb 1 1e39\n", "g.txt", "{path}:2: a number that is not finite in float32"),
     (b"a 1 2\n\xe9 1 2\n", "g.txt", f"{{path}}:2: these bytes are not utf-8; expected {FORM}"),
@@ -428,14 +428,14 @@ def test_the_counts_are_of_the_text_that_is_given(cli: Cli, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        (None, b"", "error: --methods vectors:nowhere.txt: 'nowhere.txt' is no file; expected {form}\n"),
+        (None, b"", "error: --methods vectors:nowhere.txt: 'nowhere.txt' is not a file; expected {form}\n"),
         (
             "g.bin",
             b"3 2\n\xff\xfe\xfd\n",
             "error: {path}:2: 0 fields after the word; expected {form}\n",
         ),
-        ("g.zip", b"PK\x03\x04 \x00 \xff", "error: {path}:1: '\\x00' is no number; expected {form}\n"),
-        ("g.txt", b"", "error: {path}: there is no word vector in it; expected {form}\n"),
+        ("g.zip", b"PK\x03\x04 \x00 \xff", "error: {path}:1: '\\x00' is not a number; expected {form}\n"),
+        ("g.txt", b"", "error: {path}: it contains no word vector; expected {form}\n"),
     ],
 )
 def test_what_is_no_file_of_vectors_is_said_before_anything_runs(

@@ -73,7 +73,7 @@ def test_every_record_gets_its_items_interval_and_every_method_that_of_its_seeds
     assert (code, err) == (0, "")
     average = f"{100 * overlap['mean']:.2f}"
     assert "word_overlap mini toy no seeds " + f"{average} - - {average}" in " ".join(out.split())
-    assert "Percentile interval of 100 draws of the items, for that checkpoint" in out
+    assert "percentile interval of that checkpoint's average, allowing for other test pairs (100 draws)" in out
     assert "The toy suite is a smoke test; its figures say nothing about a method." in out
 
 
@@ -176,7 +176,7 @@ def test_what_has_no_items_says_so_and_keeps_its_seeds(cli: Cli, runs: list[Run]
     assert code == 0
     missing = [one for one in json.loads(out)["records"] if one["intervals"] is None]
     assert [(one["method"], one["seed"]) for one in missing] == [("noise", 1)]
-    assert "noise/seed-1/toy.json: items left out, the predictions beside it are missing" in err
+    assert "noise/seed-1/toy.json: items left out, its predictions are missing" in err
     for run in runs:
         tasks = {"TOY": {**run.record.tasks["TOY"], "sha256": "0" * 64}}
         run.path.write_text(to_json(sealed(replace(from_json(run.path.read_text(), ""), tasks=tasks))))

@@ -116,7 +116,7 @@ def test_it_says_what_the_seeds_show_and_what_not(cli: Cli, take: Take, tmp_path
     [
         (
             ["noise", "nois"],
-            "unknown method 'nois'; expected one of collapsed, lone, noise, word_overlap; did you mean",
+            "unknown method 'nois' (did you mean 'noise'?); expected one of collapsed, lone, noise, word_overlap",
         ),
         (["noise", "noise"], "'noise' against itself"),
         (["noise", "results/local/mini/noise"], "'noise' and 'results/local/mini/noise' have runs in common"),

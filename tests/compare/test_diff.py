@@ -100,7 +100,7 @@ def test_sentences_cannot_steer_the_terminal(
         (
             ["noise", "other", "--task", "TOI"],
             2,
-            "unknown task 'TOI'; expected one of TOY; did you mean 'TOY'?",
+            "unknown task 'TOI' (did you mean 'TOY'?); expected one of TOY",
         ),
         (
             ["noise", "other", "--seed", "9"],

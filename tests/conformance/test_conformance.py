@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bench.cli.conformance import methods_of
+from bench.conformance import parametrize, parametrize_with_checks
 from bench.conformance.checks import CHECKS
 from bench.conformance.encoder import SENTENCES
-from bench.conformance.suite import FAILED, NO_CASE, NOT_RUN, PASSED, Finding, check_method
+from bench.conformance.suite import FAILED, NO_CASE, NOT_RUN, PASSED, Finding, check_method, methods_of
 from bench.registry import METHODS, discover
 from bench.request.plugins import load_plugin, read_plugin
 from tests.support.conformance import RIGHT
@@ -419,6 +420,48 @@ def test_the_registered_methods_are_all_of_them() -> None:
     named = {text.split(":")[0] for text in MADE} | {*CHEAP, *methods_of("all")}
     assert own <= named
     assert not {"hf", "ensemble"} & set(methods_of("all"))
+
+
+def test_the_pytest_entry_has_a_test_for_every_check_and_trains_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained: list[str] = []
+
+    def counted(method: str, folder: Path) -> list[Finding]:
+        trained.append(method)
+        return check_method(method, folder)
+
+    monkeypatch.setattr(parametrize, "check_method", counted)
+    file = write(tmp_path, RIGHT.replace(BUILD, "return Hashed(0)"))
+    mark = parametrize_with_checks(str(file), "word_overlap").mark
+    names, cases = mark.args
+    assert names == ("method", "check")
+    assert [case.id for case in cases] == [f"{m}-{c.name}" for m in ("mine", "word_overlap") for c in CHECKS]
+    skipped, failed = Counter[str](), list[str]()
+    for method, check in (case.values for case in cases):
+        try:
+            check(method)
+        except pytest.skip.Exception:
+            skipped[method] += 1
+        except pytest.fail.Exception as failure:
+            failed.append(str(failure))
+    assert skipped == {"mine": 3, "word_overlap": 6}
+    (reason,) = failed
+    assert reason.startswith("mine, other seed: expected another seed to give another output;")
+    assert trained == ["mine", "word_overlap"]
+    parametrize._findings.cache_clear()
+
+
+def test_the_pytest_entry_says_which_check_kept_the_others_from_running(
+    tmp_path: Path,
+) -> None:
+    file = write(tmp_path, RIGHT.replace(BUILD, "return 1 / 0"))
+    cases = {case.values[1].name: case.values for case in parametrize_with_checks(str(file)).mark.args[1]}
+    for name, reason in (("build", "ZeroDivisionError"), ("shape", "a check before it failed")):
+        method, check = cases[name]
+        with pytest.raises(pytest.fail.Exception, match=reason):
+            check(method)
+    parametrize._findings.cache_clear()
 
 
 def write(folder: Path, source: str) -> Path:

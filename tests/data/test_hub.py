@@ -92,7 +92,10 @@ def test_no_hub_is_one_clear_line(server: Hub, tmp_path: Path) -> None:
     text = str(caught.value)
     assert text.startswith("senteval.tar could not be fetched from princeton-nlp/datasets-for-simcse: ")
     assert text.endswith("run the same command again: it goes on where it stopped")
-    with pytest.raises(InputError, match=r"unknown data set 'sts'; expected one of sts7, transfer7, wiki1m"):
+    with pytest.raises(
+        InputError,
+        match=r"unknown data set 'sts' .did you mean 'sts7'.*; expected one of sts7, transfer7, wiki1m",
+    ):
         hub.fetch("sts", tmp_path / "data")
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="can't be written"):

@@ -1,33 +1,26 @@
 from __future__ import annotations
 
+import lzma
 import re
 import subprocess
 import sys
 from collections import Counter
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
+from bench.data.mini.generator import TRAINING_SENTENCES, customs, overlap, sample_event, split_of
 from bench.data.mini.grammar import ORDERS, Draw, Event, Form, realise
 from bench.data.mini.lexicon import load_lexicon
-from bench.data.mini.world import (
-    COPIES,
-    TRAINING_SENTENCES,
-    World,
-    make_world,
-    overlap,
-    pairs,
-    pretraining_text,
-    sample_event,
-    split_of,
-    training_copy,
-    training_text,
-)
+from bench.data.mini.ship import FOLDER, files
+from bench.data.mini.text import pairs, pretraining_text, training_copy, training_text
+from bench.data.mini.world import COPIES, World
 from bench.data.tasks import PairTask
 
-SEEDS = (1, 2, 3)
+SEEDS = (1, 2, pytest.param(3, marks=pytest.mark.slow))  # the first one's text is shipped
 FROZEN = {
     1: (
         "e784bab306e6f175f398f0bd3d94f5e42592ab93822be087ed5cb274408ff550",
@@ -49,7 +42,7 @@ FROZEN = {
 
 @pytest.fixture(scope="module")
 def world() -> World:
-    return make_world(2)
+    return World()
 
 
 def key(sentence: str) -> str:
@@ -59,19 +52,30 @@ def key(sentence: str) -> str:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_world_is_frozen(seed: int) -> None:
     """Whoever changes these raises GENERATOR or SPLIT: records of the old world are not comparable."""
-    world = make_world(seed)
+    world = World(seed)
     found = (training_text(world).sha256, pairs(world, "dev").sha256, pairs(world, "test").sha256)
     assert found == FROZEN[world.seed]
 
 
-def test_a_second_process_makes_the_same_text() -> None:
-    code = (
-        "from bench.data.mini.world import *; w = make_world(2); "
-        "print(training_copy(w, 'b').sha256, pairs(w, 'test').sha256)"
-    )
+@pytest.mark.slow
+def test_the_generator_makes_the_shipped_text_byte_for_byte() -> None:
+    made = {f"{name}.xz": text.encode() for name, text in files()}
+    assert {path.name: lzma.decompress(path.read_bytes()) for path in FOLDER.iterdir()} == made
+
+
+def test_a_plan_of_the_default_world_generates_nothing_and_loads_nothing_heavy(tmp_path: Path) -> None:
+    code = f"""
+import atexit, sys
+from bench.cli.main import main
+atexit.register(lambda: print(*sys.modules, file=sys.stderr))
+main("run --methods jtcse,tncse --seeds 1-5 --dry-run --results".split() + [{str(tmp_path)!r}])
+"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    here = make_world(2)
-    assert done.stdout.split() == [training_copy(here, "b").sha256, pairs(here, "test").sha256]
+    assert "10 of 10 cells to run" in done.stdout, done.stderr
+    modules = set(done.stderr.split())
+    assert "bench.data.mini.text" in modules
+    assert not modules & {"torch", "transformers", "scipy", "pandas", "sklearn", "mteb", "jinja2"}
+    assert not modules & {f"bench.data.mini.{name}" for name in ("generator", "grammar", "lexicon")}
 
 
 def test_the_training_text_has_distinct_sentences_of_about_twelve_words(world: World) -> None:
@@ -118,13 +122,13 @@ def test_pairs_are_graded_evenly_and_word_overlap_says_little(world: World, spli
 
 def test_unknown_split_and_copy_are_errors() -> None:
     with pytest.raises(KeyError):
-        pairs(make_world(1), "train")
+        pairs(World(), "train")
     with pytest.raises(ValueError, match="tuple"):
-        training_copy(make_world(1), "g")
+        training_copy(World(), "g")
 
 
-def test_events_keep_their_split(world: World) -> None:
-    draw = Draw("split")
+def test_events_keep_their_split() -> None:
+    world, draw = customs(2), Draw("split")
     for split in ("train", "dev", "test"):
         assert all(split_of(world, sample_event(world, draw, split)) == split for _ in range(50))
 

@@ -74,7 +74,7 @@ def test_tasks_are_parsed() -> None:
         ("PolEmo2.0-IN", ()),
     ]
     for text in ("", "A[", "A]b", "@test", "A@"):
-        with pytest.raises(InputError, match="is no task; expected NAME"):
+        with pytest.raises(InputError, match="is not a task; expected NAME"):
             parse_task(text)
     with pytest.raises(InputError, match="'STS17' is named twice"):
         parse_suite("mteb:STS17, STS17")

@@ -259,7 +259,7 @@ def test_a_model_of_several_languages_needs_one(own_models: Path) -> None:
             ),
         ),
         (lambda folder: (folder / "source.spm").unlink(), ("the model opus-mt-fr-en has no source.spm",)),
-        (lambda folder: (folder / "config.json").unlink(), ("is no model folder",)),
+        (lambda folder: (folder / "config.json").unlink(), ("is not a model folder",)),
         (lambda folder: (folder / "model.safetensors").unlink(), ("has no weights",)),
     ],
 )
@@ -485,7 +485,7 @@ def test_parts_made_otherwise_are_not_used(
         ("corpus", "the copy here was made otherwise (other corpus)"),
         ("copy", "the copy was changed since it was made"),
         ("provenance", "this file was not made by bench data rtt"),
-        ("broken", "the provenance beside the copy can't be read"),
+        ("broken", "the provenance next to the copy can't be read"),
         ("lock", "another process is making this copy"),
         ("file", "can't be written"),
     ],
@@ -528,7 +528,7 @@ def test_an_empty_translation_keeps_the_sentence_and_says_so(
     code, _, err = cli(*arguments(corpus, own_models))
     assert code == 0
     assert (
-        "text.en-fr-en.txt: 60 of 60 sentences have an empty translation: the sentence itself stands there\n"
+        "text.en-fr-en.txt: 60 of 60 sentences have an empty translation: the sentence itself is used\n"
         in err
     )
     copy = tmp_path / "out" / "text.en-fr-en.txt"
@@ -568,11 +568,11 @@ def test_what_was_cut_is_said(cli: Cli, own_models: Path, corpus: Path) -> None:
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
-        (("--pivots", "fr,fr"), "'fr' in 'fr,fr' is no pivot"),
-        (("--pivots", "en"), "'en' in 'en' is no pivot"),
-        (("--pivots", "../fr"), "'../fr' in '../fr' is no pivot"),
-        (("--pivots", "fr:"), "'fr:' in 'fr:' is no pivot"),
-        (("--profile", "minilm"), "which training text?; expected --corpus FILE or --profile NAME"),
+        (("--pivots", "fr,fr"), "'fr' in 'fr,fr' is not a pivot"),
+        (("--pivots", "en"), "'en' in 'en' is not a pivot"),
+        (("--pivots", "../fr"), "'../fr' in '../fr' is not a pivot"),
+        (("--pivots", "fr:"), "'fr:' in 'fr:' is not a pivot"),
+        (("--profile", "minilm"), "no training text, or two; expected --corpus FILE or --profile NAME"),
     ],
 )
 def test_bad_input(cli: Cli, models: Path, corpus: Path, extra: tuple[str, ...], message: str) -> None:
@@ -584,7 +584,7 @@ def test_a_profiles_text_is_what_a_run_trains_on(
     cli: Cli, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = ("data", "rtt", "--pivots", "fr", "--models", str(models), "--out", "out", "--profile")
-    assert "profile 'mini' brings its own copies of its text; bench run uses them" in cli(*given, "mini")[2]
+    assert "profile 'mini' comes with copies of its text; bench run uses them" in cli(*given, "mini")[2]
     few = replace(profiles.load("minilm"), corpus={"file": "few.txt", "exclude_lines": [2, 3]})
     monkeypatch.setattr(profiles, "load", lambda name: few)
     (tmp_path / "few.txt").write_text("\n".join(SENTENCES[:6]) + "\n")
@@ -719,7 +719,7 @@ LINES = "".join(f"{s}\n" for s in SENTENCES).encode()
         (LINES[:-1], None, None),  # a last line without its end
         (LINES.replace(b"\n", b"\r\n"), None, None),
         (LINES, '{"made_by": "hand"}', None),
-        (LINES, "{", "a.json: the provenance beside the copy can't be read: JSONDecodeError"),
+        (LINES, "{", "a.json: the provenance next to the copy can't be read: JSONDecodeError"),
         (LINES + b"one more\n", None, "61 lines, but the training text text.txt has 60 sentences"),
         (LINES + b"\n", None, "61 lines, but the training text text.txt has 60 sentences"),
         (b"", None, "1 lines, but the training text text.txt has 60 sentences"),

@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,15 +20,13 @@ from torch.utils.flop_counter import FlopCounterMode
 from bench.card import OptionValue
 from bench.nn.backbone import load_backbone
 from bench.plan.cells import profile_options
-from bench.plan.plan import Plan
 from bench.registry import METHODS, discover
 from bench.request import profiles
-from bench.run import preview as estimate
 from bench.run.builder import Builder
 from bench.run.preview import Estimate, cost, described, span
 from bench.run.stage_cache import StageCache
 from bench.stages import Stage, TrainedMethod
-from bench.train.numerics import following
+from bench.train import chunks
 from tests.support.cli import Cli
 from tests.support.rank_work import Gradients, Stop
 from tests.support.released import hub_folder
@@ -133,12 +132,8 @@ def dry_run(profile: str, data: Path, *more: str) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("profile", PAPERS)
 def test_the_papers_profiles_pass_a_dry_run_that_lists_all_they_read(
-    profile: str, cli: Cli, hub: Path, data: Path, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch
+    profile: str, cli: Cli, hub: Path, data: Path, tiny_bert: Path
 ) -> None:
-    def nothing(plan: Plan, jobs: object) -> Iterator[Estimate]:
-        return iter(())
-
-    monkeypatch.setattr(estimate, "estimates", nothing)
     for number, name in enumerate(MODELS[profile]):
         shutil.copytree(tiny_bert, data / str(number))
         with (data / str(number) / "config.json").open("a") as stream:
@@ -200,9 +195,8 @@ def test_without_any_of_it_one_line_names_all(profile: str, cli: Cli, hub: Path,
 
 
 def test_what_is_named_or_not_asked_for_is_not_missing(
-    cli: Cli, hub: Path, data: Path, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, hub: Path, data: Path, tiny_bert: Path
 ) -> None:
-    monkeypatch.setattr(estimate, "estimates", lambda *_: iter(()))
     corpus = data / "corpus"
     (corpus / "wiki1m_for_simcse.en-ru-en.txt").rename(data / "mine.txt")
     for language in "nl", "zh", "de", "es":
@@ -250,8 +244,14 @@ def short(model: Path, corpus: Path, methods: str, stages: tuple[str, ...], step
     return ("run", "--methods", methods, *where, *sets)
 
 
+def test_a_price_without_an_estimate_is_refused(cli: Cli) -> None:
+    code, out, err = cli("run", "--methods", "word_overlap", "--suite", "toy", "--price-per-hour", "3")
+    assert (code, out) == (2, "")
+    assert "--price-per-hour: a price needs an estimate; expected --estimate" in err
+
+
 @pytest.mark.slow
-def test_a_dry_run_times_a_step_of_every_stage_and_says_what_a_cell_costs(
+def test_an_estimate_times_a_step_of_every_stage_and_says_what_a_cell_costs(
     cli: Cli, tiny_bert: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = StageCache.facts
@@ -285,7 +285,7 @@ def test_what_is_trained_already_costs_no_training_and_one_method_without_an_est
     run = (*short(tiny_bert, corpus, "simcse,broken,noise", ("simcse",), 2), "--seeds", "2")
     assert cli(*run)[0] == 1
     monkeypatch.setattr(Builder, "_train", lambda *_: pytest.fail("trained again"))
-    code, out, _ = cli(*run, "--campaign", "other", "--dry-run")
+    code, out, _ = cli(*run, "--campaign", "other", "--estimate")
     assert code == 0
     found = [re.sub(r"\[.*?\] +", " ", line) for line in out.splitlines()[-4:]]
     assert found[0] == "simcse 1 cell(s) of about 0 s: 0 s training, 0 s evaluation"
@@ -339,8 +339,14 @@ def test_the_page_says_what_the_arithmetic_gives(scale: ModuleType) -> None:
         ("tncse_d", "distill", 4.0),  # of a teacher of one tower
     ],
 )
-def test_the_passes_are_those_that_torch_counts_by_numerics_1(
-    method: str, role: str, passes: float | None, scale: ModuleType, tiny_bert: Path, tmp_path: Path
+def test_the_passes_are_those_that_torch_counts_and_what_no_loss_reads_is_not_computed(
+    method: str,
+    role: str,
+    passes: float | None,
+    scale: ModuleType,
+    tiny_bert: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     shutil.copytree(tiny_bert, tmp_path / "sub" / "selected")
     work = Gradients({}, tiny_bert, tiny_bert, tmp_path / "sub", ("the doctor is reading a book",) * 8)
@@ -360,9 +366,10 @@ def test_the_passes_are_those_that_torch_counts_by_numerics_1(
             load_backbone(tiny_bert)[0](input_ids=ids, attention_mask=torch.ones_like(ids))
 
     changes: dict[str, OptionValue] = {"max_length": 8, **({"groups": 4} if method == "whitenedcse" else {})}
-    for number in (1, 2):
-        with following(number):
-            work.of(method, changes | ({"rtt": "none"} if role == "joint" else {}), role, tmp_path, count)
-    whole, row, less, _ = counted
+    changes |= {"rtt": "none"} if role == "joint" else {}
+    work.of(method, changes, role, tmp_path, count)
+    monkeypatch.setattr(chunks, "_economical", lambda *_, **__: nullcontext())  # computes everything
+    work.of(method, changes, role, tmp_path, count)
+    less, _, whole, row = counted
     assert whole / 8 / row == pytest.approx(passes or scale.PASSES[method], rel=0.05)
     assert less < 0.9 * whole

@@ -70,11 +70,11 @@ def test_sts_errors_name_file_and_line(sts13: Path) -> None:
         error_of(sts13, "STS13") == f"{gold}:2: the file ends here; expected 3 lines as in STS.input.FNWN.txt"
     )
     write(sts13, gold, "5.0\n\nfive\n")
-    assert error_of(sts13, "STS13") == f"{gold}:3: 'five' is no gold score; expected a number from 0 to 5"
+    assert error_of(sts13, "STS13") == f"{gold}:3: 'five' is not a gold score; expected a number from 0 to 5"
     write(sts13, gold, "5.0\n\nnan\n")
-    assert "'nan' is no gold score" in error_of(sts13, "STS13")
+    assert "'nan' is not a gold score" in error_of(sts13, "STS13")
     write(sts13, gold, "5.0\n\n5.5\n")
-    assert "'5.5' is no gold score" in error_of(sts13, "STS13")
+    assert "'5.5' is not a gold score" in error_of(sts13, "STS13")
     write(sts13, gold, "5.0\n\n0\n")
     write(sts13, pairs, "a\tc\nx\ty\nonly one\n")
     assert error_of(sts13, "STS13") == f"{pairs}:3: 1 column(s); expected 2: two sentences with a tab between"
@@ -135,7 +135,9 @@ def test_sst_trec_mrpc(tmp_path: Path) -> None:
     assert isinstance(mrpc, LabelledTask)
     assert mrpc.splits[1].second == ("y",)
     write(tmp_path, "SST/binary/sentiment-dev", "good film\t2\n")
-    assert error_of(tmp_path, "SST2") == "SST/binary/sentiment-dev:1: '2' is no label; expected one of 0, 1"
+    assert (
+        error_of(tmp_path, "SST2") == "SST/binary/sentiment-dev:1: '2' is not a label; expected one of 0, 1"
+    )
     write(tmp_path, "TREC/TREC_10.label", "no type\n")
     assert error_of(tmp_path, "TREC").startswith("TREC/TREC_10.label:1: no question with its type")
 

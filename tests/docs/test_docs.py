@@ -28,7 +28,7 @@ from bench.cli.main import main
 from bench.errors import InputError
 from bench.records.record import RunRecord, Score
 from bench.records.store import ResultStore
-from bench.reports.records import SCALE
+from bench.reports.grid import SCALE
 from bench.request import profiles
 from bench.request.parse import parse_methods
 from bench.stats.seeds import welch

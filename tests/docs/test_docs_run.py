@@ -16,7 +16,7 @@ import pytest
 
 from bench.cli.main import main
 from bench.compare import draws
-from bench.data.mini import world
+from bench.data.mini import generator, text
 from bench.records.provenance import timing
 from bench.request import profiles
 from bench.run import runner
@@ -58,8 +58,9 @@ def shortened() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(profiles, "load", short)
-        patch.setattr(world, "TRAINING_SENTENCES", 1_400)
-        patch.setattr(world, "PAIRS", {"dev": 60, "test": 180})
+        patch.setattr(text, "SHIPPED", ())
+        patch.setattr(generator, "TRAINING_SENTENCES", 1_400)
+        patch.setattr(generator, "PAIRS", {"dev": 60, "test": 180})
         for name, sweep in SWEEPS.items():
             patch.setitem(SWEEPS, name, first_row(sweep))
         forget_worlds()
@@ -71,7 +72,7 @@ def shortened() -> Iterator[None]:
 
 def forget_worlds() -> None:
     """Clear what modules keep of the world's sentences."""
-    for module in (world, draws, runner):
+    for module in (generator, text, draws, runner):
         for function in vars(module).values():
             if hasattr(function, "cache_clear"):
                 function.cache_clear()

@@ -133,7 +133,7 @@ def test_unsee_is_mtebs_english_benchmark() -> None:
         ("STS71", "mteb has no task 'STS71'; .*did you mean 'STS1"),
         ("STS17[en]", r"STS17 has no subset 'en'; expected one of ko-ko, ar-ar, en-ar"),
         ("STS17@dev", "STS17 has no split 'dev'; expected one of test"),
-        ("CIFAR10", "'CIFAR10' has image; expected tasks of text alone"),
+        ("CIFAR10", "'CIFAR10' has image; expected tasks of text only"),
     ],
 )
 def test_what_mteb_has_not_is_named(asked: str, said: str) -> None:
@@ -341,7 +341,7 @@ def test_a_run_from_the_command_line(cli: Cli, suite: Path, tmp_path: Path) -> N
     assert "word_overlap on local:mine: FAILED, bench/mini-word_overlap: this method compares pairs" in err
     assert (
         "no estimate for the 1 that mteb measures"
-        in cli("run", "--methods", "word_overlap", *options, "--dry-run")[1]
+        in cli("run", "--methods", "word_overlap", *options, "--estimate")[1]
     )
     (tmp_path / "pairs.tsv").write_text((tmp_path / "pairs.tsv").read_text() + "x\ty\t3\n")
     code, _, err = cli("run", "--methods", "noise", *options)

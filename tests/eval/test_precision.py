@@ -48,7 +48,7 @@ def test_an_encoder_without_a_model_has_no_other_precision() -> None:
         dim = 1
 
     with pytest.raises(
-        BenchError, match="an encoder of the kind Bare computes in fp32 alone; without --precision"
+        BenchError, match="an encoder of the kind Bare computes in fp32 only; without --precision"
     ):
         at_precision(Bare(), "bf16")  # type: ignore[arg-type]
 

@@ -32,7 +32,7 @@ def backwards(folder: Path, work: Work, workers: int = 1) -> Counter[str]:
     expected, scratch = undisturbed(work, folder / "undisturbed"), folder / "backwards"
     scratch.mkdir()
     command = work.command(scratch, "--workers", str(workers))
-    for more in ((), ("--force",), ("--seeds", "1-7", "--dry-run")):
+    for more in ((), ("--force",), ("--seeds", "1-7", "--estimate")):
         done = run(scratch, [*command, *more], fault="clock")
         expect(done.code == 0, f"{' '.join(more)}: {done.error[-800:]}")
         expect("-" not in done.error.replace("avg -", "avg "), f"a negative duration? {done.error}")

@@ -119,7 +119,7 @@ def predictions(folder: Path, damages: Sequence[str] = tuple(FILES)) -> Counter[
         before = finished(folder)
         FILES[name](file)
         done = run(folder, ["stats", "--draws", "100"])
-        said = "seed-2/toy.json: items left out, the predictions beside it are missing or not its own"
+        said = "seed-2/toy.json: items left out, its predictions are missing or belong to another record"
         expect(done.code == 0 and said in done.error, f"bench stats, {name}: {done.error[-500:]}")
         _check_only_that_again(folder, command, expected, before, file, name)
     return Counter({"damaged predictions": len(damages)})

@@ -29,8 +29,8 @@ from bench.errors import BenchError, DataError
 from bench.records.record import RunRecord, Score, from_json, to_json
 from bench.reports.formats import latex
 from bench.reports.formats.html import _breaks
-from bench.reports.formats.render import csv as records_csv
-from bench.reports.formats.render import markdown_escape
+from bench.reports.formats.render import frame_csv, markdown_escape
+from bench.reports.records import long_frame
 from bench.request.parse import parse_methods, parse_seeds, quoted
 from bench.stats.descriptive import iqm
 from bench.stats.effects import superiority
@@ -141,7 +141,7 @@ def test_the_oracle_sees_unclear_errors(
 )
 def test_the_oracle_sees_a_wrong_number(good: str, bad: str) -> None:
     record = json.loads(to_json(make_record("m", 1, {"T": 0.25})))
-    out = records_csv([from_json(json.dumps(record), "x")], "camp")
+    out = frame_csv(long_frame([from_json(json.dumps(record), "x")], "camp"))
     assert good in out
     check_csv(out, record)
     with pytest.raises(RuleError, match="csv has"):
@@ -213,7 +213,7 @@ def test_any_json_is_a_record_or_refused_in_one_line(name: str, data: object) ->
 @given(_LABELS, _SCORES)
 @quick
 def test_csv_holds_any_method_name_and_every_digit(method: str, value: float) -> None:
-    text = records_csv([make_record(method, 1, {"A": value})], "camp")
+    text = frame_csv(long_frame([make_record(method, 1, {"A": value})], "camp"))
     rows = list(csv.DictReader(io.StringIO(text, newline="")))
     assert [row["task"] for row in rows] == ["A", "avg"]
     assert {row["method"] for row in rows} in ({method}, {f"'{method}"})  # no text is a formula

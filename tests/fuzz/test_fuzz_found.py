@@ -224,7 +224,7 @@ def test_a_probes_file_with_an_endless_number_is_refused(number: str, cli: Cli, 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"points": [["x", "jtcse", "noise"]]}, "'x' is no number"),
+        ({"points": [["x", "jtcse", "noise"]]}, "'x' is not a number"),
         ({"points": [["0", "jtcse"]]}, "'points[0]' is missing"),
         ({"points": [["0", 5, "noise"]]}, "'points[0][1]' is missing"),
         ({"suites": "toy"}, "'suites' is missing"),
@@ -300,7 +300,7 @@ def test_a_byte_order_mark_is_no_part_of_a_text(tmp_path: Path) -> None:
         ("", "_train.txt:1: the header line is missing"),
         ("1\t2\t3\ta\tb\n", "_train.txt:1: the header line is missing"),
         ("Quality\ta\tb\tc\td1\t2\t3\ta\tb\n", "_train.txt:1: the header line is missing"),
-        ("Quality\ta\tb\tc\td\n7\t2\t3\ta\tb\n", "_train.txt:2: '7' is no label; expected one of 0, 1"),
+        ("Quality\ta\tb\tc\td\n7\t2\t3\ta\tb\n", "_train.txt:2: '7' is not a label; expected one of 0, 1"),
     ],
 )
 def test_a_row_of_mrpc_is_never_taken_for_the_header(train: str, said: str, tmp_path: Path) -> None:
@@ -318,7 +318,7 @@ def test_other_notations_are_no_gold_score(score: str, tmp_path: Path) -> None:
     folder = tmp_path / "STS" / "STSBenchmark"
     folder.mkdir(parents=True)
     (folder / "sts-test.csv").write_text(f"a\tb\tc\td\t{score}\tone\ttwo\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"sts-test.csv:1: '.*' is no gold score"):
+    with pytest.raises(DataError, match=r"sts-test.csv:1: '.*' is not a gold score"):
         senteval.SOURCES["STSB"].read(tmp_path)
 
 
@@ -339,9 +339,9 @@ SUITE = '[[task]]\nname = "t"\ntype = "classification"\ntrain = "a{0}"\ntest = "
 @pytest.mark.parametrize(
     ("suite", "said"),
     [
-        ("task = [1]", "1 is no table"),
+        ("task = [1]", "1 is not a table"),
         ('[[task]]\ntype = ["sts"]', "type = \\['sts'\\]"),
-        ("task = " + "[" * 5000, "this is no TOML file"),
+        ("task = " + "[" * 5000, "this is not a TOML file"),
         (SUITE.format(".csv").replace("a.csv", "a\\u0000.csv"), "can't be read"),
         ('[[task]]\nname = "t"\ntype = "bitext"\nfile = "a.csv"\ncolumns = [1, 2]', "distinct names"),
     ],
@@ -366,7 +366,7 @@ def test_a_local_suite_of_other_types_is_refused(suite: str, said: str, tmp_path
             "a.csv:1: columns text, label, label; expected distinct",
         ),
         (".csv", 'text,label\none,"good"x\n', "a.csv:2: no table"),
-        (".jsonl", '{"text": "a", "label": "x", "label": "y"}\n', "a.jsonl:1: no JSON: a name stands twice"),
+        (".jsonl", '{"text": "a", "label": "x", "label": "y"}\n', "a.jsonl:1: no JSON: a name is given twice"),
         (".jsonl", "[" * 100_000, "a.jsonl:1: no JSON"),
     ],
     ids=["open quote", "column twice", "after the quote", "name twice", "deep"],
@@ -471,8 +471,8 @@ ROW = "T,sts7,bert-base,simcse,,STS12,spearman,68.40,\n"
     [
         (ROW, "unsee.csv:1: other columns"),
         (HEAD + ROW.replace("68.40", "68,40"), "unsee.csv:2: 10 cells"),
-        (HEAD + ROW.replace("68.40", "n/a"), "unsee.csv:2: 'n/a' is no figure"),
-        (HEAD + ROW + ROW.replace("68.40", "86.40"), "unsee.csv:3: a figure that stands above already"),
+        (HEAD + ROW.replace("68.40", "n/a"), "unsee.csv:2: 'n/a' is not a figure"),
+        (HEAD + ROW + ROW.replace("68.40", "86.40"), "unsee.csv:3: this figure is given twice"),
         (HEAD + ROW.replace(",,STS12", ",x,STS12"), "unsee.csv:2: the setting 'x'"),
         (
             HEAD + ROW.replace("sts7", "ablation_cael"),
@@ -567,7 +567,7 @@ def test_facts_that_a_record_cannot_hold_fail_the_cell(
 @pytest.mark.parametrize("build", ["raise SystemExit(7)", "return None", "import nothing"])
 def test_a_build_that_fails_is_no_estimate_and_a_failed_cell(build: str, cli: Cli, tmp_path: Path) -> None:
     arguments = ("--methods", "mine", "--seeds", "1", *TOY, "--plugin", plugin(tmp_path, build=build))
-    code, out, _ = cli("run", "--dry-run", *arguments)
+    code, out, _ = cli("run", "--estimate", *arguments)
     assert (code, "no estimate: " in out) == (0, True)
     code, _, err = cli("run", *arguments)
     assert (code, "mine seed 1 on toy: FAILED, " in err) == (1, True)

@@ -15,6 +15,7 @@ from transformers import AutoModel, AutoTokenizer
 from bench.card import OptionValue
 from bench.errors import InputError
 from bench.methods._modified_losses import LOSSES, Steps
+from bench.methods._objectives import PairObjective
 from bench.methods._paradigm_losses import (
     ANGLE,
     DISSIPATIONS,
@@ -31,7 +32,7 @@ from bench.methods._paradigm_losses import (
     positive_ratio,
 )
 from bench.methods.modified import modified_loss
-from bench.methods.paradigm import contrastive_loss, make_pair_objective
+from bench.methods.paradigm import contrastive_loss
 from bench.nn.backbone import token_rows
 from bench.train.sentence_encoder import set_dropout
 from tests.support.cli import Cli, records
@@ -398,7 +399,7 @@ def test_one_step_equals_an_independent_transcription(tiny_bert: Path, name: str
     model = AutoModel.from_pretrained(tiny_bert, dtype=torch.float64)
     set_dropout(model, 0.0)
     config = options(name, head_input=head_input)
-    objective = make_pair_objective(model, tokenizer.pad_token_id, config, loss_of(name, config)).double()
+    objective = PairObjective(model, tokenizer.pad_token_id, config, loss_of(name, config)).double()
     loss = objective(token_rows(tokenizer, SENTENCES, 8))
     loss.backward()
     got = {n: p.grad.clone() for n, p in objective.named_parameters() if p.grad is not None}
@@ -463,17 +464,17 @@ def test_the_head_and_frozen_embeddings(tiny_bert: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(tiny_bert)
     model = AutoModel.from_pretrained(tiny_bert)
     config = options("infonce")
-    head = make_pair_objective(model, tokenizer.pad_token_id, config, infonce).head
+    head = PairObjective(model, tokenizer.pad_token_id, config, infonce).head
     values = torch.cat([parameter.flatten() for parameter in head.parameters()])
     assert float(values.detach().std()) == pytest.approx(6e-3, rel=0.2)
     assert bool(head.bias.any())
     assert not any(parameter.requires_grad for parameter in model.embeddings.parameters())
     model = AutoModel.from_pretrained(tiny_bert)
-    make_pair_objective(model, tokenizer.pad_token_id, options("infonce", freeze_embeddings=False), infonce)
+    PairObjective(model, tokenizer.pad_token_id, options("infonce", freeze_embeddings=False), infonce)
     assert all(parameter.requires_grad for parameter in model.parameters())
     del model.embeddings
     with pytest.raises(InputError, match="BertModel has no layer called embeddings; set freeze_embeddings"):
-        make_pair_objective(model, tokenizer.pad_token_id, config, infonce)
+        PairObjective(model, tokenizer.pad_token_id, config, infonce)
 
 
 def test_they_train_through_the_command(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:

@@ -19,8 +19,7 @@ from bench.encoder import Encoder
 from bench.errors import InputError
 from bench.eval.sts import predict, score_suite
 from bench.methods._losses import cross_nce, ltn, tower_nce
-from bench.methods._twin import make_joint_objective
-from bench.methods.tncse_single import make_single_objective
+from bench.methods._objectives import JointObjective, SingleObjective
 from bench.nn.backbone import TransformerEncoder, load_backbone, remove_layer_norms, token_rows
 from bench.nn.sum_encoder import SumEncoder
 from bench.nn.twin import cael_layers, twin_states
@@ -62,7 +61,7 @@ def test_tncse_step_equals_a_transcription(tiny_bert: Path, terms: tuple[bool, .
     """Padded to the longest, one forward a tower, the released row-wise loops."""
     first, second, tokenizer = towers(tiny_bert)
     settings = config("tncse", **dict(zip(("nce", "icnce", "ictn"), terms, strict=True)))
-    objective = make_joint_objective(first, second, tokenizer.pad_token_id, settings, (), generator(1, "x"))
+    objective = JointObjective(first, second, tokenizer.pad_token_id, settings, (), generator(1, "x"))
     loss = objective(token_rows(tokenizer, SENTENCES, 12))
     torch.autograd.backward(loss)
     got = {name: p.grad.clone() for name, p in objective.named_parameters() if p.grad is not None}
@@ -116,7 +115,7 @@ def test_jtcse_without_caels_is_tncse_to_the_bit(tiny_bert: Path) -> None:
         for model in (first, second):
             set_dropout(model, 0.1)
         coin = generator(1, "coin")
-        objective = make_joint_objective(first, second, tokenizer.pad_token_id, config(name), (), coin)
+        objective = JointObjective(first, second, tokenizer.pad_token_id, config(name), (), coin)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(3)
             loss = objective(rows)
@@ -134,7 +133,7 @@ def test_jtcse_step_adds_the_cross_streams_and_may_exchange_the_towers(tiny_bert
     coin = generator(seed, "coin")
     exchanged = bool(torch.rand((), generator=generator(seed, "coin")) < 0.5)
     layers = cael_layers(3, 3)
-    objective = make_joint_objective(first, second, tokenizer.pad_token_id, settings, layers, coin)
+    objective = JointObjective(first, second, tokenizer.pad_token_id, settings, layers, coin)
     loss = objective(token_rows(tokenizer, SENTENCES, 12))
     twice = [sentence for sentence in SENTENCES for _ in range(2)]
     batch = tokenizer(twice, padding=True, truncation=True, max_length=12, return_tensors="pt")
@@ -395,7 +394,7 @@ def test_one_encoder_with_the_tensor_norm_is_tncse_of_a_tower_with_itself(tiny_b
     first.requires_grad_(False)
     set_dropout(first, 0.1)
     with own_random_state(1, "views", "cpu"):
-        loss = make_single_objective(first, tokenizer.pad_token_id, settings)(rows)
+        loss = SingleObjective(first, tokenizer.pad_token_id, settings)(rows)
     with own_random_state(1, "views", "cpu"):
         states = cls_states(first, [row for row in rows for _ in range(2)], tokenizer.pad_token_id)
     pooled = torch.tanh(first.pooler.dense(states))
@@ -407,7 +406,7 @@ def test_one_encoder_with_the_tensor_norm_is_tncse_of_a_tower_with_itself(tiny_b
         norm = norm - angle.log() * difference / 2 / len(rows)
     assert float(norm) > 0
     assert float(loss) == pytest.approx(float(nce + norm), abs=1e-10)
-    without = make_single_objective(first, tokenizer.pad_token_id, {**settings, "ictn": False})
+    without = SingleObjective(first, tokenizer.pad_token_id, {**settings, "ictn": False})
     with own_random_state(1, "views", "cpu"):
         assert float(without(rows)) == pytest.approx(float(nce), abs=1e-10)
 

@@ -16,7 +16,6 @@ from bench.methods._losses import (
     ltn,
     nce_released,
     norm_ratio,
-    norm_ratio_surface,
     tower_nce,
 )
 
@@ -222,25 +221,6 @@ def test_norm_ratio_gradients() -> None:
     assert float(backward(norm_ratio(a, a.detach().clone()).sum(), a)[0].abs().max()) == 0
     with pytest.raises(ValueError, match=r"\(5, 3\) and \(4, 3\) must be two \(N, D\) of one shape"):
         norm_ratio(a, b[:4])
-
-
-def test_surface_is_the_ratio_of_vectors() -> None:
-    k, t = rows((0.01,), (0.5,), (1.0,), (3.0,)), rows((-1.0, -0.3, 0.0, 0.8, 1.0))
-    surface = norm_ratio_surface(k, t)
-    for i, ratio in enumerate(k[:, 0].tolist()):
-        for j, cosine in enumerate(t[0].tolist()):
-            printed = math.sqrt(1 + ratio**2 - 2 * ratio * cosine) / (1 + ratio)
-            assert float(surface[i, j]) == pytest.approx(printed, rel=1e-12, abs=1e-12)
-            other = rows((ratio * cosine, ratio * math.sqrt(1 - cosine**2)))
-            assert float(norm_ratio(rows((1, 0)), other)) == pytest.approx(printed, rel=1e-12, abs=1e-9)
-    assert float(surface[2, 4]) == 0  # k = t = 1, the minimum
-    assert surface[:, 0].tolist() == pytest.approx([1] * 4)
-    nearly, one = torch.tensor(1.0001), torch.tensor(1.0)  # float32, where the printed radicand cancels
-    assert float(norm_ratio_surface(nearly, one)) == pytest.approx(5e-5, rel=0.01)
-    assert float((1 + nearly**2 - 2 * nearly).sqrt() / 2) != pytest.approx(5e-5, rel=0.5)
-    for bad_k, bad_t in ((0.0, 0.5), (-1.0, 0.5), (math.nan, 0.5), (1.0, 1.1), (1.0, -1.1), (1.0, math.nan)):
-        with pytest.raises(ValueError, match=r"every (norm ratio k|cosine t) must be"):
-            norm_ratio_surface(torch.tensor(bad_k), torch.tensor(bad_t))
 
 
 # LTN

@@ -541,13 +541,13 @@ def test_export_of_a_trained_method(
 ) -> None:
     options = (*TRAIN, "--corpus", str(corpus))
     code, _, err = run("simcse", "--out", "out", *options)
-    assert (code, err.endswith("bench export: 'simcse' has an encoder a seed; expected --seed N\n")) == (
+    assert (code, err.endswith("bench export: 'simcse' has one encoder per seed; expected --seed N\n")) == (
         2,
         True,
     )
     code, out, err = run("simcse", "--seed", "3", "--out", "first", *options)
     assert (code, "seed 3, 16 dimensions" in out) == (0, True)
-    assert "seed 3 is trained first, stage simcse: not in results/.stages" in err
+    assert "seed 3 is trained first: stage simcse is not in results/.stages" in err
     base = ("--suite", "toy", "--backbone", str(tiny_bert))
     assert cli("run", "--methods", "simcse", "--seeds", "3", *base, *options)[0] == 0
     for checkpoint, metric in (("selected", "spearman"), ("last", "spearman_last")):
@@ -597,7 +597,7 @@ def test_a_record_of_something_else_is_not_quoted(
         ("st:there", "bench export: 'st:there' is a sentence-transformers folder already; copy it"),
         ("untrained,simcse", "bench export: 'untrained,simcse' names 2 methods; expected one method"),
         ("untrainde", "bench export: unknown method 'untrainde'"),
-        ("noise", "bench export: 'noise' has an encoder a seed; expected --seed N"),
+        ("noise", "bench export: 'noise' has one encoder per seed; expected --seed N"),
     ],
 )
 def test_what_cant_be_exported(run: Cli, tmp_path: Path, method: str, message: str) -> None:

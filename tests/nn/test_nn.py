@@ -210,7 +210,7 @@ def test_model_folders(tiny_bert: Path, tmp_path: Path) -> None:
             stream.write(b" ")
         assert content_hash(changed) != found.sha256
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match=r"here: '.*empty' is no model folder; expected config.json"):
+    with pytest.raises(InputError, match=r"here: '.*empty' is not a model folder; expected config.json"):
         resolve(str(tmp_path / "empty"), where="here")
     (tmp_path / "empty" / "config.json").write_text("{}")
     with pytest.raises(InputError, match="has no weights"):

@@ -14,8 +14,9 @@ from torch import Tensor
 from bench.data.toy import toy_task
 from bench.errors import BenchError, InputError
 from bench.nn.backbone import TransformerEncoder
+from bench.nn.observer import Tower, UntraceableError
 from bench.nn.sum_encoder import SumEncoder
-from bench.nn.trace import Tower, UntraceableError, towers, traced
+from bench.nn.trace import towers, traced
 from bench.probes.attention_sink import (
     CLASSES,
     PAPER_SENTENCE,
@@ -72,7 +73,7 @@ def encoder(tiny_bert: Path) -> TransformerEncoder:
 @pytest.fixture(scope="module")
 def observed(encoder: TransformerEncoder) -> dict[str, Any]:
     watched = towers(encoder)
-    observers = {"energy": ClsEnergy(1), "mass": AttentionMass(watched), "norms": Modulus(1)}
+    observers = {"energy": ClsEnergy(watched), "mass": AttentionMass(watched), "norms": Modulus(watched)}
     with traced(watched, list(observers.values())):
         encoder.encode(SENTENCES, 60)
     return observers
@@ -156,7 +157,7 @@ def test_two_towers_each_and_their_mean(tiny_bert: Path, encoder: TransformerEnc
     results = []
     for each in (encoder, other, twin):
         watched = towers(each)
-        observers = ClsEnergy(len(watched)), AttentionMass(watched), Modulus(len(watched))
+        observers = ClsEnergy(watched), AttentionMass(watched), Modulus(watched)
         with traced(watched, observers):
             each.encode(SENTENCES)
         results.append([observer.result() for observer in observers])
@@ -242,13 +243,14 @@ def test_maps_of_the_papers_sentence(encoder: TransformerEncoder, tmp_path: Path
 
 
 def test_what_cannot_be_had_says_so(encoder: TransformerEncoder) -> None:
+    tower = Tower(encoder.model, None, "cls", False)
     with pytest.raises(UntraceableError) as caught:
-        AttentionMass([Tower(encoder.model, None, "cls", False)])
+        AttentionMass([tower])
     assert str(caught.value) == "BertModel: its tokenizer is not known"
     with pytest.raises(UntraceableError, match="no transformer to watch"):
         attention_maps(object())  # type: ignore[arg-type]
     with pytest.raises(BenchError, match="no layer was seen, so there is no CLS energy"):
-        ClsEnergy(1).result()
+        ClsEnergy([tower]).result()
     means = LayerMeans()
     means.add(0, torch.tensor([1.0, math.inf]))
     with pytest.raises(BenchError, match="the x of a layer is not finite"):

@@ -14,7 +14,7 @@ from transformers import BertConfig, BertModel, DistilBertConfig, DistilBertMode
 
 from bench.errors import BenchError, InputError
 from bench.nn.backbone import TransformerEncoder
-from bench.nn.trace import Tower
+from bench.nn.observer import Tower
 from bench.probes import cost as module
 from bench.probes.cost import cost, gmacs, parameters, speed
 

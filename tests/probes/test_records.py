@@ -11,7 +11,7 @@ import pytest
 
 from bench.errors import DataError, NewerRecordError, NotComparableError
 from bench.probes import PROBES
-from bench.records.record import PROBED, RunRecord, Score, from_json, to_json
+from bench.records.record import SCHEMA, RunRecord, Score, from_json, to_json
 from bench.reports.tables.probes import (
     EnergyAgainstScore,
     Probed,
@@ -33,7 +33,7 @@ TOY = ("--suite", "toy")
 def small_dev_set(monkeypatch: pytest.MonkeyPatch) -> None:
     """Probe the toy pairs, not the mini world's dev set."""
     monkeypatch.setattr(probing, "probed_suite", lambda _spec: "toy")
-    monkeypatch.setattr("bench.run.runner.probed_suite", lambda _spec: "toy")
+    monkeypatch.setattr("bench.run.cell.probed_suite", lambda _spec: "toy")
 
 
 def stored(folder: Path) -> dict[str, tuple[bytes, bytes]]:
@@ -81,7 +81,7 @@ def test_probes_come_to_finished_records_from_cached_stages(
         assert after[method][1] == similarities
         record = from_json(after[method][0].decode(), method)
         assert set(record.probes) == {"version", "data", *PROBES}
-        assert record.schema == PROBED
+        assert record.schema == SCHEMA
         assert to_json(record).encode() == after[method][0]
         assert {"wall_seconds", "cpu_seconds"} <= record.timing["probes"].keys()
     simcse = from_json(after["mine"][0].decode(), "x").probes
@@ -281,28 +281,26 @@ def test_tables_show_means_over_seeds_and_refuse_other_sentences() -> None:
 
 
 RECORD = RunRecord(
-    "p", "m", "m", 1, {}, None, 1, "s", {"T": {"pairs": 2, "sha256": "x", "reference": True}}, "k", "f", "ok",
+    "p", "m", "m", 1, {}, None, 1, "s", {"T": {"pairs": 2, "sha256": "x", "reference": True}}, "k", "ok",
     scores=(Score("avg", "all", "spearman", 0.5, 1),),
 )  # fmt: skip
 PROBES_BLOCK = {"version": 1, "data": {"suite": "s", "tasks": {}, "sentences": 3}, "cost": {"gmac": 0.5}}
 
 
-def test_a_record_without_probes_is_as_ever() -> None:
+def test_a_record_without_probes_has_no_block_of_them() -> None:
     assert '"probes"' not in to_json(RECORD)
-    assert '"schema": 1' in to_json(RECORD)
     assert from_json(to_json(RECORD), "x") == RECORD
     assert from_records([RECORD, replace(RECORD, status="failed", scores=(), probes=PROBES_BLOCK)]) == []
 
 
 def test_a_record_with_probes_reads_back_and_a_newer_one_is_refused() -> None:
-    record = replace(RECORD, probes=PROBES_BLOCK, schema=PROBED)
+    record = replace(RECORD, probes=PROBES_BLOCK)
     assert from_json(to_json(record), "x") == record
     (found,) = from_records([record])
     assert (found.average, found.value("cost", "gmac"), found.value("cost", "x", 1)) == (0.5, 0.5, None)
     assert probing.with_eta(record.probes, record)["cost"]["eta"] == 100
-    for newer in (replace(record, schema=PROBED + 1), replace(RECORD, schema=PROBED)):
-        with pytest.raises(NewerRecordError):
-            from_json(to_json(newer), "x")
+    with pytest.raises(NewerRecordError):
+        from_json(to_json(replace(record, schema=SCHEMA + 1)), "x")
 
 
 @pytest.mark.parametrize(
@@ -316,10 +314,10 @@ def test_a_record_with_probes_reads_back_and_a_newer_one_is_refused() -> None:
 )
 def test_damaged_probes_are_refused(probes: dict[str, Any]) -> None:
     with pytest.raises(DataError, match="this is no run record"):
-        from_json(to_json(replace(RECORD, probes=probes, schema=PROBED)), "x")
+        from_json(to_json(replace(RECORD, probes=probes)), "x")
 
 
 def test_numbers_that_are_none_are_refused() -> None:
-    text = to_json(replace(RECORD, probes=PROBES_BLOCK, schema=PROBED))
+    text = to_json(replace(RECORD, probes=PROBES_BLOCK))
     with pytest.raises(DataError, match="this is no run record"):
         from_json(text.replace('"gmac": 0.5', '"gmac": NaN'), "x")

@@ -35,8 +35,9 @@ from bench.baselines.whitening import WhitenedEncoder
 from bench.data.toy import toy_task
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.denoising import DenoisedEncoder
+from bench.nn.observer import LayerView, Observer, Tower, UntraceableError
 from bench.nn.sum_encoder import SumEncoder
-from bench.nn.trace import LayerView, Observer, Tower, UntraceableError, attention_weights, towers, traced
+from bench.nn.trace import attention_weights, towers, traced
 
 LAYERS, HEADS, SIZE = 3, 2, 16
 SHAPE: dict[str, Any] = {

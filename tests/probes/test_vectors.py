@@ -12,10 +12,10 @@ from scipy.stats import norm
 
 from bench.data.tasks import PairSubset, PairTask
 from bench.errors import BenchError, InputError
-from bench.probes import geometry
+from bench.probes.alignment import alignment, positive_pairs
 from bench.probes.density import density, gold_groups, overlap
-from bench.probes.geometry import alignment, positive_pairs, uniformity
 from bench.probes.isotropy import isotropy, spectrum
+from bench.probes.uniformity import uniformity
 
 RNG = np.random.default_rng(0)
 
@@ -175,7 +175,7 @@ def test_what_has_no_answer_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(BenchError) as caught:
             call()
         assert str(caught.value) == text
-    monkeypatch.setattr(geometry, "MOST", 3)
+    monkeypatch.setattr("bench.probes.uniformity.MOST", 3)
     with pytest.raises(InputError, match="uniformity of 4 sentences; expected at most 3: all pairs"):
         uniformity(x)
     for bad in (

@@ -26,7 +26,6 @@ RECORD = RunRecord(
     suite="toy",
     tasks={"TOY": {"pairs": 2, "sha256": "0", "reference": True}},
     key="k",
-    family="f",
     status="ok",
     scores=(Score("TOY", "all", "spearman", 0.1 + 0.2, 2),),
     timing={"wall_seconds": 1.0},
@@ -78,7 +77,7 @@ def test_damaged_records_are_refused_with_their_place(damage: str) -> None:
 
 
 def test_a_newer_schema_is_refused_with_a_hint() -> None:
-    with pytest.raises(DataError, match="schema 2 is newer"):
+    with pytest.raises(DataError, match=f"schema {SCHEMA + 1} is newer"):
         from_json(to_json(replace(RECORD, schema=SCHEMA + 1)), "x")
 
 

@@ -141,7 +141,7 @@ def test_an_error_leaves_no_file(tmp_path: Path) -> None:
 
 def test_a_file_that_is_there_is_kept(tmp_path: Path) -> None:
     (tmp_path / "out.npy").write_text("mine")
-    with pytest.raises(InputError, match=r"out\.npy: this is there already; expected a new file"):
+    with pytest.raises(InputError, match=r"out\.npy: this file exists already; expected a new file"):
         VectorFile(tmp_path / "out.npy", 1)
     with pytest.raises(InputError, match=r"out\.npy: there is no such folder"):
         VectorFile(tmp_path / "none" / "out.npy", 1)
@@ -223,11 +223,11 @@ def test_the_default_block_is_the_streams() -> None:
 @pytest.mark.parametrize(
     ("arguments", "content", "message"),
     [
-        (("noise",), b"a\n", "bench encode: 'noise' has an encoder a seed; expected --seed N"),
+        (("noise",), b"a\n", "bench encode: 'noise' has one encoder per seed; expected --seed N"),
         (("noise,broken",), b"a\n", "bench encode: 'noise,broken' names 2 methods; expected one method"),
         (("noise", "--seed", "1"), b"a\n\n", "text.txt:2: this line is empty; expected a sentence a line"),
         (("noise", "--seed", "1", "--input", "none"), b"", "--input none: the text can't be read: No such"),
-        (("noise", "--seed", "1", "--out", "text.txt"), b"a\n", "--out text.txt: this is there already"),
+        (("noise", "--seed", "1", "--out", "text.txt"), b"a\n", "--out text.txt: this file exists already"),
         (
             ("word_overlap",),
             b"a\n",

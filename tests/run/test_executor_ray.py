@@ -84,8 +84,8 @@ def port() -> int:
 @pytest.mark.parametrize(
     ("address", "text"),
     [
-        ("head", "'head' is no address; expected HOST:PORT of the head node, auto or local"),
-        ("head:99999", "'head:99999' is no address; expected HOST:PORT"),
+        ("head", "'head' is not an address; expected HOST:PORT of the head node, auto or local"),
+        ("head:99999", "'head:99999' is not an address; expected HOST:PORT"),
         ("ray://head:10001", "'ray://head:10001' is Ray's client; expected HOST:PORT"),
         ("127.0.0.1:{port}", "no Ray cluster answers at 127.0.0.1:{port}: Connection refused; `ray status`"),
     ],
@@ -104,7 +104,7 @@ def test_what_isnt_rays_port_is_told_apart(cli: Cli, monkeypatch: pytest.MonkeyP
     try:
         address = f"127.0.0.1:{server.server_port}"
         code, _, err = cli(*PLAIN, *ON_RAY, address)
-        assert (code, f"what answers at {address} is no Ray cluster; expected" in err) == (2, True)
+        assert (code, f"what answers at {address} is not a Ray cluster; expected" in err) == (2, True)
     finally:
         server.shutdown()
         server.server_close()

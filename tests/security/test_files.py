@@ -67,7 +67,7 @@ def test_nothing_is_fetched_over_an_open_line(
     monkeypatch.setenv("HF_ENDPOINT", address)
     with pytest.raises(InputError) as caught:
         hub.fetch("sts7", tmp_path / "data")
-    assert str(caught.value) == f"HF_ENDPOINT: '{address}' is no https address; expected https://HOST"
+    assert str(caught.value) == f"HF_ENDPOINT: '{address}' is not an https address; expected https://HOST"
 
 
 def test_a_file_that_the_hub_has_no_hash_of_is_not_fetched(server: Hub, tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_local_task_reads_tables_alone(tmp_path: Path) -> None:
     assert str(tmp_path) not in repr(task)
     for place in ("/etc/passwd", "../../../../../../../../../../etc/passwd"):
         (tmp_path / "x.toml").write_text(entry.format(place))
-        with pytest.raises(DataError, match=r"etc/passwd: '' is no format; expected \.tsv, \.csv or \.jsonl"):
+        with pytest.raises(DataError, match=r"etc/passwd: '' is not a format; expected \.tsv, \.csv or \.jsonl"):
             read_local_suite(tmp_path / "x.toml")
 
 

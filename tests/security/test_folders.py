@@ -160,7 +160,7 @@ def test_damaged_weights_have_no_shape(model: Path) -> None:
 
 def test_a_pipe_in_a_folder_is_no_endless_file(model: Path) -> None:
     os.mkfifo(model / "vocab.txt")
-    with pytest.raises(InputError, match=r"m: 'vocab\.txt' is no plain file"):
+    with pytest.raises(InputError, match=r"m: 'vocab\.txt' is not a plain file"):
         resolve(str(model), where="--methods")
 
 

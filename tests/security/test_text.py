@@ -22,12 +22,12 @@ from bench.records.store import ResultStore
 from bench.reports.campaign import make_campaign
 from bench.reports.figures import svg
 from bench.reports.figures.figure import Figure, Series
-from bench.reports.formats.html import page
 from bench.reports.formats.junit import junit
 from bench.reports.formats.latex import tables
-from bench.reports.formats.render import grids_csv, markdown_escape, no_formula, render
+from bench.reports.formats.render import grids_csv, markdown_escape, no_formula
+from bench.reports.grid import Cell, Grid, Quoted
+from bench.reports.report import report
 from bench.reports.tables.gate import as_markdown
-from bench.reports.tables.table import Cell, Grid, Quoted
 from tests.support.campaigns import make_record
 from tests.support.cli import Cli
 
@@ -98,18 +98,18 @@ class Skeleton(HTMLParser):
     handle_pi = unknown_decl
 
 
-def page_of(name: str) -> str:
-    return page(make_campaign(ResultStore(Path("nowhere"), "camp"), records_of(name)))
+def report_of(name: str, form: str) -> str:
+    return report(make_campaign(ResultStore(Path("nowhere"), "camp"), records_of(name)), form)
 
 
 @pytest.fixture(scope="module")
 def kinds() -> set[tuple[str, ...]]:
     """What elements, with what attributes, a page of harmless names has."""
-    return set().union(*(Skeleton(page_of(name)).kinds for name in ("mild", "a_b[c=d]", LONG)))
+    return set().union(*(Skeleton(report_of(name, "html")).kinds for name in ("mild", "a_b[c=d]", LONG)))
 
 
 def check_page(name: str, kinds: set[tuple[str, ...]]) -> None:
-    text = page_of(name)
+    text = report_of(name, "html")
     found = Skeleton(text)
     assert found.kinds - kinds == set()
     assert found.scripts == 1
@@ -133,7 +133,7 @@ def test_no_text_becomes_an_element(kinds: set[tuple[str, ...]], name: str) -> N
 def test_a_figure_holds_texts(name: str) -> None:
     series = (Series(name, (0.0, 1.0), (0.0, 1.0), labels=(name, name)),)
     for kind in ("points", "lines", "strip"):
-        figure = Figure(name, name, kind, name, name, (name,), series, rows=(name, name), note=name)
+        figure = Figure(name, "seeds", name, kind, name, name, (name,), series, rows=(name, name), note=name)
         root = ElementTree.fromstring(svg.draw(figure))  # noqa: S314 - our own
         assert {element.tag for element in root.iter()} <= {"svg", "text", "path", "title", "line"}
         assert any(printable(name) == element.text for element in root.iter())
@@ -141,7 +141,7 @@ def test_a_figure_holds_texts(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_terminal_and_no_log_obeys(name: str) -> None:
-    text = render(records_of(name), "camp", "text")
+    text = report_of(name, "text")
     assert text.replace("\n", "").isprintable()
     assert not re.search(r"(?m)^\s*::", text)
     assert printable(" ".join(name.split("\n"))).removeprefix("::") in text
@@ -171,7 +171,7 @@ def is_inert_markdown(text: str) -> bool:
 def test_markdown_is_text(name: str) -> None:
     assert is_inert_markdown(markdown_escape(name))
     assert markdown_escape(name).isprintable()
-    lines = render(records_of(name), "camp", "markdown").splitlines()
+    lines = report_of(name, "markdown").splitlines()
     widths = {len(re.sub(r"\\.", "", line).split("|")) for line in lines if line.startswith("|")}
     assert len(widths) == 1
     cells = (
@@ -215,7 +215,7 @@ def test_latex_runs_none_of_it(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_csv_computes_nothing_and_numbers_stay_numbers(name: str) -> None:
-    rows = list(csv.DictReader(io.StringIO(render(records_of(name), "camp", "csv"))))
+    rows = list(csv.DictReader(io.StringIO(report_of(name, "csv"))))
     assert {row["method"] for row in rows} == {no_formula(name), "plain"}
     assert {row["value"] for row in rows} >= {"-0.1", "-0.2", "0.5"}
     grid = Grid(name, (name, name), ((name, Cell(-0.05, None, 1, "")), (name, name), ("x", "-")), ())
@@ -239,7 +239,7 @@ def test_formulas_get_an_apostrophe(text: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_json_is_the_text_itself_and_shows_harmless(name: str) -> None:
-    text = render(records_of(name), "camp", "json")
+    text = report_of(name, "json")
     assert re.sub(r"\n", "", text).isprintable()
     (table,) = json.loads(text)
     assert {row["method"] for row in table["rows"]} == {name, "plain"}

@@ -171,7 +171,7 @@ def test_entailment_and_probing(task_path: Path) -> None:
 @pytest.mark.parametrize(
     ("params", "name", "message"),
     [
-        ({}, "STS11", "unknown task 'STS11'; expected one of CR, MR.*did you mean 'STS1"),
+        ({}, "STS11", "unknown task 'STS11' .did you mean 'STS1.*; expected one of CR, MR"),
         ({}, "SNLI", "task 'SNLI' is not offered here"),
         ({}, "STSBenchmark-finetune", "trains a regression, which is not offered; expected 'STSBenchmark'"),
         ({"classifier": {"nhid": 50}}, "MR", "params: hidden layers in a classifier; expected nhid 0"),

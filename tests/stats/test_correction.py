@@ -58,7 +58,7 @@ def test_the_minimum_is_what_the_test_can_give_within_the_family() -> None:
         ({"a": float("nan")}, "all", {}, "a: p=nan"),
         ({"a": 1.5}, "all", {}, r"a: p=1.5, minimum_p=0.0; expected p in \[0, 1\]"),
         ({"a": 0.1}, "all", {"a": 0.2}, "a: p=0.1, minimum_p=0.2"),
-        ({"a": 0.1}, "all", {"b": 0.2}, r"minimum p of \['b'\], which are no comparisons"),
+        ({"a": 0.1}, "all", {"b": 0.2}, r"minimum p of \['b'\], which are not comparisons"),
     ],
 )
 def test_bad_families_are_refused(

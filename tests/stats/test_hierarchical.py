@@ -110,7 +110,7 @@ def test_components_ask_for_seeds(n_b: int, deterministic: bool, message: str) -
 
 def test_other_refusals() -> None:
     sample = constant_items(np.array([[0.7], [0.8]]), np.array([[0.5]]))
-    with pytest.raises(ValueError, match="2 against 1 seeds; expected at least 2 a side"):
+    with pytest.raises(ValueError, match="2 against 1 seeds; expected at least 2 per side"):
         hierarchical_bootstrap(sample, "a", "b", generator(0, "few"))
     with pytest.raises(ValueError, match="no method 'c' in the sample"):
         variance_components(sample, "a", "c")

@@ -9,7 +9,7 @@ from scipy import stats
 
 from bench.stats import resampling
 from bench.stats.checks import FloatArray, generator
-from bench.stats.correlations import CorrelationTest, spearman_triple, steiger, williams
+from bench.stats.correlations import CorrelationTest, steiger, williams
 from bench.stats.items import item_difference, paired_bootstrap
 from bench.stats.resampling import spearman_draws, spearman_rows
 from bench.stats.suite import suite_draws
@@ -272,16 +272,6 @@ def test_impossible_correlations_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         test(*r, n)
-
-
-def test_spearman_triple_is_gold_first() -> None:
-    latent, a, b = systems(generator(0, "triple"), 50)
-    expected = [stats.spearmanr(x, y).statistic for x, y in ((latent, a), (latent, b), (a, b))]
-    assert spearman_triple(a, b, latent) == pytest.approx(expected)
-    with pytest.raises(
-        ValueError, match=r"predictions \(1, 50\) and \(50,\); expected \(pairs,\) of one run each"
-    ):
-        spearman_triple(a[None], b, latent)
 
 
 @pytest.mark.parametrize("test", [williams, steiger])

@@ -186,7 +186,7 @@ def test_tests_over_seeds_hold_their_level(
     [
         (welch, [1.0], [1.0, 2.0], r"a has 1 seed\(s\); expected at least 2"),
         (welch, [1.0, 2.0], [1.0, math.nan], "b: a value is not finite"),
-        (welch, [[1.0, 2.0]], [1.0, 2.0], r"a has shape \(1, 2\); expected \(runs,\), one score a seed"),
+        (welch, [[1.0, 2.0]], [1.0, 2.0], r"a has shape \(1, 2\); expected \(runs,\), one score per seed"),
         (exact_permutation, [], [1.0], r"a has 0 seed\(s\); expected at least 1"),
         (
             exact_permutation,
@@ -209,7 +209,7 @@ def test_bad_seeds_are_refused(
 
 
 def test_other_refusals() -> None:
-    with pytest.raises(ValueError, match="share no data order, so they are no pairs"):
+    with pytest.raises(ValueError, match="do not share a data order, so they are not pairs"):
         sign_flip([1.0] * 6, [2.0] * 6, same_order=False)
     for level in (0.0, 1.0, 95.0):
         with pytest.raises(ValueError, match=f"level={level}; expected a number in"):
@@ -265,9 +265,9 @@ def test_seeds_needed_is_the_first_number_with_the_power() -> None:
 
 
 def test_power_refuses_what_has_no_answer() -> None:
-    with pytest.raises(ValueError, match=r"1 against 5 seeds; expected at least 2 a side"):
+    with pytest.raises(ValueError, match=r"1 against 5 seeds; expected at least 2 per side"):
         welch_power(1, 1, 1, 1, 5)
     with pytest.raises(ValueError, match="sd_a=0, sd_b=1; expected positive deviations"):
         welch_power(1, 0, 1, 5, 5)
-    with pytest.raises(ValueError, match="would take more than 10000 seeds a side"):
+    with pytest.raises(ValueError, match="would take more than 10000 seeds per side"):
         seeds_needed(0, 1)

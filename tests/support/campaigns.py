@@ -61,7 +61,6 @@ def make_record(
         suite,
         {task: {"sha256": task, "reference": True, "pairs": 10} for task in scores},
         f"key {method} {seed}",
-        f"family {method}",
         "ok",
         (*found, Score("avg", "all", metric, average, len(scores))),
         training=training,

@@ -76,7 +76,7 @@ def test_grids_over_methods_hold_every_baseline_that_trains() -> None:
 
 
 def test_dry_run_says_question_grid_seeds_and_cost(cli: Cli, tiny_bert: Path, corpus: Path) -> None:
-    code, out, err = cli(*arguments(tiny_bert, corpus, "caels", *sets("jtcse"), "--dry-run"))
+    code, out, err = cli(*arguments(tiny_bert, corpus, "caels", *sets("jtcse"), "--estimate"))
     assert (code, err) == (0, "")
     assert "How many cross-attention layers? (JTCSE, Table IX)" in out
     assert "3 methods x seeds 1-2: jtcse[caels=0], jtcse[caels=1], jtcse[caels=3]" in out

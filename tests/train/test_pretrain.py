@@ -17,8 +17,10 @@ from safetensors import safe_open
 from transformers import AutoModelForMaskedLM
 
 from bench.data.corpus import Corpus, make_corpus
+from bench.data.mini.generator import customs, sample_event
 from bench.data.mini.grammar import Draw, realise
-from bench.data.mini.world import make_world, pretraining_text, sample_event
+from bench.data.mini.text import pretraining_text
+from bench.data.mini.world import World
 from bench.data.toy import toy_task
 from bench.errors import BenchError
 from bench.nn.backbone import TransformerEncoder, load_backbone
@@ -166,12 +168,12 @@ def test_the_shipped_backbone_names_its_making(shipped: Path) -> None:
     from bench.request import profiles
 
     facts: dict[str, Any] = json.loads((shipped / "pretraining.json").read_text())
-    text = pretraining_text(make_world(1))
+    text = pretraining_text(World(1))
     assert facts["text"] == {
         "name": text.name,
         "sha256": text.sha256,
         "sentences": len(text.sentences),
-        "world": make_world(1).facts,
+        "world": World(1).facts,
     }
     assert facts["settings"] == profiles.load("mini").pretrain
     assert facts["command"] == "bench pretrain --profile mini --world-seed 1 --seed 1 --out DIR"
@@ -183,7 +185,7 @@ def test_the_shipped_backbone_names_its_making(shipped: Path) -> None:
 def test_the_shipped_backbone_predicts_masked_words_of_unseen_events(shipped: Path) -> None:
     model: Any = AutoModelForMaskedLM.from_pretrained(shipped, dtype=torch.float32).eval()
     _, tokenizer = load_backbone(shipped)
-    world, draw = make_world(1), Draw("masked")
+    world, draw = customs(1), Draw("masked")
     sentences = [realise(sample_event(world, draw, "test"), world.lexicon, draw) for _ in range(200)]
     batch = tokenizer(sentences, padding=True, return_tensors="pt")
     assert tokenizer.unk_token_id not in batch["input_ids"]

@@ -110,8 +110,8 @@ def load(name: str) -> Profile:
             dict(data.get("pretrain", {})),
             tuple(data.get("tuning", ())),
         )
-    except (ValueError, RecursionError) as error:  # no UTF-8 and no TOML among them
-        raise DataError(f"not a profile: {error}", where=f"bench/profiles/{name}.toml") from error
+    except (ValueError, RecursionError) as error:  # such as text that is not UTF-8 or not TOML
+        raise DataError(f"not a profile: {error}", where=f"bench/request/profiles/{name}.toml") from error
 
 
 def backbone_reference(profile: Profile) -> str:
@@ -125,7 +125,7 @@ def backbone_reference(profile: Profile) -> str:
         return source["hub"]
     try:
         package = importlib.util.find_spec(source["package"])
-    except (ImportError, ValueError):  # of a package that isn't there, or no name of one
+    except (ImportError, ValueError):  # a package that isn't there, or a name that no package can have
         package = None
     if package is None or package.origin is None:
         install = f"pip install 'cse-bench[{source['extra']}]', or " if "extra" in source else ""

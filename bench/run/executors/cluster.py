@@ -1,4 +1,4 @@
-"""Joining a Ray cluster without its chatter and its minutes, and knowing which nodes share a folder."""
+"""Joining a Ray cluster quietly and without long timeouts, and knowing which nodes share a folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bench.errors import InputError
 
 WHERE = "--ray-address"
 _QUIET = {"RAY_DEDUP_LOGS_SKIP_REGEX": ".", "RAY_USAGE_STATS_ENABLED": "0"}
-"""Else Ray prints on stdout that a node was lost. Read when ray is imported."""
+"""Without them Ray prints lost nodes to stdout. They are read when ray is imported."""
 _CONNECT = 5.0  # seconds in which a cluster has to answer
 _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 _SETTINGS = b"\x04"  # kind of the frame with which gRPC answers
@@ -27,10 +27,10 @@ _SETTINGS = b"\x04"  # kind of the frame with which gRPC answers
 
 @contextmanager
 def held(folder: Path) -> Iterator[Path]:
-    """Hold a lock in the results folder, by which a node sees that it shares the folder and its locks.
+    """Hold a lock in the results folder; a node that sees it shares the folder and its locks.
 
     Raises:
-        InputError: the folder can't be written, or has no locks that end with their holder.
+        InputError: the folder can't be written, or doesn't support locks that end with their holder.
     """
     path = folder.absolute() / ".ray"
     try:
@@ -53,7 +53,7 @@ def held(folder: Path) -> Iterator[Path]:
 
 
 def is_held(path: Path) -> bool:
-    """True if another process holds the lock, as far as this node sees."""
+    """True if another process holds the lock, as far as this node can see."""
     try:
         descriptor = os.open(path, os.O_RDWR)
     except FileNotFoundError:
@@ -69,7 +69,7 @@ def is_held(path: Path) -> bool:
 
 @contextmanager
 def joined(address: str) -> Iterator[Any]:
-    """Join the cluster, silently, and leave it; a program that has joined one keeps it.
+    """Join the cluster silently, and leave it; a program that had joined one before stays in it.
 
     Raises:
         InputError: no ray here, or no cluster there.
@@ -121,14 +121,14 @@ def _join(ray: Any, address: str) -> None:
 
 
 def _check_answer(address: str) -> None:
-    """Raise InputError unless something that speaks gRPC answers: Ray itself takes minutes to find out."""
+    """Raise InputError unless something that speaks gRPC answers; Ray itself would take minutes to say so."""
     host, _, port = address.rpartition(":")
     form = "HOST:PORT of the head node, auto or local"
     if "://" in address:
         hint = "run bench on a node of the cluster, by `ray job submit` or by hand"
         raise InputError(f"'{address}' is Ray's client", where=WHERE, expected=form, hint=hint)
     if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
-        raise InputError(f"'{address}' is no address", where=WHERE, expected=form)
+        raise InputError(f"'{address}' is not an address", where=WHERE, expected=form)
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT) as connection:
             connection.sendall(_GREETING)
@@ -142,7 +142,7 @@ def _check_answer(address: str) -> None:
         ) from error
     if answer[3:4] != _SETTINGS and os.environ.get("RAY_USE_TLS") not in ("1", "true"):
         raise InputError(
-            f"what answers at {address} is no Ray cluster",
+            f"what answers at {address} is not a Ray cluster",
             where=WHERE,
             expected="the port of `ray start --head`, 6379 if none was named",
         )

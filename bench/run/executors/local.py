@@ -1,4 +1,4 @@
-"""Cells on this machine: one after the other in this process, or side by side in worker processes."""
+"""Cells on this machine: one after the other in this process, or in parallel in worker processes."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from bench.train.child_processes import interrupt_held, leave_on_interrupt
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 Needs = Callable[[Any], frozenset[str]]
-"""From a task to what only one task should make at a time: whoever needs it too would only wait."""
+"""From a task to what it makes and only one task at a time should make: another would just wait for it."""
 
 
 def needs_nothing(task: object) -> frozenset[str]:
-    """No task hinders another."""
+    """No task waits for another."""
     return frozenset()
 
 
 def take(waiting: list[Task], running: Iterable[frozenset[str]], needs: Needs) -> Task:
-    """Remove and return the first task that needs nothing of what runs, or just the first."""
+    """Remove and return the first task that needs nothing of what is running, or just the first."""
     taken = frozenset().union(*running)
     free = (i for i, task in enumerate(waiting) if not taken & needs(task))
     return waiting.pop(next(free, 0))
 
 
 class Executor(Protocol):
-    """Runs a function over tasks and yields each result as soon as it is there."""
+    """Runs a function over tasks and yields each result as soon as it is available."""
 
     def run(
         self, function: Callable[[Task], Result], tasks: Sequence[Task], needs: Needs = needs_nothing
@@ -101,5 +101,5 @@ def _start(plugins: tuple[Plugin, ...]) -> None:
 
 
 def local_executor(workers: int, plugins: tuple[Plugin, ...] = ()) -> Executor:
-    """In-process for one worker, else worker processes that load the plug-ins; no number changes a score."""
+    """In-process for one worker, else worker processes that load the plug-ins; neither changes a score."""
     return InProcess() if workers == 1 else WorkerProcesses(workers, plugins)

@@ -19,9 +19,9 @@ from bench.run.executors.cluster import WHERE, held, is_held, joined
 from bench.run.executors.local import Needs, Result, Task, needs_nothing, take
 
 RETRIES = 3
-"""How often a task starts again whose worker or node died."""
-_LOOK = 5.0  # seconds after which the nodes are looked at again
-_GRACE = 60.0  # seconds without any node that could run a task
+"""How often a task is started again when its worker or node dies."""
+_LOOK = 5.0  # seconds between looks at the nodes
+_GRACE = 60.0  # seconds to wait for a node that could run a task
 _BLAS = "OMP_NUM_THREADS"
 
 
@@ -35,8 +35,8 @@ class RayTasks:
             here and ends with the run; "" for RAY_ADDRESS, else "auto".
         workers: Most tasks at a time; 0 for as many as the cluster has room for.
         plugins: What every worker process loads.
-        cpus: CPUs that a task takes.
-        gpus: GPUs that a task takes.
+        cpus: CPUs that a task uses.
+        gpus: GPUs that a task uses.
     """
 
     folder: Path
@@ -54,7 +54,7 @@ class RayTasks:
         Raises:
             InputError: no ray, no cluster, or no node with the CPUs and GPUs.
             BenchError: a node doesn't share the folder, or has other versions of what makes the numbers.
-            CellFailedError: a task's worker died each time that it was tried, or no node is left.
+            CellFailedError: a task's worker died at every attempt, or no node is left.
         """
         if not tasks:
             return
@@ -115,9 +115,9 @@ class _Start:
         folder: Where the command runs: relative paths begin there.
         environment: Its settings, for nodes that have none of their own.
         versions: Of what makes the numbers.
-        plugins: To load before the tasks are unpickled, which may come from them.
+        plugins: To load before the tasks are unpickled, whose classes may come from them.
         packed: Reference of the function and all tasks; in a list, or Ray would fetch it before the plug-ins
-            are there, and for every task again.
+            are loaded, and again for every task.
     """
 
     lock: Path
@@ -129,7 +129,7 @@ class _Start:
 
 
 _BEGUN: dict[str, tuple[Callable[[Any], Any], list[Any]]] = {}
-"""In a worker process: the function and the tasks that it works on, by their reference."""
+"""In a worker process: the function and the tasks it works on, by their reference."""
 
 
 def _work(start: _Start, index: int) -> Any:
@@ -176,7 +176,7 @@ def _begin(start: _Start) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """Settings of this process that its workers have too: where data are, that nothing asks the network."""
+    """Settings of this process that its workers need too: where data are, that the network isn't used."""
     names = ("HF_HUB_OFFLINE", "HF_HUB_DISABLE_TELEMETRY", "PYTHONSAFEPATH", _BLAS)
     return {name: value for name, value in os.environ.items() if name in names or name.startswith("BENCH_")}
 
@@ -192,7 +192,7 @@ def _listed(versions: Mapping[str, str | None]) -> str:
 
 @contextmanager
 def _explained(ray: Any) -> Iterator[None]:
-    """Raise what a task raised as itself; raises CellFailedError where its worker died."""
+    """Raise what a task raised, as it was raised; CellFailedError where its worker died."""
     try:
         yield
     except ray.exceptions.RayTaskError as error:

@@ -1,57 +1,23 @@
-"""Records to leaderboards (one row a method), and the grid that any table prints."""
+"""Leaderboards: a row a method, a table a profile and suite."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from statistics import fmean, stdev
+from statistics import fmean
 
 from bench.records.record import RunRecord
+from bench.reports.campaign import Campaign
+from bench.reports.grid import CAPTION, DASH, Cell, Grid, Value, number, ranks, summarise
 from bench.reports.records import (
     by_method,
     by_profile_and_suite,
-    check_comparable,
     group_of,
     is_ranked,
     main_metric,
     task_list,
 )
-from bench.reports.tables.marks import ranks
 from bench.reports.tables.significance import daggers
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One method on one task over its seeds, in the metric's unit.
-
-    Args:
-        mean: Mean over the seeds that finished, None if none did.
-        sd: Sample standard deviation (divisor n - 1), None for fewer than two.
-        n: Seeds behind it.
-        mark: "best" or "second" of its column, or "": a tie is never a win.
-        sign: What stands after it, such as a dagger.
-    """
-
-    mean: float | None
-    sd: float | None
-    n: int
-    mark: str = ""
-    sign: str = ""
-
-
-@dataclass(frozen=True)
-class Quoted:
-    """A figure that a paper prints.
-
-    Args:
-        text: The number with its printed decimals, or what is said in its place.
-        grey: True where backbone, data or training text are not ours.
-        sign: Of its footnote.
-    """
-
-    text: str
-    grey: bool = True
-    sign: str = ""
 
 
 @dataclass(frozen=True)
@@ -79,6 +45,26 @@ class Row:
     group: str = ""
 
     @property
+    def finished(self) -> int:
+        """Number of seeds that finished."""
+        return max(cell.n for cell in self.cells.values())
+
+    @property
+    def seeds(self) -> str:
+        """Seeds that finished, and how many were tried where some failed."""
+        return f"{self.finished} of {self.finished + self.failed}" if self.failed else str(self.finished)
+
+    @property
+    def sentences_text(self) -> str:
+        """Training sentences as they are printed."""
+        return DASH if self.sentences is None else f"{self.sentences:,}"
+
+    @property
+    def seconds_text(self) -> str:
+        """CPU seconds as they are printed."""
+        return DASH if self.cpu_seconds is None else f"{self.cpu_seconds:.0f}"
+
+    @property
     def average(self) -> float:
         """Value to sort by: the average's mean, or below everything if there is none."""
         mean = self.cells["avg"].mean
@@ -97,57 +83,25 @@ class Table:
     notes: tuple[str, ...] = field(default=())
 
 
-@dataclass(frozen=True)
-class Grid:
-    """What any table prints: cells, and texts beside them.
-
-    Args:
-        title: What it shows.
-        header: Names of the columns, the first that of the rows.
-        rows: A label and a cell or text for every other column.
-        notes: Lines below it.
-        groups: Headings of groups of rows: (number of the first row, heading).
-    """
-
-    title: str
-    header: tuple[str, ...]
-    rows: tuple[tuple[Cell | Quoted | str, ...], ...]
-    notes: tuple[str, ...]
-    groups: tuple[tuple[int, str], ...] = ()
+def leaderboard_grids(campaign: Campaign) -> list[Grid]:
+    """Return the leaderboard of every profile and suite, as it is printed."""
+    return [_grid(table) for table in leaderboards(campaign)]
 
 
-def summarise(values: Sequence[float | None]) -> Cell:
-    """Mean and standard deviation of the values that are there."""
-    there = [value for value in values if value is not None]
-    return Cell(fmean(there) if there else None, stdev(there) if len(there) > 1 else None, len(there))
+def leaderboards(campaign: Campaign) -> list[Table]:
+    """Return a table for every profile and suite, best average first."""
+    return [leaderboard(campaign, records) for records in by_profile_and_suite(campaign.records)]
 
 
-def leaderboards(
-    records: Sequence[RunRecord], campaign: str, baseline: str | None = None, *, rounded: bool = False
-) -> list[Table]:
-    """Return a table for every profile and suite, best average first.
-
-    Args:
-        records: The campaign's records.
-        campaign: Its name.
-        baseline: Method that the daggers compare with; None for simcse, where it is there.
-        rounded: True if averages are those of rounded scores (:func:`senteval_rounding`).
-
-    Raises:
-        NotComparableError: rows of one table were measured on different data.
-    """
-    return [_leaderboard(group, campaign, baseline, rounded) for group in by_profile_and_suite(records)]
-
-
-def _leaderboard(records: Sequence[RunRecord], campaign: str, baseline: str | None, rounded: bool) -> Table:
-    profile, suite = records[0].profile, records[0].suite
-    check_comparable(records, campaign)
+def leaderboard(campaign: Campaign, records: Sequence[RunRecord]) -> Table:
+    """Return the table of the records of one profile and suite, best average first."""
     tasks = task_list(records)
     rows = [_row(method, group, tasks) for method, group in by_method(records).items()]
     rows.sort(key=lambda row: (not row.ranked, -row.average, row.method))
-    signs, said = daggers(records, baseline)
+    signs, said = daggers(records, campaign.baseline)
     rows = [_marked(row, signs.get(row.method, ""), rows) for row in rows]
-    return Table(campaign, profile, suite, tasks, tuple(rows), _notes(records, rows, said, rounded))
+    notes = _notes(records, rows, said, campaign.rounded)
+    return Table(campaign.name, records[0].profile, records[0].suite, tasks, tuple(rows), notes)
 
 
 def _marked(row: Row, sign: str, rows: Sequence[Row]) -> Row:
@@ -211,3 +165,24 @@ def _notes(
     notes += dict.fromkeys(note for record in records for note in record.notes)
     notes += [f"Failed: {reason}" for row in rows for reason in row.reasons]
     return tuple(notes)
+
+
+def _grid(table: Table) -> Grid:
+    """What a leaderboard prints."""
+    header = ["method", "seeds", *table.tasks, "sd"]
+    trains = any(row.sentences is not None for row in table.rows)
+    if trains:
+        header += ["sentences", "cpu s"]
+    rows = []
+    for row in table.rows:
+        average = row.cells["avg"]
+        cells: list[Value] = [row.method, row.seeds]
+        cells += [row.cells[task] for task in table.tasks if task != "avg"]
+        cells += [replace(average, sd=None), number(average.sd)]
+        if trains:
+            cells += [row.sentences_text, row.seconds_text]
+        rows.append(tuple(cells))
+    title = f"{table.suite}, profile {table.profile}, campaign {table.campaign}"
+    marked = any(cell.mark for row in table.rows for cell in row.cells.values())
+    notes = (*table.notes[:1], CAPTION, *table.notes[1:]) if marked else table.notes
+    return Grid(title, tuple(header), tuple(rows), notes)

@@ -1,0 +1,45 @@
+"""What SimCSE trains: two dropout views of each sentence through one call of the transformer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bench.stages import StageContext
+from bench.train.chunks import cls_states
+from bench.train.recipe import fresh_linear, info_nce
+from bench.train.sentence_encoder import train_sentence_encoder
+
+
+class SimCSEObjective(nn.Module):
+    """Token rows to InfoNCE between two dropout views, under the training-only tanh head.
+
+    Args:
+        model: The transformer.
+        pad_id: Padding id.
+        tau: Temperature.
+        head: False compares the [CLS] states themselves (TNCSE's sub-encoders).
+    """
+
+    def __init__(self, model: Any, pad_id: int, tau: float, *, head: bool = True) -> None:
+        super().__init__()
+        self.encoder, self.pad_id, self.tau = model, pad_id, tau
+        self.head = fresh_linear(model.config.hidden_size) if head else None
+
+    def forward(self, rows: list[list[int]]) -> Tensor:
+        """Both views go through one call, so they differ by their dropout masks alone."""
+        projected = cls_states(self.encoder, [*rows, *rows], self.pad_id)
+        if self.head is not None:
+            projected = torch.tanh(self.head(projected))
+        return info_nce(projected[: len(rows)], projected[len(rows) :], self.tau)
+
+
+def train(context: StageContext) -> dict[str, Any]:
+    """Train with InfoNCE over two dropout views: the stage.
+
+    Arguments, result and errors are those of :func:`bench.train.sentence_encoder.train_towers`.
+    """
+    tau = float(context.config["tau"])
+    return train_sentence_encoder(context, lambda model, pad_id: SimCSEObjective(model, pad_id, tau))

@@ -1,0 +1,73 @@
+"""The checks as tests: ``parametrize_with_checks`` for the test suite of whoever writes a method."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.conformance.checks import CHECKS
+from bench.conformance.suite import NO_CASE, PASSED, Finding, check_method, methods_of
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def parametrize_with_checks(*plugins: str) -> pytest.MarkDecorator:
+    """Make a test of every check of every method; needs pytest.
+
+    The test takes ``method``, a name, and ``check``, and calls ``check(method)``, which fails with what was
+    expected, what was seen and what to do. A check that is about other methods is skipped. A method's checks
+    run together when the first of them is called, so it is trained once, whatever ``-k`` selects::
+
+        @parametrize_with_checks("my_methods.py")
+        def test_conformance(method, check):
+            check(method)
+
+    Args:
+        plugins: What ``bench check --plugin`` takes: files, installed packages, names of methods.
+
+    Raises:
+        InputError: nothing of that name, or a plug-in that can't be loaded.
+    """
+    import pytest
+
+    methods = dict.fromkeys(method for plugin in plugins for method in methods_of(plugin))
+    cases = [
+        pytest.param(method, CheckCase(check.name), id=f"{method}-{check.name}")
+        for method in methods
+        for check in CHECKS
+    ]
+    return pytest.mark.parametrize(("method", "check"), cases)
+
+
+@dataclass(frozen=True)
+class CheckCase:
+    """One check, called with the name of a method; passes, skips or fails the test that calls it."""
+
+    name: str
+
+    def __call__(self, method: str) -> None:
+        """Fail or skip the test by what the check found."""
+        import pytest
+
+        finding = _findings(method)[self.name]
+        if finding.verdict == NO_CASE:
+            pytest.skip("the check is about other methods")
+        if finding.verdict != PASSED:
+            reason = finding.reason or "a check before it failed"
+            pytest.fail(f"{method}, {self.name}: {reason}", pytrace=False)
+
+
+@cache
+def _findings(method: str) -> Mapping[str, Finding]:
+    return {finding.check: finding for finding in check_method(method, Path(_scratch().name))}
+
+
+@cache
+def _scratch() -> tempfile.TemporaryDirectory[str]:
+    """One folder for all methods, so that a stage that several share is trained once; gone at the end."""
+    return tempfile.TemporaryDirectory(prefix="bench-conformance-")

@@ -1,0 +1,258 @@
+"""Makes a world's text: which events happen, how each is said, and graded pairs of them.
+
+Everything follows from the world's seed. The default world's text comes with the package, so a default run
+never gets here; other worlds are generated when they are asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from operator import attrgetter
+
+from bench.data.mini.grammar import Draw, Event, realise
+from bench.data.mini.lexicon import Lexicon, load_lexicon
+from bench.data.mini.world import COPIES, FURTHER_COPIES, GENERATOR, SPLIT
+
+TRAINING_SENTENCES = 24_000
+PAIRS = {"dev": 900, "test": 1800}
+
+_TEMPLATES = (
+    'This sentence of "{sentence}" means {subject}.',
+    'This sentence : "{sentence}" means {subject}.',
+    "The sentence : '{sentence}' means {subject}.",
+    'The {reporter} {says} : "{sentence}"',
+)
+_GENERAL = 0.08  # share of more general words in running text
+_FRAMED = 0.06  # share of sentences inside a quotation or a prompt
+_CANDIDATES = 24  # wordings of a pair's second sentence, from which one is chosen by its word overlap
+_WIDEST = 0.7  # largest overlap that is aimed at
+
+
+@dataclass(frozen=True, eq=False)  # one object a seed, see customs
+class Customs:
+    """What the agents of a world prefer to do, and where: that is how their words get their meaning."""
+
+    seed: int
+    lexicon: Lexicon
+    actions: tuple[tuple[tuple[float, ...], ...], ...]
+    places: tuple[tuple[tuple[float, ...], ...], ...]
+
+
+@cache
+def customs(seed: int) -> Customs:
+    """Draw the customs of the world of this seed."""
+    lexicon = load_lexicon()
+    draw = Draw(f"mini/{GENERATOR}/{seed}/preferences")
+    actions = tuple(
+        tuple(_preference(draw, len(topic.frames), 2, 0.8) for _ in topic.agents) for topic in lexicon.topics
+    )
+    places = tuple(
+        tuple(_preference(draw, len(topic.places), 1, 0.7) for _ in topic.agents) for topic in lexicon.topics
+    )
+    return Customs(seed, lexicon, actions, places)
+
+
+def _preference(draw: Draw, count: int, preferred: int, share: float) -> tuple[float, ...]:
+    chosen: set[int] = set()
+    while len(chosen) < preferred:
+        chosen.add(draw.below(count))
+    return tuple((1 - share) / count + (share / preferred if i in chosen else 0.0) for i in range(count))
+
+
+_said = attrgetter(*(field.name for field in fields(Event)[:-2]))  # all but past and negated
+
+
+def split_of(world: Customs, event: Event) -> str:
+    """Train (8 of 10), dev or test: by a hash of who does what to how many, where and when."""
+    return _split(world, _said(event))
+
+
+def _split(world: Customs, said: tuple[int | None, ...]) -> str:
+    """The split of all events of the same parts, past or present, negated or not."""
+    identity = f"{SPLIT}/{world.seed}/{(*said, True, False)}"
+    bucket = hashlib.sha256(identity.encode()).digest()[0] % 10
+    return "dev" if bucket == 8 else "test" if bucket == 9 else "train"
+
+
+def sample_event(world: Customs, draw: Draw, split: str, topic: int | None = None) -> Event:
+    """Draw an event of a split."""
+    lexicon = world.lexicon
+    while True:
+        t = draw.below(len(lexicon.topics)) if topic is None else topic
+        words = lexicon.topics[t]
+        agent = draw.below(len(words.agents))
+        frame = draw.weighted(world.actions[t][agent])
+        said = (
+            t,
+            agent,
+            draw.chance(0.2),
+            frame,
+            draw.below(len(words.frames[frame].objects)),
+            0 if draw.chance(0.5) else draw.below(len(lexicon.numbers)),
+            draw.below(len(lexicon.qualities)) if draw.chance(0.1) else None,
+            draw.weighted(world.places[t][agent]) if draw.chance(0.5) else None,
+            draw.below(len(lexicon.times)) if draw.chance(0.35) else None,
+        )
+        past, negated = draw.chance(0.7), draw.chance(0.1)
+        if _split(world, said) == split:
+            return Event(*said, past, negated)
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A line of the training text: the event, what surrounds its sentence, its wordings so far."""
+
+    event: Event
+    frame: Callable[[str], str]
+    texts: tuple[str, ...]
+
+    def reworded(self, world: Customs, draw: Draw) -> _Line:
+        """The line with one more wording, different from all before."""
+        while True:
+            text = self.frame(realise(self.event, world.lexicon, draw, general=_GENERAL))
+            if text not in self.texts:
+                return replace(self, texts=(*self.texts, text))
+
+
+@cache
+def _lines(seed: int) -> tuple[_Line, ...]:
+    """Every line with its first wordings, which differ: the sentence and COPIES."""
+    world, draw = customs(seed), Draw(f"mini/{GENERATOR}/{seed}/training")
+    rows: dict[str, _Line] = {}
+    while len(rows) < TRAINING_SENTENCES:
+        event = sample_event(world, draw, "train")
+        frame = _frame(world, draw, event)
+        texts = tuple(
+            frame(realise(event, world.lexicon, draw, general=_GENERAL)) for _ in range(1 + len(COPIES))
+        )
+        if len(set(texts)) == len(texts):
+            rows.setdefault(texts[0], _Line(event, frame, texts))
+    return tuple(rows.values())
+
+
+def training_rows(seed: int) -> list[tuple[str, ...]]:
+    """(sentence, copy a, copy b) of TRAINING_SENTENCES train events; the sentences are distinct."""
+    return [line.texts for line in _lines(seed)]
+
+
+@cache
+def further_rows(seed: int) -> list[tuple[str, ...]]:
+    """The same followed by FURTHER_COPIES; all wordings of a line differ."""
+    lines = list(_lines(seed))
+    for copy in FURTHER_COPIES:
+        draw = Draw(f"mini/{GENERATOR}/{seed}/training/{copy}")
+        lines = [line.reworded(customs(seed), draw) for line in lines]
+    return [line.texts for line in lines]
+
+
+def _frame(world: Customs, draw: Draw, event: Event) -> Callable[[str], str]:
+    """What surrounds a sentence: mostly nothing, else a speaker or a prompt as PromptBERT's."""
+    if not draw.chance(_FRAMED):
+        return str
+    template = draw.pick(_TEMPLATES)
+    lexicon = world.lexicon
+    subject = draw.pick(lexicon.topics[event.topic].subjects)
+    reporter, says = draw.pick(lexicon.reporters), draw.pick(lexicon.sayings)
+    return lambda text: template.format(sentence=text, subject=subject, reporter=reporter, says=says)
+
+
+def pair_rows(seed: int, split: str) -> list[tuple[str, str, float]]:
+    """The graded pairs of ``dev`` or ``test``, as many of each grade.
+
+    5 the same in other words; 4 another number or time, or a more general word; 3 another agent or place, or
+    negated; 2 the same action with another agent and object; 1 the same topic; 0 another topic. The second
+    sentence's wording is chosen by a target overlap that doesn't depend on the grade.
+
+    Returns:
+        (first sentence, second sentence, grade) of every pair.
+    """
+    world, draw = customs(seed), Draw(f"mini/{GENERATOR}/{seed}/pairs/{split}")
+    rows: dict[tuple[str, str], float] = {}
+    while len(rows) < PAIRS[split]:
+        grade = len(rows) % 6
+        event = sample_event(world, draw, split)
+        other = _partner(world, draw, split, event, grade)
+        if other is None:
+            continue
+        changed, general = other
+        first = realise(event, world.lexicon, draw)
+        target = _WIDEST * draw.below(1000) / 1000
+        wordings = [realise(changed, world.lexicon, draw, general=general) for _ in range(_CANDIDATES)]
+        second = min(wordings, key=lambda text: abs(overlap(first, text) - target))
+        if first != second:
+            rows[first, second] = float(grade)
+    return [(first, second, grade) for (first, second), grade in rows.items()]
+
+
+def overlap(first: str, second: str) -> float:
+    """Cosine of the two sentences' sets of blank-separated words, within [0, 1]."""
+    a, b = (set(text.lower().rstrip(".").split()) for text in (first, second))
+    return float(len(a & b) / (len(a) * len(b)) ** 0.5)
+
+
+def _partner(world: Customs, draw: Draw, split: str, event: Event, grade: int) -> tuple[Event, float] | None:
+    """An event whose likeness to ``event`` has this grade, and the share of more general words."""
+    for _ in range(50):
+        changed, general = _change(world, draw, split, event, grade)
+        if changed is not None and split_of(world, changed) == split and (changed != event or grade >= 4):
+            return changed, general
+    return None
+
+
+def _change(world: Customs, draw: Draw, split: str, event: Event, grade: int) -> tuple[Event | None, float]:
+    if grade == 5:
+        return event, 0.0
+    if grade == 4:
+        return _minor_change(world, draw, event)
+    if grade == 3:
+        return _major_change(world, draw, event), 0.0
+    if grade == 2:
+        return _same_action(world, draw, split, event), 0.0
+    topic = event.topic if grade == 1 else _other(draw, len(world.lexicon.topics), event.topic)
+    new = sample_event(world, draw, split, topic)
+    alike = grade == 1 and (new.frame == event.frame or new.agent == event.agent)
+    return None if alike else new, 0.0
+
+
+def _minor_change(world: Customs, draw: Draw, event: Event) -> tuple[Event | None, float]:
+    """Another number or time, or the more general words."""
+    lexicon = world.lexicon
+    kind = draw.pick(("number", "time", "general"))
+    if kind == "number":
+        return replace(event, number=_other(draw, len(lexicon.numbers), event.number)), 0.0
+    if kind == "time" and event.time is not None:
+        return replace(event, time=_other(draw, len(lexicon.times), event.time)), 0.0
+    return (event, 1.0) if kind == "general" else (None, 0.0)
+
+
+def _major_change(world: Customs, draw: Draw, event: Event) -> Event | None:
+    """Another agent or place, or the opposite."""
+    topic = world.lexicon.topics[event.topic]
+    kind = draw.pick(("agent", "place", "negation"))
+    if kind == "agent":
+        return replace(event, agent=_other(draw, len(topic.agents), event.agent))
+    if kind == "place" and event.place is not None:
+        return replace(event, place=_other(draw, len(topic.places), event.place))
+    return replace(event, negated=not event.negated) if kind == "negation" else None
+
+
+def _same_action(world: Customs, draw: Draw, split: str, event: Event) -> Event | None:
+    """Another agent does the same to another object, and all else is drawn again."""
+    topic = world.lexicon.topics[event.topic]
+    objects = len(topic.frames[event.frame].objects)
+    if objects < 2:
+        return None
+    return replace(
+        sample_event(world, draw, split, event.topic),
+        frame=event.frame,
+        agent=_other(draw, len(topic.agents), event.agent),
+        object=_other(draw, objects, event.object),
+    )
+
+
+def _other(draw: Draw, count: int, index: int) -> int:
+    """Another index than this one."""
+    return (index + 1 + draw.below(count - 1)) % count

@@ -1,0 +1,37 @@
+"""Make ``shipped/`` again: ``python -m bench.data.mini.ship``.
+
+Needed after a change of lexicon, grammar or sampling. Such a change raises GENERATOR, and the backbone must
+then be pretrained on the new text.
+"""
+
+from __future__ import annotations
+
+import lzma
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench.data.mini.generator import PAIRS, further_rows, pair_rows
+from bench.data.mini.world import ALL_COPIES, DEFAULT_SEED
+
+FOLDER = Path(__file__).parent / "shipped"
+
+
+def files() -> Iterator[tuple[str, str]]:
+    """Yield name and text of every file, as the generator makes it."""
+    columns = zip(*further_rows(DEFAULT_SEED), strict=True)
+    for name, column in zip(("train", *ALL_COPIES), columns, strict=True):
+        yield f"{name}.txt", "".join(f"{sentence}\n" for sentence in column)
+    for split in PAIRS:
+        rows = pair_rows(DEFAULT_SEED, split)
+        yield f"{split}.tsv", "".join(f"{grade:g}\t{first}\t{second}\n" for first, second, grade in rows)
+
+
+def main() -> None:
+    """Write every file, compressed."""
+    FOLDER.mkdir(exist_ok=True)
+    for name, text in files():
+        (FOLDER / f"{name}.xz").write_bytes(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
+
+
+if __name__ == "__main__":
+    main()

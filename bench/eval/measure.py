@@ -1,0 +1,122 @@
+"""What a suite measures of an encoder: one protocol for every kind of suite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from bench.data.suites import SUITES
+from bench.encoder import Encoder, FloatArray, PairScorer, Progress
+from bench.records.record import Score
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a suite may want to know in addition to the encoder and the tasks.
+
+    Args:
+        solver: How transfer tasks are fitted, "exact" or "sgd".
+        model: What identifies the encoder to a reader: profile, method and seed.
+        identity: sha256 of what determines the encoder, for what a suite keeps.
+        folder: The campaign's folder, for what a suite keeps there.
+        force: Measure again what is kept.
+        progress: Called with finished sentences.
+    """
+
+    solver: str
+    model: str
+    identity: str
+    folder: Path
+    force: bool = False
+    progress: Progress | None = None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a suite says of an encoder.
+
+    Args:
+        scores: The record's scores.
+        predictions: float32 (items,) by task, None where a record keeps none.
+        facts: Blocks of the record's provenance: how the scores were obtained.
+    """
+
+    scores: tuple[Score, ...]
+    predictions: dict[str, FloatArray] | None = None
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+class Measure(Protocol[T]):
+    """A suite and everything that depends on which kind of suite it is; made by :func:`measure_of`.
+
+    Nothing here loads torch or mteb before :meth:`load` (of mteb's tasks) or :meth:`measure`.
+    """
+
+    version: ClassVar[int]
+    """Raised when the numbers of the evaluation change; part of every job's key."""
+    counted: ClassVar[str]
+    """What a record calls a task's scored items: "pairs" or "items"."""
+    needs_torch: ClassVar[bool]
+    """True if measuring needs torch whatever the encoder is."""
+    encodes_once: ClassVar[bool]
+    """True if every distinct sentence is encoded exactly once, all in one call.
+
+    Only then can vectors be kept or computed at a lower precision, can a run be estimated, and can an encoder
+    say how many of the words it knew.
+    """
+    scores_last: ClassVar[bool]
+    """True if the last checkpoint is scored in addition to the selected one."""
+
+    @property
+    def name(self) -> str:
+        """The suite's name, as in ``--suite`` or in a record."""
+        ...
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What every record and table of the suite must say."""
+        ...
+
+    def load(self, data: Path | None, *, accept_data: bool, world_seed: int) -> list[T]:
+        """Read and check the tasks.
+
+        Args:
+            data: Data folder, or None.
+            accept_data: Accept data that differ from the reference (every record says so).
+            world_seed: Which world the mini suites are drawn from.
+
+        Raises:
+            InputError: no such suite or task, or no data folder.
+            DataError: missing, damaged or differing data.
+        """
+        ...
+
+    def settings(self, solver: str) -> dict[str, Any]:
+        """What else of the evaluation determines the scores, for keys; ``solver`` as in :class:`Setting`."""
+        ...
+
+    def is_reference(self, task: T) -> bool:
+        """True if a task's data are those that everybody else has."""
+        ...
+
+    def sentences(self, tasks: Sequence[T]) -> Iterator[str]:
+        """Yield what is encoded, repetitions included; nothing where that isn't known beforehand."""
+        ...
+
+    def measure(self, encoder: Encoder | PairScorer, tasks: Sequence[T], setting: Setting) -> Measured:
+        """Score an encoder on tasks from :meth:`load`.
+
+        Raises:
+            InputError, BenchError: an encoder that can't be measured by this suite.
+        """
+        ...
+
+
+def own_note(suite: str) -> tuple[str, ...]:
+    """The note that a registered suite has, none for another."""
+    note = SUITES.get(suite).note if suite in SUITES.names() else ""
+    return (note,) if note else ()

@@ -1,0 +1,137 @@
+"""What any table prints, free of records: cells in the metric's unit, and texts around them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import TypeVar
+
+SCALE = 100.0  # tables print scores x 100; records, csv and json hold the metric's own unit
+DASH = "-"
+BEST, SECOND = "best", "second"
+CAPTION = "Bold: best; underlined: second, or best where several are equal as printed."
+K = TypeVar("K", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One method on one task over its seeds, in the metric's unit.
+
+    Args:
+        mean: Mean over the seeds that finished, None if none did.
+        sd: Sample standard deviation (divisor n - 1), None for fewer than two.
+        n: Number of seeds that it is the mean of.
+        mark: BEST or SECOND of its column, or "": a tie is never a win.
+        sign: What is printed after it, such as a dagger.
+    """
+
+    mean: float | None
+    sd: float | None
+    n: int
+    mark: str = ""
+    sign: str = ""
+
+
+@dataclass(frozen=True)
+class Quoted:
+    """A figure that a paper prints.
+
+    Args:
+        text: The number with its printed decimals, or what is said in its place.
+        grey: True where backbone, data or training text are not ours.
+        sign: Of its footnote.
+    """
+
+    text: str
+    grey: bool = True
+    sign: str = ""
+
+
+Value = Cell | Quoted | str
+"""What a row of a grid consists of."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table: all that the formats take.
+
+    Args:
+        title: What it shows.
+        header: Names of the columns, the first that of the rows.
+        rows: A label and a cell or text for every other column.
+        notes: Lines below it.
+        groups: Headings of groups of rows: (number of the first row, heading).
+    """
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[Value, ...], ...]
+    notes: tuple[str, ...]
+    groups: tuple[tuple[int, str], ...] = ()
+
+
+def summarise(values: Sequence[float | None]) -> Cell:
+    """Mean and standard deviation of the values that are there.
+
+    >>> summarise([0.5, None, 0.75])
+    Cell(mean=0.625, sd=0.1767766952966369, n=2, mark='', sign='')
+    """
+    there = [value for value in values if value is not None]
+    return Cell(fmean(there) if there else None, stdev(there) if len(there) > 1 else None, len(there))
+
+
+def ranks(values: Mapping[K, float | None], digits: int = 4) -> dict[K, str]:
+    """Mark a column's best and second, larger being better, judged as printed.
+
+    Args:
+        values: By row, None where there is none.
+        digits: Decimals that tell values apart; 4 for scores that are printed x 100 with two.
+
+    Returns:
+        By row BEST, SECOND or "". Where several are best they are SECOND and no other is; a column with one
+        value has no mark.
+
+    >>> ranks({"a": 0.8, "b": 0.7, "c": 0.70001, "d": None})
+    {'a': 'best', 'b': 'second', 'c': 'second', 'd': ''}
+    """
+    printed = {key: round(value, digits) for key, value in values.items() if value is not None}
+    found = dict.fromkeys(values, "")
+    steps = sorted(set(printed.values()), reverse=True)
+    if len(printed) < 2:
+        return found
+    leaders = [key for key, value in printed.items() if value == steps[0]]
+    followers = [key for key, value in printed.items() if len(steps) > 1 and value == steps[1]]
+    if len(leaders) > 1:
+        return found | dict.fromkeys(leaders, SECOND)
+    return found | {leaders[0]: BEST} | dict.fromkeys(followers, SECOND)
+
+
+def number(value: float | None) -> str:
+    """Scaled by 100 with two decimals, or a dash."""
+    return DASH if value is None else f"{SCALE * value:.2f}"
+
+
+def signed(value: float) -> str:
+    """A difference, scaled by 100, with its sign."""
+    return f"{SCALE * value:+.2f}"
+
+
+def interval(low: float | None, high: float | None) -> str:
+    """The interval of a difference, scaled by 100, or a dash."""
+    return DASH if low is None or high is None else f"[{signed(low)}, {signed(high)}]"
+
+
+def plus_minus(cell: Cell) -> str:
+    """Mean and standard deviation of a cell, the latter only where there are several seeds, and its sign."""
+    return number(cell.mean) + ("" if cell.sd is None else f"±{SCALE * cell.sd:.2f}") + cell.sign
+
+
+def plain(cell: Value) -> str:
+    """A cell as plain text; foreign figures in parentheses."""
+    if isinstance(cell, str):
+        return cell
+    if isinstance(cell, Quoted):
+        text = f"{cell.text}{cell.sign}"
+        return f"({text})" if cell.grey and cell.text != DASH else text
+    return plus_minus(cell)

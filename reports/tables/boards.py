@@ -1,0 +1,105 @@
+"""Leaderboards as the page shows them: with intervals, and the published figures of every method."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from bench.records.record import RunRecord
+from bench.reports.campaign import Campaign
+from bench.reports.grid import DASH, Quoted
+from bench.reports.records import by_method, by_profile_and_suite, finished
+from bench.reports.tables.items import item_interval, method_draws
+from bench.reports.tables.leaderboard import Row, Table, leaderboard
+from bench.reports.tables.published import Footnotes, lines_for, matches, merged, quoted_row
+from bench.reports.tables.significance import LEVEL, averages
+
+
+@dataclass(frozen=True)
+class Line:
+    """A leaderboard's row on the page.
+
+    Args:
+        row: The row.
+        name: Registered name, the family.
+        seeds: Finished seeds, and how many were tried where some failed.
+        seed_interval: Of the average over seeds; None for fewer than two.
+        item_interval: Of the average over items, None without kept draws.
+        published: Source, backbone and figures of the tables that print it.
+    """
+
+    row: Row
+    name: str
+    seeds: str
+    seed_interval: tuple[float, float] | None
+    item_interval: tuple[float, float] | None
+    published: tuple[tuple[str, str, dict[str, Quoted | str]], ...]
+
+
+@dataclass(frozen=True)
+class Board:
+    """A leaderboard on the page.
+
+    Args:
+        table: The leaderboard.
+        lines: Its rows.
+        notes: Lines below it.
+        families: Registered names of its methods.
+        groups: Their kinds of encoder.
+        level: Confidence level of the intervals, as it is printed.
+    """
+
+    table: Table
+    lines: tuple[Line, ...]
+    notes: tuple[str, ...]
+    families: tuple[str, ...]
+    groups: tuple[str, ...]
+    level: str = f"{100 * LEVEL:g}%"
+
+
+def boards(campaign: Campaign) -> list[Board]:
+    """Return the leaderboard of every profile and suite."""
+    return [_board(campaign, records) for records in by_profile_and_suite(campaign.records)]
+
+
+def _board(campaign: Campaign, records: Sequence[RunRecord]) -> Board:
+    table, runs, footnotes = leaderboard(campaign, records), by_method(records), Footnotes()
+    intervals = {one.method: _seed_interval(one.values) for one in averages(records)}
+    drawn = method_draws(campaign, records)
+    lines = []
+    for row in table.rows:
+        first = next(iter(finished(runs[row.method])), runs[row.method][0])
+        lines.append(
+            Line(
+                row,
+                first.name,
+                row.seeds if row.failed or first.seed is not None else DASH,
+                intervals.get(row.method),
+                item_interval(drawn[row.method]) if row.method in drawn else None,
+                tuple(_published(first, table.tasks, footnotes)),
+            )
+        )
+    families = tuple(sorted({line.name for line in lines}))
+    groups = tuple(dict.fromkeys(line.row.group for line in lines))
+    return Board(table, tuple(lines), (*table.notes, *footnotes.notes), families, groups)
+
+
+def _published(
+    record: RunRecord, tasks: Sequence[str], footnotes: Footnotes
+) -> list[tuple[str, str, dict[str, Quoted | str]]]:
+    found = []
+    for source, line in merged(lines_for(record)):
+        row = quoted_row(line, tasks, not matches(record, line), footnotes)
+        found.append((source, line.first.backbone, dict(zip(tasks, row, strict=True))))
+    return found
+
+
+def _seed_interval(values: Sequence[float]) -> tuple[float, float] | None:
+    if len(values) < 2:
+        return None
+    from bench.stats.seeds import one_sample
+
+    mean = fmean(values)
+    d = one_sample(values, mean, LEVEL)
+    return mean + d.low, mean + d.high

@@ -1,0 +1,28 @@
+"""Test sentences that stand in a training text, as ``bench data overlap`` counted them."""
+
+from __future__ import annotations
+
+from bench.reports.campaign import OVERLAP, Campaign, read_table
+from bench.reports.grid import DASH, Grid
+
+_COUNTS = ("task", "level", "sentences", "touched", "pairs", "clean_pairs")
+_CLEAN = ("profile", "method", "seed", "task", "level", "all", "n_all", "clean", "low", "high", "n_clean")
+
+
+def overlap_grids(campaign: Campaign) -> list[Grid]:
+    """Return a table for every csv file of ``bench data overlap`` in the campaign's folder."""
+    grids = []
+    for path in sorted(campaign.store.root.glob(OVERLAP)):
+        with_scores = "method" in path.open(encoding="utf-8", errors="replace").readline().split(",")
+        columns = _CLEAN if with_scores else _COUNTS
+        rows = tuple(tuple(row[name] or DASH for name in columns) for row in read_table(path, columns))
+        note = (
+            "A method's score on all and on the clean pairs, in the metric's unit; 95% interval of Bonett "
+            "and Wright."
+            if with_scores
+            else "Test sentences that a training text contains: exactly, by letters and digits (key), or eight "
+            "words in a row (near); a pair is clean where it contains neither sentence."
+        )
+        header = tuple(name.replace("_", " ") for name in columns)
+        grids.append(Grid(f"Overlap with training text, {path.name}", header, rows, (note,)))
+    return grids

@@ -1,0 +1,67 @@
+"""A suite as the papers print it: a block a backbone, in it groups of encoders."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bench.reports.campaign import Campaign
+from bench.reports.grid import CAPTION, Cell, Grid, Value
+from bench.reports.records import by_profile_and_suite
+from bench.reports.tables.leaderboard import Row, leaderboard
+from bench.reports.tables.published import backbone_of
+
+GROUPS = (
+    "without training",
+    "checkpoints as they are",
+    "one encoder",
+    "several encoders",
+    "distilled into one encoder",
+)
+TASK_NAMES = {"STSB": "STS-B", "SICKR": "SICK-R", "avg": "Avg.", "SST2": "SST"}
+
+
+def sts7_grids(campaign: Campaign) -> list[Grid]:
+    """Return the table of the seven STS tasks."""
+    return _suite_grids(campaign, "sts7")
+
+
+def transfer_grids(campaign: Campaign) -> list[Grid]:
+    """Return the table of the transfer tasks."""
+    return _suite_grids(campaign, "transfer7")
+
+
+def grouped_rows(rows: Sequence[Row], prefix: str = "") -> list[tuple[str, list[Row]]]:
+    """Return the groups of encoders that have rows: heading and rows, in the papers' order."""
+    groups = ((group, [row for row in rows if row.group == group]) for group in GROUPS)
+    return [(f"{prefix}{group}", members) for group, members in groups if members]
+
+
+def _suite_grids(campaign: Campaign, suite: str) -> list[Grid]:
+    places = by_profile_and_suite(record for record in campaign.records if record.suite == suite)
+    tables = [leaderboard(campaign, records) for records in places]
+    if not tables:
+        return []
+    tasks = tables[0].tasks
+    rows: list[tuple[Value, ...]] = []
+    groups: list[tuple[int, str]] = []
+    for table, records in zip(tables, places, strict=True):
+        backbone = next((b for record in records if (b := backbone_of(record))), "no backbone")
+        for heading, members in grouped_rows(table.rows, f"{backbone} ({table.profile}): "):
+            groups.append((len(rows), heading))
+            rows += [
+                (row.method, *(row.cells.get(task, Cell(None, None, 0)) for task in tasks)) for row in members
+            ]
+    notes = (
+        tables[0].notes[0],
+        CAPTION + " Ranked within a backbone.",
+        *_single([row for table in tables for row in table.rows]),
+        *dict.fromkeys(note for table in tables for note in table.notes[1:]),
+    )
+    header = ("method", *(TASK_NAMES.get(task, task) for task in tasks))
+    return [Grid(f"{suite}, campaign {campaign.name}", header, tuple(rows), notes, tuple(groups))]
+
+
+def _single(rows: Sequence[Row]) -> list[str]:
+    """Which methods ran once, and so have no standard deviation."""
+    names = dict.fromkeys(row.method for row in rows if row.finished == 1)
+    return [f"One run, no deviation: {', '.join(names)}."] if names else []

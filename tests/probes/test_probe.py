@@ -1,0 +1,83 @@
+"""A probe is one object in one file, and all that there is to add."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from transformers import BertConfig, BertModel
+
+import bench.probes
+from bench.data.toy import toy_task
+from bench.nn.backbone import TransformerEncoder, load_backbone
+from bench.probes import PROBES, parse_probes
+from bench.probes.data import ProbeData
+from bench.probes.measure import measure, without_curves
+from bench.probes.probe import VECTORS, Column, Inputs, Probe
+from bench.reports.tables.probes import Probed, probe_grids
+from tests.support.cli import Cli
+
+DATA = ProbeData("toy", (toy_task(),))
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_bert: Path) -> TransformerEncoder:
+    """One that every probe can measure: it takes 64 tokens."""
+    tokenizer = load_backbone(tiny_bert)[1]
+    shape: dict[str, Any] = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+    return TransformerEncoder((BertModel(BertConfig(vocab_size=len(tokenizer), **shape)).eval(), tokenizer))
+
+
+def test_every_file_with_a_probe_is_in_the_list() -> None:
+    folder = Path(bench.probes.__path__[0])
+    assert {path.stem for path in folder.glob("*.py") if "\nPROBE = " in path.read_text()} == set(PROBES)
+    assert [probe.name for probe in PROBES.values()] == list(PROBES)
+
+
+def test_each_column_finds_its_number(encoder: TransformerEncoder) -> None:
+    found = measure(encoder, DATA, tuple(PROBES))
+    for probe in PROBES.values():
+        for column in probe.columns:
+            if column.heading == "eta":  # comes with a record's average
+                continue
+            block = found.timing if column.timing else without_curves(found.probes)[probe.name]
+            value: Any = reduce(lambda part, step: part[step], column.path, block)
+            assert isinstance(value, int | float), (probe.name, column.heading)
+        assert all(fact in found.probes[probe.name] for fact in probe.drawn if fact != "maps")
+    headings = [column.heading for probe in PROBES.values() for column in probe.columns]
+    assert len(set(headings)) == len(headings)
+
+
+def test_one_more_probe_is_one_object(
+    encoder: TransformerEncoder, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def longest(inputs: Inputs) -> dict[str, Any]:
+        norms = np.linalg.norm(inputs.vectors, axis=1)
+        return {"most": float(norms.max()), "all": norms.tolist(), "convention": "of all sentences"}
+
+    columns = (Column("longest", ("most",), ".1f", scale=10.0),)
+    more = Probe("length", "longest vector", "vectors", longest, VECTORS, columns, drawn=("all",))
+    monkeypatch.setitem(PROBES, "length", more)
+    assert parse_probes("length,cost") == ("cost", "length")
+    assert "length          longest vector" in cli("list", "probes")[1]
+    probes = without_curves(measure(encoder, DATA, ("length",)).probes)
+    assert probes["length"].keys() == {"most", "convention"}
+    vectors = probe_grids([Probed("p", "m", 1, "s", None, probes, {})])[0]
+    assert (vectors.header[-1], vectors.rows[0][-1]) == ("longest", f"{10 * probes['length']['most']:.1f}")
+    assert vectors.notes[-1] == "length: of all sentences"
+
+
+def test_the_list_of_probes_needs_neither_torch_nor_scipy() -> None:
+    code = (
+        "import sys\n"
+        "from bench.probes import PROBES\n"
+        "heavy = {'torch', 'transformers', 'thop', 'scipy', 'pandas'} & set(sys.modules)\n"
+        "print(len(PROBES), sorted(heavy))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stdout == f"{len(PROBES)} []\n", done.stderr

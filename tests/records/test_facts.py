@@ -1,0 +1,319 @@
+"""The table of facts: each one, changed alone, is what key and family see and what every command names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bench.compare.caveats import limits
+from bench.compare.draws import Run
+from bench.compare.select import Group
+from bench.errors import DataError, NotComparableError
+from bench.gate.judge import judge
+from bench.plan.plan import Plan, make_plan
+from bench.records.facts import FACTS, KEYED, Fact, differing, explain, family_of, key_of, specified
+from bench.records.record import RunRecord, Score, from_json, to_json
+from bench.records.store import ResultStore
+from bench.request.parse import parse_methods
+from bench.request.spec import RunSpec
+from bench.run import rerun
+
+SHA = {name: name * 64 for name in "abcdef"}
+STAGE = {"sentences_seen": 64, "steps": 2, "version": 1, "text": {"name": "copy", "sha256": SHA["a"]}}
+BASE = RunRecord(
+    profile="mini",
+    method="noise",
+    name="noise",
+    version=1,
+    options={"scale": 1.0, "wait": 0.0},
+    backbone={"name": "bert", "sha256": SHA["a"]},
+    seed=1,
+    suite="toy",
+    tasks={"TOY": {"pairs": 3, "sha256": SHA["a"], "reference": True}},
+    key="",
+    status="ok",
+    scores=(Score("TOY", "all", "spearman", 0.5, 3), Score("avg", "all", "spearman", 0.5, 1)),
+    world={"seed": 1, "generator": 1, "split": 1},
+    evaluation={"version": 1, "precision": "fp32", "solver": "exact"},
+    training={
+        "arithmetic": 2,
+        "precision": "fp32",
+        "ranks": 1,
+        "corpus": {"name": "wiki", "sha256": SHA["a"]},
+        "dev": {"task": "STSB-dev", "sha256": SHA["a"]},
+        "stages": {"joint": STAGE},
+        "members": {"sub1": {"method": "simcse", "version": 1, "options": {"lr": 1e-4}}},
+        "auxiliaries": {"generator": {"name": "mlm", "sha256": SHA["a"]}},
+    },
+    provenance={
+        "bench": "0.1.0",
+        "git": {"commit": "0123456789abcdef", "dirty": False},
+        "device": "cpu",
+        "threads": 1,
+        "python": "3.11",
+        "platform": "Linux",
+        "versions": {"torch": "2.13"},
+        "encoder": {"attention": "sdpa"},
+        "plugins": {"noise": {"file": "noise.py", "sha256": SHA["a"]}},
+    },
+    timing={"processor": "Xeon", "training_cpu_seconds": {"joint": 1.0}},
+)
+
+
+def put(block: str, name: str, value: Any) -> Callable[[RunRecord], RunRecord]:
+    """Change one entry of a block of the record."""
+    return lambda record: replace(record, **{block: {**(getattr(record, block) or {}), name: value}})
+
+
+def field(name: str, value: Any) -> Callable[[RunRecord], RunRecord]:
+    return lambda record: replace(record, **{name: value})
+
+
+CHANGES: dict[str, tuple[Callable[[RunRecord], RunRecord], str, str, str]] = {
+    "method": (field("name", "other"), "method", "noise", "other"),
+    "method version": (field("version", 2), "method version", "1", "2"),
+    "plug-in file": (
+        put("provenance", "plugins", {"noise": {"file": "noise.py", "sha256": SHA["b"]}}),
+        "plug-in file noise",
+        "a" * 12,
+        "b" * 12,
+    ),
+    "option": (put("options", "scale", 2.0), "option scale", "1.0", "2.0"),
+    "weights": (
+        field("backbone", {"name": "bert", "sha256": SHA["b"]}), "weights", "bert aaaaaaaa", "bert bbbbbbbb"
+    ),
+    "auxiliary model": (
+        put("training", "auxiliaries", {"generator": {"name": "mlm", "sha256": SHA["b"]}}),
+        "auxiliary model generator",
+        "a" * 12,
+        "b" * 12,
+    ),
+    "member": (
+        put("training", "members", {"sub1": {"method": "esimcse", "version": 1, "options": {"lr": 1e-4}}}),
+        "member sub1",
+        "simcse",
+        "esimcse",
+    ),
+    "training text": (
+        put("training", "corpus", {"name": "wiki", "sha256": SHA["b"]}),
+        "training text",
+        "wiki aaaaaaaa",
+        "wiki bbbbbbbb",
+    ),
+    "training text of stage": (
+        put("training", "stages", {"joint": {**STAGE, "text": {"name": "copy", "sha256": SHA["b"]}}}),
+        "training text of stage joint",
+        "a" * 12,
+        "b" * 12,
+    ),
+    "dev set": (
+        put("training", "dev", {"task": "STSB-dev", "sha256": SHA["b"]}),
+        "dev set",
+        "STSB-dev aaaaaaaa",
+        "STSB-dev bbbbbbbb",
+    ),
+    "version of stage": (
+        put("training", "stages", {"joint": {**STAGE, "version": 2}}), "version of stage joint", "1", "2"
+    ),
+    "arithmetic of training": (put("training", "arithmetic", 1), "arithmetic of training", "2", "1"),
+    "training precision": (put("training", "precision", "bf16"), "training precision", "fp32", "bf16"),
+    "ranks": (put("training", "ranks", 2), "ranks", "1", "2"),
+    "device": (put("provenance", "device", "cuda"), "device", "cpu", "cuda"),
+    "threads": (put("provenance", "threads", 2), "threads", "1", "2"),
+    "seeds": (field("seed", None), "seeds", "several", "none"),
+    "seed": (field("seed", 2), "seed", "1", "2"),
+    "suite": (field("suite", "sts7"), "suite", "toy", "sts7"),
+    "data": (
+        field("tasks", {"TOY": {"pairs": 3, "sha256": SHA["b"], "reference": True}}),
+        "data TOY",
+        "a" * 12,
+        "b" * 12,
+    ),
+    "world": (put("world", "seed", 2), "world seed", "1", "2"),
+    "version of the evaluation": (put("evaluation", "version", 2), "version of the evaluation", "1", "2"),
+    "transfer solver": (put("evaluation", "solver", "sgd"), "transfer solver", "exact", "sgd"),
+    "precision": (put("evaluation", "precision", "bf16"), "precision", "fp32", "bf16"),
+    "Python": (put("provenance", "python", "3.12"), "Python", "3.11", "3.12"),
+    "platform": (put("provenance", "platform", "Darwin"), "platform", "Linux", "Darwin"),
+    "GPU": (put("provenance", "device", "cpu H200"), "GPU", "none", "H200"),
+    "version of": (put("provenance", "versions", {"torch": "2.14"}), "version of torch", "2.13", "2.14"),
+    "encoder's": (
+        put("provenance", "encoder", {"attention": "eager"}), "encoder's attention", "sdpa", "eager"
+    ),
+    "CPU": (put("timing", "processor", "EPYC"), "CPU", "Xeon", "EPYC"),
+}  # fmt: skip
+BY_NAME = {fact.name: fact for fact in FACTS}
+PLACED = frozenset({"seed", "seeds", "suite"})
+"""They say where a record is, so that another one is at another place."""
+
+
+def each_fact(*, but: frozenset[str] = frozenset()) -> pytest.MarkDecorator:
+    facts = [fact for fact in FACTS if fact.name not in but]
+    return pytest.mark.parametrize("fact", facts, ids=lambda fact: fact.name)
+
+
+def changed(fact: Fact) -> tuple[RunRecord, str]:
+    """The record with that fact changed alone, and how messages say it."""
+    change, name, then, now = CHANGES[fact.name]
+    return change(BASE), f"{name} then {then}, now {now}"
+
+
+@each_fact()
+def test_a_fact_alone_changes_key_and_family_as_the_table_says(fact: Fact) -> None:
+    other, line = changed(fact)
+    facts = [each for each in FACTS if fact.name != "seeds" or each.name != "seed"]
+    assert [str(each) for each in differing(BASE, other, facts)] == [line]
+    assert (key_of(other) != key_of(BASE)) is fact.keyed
+    assert (family_of(other) != family_of(BASE)) is (fact.keyed and fact.in_family)
+
+
+@each_fact(but=frozenset({"seed", "suite"}))
+def test_check_names_it(fact: Fact) -> None:
+    other, line = changed(fact)
+    gate = judge([BASE], [other])
+    if fact.breaks:
+        assert (gate.cells[0].status, gate.cells[0].reasons, gate.exit_code) == ("different", (line,), 3)
+    elif fact.name == "GPU":
+        assert gate.warnings == ()  # one side has none
+    else:
+        name = line.removeprefix("version of ").removeprefix("encoder's ")
+        assert gate.warnings == (name,)
+        assert gate.cells[0].status == "equal" if fact.of == "machine" else "ok"
+
+
+@each_fact()
+def test_compare_names_it(fact: Fact, tmp_path: Path) -> None:
+    other, _ = changed(fact)
+    _, name, then, now = CHANGES[fact.name]
+    store = ResultStore(tmp_path, "c")
+    groups = [Group(label, (Run(store, record),)) for label, record in (("a", BASE), ("b", other))]
+    said = " ".join(limits(*groups))
+    if fact.name in {"seed", "GPU"}:
+        assert said.startswith("Both sides have one specification")
+        return
+    shown = name.removeprefix("version of ").removeprefix("encoder's ") if fact.of == "machine" else name
+    if fact.name == "method":
+        assert said.startswith("The methods differ: noise and other.")
+    else:
+        assert f"{shown} {then} against {now}" in said
+    assert ("Both sides have one specification" in said) is (fact.of == "machine")
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Plan:
+    """A plan of one job at the base record's place, with the base record finished there."""
+    spec = RunSpec(parse_methods("noise"), (1,), "mini", suites=("toy",), results=tmp_path)
+    plan = make_plan(spec)
+    plan.store.prepare()
+    plan.store.write(BASE.place, BASE, {"TOY": np.zeros(3, dtype=np.float32)})
+    return plan
+
+
+@each_fact(but=PLACED)
+def test_run_names_it(fact: Fact, plan: Plan) -> None:
+    other, line = changed(fact)
+    (job,) = plan.jobs
+    asked = replace(plan, jobs=(replace(job, record=replace(other, status="failed", scores=())),))
+    if fact.keyed:
+        with pytest.raises(NotComparableError) as refused:
+            asked.states  # noqa: B018
+        assert line in str(refused.value)
+        assert "name another --campaign, or replace it with --force" in str(refused.value)
+        forced = replace(asked, spec=replace(asked.spec, force=True))
+        assert [forced.status(job) for job in forced.jobs] == ["to do"]
+    else:
+        assert [asked.status(job) for job in asked.jobs] == ["done"]
+
+
+@each_fact(but=PLACED)
+def test_another_seed_of_a_method_is_refused_by_it(fact: Fact, plan: Plan) -> None:
+    other, line = changed(fact)
+    (job,) = plan.jobs
+    cell, record = replace(job.cell, seed=2), replace(other, seed=2, status="failed", scores=())
+    asked = replace(plan, jobs=(replace(job, cell=cell, record=record),))
+    if fact.keyed:
+        with pytest.raises(NotComparableError) as refused:
+            asked.states  # noqa: B018
+        assert "noise seed 1 on toy was finished under another specification" in str(refused.value)
+        assert line in str(refused.value)
+    else:
+        assert [asked.status(job) for job in asked.jobs] == ["to do"]
+
+
+@each_fact()
+def test_rerun_names_it(fact: Fact, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    other, line = changed(fact)
+    (job,) = plan.jobs
+    asked = replace(plan, jobs=(replace(job, record=other),))
+    monkeypatch.setattr(rerun, "spec_of", lambda *_: asked.spec)
+    monkeypatch.setattr(rerun, "make_plan", lambda _: asked)
+    monkeypatch.setattr(rerun, "run_plan", lambda *_, **__: pytest.fail("it ran"))
+    if fact.keyed:
+        with pytest.raises(NotComparableError) as refused:
+            rerun.rerun(BASE, data=None)
+        assert line in str(refused.value)
+    else:
+        with pytest.raises(pytest.fail.Exception, match="it ran"):
+            rerun.rerun(BASE, data=None)
+
+
+def test_an_older_arithmetic_says_which_version_adds_to_it() -> None:
+    assert (
+        "to add to what was trained by arithmetic 2, install cse-bench 0.1.0, commit 0123456789ab"
+        in explain(BASE, put("training", "arithmetic", 3)(BASE))
+    )
+    assert "install" not in explain(BASE, put("training", "ranks", 3)(BASE))
+
+
+def test_what_older_records_do_not_say_is_what_held_then() -> None:
+    stage = {**STAGE, "numerics": 2}
+    del stage["version"]
+    training = {name: BASE.training[name] for name in ("corpus", "dev", "members", "auxiliaries")}
+    older = replace(BASE, evaluation={}, training={**training, "stages": {"joint": stage}})
+    assert key_of(older) == key_of(BASE)
+    del stage["numerics"]
+    assert [str(each) for each in differing(older, BASE)] == ["arithmetic of training then 1, now 2"]
+    stage |= {"ranks": 2, "precision": "bf16"}
+    provenance = {**BASE.provenance, "transfer": {"solver": "sgd"}, "evaluation_precision": {"name": "fp16"}}
+    assert specified(replace(older, provenance=provenance)) == {
+        "train_precision": "bf16",
+        "ranks": 2,
+        "device": "cpu",
+        "threads": 1,
+        "transfer_solver": "sgd",
+        "precision": "fp16",
+    }
+
+
+def test_the_facts_of_a_record_survive_its_file() -> None:
+    again = from_json(to_json(BASE), "x")
+    assert key_of(again) == key_of(BASE)
+    assert all(fact.value(again) == fact.value(BASE) for fact in FACTS)
+
+
+@pytest.mark.parametrize("fact", [fact for fact in FACTS if fact.parameter], ids=lambda fact: fact.name)
+def test_rerun_takes_nothing_from_a_record_that_run_would_not_take(fact: Fact) -> None:
+    change, *_ = CHANGES[fact.name]
+    assert specified(change(BASE))[fact.parameter] == fact.value(change(BASE))
+    wrong = {
+        "train_precision": put("training", "precision", "int4"),
+        "ranks": put("training", "ranks", 0),
+        "device": put("provenance", "device", "$(rm)"),
+        "threads": put("provenance", "threads", True),
+        "transfer_solver": put("evaluation", "solver", "x"),
+        "precision": put("evaluation", "precision", "x"),
+    }[fact.parameter](BASE)
+    with pytest.raises(DataError, match=f"the record's {fact.name} is '"):
+        specified(wrong)
+
+
+def test_the_table_is_whole() -> None:
+    assert set(CHANGES) == set(BY_NAME)
+    assert len(BY_NAME) == len(FACTS)
+    assert {fact.name for fact in KEYED if not fact.in_family} == {"seed"}
+    assert {fact.name for fact in KEYED if not fact.breaks} == {"seed", "ranks", "device", "threads"}
