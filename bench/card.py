@@ -109,8 +109,6 @@ class MethodCard:
         for option in self.options:
             if option.name == name:
                 return option
-        if not self.options:
-            raise InputError(f"{self.name} has no options, so no '{name}'", where=where)
         names = [option.name for option in self.options]
         raise not_one_of(f"{self.name} has no option '{name}'", name, names, where=where)
 

@@ -31,7 +31,7 @@ class BenchError(Exception):
         return _rebuild, (type(self), self.what, self.where, self.expected, self.hint)
 
     def __str__(self) -> str:
-        """All parts on one line, and nothing in them steers a terminal: a part may quote a file that isn't trusted."""
+        """All parts on one line, escaped for the terminal: a part may quote a file that isn't trusted."""
         text = f"{self.where}: {self.what}" if self.where else self.what
         if self.expected:
             text += f"; expected {self.expected}"

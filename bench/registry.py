@@ -67,7 +67,7 @@ METHODS: Registry[Method] = Registry("method")
 
 
 def add_method(kind: type[Method]) -> type[Method]:
-    """Class decorator: register one instance under its card's name; raises InputError for what is not a method."""
+    """Class decorator: register one instance under its card's name; raises InputError for any other class."""
     method = kind()
     check_types(method)
     METHODS.register(method.card.name, method, kind.__module__)

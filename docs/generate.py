@@ -19,6 +19,7 @@ from bench.data.published import Line, lines
 from bench.data.suites import SUITES
 from bench.errors import InputError
 from bench.plan.cells import profile_options
+from bench.records.facts import FACTS
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.registry import discover
@@ -83,9 +84,9 @@ def names_in_papers(card: MethodCard) -> tuple[str, ...]:
 
 
 def filled(markdown: str) -> str:
-    """Put tables in the place of ``<!-- leaderboard: CAMPAIGN -->`` and of ``cost`` and ``scale``."""
+    """Put tables in the place of ``<!-- leaderboard: CAMPAIGN -->``, ``cost``, ``scale`` and ``facts``."""
     markdown = re.sub(r"<!-- leaderboard: (\S+) -->", lambda found: leaderboard(found[1]), markdown)
-    for name, table in (("cost", cost_table), ("scale", scale_table)):
+    for name, table in (("cost", cost_table), ("scale", scale_table), ("facts", facts_table)):
         if f"<!-- {name} -->" in markdown:
             markdown = markdown.replace(f"<!-- {name} -->", table())
     return markdown
@@ -106,7 +107,11 @@ def relative_costs() -> dict[str, float]:
     The sum over stages of CPU seconds a training sentence in campaign ``mini-all`` times the epochs in
     profile ``bert-base``, over SimCSE's of the same seed; the mean over seeds.
     """
-    records = [r for r in ResultStore(RESULTS, "mini-all").records() if r.method == r.name and r.training]
+    records = [
+        r
+        for r in ResultStore(RESULTS, "mini-all").records()
+        if r.method == r.name and r.training.get("stages")
+    ]
     unit = {record.seed: _cost(record) for record in records if record.name == "simcse"}
     records = [record for record in records if record.seed in unit]
     names = dict.fromkeys(record.name for record in records)
@@ -120,6 +125,29 @@ def cost_table() -> str:
         for name, cost in sorted(relative_costs().items(), key=lambda item: (item[1], item[0]))
     ]
     return _table(("method", "epochs of SimCSE", "core-hours a seed, computed"), rows)
+
+
+def facts_table() -> str:
+    """What determines a result, from the program's own table, as markdown."""
+    header = (
+        "fact",
+        "part of the key",
+        "another value is compared by the gate",
+        "seeds that differ are averaged",
+    )
+    rows = [
+        tuple(
+            (
+                fact.name,
+                *(
+                    "yes" if each else "no"
+                    for each in (fact.keyed, not fact.breaks, not fact.keyed or not fact.in_family)
+                ),
+            )
+        )
+        for fact in FACTS
+    ]
+    return _table(header, rows)
 
 
 def scale_table() -> str:

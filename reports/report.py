@@ -47,8 +47,9 @@ def all_figures(campaign: Campaign) -> list[Figure]:
     """Return every figure of a campaign; raises DataError for a damaged file in its folder."""
     from bench.reports.figures.of_files import extra_figures
     from bench.reports.figures.of_records import figures
+    from bench.reports.figures.of_sweeps import sweep_figures
 
-    return [*figures(campaign), *extra_figures(campaign)]
+    return [*figures(campaign), *sweep_figures(campaign), *extra_figures(campaign)]
 
 
 def _page(campaign: Campaign, table: str | None) -> str:

@@ -1,12 +1,12 @@
 """The one list of views: ``--table``, its help, the page and the printed report all read it.
 
-A view is one file of :mod:`bench.reports.tables` and a line here. Nothing heavy loads with this list: the help
-of the command line reads it.
+A view is one file of :mod:`bench.reports.tables` and one entry here. The list loads nothing heavy, because the
+help of the command line reads it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -80,7 +80,7 @@ SECTIONS = (
     ),
     Section(
         "published",
-        "Published next to ours",
+        "Published figures and ours",
         "no paper prints a figure of these methods on these suites",
         "bench show METHOD says what papers print",
         "published.published_grids",
@@ -89,9 +89,7 @@ SECTIONS = (
     Section("probes", "Probes", "no record has probes", _PROBES, "probed.probe_tables"),
     Section("attention", "Attention", "no record has the probe attention_sink", _PROBES),
     Section("cosines", "Cosines", "no predictions are kept with the records", _RUN),
-    Section(
-        "curves", "Dev and collapse curves", "no method trained", "bench run --methods simcse trains one"
-    ),
+    Section("curves", "Dev and collapse curves", "no method trained", "bench run --methods simcse trains"),
     Section(
         "gains",
         "Gains of the modified losses",

@@ -1,4 +1,4 @@
-"""Examples in docstrings print what they say, and every statistic and loss has one."""
+"""Examples in docstrings print what they say, and every statistic, loss and probe has one."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from types import FunctionType
 import pytest
 
 import bench
+from bench.probes import PROBES
 
 SOURCES = {
     found.name: Path(str(spec.origin)).read_text(encoding="utf-8")
@@ -20,8 +21,10 @@ SOURCES = {
     if not found.name.endswith(".__main__") and (spec := find_spec(found.name))
 }
 """Every module by the name under which it is imported."""
-PLUMBING = {"bench.stats.checks", "bench.stats.correction.caption"}
-"""Public functions of ``stats``, or modules of them, that compute no statistic."""
+PLUMBING = (  # public functions among statistics and losses that compute none
+    *("run_scores", "table", "items", "check_level", "check_draws", "caption"),
+    *("check_views", "check_form", "no_loss"),
+)
 
 
 def test_every_module_is_looked_through() -> None:
@@ -37,14 +40,19 @@ def test_examples_print_what_they_say(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    [name for name in SOURCES if name.startswith("bench.stats.") or name.endswith("_losses")],
+    "name", [name for name in SOURCES if name.startswith("bench.stats.") or name.endswith("_losses")]
 )
 def test_every_statistic_and_loss_has_an_example(name: str) -> None:
-    functions = [
-        f"{name}.{label}"
-        for label, value in vars(importlib.import_module(name)).items()
-        if isinstance(value, FunctionType) and value.__module__ == name and not label.startswith("_")
-        if ">>> " not in (inspect.getdoc(value) or "")
+    public = [
+        value
+        for value in vars(importlib.import_module(name)).values()
+        if isinstance(value, FunctionType) and value.__module__ == name and not value.__name__.startswith("_")
     ]
-    assert {name, *functions} & PLUMBING or functions == []
+    without = [one.__name__ for one in public if ">>> " not in (inspect.getdoc(one) or "")]
+    assert public
+    assert [label for label in without if label not in PLUMBING] == []
+
+
+@pytest.mark.parametrize("name", PROBES)
+def test_every_probe_has_an_example(name: str) -> None:
+    assert ">>> " in SOURCES[f"bench.probes.{name}"]

@@ -66,8 +66,8 @@ def _run(methods: Sequence[str]) -> list[Finding]:
 def grids(found: Sequence[Finding]) -> list[Grid]:
     """A table of every check for a single method and for each one that failed, a row for every other."""
     from bench.conformance.suite import FAILED, NO_CASE, PASSED
-    from bench.reports.tables.gate import printable
     from bench.reports.grid import Grid
+    from bench.reports.tables.gate import printable
 
     by_method: dict[str, list[Finding]] = {}
     for finding in found:

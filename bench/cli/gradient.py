@@ -15,7 +15,6 @@ from bench.errors import InputError
 
 if TYPE_CHECKING:
     from bench.plan.plan import Plan
-    from bench.stages import StageContext
 
 
 @click.command()
@@ -95,6 +94,8 @@ def _measured(method: str, out: Path, seed: int, most: int, options: dict[str, A
     from bench.nn.threads import torch_threads
     from bench.plan.plan import make_plan
     from bench.records.store import safe_name
+    from bench.run.builder import Builder
+    from bench.run.stage_cache import StageCache
     from bench.train.sentence_encoder import set_dropout
 
     plan = make_plan(make_spec({**options, "methods": method, "seeds": str(seed)}))
@@ -123,8 +124,9 @@ def _measured(method: str, out: Path, seed: int, most: int, options: dict[str, A
 
     stage, total = cell.stages[0], _sentences(plan)
     with torch_threads(plan.spec.threads, needs_torch=True), progress_bar("training", total) as advance:
-        context = _context(plan, folder, advance)
-        facts, held, found = watch_training(stage.spec.train, context, most=most)
+        cache = StageCache(plan.spec.results / ".stages")
+        builder = Builder(cell, plan.spec.device, plan.training, cache, advance)
+        facts, held, found = watch_training(stage.spec.train, builder.context(stage, {}, folder), most=most)
         measured = {
             "method": cell.method,
             "seed": seed,
@@ -147,30 +149,3 @@ def _sentences(plan: Plan) -> int:
     config = dict(stage.spec.config)
     count = len(plan.training.texts[stage.spec.text].sentences) if plan.training else 0
     return planned_steps(config, count * 9 // 10) * int(config["batch_size"])
-
-
-def _context(plan: Plan, out: Path, progress: Any) -> StageContext:
-    """The context of the only stage of the plan's only cell, its checkpoints in a folder of its own."""
-    from bench.eval.sts import predict, score_task
-    from bench.stages import StageContext
-
-    cell, training = plan.jobs[0].cell, plan.training
-    stage = cell.stages[0]
-    if training is None or cell.model is None:
-        raise InputError(f"'{cell.method}' has no training text")
-    dev, text = training.dev, training.texts[stage.spec.text]
-    return StageContext(
-        config=dict(stage.spec.config),
-        seed=stage.seed,
-        role=stage.stream,
-        model=cell.model.path,
-        device=plan.spec.device,
-        sentences=text.sentences,
-        corpus=text.sha256,
-        dev_score=lambda encoder: score_task(dev, predict(encoder, [dev])[dev.id])[0].value,
-        inputs={},
-        out=out,
-        progress=progress,
-        auxiliaries={option: folder.path for option, folder in cell.auxiliaries},
-        partners=training.partners(stage.spec.text),
-    )

@@ -1,4 +1,4 @@
-"""``bench probe``: what a score doesn't say of an encoder."""
+"""``bench probe``: what a score doesn't say about an encoder."""
 
 from __future__ import annotations
 

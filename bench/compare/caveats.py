@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from bench.compare.select import Group
 from bench.errors import printable
-from bench.records.facts import FAMILY, NONE, UNSET, differing, key_of, machine_differences
+from bench.records.facts import NONE, SPECIFICATION, UNSET, differing, key_of, machine_differences
 from bench.records.record import RunRecord
 
 _MOST = 6  # differing options that a sentence names
@@ -59,7 +59,7 @@ def limits(a: Group, b: Group) -> list[str]:
 
 def _specification(a: Group, b: Group) -> list[str]:
     one, other = a.runs[0].record, b.runs[0].record
-    found = differing(one, other, FAMILY)
+    found = differing(one, other, SPECIFICATION)
     if not found:
         first = {key_of(run.record): run.record.scores for run in a.runs}
         again = [run.record.scores == first[key] for run in b.runs if (key := key_of(run.record)) in first]

@@ -30,12 +30,12 @@ def verdict(c: Comparison) -> str:
             f"{who} cannot show a difference between {c.first} and {c.second} at {percent(c.level)}: "
             f"the smallest p that {test_name(c)} can give{after} is {p_value(minimum)}"
         )
-    size = f"{c.first} - {c.second} = {points(c.difference)} points, "
-    size += f"{percent(c.level)} interval {interval(*c.interval)}"
+    size = f"{points(c.difference)} points, {percent(c.level)} interval {interval(*c.interval)}"
     if c.test == "permutation" or c.corrected:
         size += f", p = {p_value(p)} by {test_name(c)}{after}"
     if said == "not shown":
         return f"{who} show no difference between {c.first} and {c.second}: {size}"
+    size = f"{c.first} - {c.second} = {size}"
     winner = c.first if c.difference > 0 else c.second
     if c.test == "items":
         return f"{winner} is ahead on these items: {size}"

@@ -226,10 +226,3 @@ def check_reference(task: Task, root: Path) -> None:
         expected=f"sha256 {known['sha256'][:12]} over the parsed items",
         hint=hint,
     )
-
-
-def compute_fingerprints(data: Path) -> dict[str, dict[str, Any]]:
-    """Fingerprint every task below ``data``: how ``fingerprints.json`` was made."""
-    root = senteval.find_root(data)
-    tasks = [read_task(root, task_id) for task_id in senteval.SOURCES]
-    return {task.id: {"items": task.items, "sha256": task.sha256, "parts": task.counts} for task in tasks}

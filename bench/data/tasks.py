@@ -148,10 +148,10 @@ def normalise(sentence: str) -> str:
 
 
 def decimal(text: str) -> float:
-    """Read a number as data files write it; Python's other forms (``1_0``, other scripts' digits) are refused.
+    """Read a number as data files write it, none of Python's other forms (``1_0``, other scripts' digits).
 
     Raises:
-        ValueError: not a number; neither are "nan" and "inf".
+        ValueError: not a number, among them "nan" and "inf".
     """
     if not _DECIMAL.fullmatch(text.strip()):
         raise ValueError(f"{text!a} is not a number")

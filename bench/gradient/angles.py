@@ -31,12 +31,22 @@ _LEAST_SQUARE = 1e-4
 
 
 def positive_means(count: int = 100) -> FloatArray:
-    """Means of the positive angle in radians, (count,), from pi/20 to pi/2, ends included."""
+    """Means of the positive angle in radians, (count,), from pi/20 to pi/2, ends included.
+
+    Example:
+        >>> positive_means(3).round(3).tolist()
+        [0.157, 0.864, 1.571]
+    """
     return np.linspace(math.pi / 20, math.pi / 2, count)
 
 
 def negative_means(count: int = 100) -> FloatArray:
-    """Means of the negative angle in radians, (count,), from pi/20 to pi, ends included."""
+    """Means of the negative angle in radians, (count,), from pi/20 to pi, ends included.
+
+    Example:
+        >>> negative_means(3).round(3).tolist()
+        [0.157, 1.649, 3.142]
+    """
     return np.linspace(math.pi / 20, math.pi, count)
 
 
@@ -66,6 +76,10 @@ def sample_positives(means: FloatArray, batches: int = BATCHES, seed: int = 0) -
 
     Raises:
         ValueError: no batch.
+
+    Example:
+        >>> sample_positives(np.array([0.5, 1.5]), batches=2).round(2).tolist()
+        [[0.5, 0.49], [1.57, 1.52]]
     """
     _check_batches(batches)
     draws = generator(seed, "gradient/positive").standard_normal((len(means), batches))
@@ -90,6 +104,10 @@ def sample_negatives(
 
     Raises:
         ValueError: no batch, no negative, or a temperature that isn't above 0.
+
+    Example:
+        >>> sample_negatives(np.array([0.5, 1.5]), batches=3, negatives=4).largest.round(2).tolist()
+        [[0.9, 0.91, 0.92], [0.13, 0.24, 0.3]]
     """
     _check_batches(batches)
     if negatives < 1 or not all(tau > 0 for tau in taus):
@@ -127,6 +145,11 @@ def dissipation_grid(
 
     Raises:
         ValueError: an unknown loss, or no batch.
+
+    Example:
+        >>> grid = dissipation_grid(["infonce"], np.array([0.5]), np.array([0.5, 1.5]), batches=50)
+        >>> grid["infonce"].round(2).tolist()  # negatives as near as the positive, and far ones
+        [[0.99, 0.0]]
     """
     angles = sample_positives(positive_means() if positive is None else positive, batches, seed)
     drawn = sample_negatives(negative_means() if negative is None else negative, batches, seed=seed)
@@ -146,6 +169,11 @@ def dissipation(loss: str, angles: FloatArray, negatives: Negatives) -> FloatArr
 
     Raises:
         ValueError: an unknown loss.
+
+    Example:
+        >>> negatives = sample_negatives(np.array([0.5, 1.5]), batches=3)
+        >>> dissipation("mpt", np.array([0.5, 0.5, 0.5]), negatives).tolist()
+        [[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]]
     """
     if loss in ("infonce", "arccon"):
         pushed = np.cos(angles + (ANGLE if loss == "arccon" else 0.0))
@@ -186,6 +214,10 @@ def hardest_share(
 
     Raises:
         ValueError: no batch, or a temperature that isn't above 0.
+
+    Example:
+        >>> hardest_share((0.3, 0.05), np.array([0.5, 1.5]), batches=50).round(2).tolist()
+        [[0.01, 0.02], [0.04, 0.25]]
     """
     drawn = sample_negatives(negative_means() if negative is None else negative, batches, taus, seed)
     cosine = np.cos(sample_positives(np.array([positive]), batches, seed)[0])
@@ -219,6 +251,11 @@ def ratio_grid(
 
     Returns:
         "arccon" and "met", (positive means, negative means).
+
+    Example:
+        >>> ratios = ratio_grid(np.array([math.pi / 6]), np.array([math.pi / 3]), sampled=False)
+        >>> {loss: ratio.round(2).tolist() for loss, ratio in ratios.items()}
+        {'arccon': [[1.29]], 'met': [[1.93]]}
     """
     rows = positive_means() if positive is None else positive
     columns = negative_means() if negative is None else negative
@@ -246,6 +283,10 @@ def shaded(
 
     Raises:
         ValueError: another loss.
+
+    Example:
+        >>> shaded("met", np.array([0.5, 1.5]), np.array([1.0, 1.6])).tolist()
+        [[True, True], [True, False]]
     """
     rows = (positive_means() if positive is None else positive)[:, None]
     columns = (negative_means() if negative is None else negative)[None]
@@ -261,13 +302,23 @@ def shaded(
 
 
 def distance(cosine: FloatArray) -> FloatArray:
-    """Distance of unit vectors by their cosine, sqrt(2 - 2 c), of any shape; its square is at least 1e-4."""
+    """Distance of unit vectors by their cosine, sqrt(2 - 2 c), of any shape; its square is at least 1e-4.
+
+    Example:
+        >>> distance(np.array([1.0, 0.5, -1.0])).tolist()
+        [0.01, 1.0, 2.0]
+    """
     values: FloatArray = np.sqrt(np.maximum(2 - 2 * cosine, _LEAST_SQUARE))
     return values
 
 
 def arccon_ratio(cosine: FloatArray, u: float = ANGLE) -> FloatArray:
-    """sin(theta + u) / sin(theta), element by element of the cosine, which is held within +-(1 - 1e-6)."""
+    """sin(theta + u) / sin(theta), element by element of the cosine, which is held within +-(1 - 1e-6).
+
+    Example:
+        >>> arccon_ratio(np.array([0.5])).round(3).tolist()
+        [1.085]
+    """
     theta = np.arccos(np.clip(cosine, -_INSIDE, _INSIDE))
     values: FloatArray = np.sin(theta + u) / np.sin(theta)
     return values
@@ -308,6 +359,12 @@ def ratio_bounds(positive: ArrayLike, negative: ArrayLike, alpha: ArrayLike, str
 
     Raises:
         ValueError: a strength that isn't above 0.
+
+    Example:
+        >>> right = math.pi / 2
+        >>> bounds = ratio_bounds([right, right], [right, right], [0.0, right], strength=0.5)
+        >>> bounds.lower.round(3).tolist(), bounds.upper.round(3).tolist()
+        ([1.0, 0.268], [5.0, 3.732])
     """
     if strength <= 0:
         raise ValueError(f"strength {strength} must be above 0")

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from bench.encoder import Encoder
 from bench.errors import BenchError, InputError
 from bench.gradient.angles import ANGLE, FloatArray, arccon_ratio, distance
 from bench.gradient.views import BATCH, MARGIN, batch_cosines, dropout_views, own_and_hardest, pair_cosines
 from bench.nn.backbone import TransformerEncoder
 from bench.stages import StageContext
+from bench.train.dev import Watched
 from bench.train.sentence_encoder import set_dropout
 from bench.train.streams import generator
 
@@ -25,6 +27,10 @@ def hold_out(sentences: Sequence[str], seed: int, share: float = HELD_OUT) -> tu
 
     Raises:
         InputError: a share that leaves one of them empty.
+
+    Example:
+        >>> hold_out(["a", "b", "c", "d"], seed=1, share=0.5)
+        (['a', 'd'], ['b', 'c'])
     """
     held = int(share * len(sentences))
     if not 0 < held < len(sentences):
@@ -78,6 +84,12 @@ def snapshot(
         m: Margin of the kept anchors.
         u: ArcCon's margin in radians.
         batch: Sentences a batch.
+
+    Example:
+        >>> first, second = np.eye(2), np.array([[0.8, 0.6], [0.6, 0.8]])
+        >>> shot = snapshot(0, first, second, batch=2)
+        >>> shot.kept, round(shot.met_ratio, 3), round(shot.positive_cosine, 3)
+        (1.0, 1.414, 0.8)
     """
     cosines = batch_cosines(first, second, batch)
     positive, negative = pair_cosines(cosines)
@@ -121,7 +133,7 @@ def watch_training(
 
     Raises:
         InputError: a share that leaves less than a batch of held-out sentences, or none to train on.
-        BenchError: the stage trains something else than one transformer.
+        BenchError: the stage trains something other than one transformer.
     """
     fit, held = hold_out(context.sentences, context.seed, share)
     held = held[:most]
@@ -133,19 +145,22 @@ def watch_training(
     every = int(context.config["eval_every"])
     found: list[Snapshot] = []
 
-    def measure(encoder: Any) -> None:
+    def measure(encoder: Encoder) -> None:
+        if isinstance(encoder, Watched):
+            encoder = encoder.encoder
         if not isinstance(encoder, TransformerEncoder):
             raise BenchError("the gradient probe measures methods that train one transformer")
         views = dropout_views(encoder, held, context.seed)
         found.append(snapshot(every * len(found), *views, m=m, batch=batch))
 
-    def dev_score(encoder: Any) -> float:
+    def dev_score(encoder: Encoder, *select: str) -> float:
         measure(encoder)
-        return context.dev_score(encoder)
+        return context.dev_score(encoder, *select)
 
     untrained = TransformerEncoder(context.model, "cls", device=context.device)
     set_dropout(untrained.model, float(context.config["dropout"]))
     measure(untrained)
+    partners = hold_out(context.partners, context.seed, share)[0] if context.partners else ()
     corpus = f"{context.corpus}/without {share}"
-    facts = train(replace(context, sentences=fit, corpus=corpus, dev_score=dev_score))
+    facts = train(replace(context, sentences=fit, partners=partners, corpus=corpus, dev_score=dev_score))
     return facts, held, found

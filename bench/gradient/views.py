@@ -61,6 +61,11 @@ def batch_cosines(first: FloatArray, second: FloatArray, batch: int = BATCH) -> 
 
     Raises:
         ValueError: different shapes, or less than a batch of at least 2.
+
+    Example:
+        >>> first, second = np.eye(2), np.array([[0.8, 0.6], [0.6, 0.8]])
+        >>> batch_cosines(first, second, batch=2).tolist()
+        [[[0.8, 0.6], [0.6, 0.8]]]
     """
     if first.shape != second.shape or first.ndim != 2 or batch < 2 or len(first) < batch:
         raise ValueError(
@@ -74,7 +79,13 @@ def batch_cosines(first: FloatArray, second: FloatArray, batch: int = BATCH) -> 
 
 
 def pair_cosines(cosines: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Cosines of positive pairs (batches * batch,) and of negative ones (Figures 5, 8c, 9)."""
+    """Cosines of positive pairs (batches * batch,) and of negative ones (Figures 5, 8c, 9).
+
+    Example:
+        >>> positive, negative = pair_cosines(np.array([[[0.8, 0.6], [0.5, 0.9]]]))
+        >>> positive.tolist(), negative.tolist()
+        ([0.8, 0.9], [0.6, 0.5])
+    """
     own = np.eye(cosines.shape[1], dtype=bool)
     return cosines[:, own].ravel(), cosines[:, ~own].ravel()
 
@@ -88,6 +99,11 @@ def density(values: FloatArray, bins: int = 200) -> tuple[FloatArray, FloatArray
 
     Returns:
         Edges (bins + 1,) and density (bins,), which integrates to 1.
+
+    Example:
+        >>> edges, heights = density(np.array([-0.5, 0.5, 0.6, 0.7]), bins=4)
+        >>> edges.tolist(), heights.tolist()
+        ([-1.0, -0.5, 0.0, 0.5, 1.0], [0.0, 0.5, 0.0, 1.5])
     """
     heights, edges = np.histogram(values, bins=bins, range=(-1, 1), density=True)
     return edges, heights
@@ -121,6 +137,12 @@ def hardest_negatives(
 
     Raises:
         ValueError: as :func:`batch_cosines`.
+
+    Example:
+        >>> first, second = np.eye(2), np.array([[0.8, 0.6], [0.6, 0.8]])
+        >>> hardest = hardest_negatives(first, second, batch=2)
+        >>> hardest.positive.tolist(), hardest.negative.tolist(), hardest.alpha.round(3).tolist()
+        ([0.8, 0.8], [0.6, 0.6], [0.0, 0.0])
     """
     cosines = batch_cosines(first, second, batch)
     own, values, places = own_and_hardest(cosines)
@@ -141,6 +163,11 @@ def required_ratios(hardest: Hardest, strength: float, *, acute: bool = False) -
         hardest: Of :func:`hardest_negatives`.
         strength: lambda, above 0.
         acute: Only where theta_ii, theta_ij and alpha are below a right angle, as the released code does.
+
+    Example:
+        >>> hardest = Hardest(np.array([0.8]), np.array([0.6]), np.array([0.0]))
+        >>> required_ratios(hardest, strength=1.0).lower.round(3).tolist()
+        [1.333]
     """
     chosen = np.ones(len(hardest.positive), dtype=bool)
     if acute:
@@ -175,6 +202,11 @@ def hardest_shares(
     Raises:
         ValueError: shapes that don't fit, an unknown form, a temperature that isn't above 0.
         BenchError: no anchor is kept.
+
+    Example:
+        >>> first, second = np.eye(3), np.array([[0.8, 0.6, 0.0], [0.0, 0.8, 0.6], [0.6, 0.0, 0.8]])
+        >>> hardest_shares(first, second, (0.3,), batch=3).round(2).tolist()  # e^2 / (e^2 + 1)
+        [0.88]
     """
     if form not in ("paper", "released") or not all(tau > 0 for tau in taus):
         raise ValueError(f"form '{form}', taus {tuple(taus)}; expected paper or released, and above 0")
@@ -223,6 +255,12 @@ def embedding_figures(
         "density" of both kinds of cosines on 200 equal intervals of [-1, 1]; "hardest_share" by temperature
         in both forms (released: None without a kept anchor); "lemma" by lambda: kept anchors, how many have
         an imaginary root, how many each ratio of :data:`RATIOS` brings nearer, and the lower bounds.
+
+    Example:
+        >>> first, second = np.eye(2), np.array([[0.8, 0.6], [0.6, 0.8]])
+        >>> lemma = embedding_figures(first, second, strengths=(0.5,), batch=2)["lemma"]
+        >>> lemma[0]["nearer"]  # of two anchors
+        {'0.5': 0, '1': 0, '1.25': 0, '1.5': 2, '2': 2}
     """
     positive, negative = pair_cosines(batch_cosines(first, second, batch))
     hardest = hardest_negatives(first, second, m, batch)
@@ -253,7 +291,13 @@ def embedding_figures(
 
 
 def own_and_hardest(cosines: FloatArray) -> tuple[FloatArray, FloatArray, NDArray[np.intp]]:
-    """Cosine with the positive, largest with a negative, and its place, each (batches, batch)."""
+    """Cosine with the positive, largest with a negative, and its place, each (batches, batch).
+
+    Example:
+        >>> own, largest, places = own_and_hardest(np.array([[[0.8, 0.6], [0.5, 0.9]]]))
+        >>> own.tolist(), largest.tolist(), places.tolist()
+        ([[0.8, 0.9]], [[0.6, 0.5]], [[1, 0]])
+    """
     others = _without_own(cosines)
     places = others.argmax(axis=2)
     values = np.take_along_axis(others, places[..., None], axis=2)[..., 0]

@@ -1,8 +1,8 @@
 """What goes on inside an encoder's transformers while it encodes: a layer at a time, nothing kept.
 
-The encoder runs as ever and its vectors are the same to the bit. Observers are handed each layer's context
-tensor as it is computed, and its attention weights if they ask: sdpa has none, so they are computed from
-queries and keys a second time.
+The encoder runs as it always does, and its vectors are the same to the bit. Observers are handed each
+layer's context tensor as it is computed, and its attention weights if they ask: sdpa has none, so they are
+computed from queries and keys a second time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ IMPLEMENTATIONS = ("eager", "sdpa")
 def towers(encoder: object) -> tuple[Tower, ...]:
     """Return the transformers of an encoder: a sum's in order, of an encoder on another one the latter's.
 
-    Empty for an encoder without a transformer. A transformer that has several parts stands here once.
+    Empty for an encoder without a transformer. A transformer that several parts share is listed once.
     """
     if isinstance(encoder, SumEncoder):
         found = [tower for part in encoder.parts for tower in towers(part)]
@@ -51,7 +51,7 @@ def towers(encoder: object) -> tuple[Tower, ...]:
 def traced(watched: Sequence[Tower], observers: Sequence[Observer]) -> Iterator[list[int]]:
     """Tell observers of every batch that the towers see while the block encodes.
 
-    A call without an attention mask isn't told: it is a template, no sentence.
+    A call without an attention mask isn't told: it is a template, not a sentence.
 
     Args:
         watched: The towers, from :func:`towers`.

@@ -40,7 +40,7 @@ def punctuation_tokens(tokenizer: Any) -> Tensor:
 def token_classes(ids: Tensor, mask: Tensor, sep_id: int | None, punctuation: Tensor) -> Tensor:
     """Which of CLASSES each token belongs to.
 
-    Final punctuation is the run of punctuation tokens that ends the sentence, [SEP] left aside.
+    Final punctuation is the run of punctuation tokens that ends the sentence, not counting [SEP].
 
     Args:
         ids: Token ids, (B, T), [CLS] first.

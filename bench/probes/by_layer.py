@@ -1,4 +1,4 @@
-"""Means over sentences by layer, as the batches come, and over towers."""
+"""Means over sentences by layer, batch by batch, and over towers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class LayerMeans:
-    """Sums in float64 of something that each sentence has at each layer."""
+    """Means, summed in float64, of a quantity that each sentence has at each layer."""
 
     def __init__(self) -> None:
         self._sums: list[Tensor] = []
@@ -49,7 +49,11 @@ class LayerMeans:
 
 
 def mean_profile(towers: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Mean of the towers' "value", and of their "layers" where all have as many."""
+    """Mean of the towers' "value", and of their "layers" where all have equally many.
+
+    >>> mean_profile([{"value": 1.0, "layers": [1.0, 1.0]}, {"value": 3.0, "layers": [2.0, 4.0]}])
+    {'value': 2.0, 'layers': [1.5, 2.5]}
+    """
     mean: dict[str, Any] = {"value": float(np.mean([tower["value"] for tower in towers]))}
     if len({len(tower["layers"]) for tower in towers}) == 1:
         mean["layers"] = np.mean([tower["layers"] for tower in towers], axis=0).tolist()

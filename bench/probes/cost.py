@@ -36,7 +36,7 @@ def gmacs(model: Any, length: int = LENGTH) -> float:
         length: Tokens, special ones in.
 
     Raises:
-        InputError: thop isn't the thop that the papers used.
+        InputError: the installed thop isn't the one that the papers used.
         BenchError: the model can't take so many tokens.
 
     >>> from transformers import BertConfig, BertModel
@@ -80,7 +80,7 @@ def cost(towers: Sequence[Tower]) -> dict[str, Any]:
     """Return {"gmac", "towers", "parameters", "length", "convention"}.
 
     Raises:
-        InputError: another thop.
+        InputError: the installed thop isn't the one that the papers used.
         BenchError: a tower that can't take 64 tokens.
     """
     models = [tower.model for tower in towers]
@@ -101,7 +101,7 @@ def speed(
 
     Returns:
         {"sentences", "sentences_per_second", "peak_memory_mb", "peak_of"}: of the "cuda tensors" or the
-        "resident set" while they were encoded, or of the "process so far" where that can't be had.
+        "resident set" while they were encoded, or of the "process so far" where that can't be measured.
     """
     encoder.encode(sentences[:8])  # a first call costs more
     read_peak, peak_of = _peak_meter()

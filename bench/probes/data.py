@@ -44,7 +44,7 @@ class ProbeData:
 
     @cached_property
     def facts(self) -> dict[str, Any]:
-        """What records say of them: no sentence."""
+        """What records say about them; no sentence is among it."""
         tasks = {
             task.id: {"pairs": task.pairs, "sha256": task.sha256, "reference": is_reference(task)}
             for task in self.tasks

@@ -1,4 +1,4 @@
-"""Densities of the similarity by gold score: how well it tells one grade from the next (JTCSE, Fig. 5)."""
+"""Densities of the similarity by gold score: how well it separates neighbouring grades (JTCSE, Fig. 5)."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def overlap(first: FloatArray, second: FloatArray) -> float:
 
     Args:
         first: (n,) values, at least two different ones.
-        second: (m,) values likewise.
+        second: (m,) values, at least two different ones.
 
     >>> sample = np.array([0.1, 0.2, 0.4])
     >>> round(overlap(sample, sample), 4), round(overlap(sample, sample + 10), 4)

@@ -20,7 +20,7 @@ CONVENTION = (
 
 
 class Norms:
-    """Count, mean, standard deviation, least and largest of norms, as the batches come.
+    """Count, mean, standard deviation, least and largest of norms, batch by batch.
 
     >>> import torch
     >>> norms = Norms()

@@ -1,6 +1,6 @@
-"""Overlap audit: which test sentences stand in a training text, and what a score is without them.
+"""Overlap audit: which test sentences occur in a training text, and what a score is without them.
 
-Three levels, each including the one before:
+There are three levels; each includes the one before:
 
 - ``exact``: the same string (after SentEval's white-space normalisation);
 - ``key``: the same letters and digits, that is, equal after lower-casing and dropping all but [a-z0-9];
@@ -73,12 +73,20 @@ class CleanScore:
 
 
 def key(sentence: str) -> str:
-    """Lower case, [a-z0-9] only; may be empty."""
+    """Return a sentence in lower case with [a-z0-9] only; may be empty.
+
+    >>> key("It's 4 O'clock!")
+    'its4oclock'
+    """
     return _NOT_KEY.sub("", sentence.lower())
 
 
 def word_runs(sentence: str) -> Iterator[str]:
-    """Yield every run of eight words, joined by a blank; nothing for a shorter sentence."""
+    """Yield every run of eight words, joined by blanks; nothing for a shorter sentence.
+
+    >>> list(word_runs("One, two, three four five six seven eight nine."))
+    ['one two three four five six seven eight', 'two three four five six seven eight nine']
+    """
     words = _WORD.findall(sentence.lower())
     for start in range(len(words) - RUN + 1):
         yield " ".join(words[start : start + RUN])
@@ -88,7 +96,7 @@ def training_lines(path: Path) -> Iterator[str]:
     """Yield the lines of a UTF-8 text (``.xz`` is unpacked on the way), without empty ones.
 
     Raises:
-        DataError: missing, unreadable, or (with its line) no UTF-8.
+        DataError: missing, unreadable, or not UTF-8 (with the line).
     """
     count = 0
     try:
@@ -114,7 +122,12 @@ def audit(training: Iterable[str], tasks: Sequence[PairTask]) -> list[TaskOverla
         tasks: Test sets.
 
     Returns:
-        One entry a task and level, in that order.
+        One entry for each task and level, in that order.
+
+    >>> from bench.data.tasks import PairSubset
+    >>> subset = PairSubset("all", ("A man sings.", "It rains."), ("A cat.", "It pours."), (1.0, 4.0))
+    >>> [(found.level, found.clean_pairs) for found in audit(["a man sings"], [PairTask("T", (subset,))])]
+    [('exact', 2), ('key', 1), ('near', 1)]
     """
     sentences = {sentence for task in tasks for pair in task.all_pairs() for sentence in pair}
     keys = {sentence: key(sentence) for sentence in sentences}
@@ -149,7 +162,7 @@ def clean_score(task: PairTask, overlap: TaskOverlap, predictions: FloatArray) -
 
     Args:
         task: The task.
-        overlap: Its overlap at some level.
+        overlap: Its overlap at one level.
         predictions: (pairs,) similarities from a record.
     """
     clean = overlap.clean

@@ -202,6 +202,7 @@ ENCODER = tuple(fact for fact in FACTS if fact.of == "encoder")
 IN_STAGE = tuple(fact for fact in FACTS if fact.in_stage)
 BREAKING = tuple(fact for fact in FACTS if fact.breaks)
 MACHINE = tuple(fact for fact in FACTS if fact.of == "machine")
+SPECIFICATION = tuple(fact for fact in FAMILY if fact.breaks)
 SETTING = tuple(fact for fact in KEYED if not fact.breaks and fact.in_family)
 """Device, threads and ranks: the first two change last digits, the last one draws, as another seed would."""
 

@@ -172,13 +172,31 @@ class Builder:
 
     def train_here(self, stage: Stage, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
         """Train a stage in this process, alone or as one of several; return its facts."""
-        from bench.eval.sts import dev_spearman
         from bench.train.precision import training_at
+
+        context = self.context(stage, inputs, out)
+        with training_at(self.cell.train_precision):
+            facts = stage.spec.train(context)
+        self._check_model()
+        return facts
+
+    def context(self, stage: Stage, inputs: Mapping[str, Path], out: Path) -> StageContext:
+        """What a stage's training gets.
+
+        Args:
+            stage: One of the cell's stages.
+            inputs: Folder of each earlier stage, by role.
+            out: Empty folder for its files.
+
+        Raises:
+            BenchError: there is no training text or no backbone.
+        """
+        from bench.eval.sts import dev_spearman
 
         if self.training is None or self.cell.model is None:
             raise BenchError(f"stage '{stage.spec.role}' needs a training text and a backbone")
         dev, text = self.training.dev, self.training.texts[stage.spec.text]
-        context = StageContext(
+        return StageContext(
             config=dict(stage.spec.config),
             seed=stage.seed,
             role=stage.stream,
@@ -194,10 +212,6 @@ class Builder:
             auxiliaries={option: folder.path for option, folder in self.cell.auxiliaries},
             partners=self.training.partners(stage.spec.text),
         )
-        with training_at(self.cell.train_precision):
-            facts = stage.spec.train(context)
-        self._check_model()
-        return facts
 
     def _check_model(self) -> None:
         """Raise BenchError if a model's files aren't those that were planned with."""

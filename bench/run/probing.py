@@ -1,4 +1,4 @@
-"""Probes in records: which ones lack them, and adding them without a change to a score."""
+"""Probes in records: which records lack them, and adding them without changing a score."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def jobs_without_probes(plan: Plan) -> list[Job]:
 
 
 def missing_probes(record: RunRecord, names: tuple[str, ...], data: ProbeData) -> tuple[str, ...]:
-    """The names that a record lacks: all of them where it has them of other sentences or an old version."""
+    """The names that a record lacks; all of them if its probes are of other sentences or another version."""
     return tuple(name for name in names if name not in _kept(record, data))
 
 
@@ -70,8 +70,8 @@ def add_probes(
         progress: Called with finished sentences.
 
     Raises:
-        BenchError: stages that had to be trained again gave another encoder than the record's, or vectors
-            that aren't finite.
+        BenchError: stages that had to be trained again gave a different encoder from the record's, or its
+            vectors aren't finite.
     """
     from bench.probes.measure import measure, without_curves
 

@@ -1,6 +1,6 @@
-"""SentEval's own interface and result dictionaries (those of SimCSE's fork) over this package's evaluation.
+"""SentEval's interface and result dictionaries (those of SimCSE's fork) over this package's evaluation.
 
-An evaluation script runs after one changed line::
+An evaluation script runs unchanged but for one line::
 
     from bench import senteval_compat as senteval
 
@@ -8,7 +8,7 @@ An evaluation script runs after one changed line::
     results = se.eval(["STS12", "STSBenchmark", "MR"])
 
 The batcher gets every distinct sentence of a task once, as a list of words, in batches of like length.
-Transfer tasks are solved to their optimum; ``params["transfer_solver"] = "sgd"`` takes SentEval's own
+Transfer classifiers are fitted to their optimum; ``params["transfer_solver"] = "sgd"`` takes SentEval's own
 procedure with the script's classifier settings.
 """
 

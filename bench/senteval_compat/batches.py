@@ -18,6 +18,13 @@ class Vectors:
         params: The engine's parameters.
         batcher: (params, sentences as lists of words) -> (sentences, dim).
         prepare: (params, all sentences).
+
+    >>> from bench.senteval_compat.engine import Params
+    >>> lengths = lambda params, batch: [[len(words), 1.0] for words in batch]
+    >>> vectors = Vectors(Params(batch_size=2), lengths, lambda params, samples: None)
+    >>> found = vectors.of(["one", "three short words", "two words", "one"])
+    >>> found.vectors[found.rows["two words"]].tolist(), len(found.vectors)
+    ([2.0, 1.0], 3)
     """
 
     def __init__(self, params: Any, batcher: Callable[..., Any], prepare: Callable[..., Any]) -> None:
@@ -27,7 +34,7 @@ class Vectors:
         """Vectors of the distinct sentences, float32 as SentEval's classifier takes them.
 
         Raises:
-            BenchError: another number of rows than sentences, or values that aren't finite.
+            BenchError: the number of rows isn't the number of sentences, or values aren't finite.
         """
         everything = list(sentences)
         self.prepare(self.params, [sentence.split() for sentence in everything])

@@ -39,7 +39,7 @@ def evaluate(name: str, task_path: Path, vectors: Vectors, protocol: Protocol) -
         name: Task.
         task_path: SentEval's data folder.
         vectors: The batcher.
-        protocol: How it is fitted.
+        protocol: How the classifier is fitted.
     """
     if name in PROBING:
         task = read_probing(name, _probing_folder(task_path))
@@ -51,7 +51,13 @@ def evaluate(name: str, task_path: Path, vectors: Vectors, protocol: Protocol) -
 
 
 def dictionary(name: str, result: TransferResult) -> dict[str, Any]:
-    """Percentages rounded to two decimals a fold, then their mean rounded again, as SentEval does."""
+    """A result in percent: each fold rounded to two decimals, then their mean rounded, as SentEval does.
+
+    >>> gold = np.zeros(4, dtype=np.int64)
+    >>> result = TransferResult((0.81234, 0.8), (0.75, 0.76), (1, 1), gold, gold, 4, 2, None, ("a", "b"))
+    >>> dictionary("CR", result)
+    {'devacc': 80.62, 'acc': 75.5, 'ndev': 4, 'ntest': 4}
+    """
     found = {
         "devacc": _rounded(result.dev),
         "acc": _rounded(result.test),
@@ -76,7 +82,7 @@ def read_entailment(root: Path) -> LabelledTask:
             label = parts[4].strip() if len(parts) == 5 else ""
             if label not in _ENTAILMENT:
                 raise DataError(
-                    f"'{label}' is no entailment label",
+                    f"'{label}' is not an entailment label",
                     where=f"{root / 'SICK' / file}:{number}",
                     expected=f"5 columns, the last one of {', '.join(_ENTAILMENT)}",
                 )
@@ -88,14 +94,14 @@ def read_entailment(root: Path) -> LabelledTask:
 
 
 def read_probing(name: str, folder: Path) -> LabelledTask:
-    """Read a probing task: split (tr, va, te), label and sentence, with tabs between; raises DataError."""
+    """Read a probing task: split (tr, va, te), label and sentence, separated by tabs; raises DataError."""
     file = PROBING[name]
     parts: dict[str, list[tuple[str, str]]] = {split: [] for split in ("train", "dev", "test")}
     for number, row in enumerate(senteval.lines(folder, file), start=1):
         columns = row.rstrip().split("\t")
         if len(columns) < 3 or columns[0] not in _PROBING_SPLITS:
             raise DataError(
-                "no split, label and sentence",
+                "this line isn't split, label and sentence",
                 where=f"{folder / file}:{number}",
                 expected="tr, va or te first",
             )
@@ -114,5 +120,5 @@ def _probing_folder(task_path: Path) -> Path:
     raise DataError(
         "no probing data here",
         where=str(task_path),
-        expected=f"probing/{PROBING['Length']} and the like below it",
+        expected=f"probing/{PROBING['Length']} or another of its files below it",
     )

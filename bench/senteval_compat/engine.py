@@ -22,7 +22,12 @@ _BATCH_SIZE, _KFOLD = 128, 5  # SentEval's own defaults
 
 
 class Params(dict[str, Any]):
-    """The parameters, also as attributes; a name that isn't there is None, as in SentEval."""
+    """The parameters, also as attributes; a name that isn't there is None, as in SentEval.
+
+    >>> params = Params(kfold=10)
+    >>> params.kfold, params.nhid
+    (10, None)
+    """
 
     def __getattr__(self, name: str) -> Any:
         """Return a parameter or None."""
@@ -37,9 +42,9 @@ class SE:
     """SentEval's engine.
 
     Args:
-        params: ``task_path`` (SentEval's ``data`` folder) and, optional, ``kfold`` (5), ``batch_size`` (128),
+        params: ``task_path`` (SentEval's ``data`` folder) and optionally ``kfold`` (5), ``batch_size`` (128),
             ``seed`` (1111), ``classifier`` ({"nhid": 0, "optim", "batch_size", "tenacity", "epoch_size",
-            "max_epoch"}, used by the solver "sgd"), ``similarity`` (of two vectors, instead of the cosine),
+            "max_epoch"}, used by the solver "sgd"), ``similarity`` (of two vectors, in place of the cosine),
             ``transfer_solver`` ("exact" or "sgd").
         batcher: (params, sentences as lists of words) -> (sentences, dim).
         prepare: (params, all sentences of the task), called before the batcher.

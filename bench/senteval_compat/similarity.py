@@ -30,7 +30,7 @@ def evaluate(
         name: Task.
         task_path: SentEval's data folder.
         vectors: The batcher.
-        similarity: Of two vectors; None for the cosine.
+        similarity: Computes the similarity of two vectors; None for the cosine.
     """
     task = _read(name, senteval.find_root(task_path))
     embedded = vectors.of(sentence for pair in task.all_pairs() for sentence in pair)

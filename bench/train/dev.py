@@ -34,25 +34,29 @@ class DevEvaluation:
 
     def score(self) -> float:
         """Evaluate now."""
-        watched = _Watched(self._encoder) if self.collapse else self._encoder
+        watched = Watched(self._encoder) if self.collapse else self._encoder
         more = () if self.select == "cosine" else (self.select,)
         score = self._dev_score(watched, *more)
-        if isinstance(watched, _Watched):
+        if isinstance(watched, Watched):
             self.figures.append(collapse_figures(np.concatenate(watched.seen)))
         return score
 
 
-class _Watched:
-    """An encoder that keeps the vectors which it gives."""
+class Watched:
+    """An encoder that keeps the vectors that it returns.
+
+    Args:
+        encoder: What encodes.
+    """
 
     def __init__(self, encoder: Encoder) -> None:
-        self.dim, self.facts, self._encoder = encoder.dim, encoder.facts, encoder
+        self.dim, self.facts, self.encoder = encoder.dim, encoder.facts, encoder
         self.seen: list[FloatArray] = []
 
     def encode(
         self, sentences: Sequence[str], batch_tokens: int | None = None, progress: Progress | None = None
     ) -> FloatArray:
         """See :class:`bench.encoder.Encoder`."""
-        vectors = self._encoder.encode(sentences, batch_tokens, progress)
+        vectors = self.encoder.encode(sentences, batch_tokens, progress)
         self.seen.append(vectors)
         return vectors

@@ -26,9 +26,7 @@ from bench.reports.records import (
 from bench.reports.tables.gains import LOSSES
 from bench.reports.tables.probes import EnergyAgainstScore, Probed, energy_against_score, from_records
 from bench.reports.tables.significance import averages
-from bench.reports.tables.sweeps import curves, norm_ratio, points, shown_task
-from bench.sweeps.grids import SWEEPS
-from bench.sweeps.manifest import Manifest
+from bench.reports.tables.sweeps import curves
 
 Values = tuple[float, ...]
 
@@ -48,7 +46,6 @@ def figures(campaign: Campaign) -> list[Figure]:
         found += _probes(from_records(done), where, source)
         found.append(_gains(done, where, source))
         found.append(_cosines(campaign, done, where, source))
-    found += [figure for manifest in campaign.sweeps for figure in _sweep(manifest, campaign)]
     return [figure for figure in found if figure is not None]
 
 
@@ -138,7 +135,7 @@ def _cost(records: Sequence[RunRecord], where: str, source: tuple[str, ...]) -> 
 
 def _curves(records: Sequence[RunRecord], where: str, source: tuple[str, ...]) -> list[Figure]:
     """Dev score and effective rank against the step of each method's last stage, means over seeds."""
-    return _curve_figures(
+    return curve_figures(
         by_method(records),
         {"dev": f"Dev curves: {_on(records)}", "rank": f"Collapse: {_on(records)}"},
         (where, "curves", source),
@@ -146,7 +143,7 @@ def _curves(records: Sequence[RunRecord], where: str, source: tuple[str, ...]) -
     )
 
 
-def _curve_figures(
+def curve_figures(
     lines: Mapping[str, Sequence[RunRecord]],
     titles: Mapping[str, str],
     of: tuple[str, str, tuple[str, ...]],
@@ -170,19 +167,8 @@ def _curve_figures(
         found = {line: _mean_curve(runs, key, scale) for line, runs in lines.items()}
         series = tuple(Series(line, *curve) for line, curve in found.items() if curve is not None)
         if series:
-            made.append(
-                Figure(
-                    f"{name}-{short}",
-                    section,
-                    titles[short],
-                    "lines",
-                    "step",
-                    label,
-                    source,
-                    series,
-                    note=note,
-                )
-            )
+            file, title = f"{name}-{short}", titles[short]
+            made.append(Figure(file, section, title, "lines", "step", label, source, series, note=note))
     return made
 
 
@@ -312,84 +298,4 @@ def _cosines(
     title, note = f"Cosines of the test pairs: {_on(records)}", "All tasks together; mean over seeds."
     return Figure(
         f"{where}-cosines", "cosines", title, "lines", "cosine", "density", source, tuple(series), note=note
-    )
-
-
-def _sweep(manifest: Manifest, campaign: Campaign) -> list[Figure]:
-    sweep = SWEEPS[manifest.sweep]
-    if sweep.surface:
-        return [_surface(manifest, campaign)]
-    made: list[Figure] = []
-    for suite in manifest.suites:
-        records = [r for r in campaign.records if (r.profile, r.suite) == (manifest.profile, suite)]
-        at = points(manifest, records)
-        used = list({id(r): r for group in at.values() for r in group if r.status == "ok"}.values())
-        name = f"{safe_name(manifest.profile)}-{manifest.sweep}-{safe_name(suite)}"
-        if used:
-            made.append(_sweep_scores(manifest, name, suite, at, provenance(used, campaign.name)))
-        if used and sweep.curves:
-            made += _sweep_curves(manifest, name, suite, at, provenance(used, campaign.name))
-    return made
-
-
-def _sweep_scores(
-    manifest: Manifest,
-    name: str,
-    suite: str,
-    at: dict[tuple[str, str], list[RunRecord]],
-    source: tuple[str, ...],
-) -> Figure:
-    sweep = SWEEPS[manifest.sweep]
-    rows, columns = (list(dict.fromkeys(place[i] for place in at)) for i in (0, 1))
-    task = shown_task(sweep.task, [r for group in at.values() for r in group])
-    series = []
-    for column in columns:
-        cells = [summarise(values(at.get((row, column), []), task)) for row in rows]
-        there = [(i, cell, cell.mean) for i, cell in enumerate(cells) if cell.mean is not None]
-        places = [float(rows[i]) if sweep.numeric else float(i) for i, _, _ in there]
-        means = tuple(SCALE * mean for _, _, mean in there)
-        spread = tuple(SCALE * (cell.sd or 0.0) for _, cell, _ in there)
-        x, y = (tuple(places), means) if sweep.numeric else (means, tuple(places))
-        if means:
-            series.append(Series(column, x, y, spread))
-    title, label = f"{sweep.question} ({suite}, {manifest.profile})", f"Spearman x 100, {task}"
-    note = f"{sweep.source}. Bars are standard deviations over seeds."
-    kind, axes, names = "lines", (sweep.axis, label), ()
-    if not sweep.numeric:
-        kind, axes, names = "strip", (label, sweep.axis), tuple(rows)
-    return Figure(name, "sweeps", title, kind, *axes, source, tuple(series), rows=names, note=note)
-
-
-def _sweep_curves(
-    manifest: Manifest,
-    name: str,
-    suite: str,
-    at: dict[tuple[str, str], list[RunRecord]],
-    source: tuple[str, ...],
-) -> list[Figure]:
-    """Dev score and effective rank against the step, a figure a column, a line a row."""
-    made = []
-    for column in dict.fromkeys(place[1] for place in at):
-        title = f"{SWEEPS[manifest.sweep].question} {column} ({suite}, {manifest.profile})"
-        lines = {row: runs for (row, other), runs in at.items() if other == column}
-        of = f"{name}-{safe_name(column)}", "sweeps", source
-        made += _curve_figures(lines, {"dev": title, "rank": title}, of)
-    return made
-
-
-def _surface(manifest: Manifest, campaign: Campaign) -> Figure:
-    """The norm ratio over the ratio of two lengths and their cosine (TNCSE, Figure 2; JTCSE, Figure 3)."""
-    ratios, cosines = np.linspace(0, 4, 41), np.linspace(1, -1, 41)
-    grid = norm_ratio(*np.meshgrid(ratios, cosines))
-    return Figure(
-        f"{safe_name(manifest.profile)}-{manifest.sweep}",
-        "sweeps",
-        SWEEPS[manifest.sweep].question,
-        "heat",
-        "k, ratio of the lengths",
-        "t, cosine",
-        (f"campaign: {campaign.name}", "a formula, no records"),
-        rows=tuple(f"{t:.2f}" for t in cosines),
-        columns=tuple(f"{k:.1f}" for k in ratios),
-        cells=tuple(tuple(float(v) for v in row) for row in grid),
     )

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from bench.reports.campaign import Campaign
 from bench.reports.grid import DASH, Grid, interval, signed
 from bench.reports.records import by_profile_and_suite
+from bench.reports.tables.comparison import EXACT
 from bench.reports.tables.items import MethodDraws, compare_items, method_draws
 from bench.reports.tables.significance import Family, Pair, all_pairs, averages
 
 _HEADER = (
-    *("A", "B", "A - B", "seeds 95%", "p", "p corrected", "p exact (smallest possible)", "verdict"),
+    *("A", "B", "A - B", "seeds 95%", "p", "p corrected", EXACT, "verdict"),
     *("items 95%", "p items"),
 )
 

@@ -20,8 +20,8 @@ def overlap_grids(campaign: Campaign) -> list[Grid]:
             "A method's score on all and on the clean pairs, in the metric's unit; 95% interval of Bonett "
             "and Wright."
             if with_scores
-            else "Test sentences that a training text contains: exactly, by letters and digits (key), or eight "
-            "words in a row (near); a pair is clean where it contains neither sentence."
+            else "Test sentences that a training text contains: exactly, by letters and digits (key), or by "
+            "eight words in a row (near); a pair is clean where it contains neither sentence."
         )
         header = tuple(name.replace("_", " ") for name in columns)
         grids.append(Grid(f"Overlap with training text, {path.name}", header, rows, (note,)))

@@ -159,7 +159,7 @@ def _grid(records: Sequence[RunRecord], name: str) -> Grid | None:
     if not rows:
         return None
     first = records[0]
-    title = f"Published next to ours: {first.suite}, profile {first.profile}, campaign {name}"
+    title = f"Published figures and ours: {first.suite}, profile {first.profile}, campaign {name}"
     said = [
         "Ours: mean and standard deviation over seeds, scores x 100; published as printed in the paper.",
         "A difference, and whether the figure lies in our 95% interval (Student's, over seeds), are given "

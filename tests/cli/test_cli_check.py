@@ -412,7 +412,7 @@ def test_an_archive_writes_nothing_outside_its_folder(
     ("arguments", "message"),
     [
         ((), "'results/reference' is neither a campaign folder nor a git revision"),
-        (("results/fine", "--methods", "nois"), "unknown method 'nois' (did you mean 'noise'?); expected one of noise"),
+        (("results/fine", "--methods", "nois"), "unknown method 'nois' (did you mean 'noise'?)"),
         (("results/fine", "--results", "nowhere"), "no campaign 'local'"),
         (("results/fine", "--seeds", "7"), "no record is left to compare"),
         (("results/fine", "--level", "2"), "Invalid value for '--level'"),

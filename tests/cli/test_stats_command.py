@@ -94,7 +94,7 @@ def test_draws_are_computed_once_and_equal_in_any_company(
     assert as_json(cli) == first
     code, out, err = cli("compare", "noise", "word_overlap", *FEW)
     assert (code, err) == (0, "")
-    assert "Seeds and items together: [" in out
+    assert "Seeds and items together: the interval [" in out
 
 
 def test_chunks_and_other_settings(runs: list[Run], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,7 +126,7 @@ def test_a_wrong_suite_is_named(tmp_path: Path, text: str, said: str) -> None:
         (STS.replace("tsv", "jsonl"), "pairs.jsonl", '{"a": 1}\n{\n', ":1: column sentence1 is missing"),
         (STS.replace("tsv", "jsonl"), "pairs.jsonl", "\n{\n", ":2: no JSON"),
         (STS.replace("tsv", "jsonl"), "pairs.jsonl", "[1]\n", ":1: no JSON object"),
-        (STS.replace("tsv", "txt"), "pairs.txt", "a", ": '.txt' is not a format; expected .tsv, .csv or .jsonl"),
+        (STS.replace("tsv", "txt"), "pairs.txt", "a", ": '.txt' is not a format; expected .tsv"),
         (CLASSES, "train.tsv", "text\tlabel\na\tx\nb\tx\n", "train.tsv: 1 class.es.; expected two or more"),
         (CLASSES, "test.tsv", "text\tlabel\na\tz\n", "test.tsv: label 'z' doesn't occur in training"),
         (CLASSES, "test.tsv", "text\tlabel\n", "test.tsv: no line"),
@@ -134,7 +134,7 @@ def test_a_wrong_suite_is_named(tmp_path: Path, text: str, said: str) -> None:
         (RERANKING, "candidates.tsv", FILES["candidates.tsv"].replace("2", "-1"), ":2: relevant is '-1'"),
         (RETRIEVAL, "corpus.tsv", "id\ttext\n1\ta\n1\tb\n", "corpus.tsv: an id twice"),
         (RETRIEVAL, "queries.tsv", "id\ttext\n", "queries.tsv: no line"),
-        (RETRIEVAL, "qrels.tsv", FILES["qrels.tsv"] + "q\t3\t1\n", "qrels.tsv: '3' is not an id of corpus.tsv"),
+        (RETRIEVAL, "qrels.tsv", FILES["qrels.tsv"] + "q\t3\t1\n", "'3' is not an id of corpus.tsv"),
         (RETRIEVAL, "qrels.tsv", FILES["qrels.tsv"].replace("\t1", "\t0"), "query 'q' has no relevant"),
     ],
 )  # fmt: skip

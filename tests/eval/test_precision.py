@@ -21,6 +21,8 @@ from bench.eval.vector_cache import CachedEncoder
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.precision import at_precision
 from bench.nn.sum_encoder import SumEncoder
+from bench.records.facts import family_of
+from bench.records.record import from_json
 from tests.support.transfer_data import write_transfer
 
 Cli = Callable[..., tuple[int, str, str]]
@@ -58,12 +60,12 @@ def test_the_record_says_what_the_precision_changed(cli: Cli, tiny_bert: Path, t
     assert cli(*command, "--campaign", "full")[0] == 0
     code, _, err = cli(*command, "--campaign", "low", "--precision", "bf16")
     assert code == 0, err
-    full, low = (
-        json.loads((tmp_path / f"results/{campaign}/mini/m/no-seed/toy.json").read_text())
-        for campaign in ("full", "low")
-    )
+    texts = [
+        (tmp_path / f"results/{campaign}/mini/m/no-seed/toy.json").read_text() for campaign in ("full", "low")
+    ]
+    assert len({family_of(from_json(text, "")) for text in texts}) == 2
+    full, low = map(json.loads, texts)
     assert full["key"] != low["key"]
-    assert full["family"] != low["family"]
     assert (full["provenance"]["precision"], low["provenance"]["precision"]) == ("float32", "bf16")
     assert "evaluation_precision" not in full["provenance"]
     effect = low["provenance"]["evaluation_precision"]

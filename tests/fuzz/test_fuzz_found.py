@@ -366,7 +366,7 @@ def test_a_local_suite_of_other_types_is_refused(suite: str, said: str, tmp_path
             "a.csv:1: columns text, label, label; expected distinct",
         ),
         (".csv", 'text,label\none,"good"x\n', "a.csv:2: no table"),
-        (".jsonl", '{"text": "a", "label": "x", "label": "y"}\n', "a.jsonl:1: no JSON: a name is given twice"),
+        (".jsonl", '{"text": "a", "label": "x", "label": "y"}\n', ":1: no JSON: a name is given twice"),
         (".jsonl", "[" * 100_000, "a.jsonl:1: no JSON"),
     ],
     ids=["open quote", "column twice", "after the quote", "name twice", "deep"],

@@ -46,9 +46,9 @@ from bench.gradient.views import (
 )
 from bench.methods._paradigm_losses import Paradigm, negative_weights, positive_ratio
 from bench.methods._paradigm_losses import dissipation as loss_dissipation
-from bench.methods.paradigm import train_contrastive
 from bench.nn.backbone import TransformerEncoder
-from bench.stages import StageContext
+from bench.registry import discover
+from bench.stages import StageContext, TrainedMethod
 from bench.stats.checks import generator
 from bench.train.sentence_encoder import set_dropout
 from tests.support.paradigm import options
@@ -415,6 +415,12 @@ def test_dropout_views(tiny_bert: Path) -> None:
         dropout_views(encoder, sentences, seed=3)
 
 
+def train_paradigm(given: StageContext) -> dict[str, Any]:
+    method = discover().get("paradigm")
+    assert isinstance(method, TrainedMethod)
+    return method.stages(options("paradigm"))[0].train(given)
+
+
 def context(tiny_bert: Path, corpus: Path, out: Path, seen: list[Any]) -> StageContext:
     def dev_score(encoder: Any) -> float:
         seen.append(encoder.encode(["a book"]))
@@ -433,8 +439,7 @@ def test_watching_a_training_measures_it_and_does_not_change_it(
 ) -> None:
     seen: list[Any] = []
     made = context(tiny_bert, corpus, tmp_path / "watched", seen)
-    train = partial(train_contrastive, "paradigm")
-    facts, held, found = watch_training(train, made, share=0.4, batch=8)
+    facts, held, found = watch_training(train_paradigm, made, share=0.4, batch=8)
     assert [shot.step for shot in found] == [0, 2, 4]
     assert facts["dev_curve"] == [[2, 0.1], [4, 0.2]]
     fit = [line for line in made.sentences if line not in held]
@@ -446,7 +451,7 @@ def test_watching_a_training_measures_it_and_does_not_change_it(
     other: list[Any] = []
     plain = context(tiny_bert, corpus, tmp_path / "plain", other)
     plain = replace(plain, sentences=fit, corpus="c/without 0.4")
-    train(plain)
+    train_paradigm(plain)
     for name in ("selected", "last"):
         one, two = (folder / name / "model.safetensors" for folder in (made.out, plain.out))
         assert one.read_bytes() == two.read_bytes()
@@ -454,12 +459,26 @@ def test_watching_a_training_measures_it_and_does_not_change_it(
     assert at_end.positive_cosine == pytest.approx(found[2].positive_cosine, abs=1e-6)
 
 
+def test_translations_are_held_out_with_their_sentences(
+    tiny_bert: Path, corpus: Path, tmp_path: Path
+) -> None:
+    made = context(tiny_bert, corpus, tmp_path / "out", [])
+    made = replace(made, partners=[f"{text} again" for text in made.sentences])
+
+    def train(given: StageContext) -> dict[str, Any]:
+        assert len(given.sentences) == 36
+        assert given.partners == [f"{text} again" for text in given.sentences]
+        return {"seen": True}
+
+    assert watch_training(train, made, share=0.4, batch=8)[0] == {"seen": True}
+
+
 def test_watching_refuses(tiny_bert: Path, corpus: Path, tmp_path: Path) -> None:
     made = context(tiny_bert, corpus, tmp_path / "out", [])
     with pytest.raises(InputError, match="6 sentences are held out, less than a batch of 8"):
-        watch_training(partial(train_contrastive, "paradigm"), made, batch=8)
+        watch_training(train_paradigm, made, batch=8)
     with pytest.raises(InputError, match="9 sentences are held out, less than a batch of 10"):
-        watch_training(partial(train_contrastive, "paradigm"), made, share=0.5, most=9, batch=10)
+        watch_training(train_paradigm, made, share=0.5, most=9, batch=10)
 
     def others(given: StageContext) -> dict[str, Any]:
         given.dev_score(cast(Any, object()))
@@ -519,27 +538,44 @@ def test_the_command_writes_the_sampled_figures(tmp_path: Path) -> None:
     assert float(shares[250]["share"]) == pytest.approx(hardest_share(seed=1)[2, 50], rel=1e-5)
 
 
-def test_the_command_measures_a_training(tiny_bert: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def where(tiny_bert: Path, tmp_path: Path) -> tuple[str, ...]:
+    """A tiny backbone and a text of 1,400 lines."""
     words = sorted({sentence for pair in toy_task().all_pairs() for sentence in pair})[:40]
     text = tmp_path / "text.txt"
     text.write_text("".join(f"{a} {b}\n" for a in words for b in words[:35]))
-    arguments = [
-        "paradigm", "--out", str(tmp_path / "out"), "--suite", "toy", "--backbone", str(tiny_bert),
-        "--corpus", str(text), "--dev", "toy", "--set", "paradigm.steps=4", "--set", "paradigm.eval_every=2",
-        "--set", "paradigm.batch_size=8", "--set", "paradigm.lr=1e-3",
-    ]  # fmt: skip
-    run(*arguments)
+    given = ("--out", str(tmp_path / "out"), "--suite", "toy", "--backbone", str(tiny_bert))
+    return (*given, "--corpus", str(text), "--dev", "toy", "--results", str(tmp_path / "results"))
+
+
+STEPS = "steps=4,eval_every=2,batch_size=8"
+
+
+@pytest.mark.parametrize(
+    ("method", "most", "measured"),
+    [
+        (f"paradigm[{STEPS},lr=1e-3]", 2560, 140),
+        (f"unsee_barlow[{STEPS},select=best_of_four]", 128, 128),
+    ],
+)
+def test_the_command_measures_a_training(
+    method: str, most: int, measured: int, where: tuple[str, ...], tmp_path: Path
+) -> None:
+    run(method, "--most", str(most), *where)
     (folder,) = (tmp_path / "out").iterdir()
-    assert folder.name.startswith("paradigm")
+    assert folder.name.startswith(method.split("[")[0])
     found = json.loads((folder / "gradient.json").read_text())
-    assert (found["seed"], found["sentences"]) == (1, 140)
+    assert (found["seed"], found["sentences"]) == (1, measured)
     assert [shot["step"] for shot in found["steps"]] == [0, 2, 4]
     assert [step for step, _ in found["dev_curve"]] == [2, 4]
     assert found["before"]["density"] != found["after"]["density"]
+    assert not (tmp_path / "results").exists()  # what was trained on a part of the text is nobody's stage
     with pytest.raises(InputError, match="the folder is there already"):
-        run(*arguments)
-    for wrong in ("untrained", "tncse", "paradigm,infonce"):
-        with pytest.raises(InputError, match="can't be measured; expected one method that trains one"):
-            run(wrong, "--out", str(tmp_path / "other"), "--suite", "toy", "--backbone", str(tiny_bert),
-                *(["--corpus", str(text), "--dev", "toy"] if wrong != "untrained" else []),
-                *(["--set", "tncse.rtt=none"] if wrong == "tncse" else []))  # fmt: skip
+        run(method, *where)
+
+
+@pytest.mark.parametrize("wrong", ["untrained", "tncse[rtt=none]", "paradigm,infonce"])
+def test_what_the_command_cannot_measure(wrong: str, where: tuple[str, ...]) -> None:
+    given = where[:6] + where[10:] if wrong == "untrained" else where  # it reads no text
+    with pytest.raises(InputError, match="can't be measured; expected one method that trains one"):
+        run(wrong, *given)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from bench.data.tasks import PairTask
+from bench.errors import InputError
 from bench.methods.ensemble import weighted_members
 from bench.plan.cell import Cell
 from bench.plan.plan import Plan, make_plan
@@ -68,10 +69,10 @@ def test_members_and_weights(text: str, members: list[tuple[float, str]]) -> Non
         ("distill:distill:simcse", "distill builds on itself"),
     ],
 )
-def test_bad_ensembles(cli: Cli, methods: str, message: str) -> None:
-    code, out, err = cli("run", "--methods", methods, "--seeds", "1")
-    assert (code, out) == (2, "")
-    assert message in err
+def test_bad_ensembles(methods: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        plan_of(methods, tmp_path)
+    assert message in str(caught.value)
 
 
 def test_the_ensemble_is_the_weighted_sum_and_shares_its_members_stages(

@@ -376,17 +376,6 @@ PUBLISHED = {  # ratio, nu of the unmodified loss
 }
 
 
-@pytest.mark.parametrize("name", LOSSES)
-def test_published_values(name: str) -> None:
-    modified, original = options(f"m_{name}"), options(name)
-    assert (modified["ratio"], original["nu"]) == PUBLISHED[name]
-    assert modified["nu"] == original["nu"]
-    assert modified["form"] == original["form"] == "released"
-    assert (modified["m"], modified["gd"], modified["r"]) == (0.3, True, True)
-    assert (modified["w"], modified.get("tau")) == (True, None if name == "mhs" else 0.05)
-    assert not {"gd", "w", "r", "m", "tau", "ratio"} & set(original)
-
-
 def test_options_reach_the_loss() -> None:
     first, second = views(6, spread=0.8)
     table: list[tuple[str, dict[str, OptionValue], Steps, str]] = []

@@ -34,13 +34,13 @@ from bench.methods._paradigm_losses import (
 from bench.methods.modified import modified_loss
 from bench.methods.paradigm import contrastive_loss
 from bench.nn.backbone import token_rows
+from bench.registry import discover
+from bench.stages import StageContext, TrainedMethod
 from bench.train.sentence_encoder import set_dropout
-from tests.support.cli import Cli, records
 from tests.support.paradigm import (
     BATCHES,
     CONTRASTIVE,
     EXACT,
-    NAMES,
     Loss,
     gradients,
     options,
@@ -342,15 +342,6 @@ def loss_of(name: str, config: dict[str, OptionValue]) -> Loss:
     return (modified_loss if name.removeprefix("m_") in LOSSES else contrastive_loss)(name, config)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_published_set_up(name: str) -> None:
-    setting = options(name)
-    assert (setting["batch_size"], setting["max_length"], setting["eval_every"]) == (128, 32, 125)
-    assert (setting["epochs"], setting["steps"], setting["weight_decay"], setting["clip"]) == (1, 0, 0, 1)
-    assert (setting["dropout"], setting["schedule"], setting["head_input"]) == (0.1, "linear", "cls")
-    assert setting["lr"] == (5e-6 if name == "mhs" else 1e-5)
-
-
 def test_options_reach_the_loss() -> None:
     first, second = views(6, spread=1.5)
     table: list[tuple[str, dict[str, OptionValue], Loss]] = [
@@ -477,24 +468,21 @@ def test_the_head_and_frozen_embeddings(tiny_bert: Path) -> None:
         PairObjective(model, tokenizer.pad_token_id, config, infonce)
 
 
-def test_they_train_through_the_command(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
-    names = ("arccon", "paradigm", "mhs", "m_barlow")
-    steps = [
-        f"--set={name}.{option}" for name in names for option in ("steps=3", "eval_every=2", "batch_size=8")
-    ]
-    code, _, err = cli(
-        "run", "--methods", ",".join(names), "--seeds", "1", "--suite", "toy", "--backbone", str(tiny_bert),
-        "--corpus", str(corpus), "--dev", "toy", *steps, *(f"--set={name}.lr=1e-3" for name in names),
+@pytest.mark.parametrize("name", ["paradigm", "m_barlow"])
+def test_training_moves_the_layers_and_leaves_the_embeddings(
+    name: str, tiny_bert: Path, tmp_path: Path
+) -> None:
+    method = discover().get(name)
+    assert isinstance(method, TrainedMethod)
+    (stage,) = method.stages(options(name, steps=3, eval_every=2, batch_size=3, lr=1e-3))
+    facts = stage.train(
+        StageContext(
+            config=dict(stage.config), seed=1, role=name, model=tiny_bert, device="cpu", sentences=SENTENCES,
+            corpus="c", dev_score=lambda _: 0.5, inputs={}, out=tmp_path,
+        )
     )  # fmt: skip
-    assert code == 0, err
-    found = {record.name: record for record in records(tmp_path).values()}
-    assert set(found) == set(names)
-    assert all(record.training["stages"][name]["steps"] == 3 for name, record in found.items())
-    assert len({record.score("TOY", metric="spearman_last") for record in found.values()}) == len(names)
-    frozen = sorted((tmp_path / "results" / ".stages").glob("*/last/model.safetensors"))
-    assert len(frozen) == len(names)
-    before = AutoModel.from_pretrained(tiny_bert)
-    after = AutoModel.from_pretrained(frozen[0].parent)
+    assert (facts["steps"], facts["sentences_seen"], facts["selected_step"]) == (3, 3 + 1 + 3, 2)
+    before, after = AutoModel.from_pretrained(tiny_bert), AutoModel.from_pretrained(tmp_path / "last")
     assert torch.equal(before.embeddings.word_embeddings.weight, after.embeddings.word_embeddings.weight)
     assert not torch.equal(
         before.encoder.layer[0].output.dense.weight, after.encoder.layer[0].output.dense.weight

@@ -1,4 +1,4 @@
-"""x"""
+"""The twins, TNCSE and JTCSE: one step against a transcription, their stages, and what is made from them."""
 
 from __future__ import annotations
 
@@ -261,7 +261,6 @@ def test_the_twin_is_the_sum_of_two_plain_encoders(
 ) -> None:
     import bench
 
-    assert cli(*arguments(tiny_bert, corpus, "tncse", *sets("tncse")))[0] == 0
     code, _, err = cli(
         "export", "tncse", "--seed", "1", "--out", "out", "--suite", "toy", "--backbone", str(tiny_bert),
         "--corpus", str(corpus), "--dev", "toy", *sets("tncse"),

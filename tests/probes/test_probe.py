@@ -30,7 +30,7 @@ def encoder(tiny_bert: Path) -> TransformerEncoder:
     """One that every probe can measure: it takes 64 tokens."""
     tokenizer = load_backbone(tiny_bert)[1]
     shape: dict[str, Any] = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
-    return TransformerEncoder((BertModel(BertConfig(vocab_size=len(tokenizer), **shape)).eval(), tokenizer))
+    return TransformerEncoder((BertModel(BertConfig(vocab_size=len(tokenizer), **shape)), tokenizer))
 
 
 def test_every_file_with_a_probe_is_in_the_list() -> None:

@@ -128,7 +128,7 @@ def kernel_density(sample: NDArray[np.float64], at: float) -> float:
 
 def test_overlap_of_two_densities() -> None:
     first, second = RNG.normal(0.2, 0.1, 30), RNG.normal(0.35, 0.2, 20)
-    grid = np.linspace(-1.5, 2, 3001)
+    grid = np.linspace(-1.5, 2, 1001)
     smaller = [min(kernel_density(first, x), kernel_density(second, x)) for x in grid]
     assert overlap(first, second) == pytest.approx(sum(smaller) * (grid[1] - grid[0]), abs=1e-5)
     assert overlap(first, first) == pytest.approx(1, abs=1e-5)

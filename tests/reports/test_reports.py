@@ -2,16 +2,21 @@ from __future__ import annotations
 
 import csv as csv_module
 import io
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from bench.errors import NotComparableError
 from bench.records.record import RunRecord, Score
+from bench.records.store import ResultStore
+from bench.reports.campaign import Campaign, make_campaign
 from bench.reports.formats.latex import escape as latex_escape
-from bench.reports.formats.render import FORMATS, markdown_escape, render
+from bench.reports.formats.render import FORMATS, markdown_escape
 from bench.reports.records import LONG_COLUMNS
-from bench.reports.tables.table import leaderboards
+from bench.reports.report import report
+from bench.reports.tables.leaderboard import leaderboards
 
 HOSTILE = 'a|b & 50% <script>alert("x")</script> \\input{x} _$#^~[x]\n\x07'
 
@@ -24,12 +29,20 @@ def record(method: str, seed: int | None, one: float, two: float, **changes: obj
         Score("avg", "all", "spearman", (one + two) / 2, 2),
     )
     data = {"STS12": {"sha256": "a", "reference": True}, "SICKR": {"sha256": "b", "reference": True}}
-    made = RunRecord("mini", method, method, 1, {}, None, seed, "sts7", data, "k", "f", "ok", scores)
+    made = RunRecord("mini", method, method, 1, {}, None, seed, "sts7", data, "k", "ok", scores)
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
 def failed(method: str, seed: int, reason: str) -> RunRecord:
     return record(method, seed, 0, 0, status="failed", scores=(), reason=reason, traceback=("x",))
+
+
+def campaign(records: Sequence[RunRecord]) -> Campaign:
+    return make_campaign(ResultStore(Path("nowhere"), "camp"), records)
+
+
+def render(records: Sequence[RunRecord], form: str) -> str:
+    return report(campaign(records), form)
 
 
 def rows_of(text: str) -> list[dict[str, str]]:
@@ -38,7 +51,7 @@ def rows_of(text: str) -> list[dict[str, str]]:
 
 def test_leaderboard_by_hand() -> None:
     records = [record("x", 1, 0.5, 0.7), record("x", 2, 0.7, 0.7), record("y", None, 0.9, 0.9)]
-    (table,) = leaderboards(records, "camp")
+    (table,) = leaderboards(campaign(records))
     assert table.tasks == ("STS12", "SICKR", "avg")  # the suite's order, not the alphabet's
     assert [row.method for row in table.rows] == ["y", "x"]
     cell = table.rows[1].cells["STS12"]
@@ -46,7 +59,7 @@ def test_leaderboard_by_hand() -> None:
     assert cell.n == 2
     assert cell.sd == pytest.approx(0.1 * 2**0.5)
     assert table.rows[0].cells["STS12"].sd is None
-    text = render(records, "camp", "text")
+    text = render(records, "text")
     assert text.splitlines()[0] == "sts7, profile mini, campaign camp"
     cells = [line.split() for line in text.splitlines()]
     assert ["y", "1", "90.00", "90.00", "90.00", "-"] in cells
@@ -55,7 +68,7 @@ def test_leaderboard_by_hand() -> None:
 
 
 def test_csv_is_long_and_at_full_precision() -> None:
-    text = render([record("x", 1, 0.1 + 0.2, 0.7), failed("x", 2, "no, luck")], "camp", "csv")
+    text = render([record("x", 1, 0.1 + 0.2, 0.7), failed("x", 2, "no, luck")], "csv")
     rows = rows_of(text)
     assert tuple(rows[0]) == LONG_COLUMNS
     assert rows[0] == {
@@ -87,21 +100,21 @@ def test_csv_is_long_and_at_full_precision() -> None:
 def test_a_failed_cell_is_no_number_in_any_format() -> None:
     records = [record("x", 1, 0.511, 0.711), failed("x", 2, "no luck"), failed("z", 1, "none")]
     for form in FORMATS:
-        text = render(records, "camp", form)
+        text = render(records, form)
         assert "0.00" not in text
         assert "no luck" in text
-    table = leaderboards(records, "camp")[0]
+    table = leaderboards(campaign(records))[0]
     assert [(row.method, row.failed, row.cells["avg"].n) for row in table.rows] == [("x", 1, 1), ("z", 1, 0)]
-    assert "| z | 0 of 1 | - | - | - | - |" in render(records, "camp", "markdown")
-    only = render([failed("z", 1, "none")], "camp", "text")
+    assert "| z | 0 of 1 | - | - | - | - |" in render(records, "markdown")
+    only = render([failed("z", 1, "none")], "text")
     assert "Failed: z seed 1: none" in only
 
 
 def test_different_data_are_not_put_side_by_side() -> None:
     other = record("y", 1, 0.5, 0.5, tasks={"STS12": {"sha256": "c", "reference": False}})
     with pytest.raises(NotComparableError, match="measured on 2 versions of the data"):
-        render([record("x", 1, 0.5, 0.7), other], "camp", "text")
-    assert "Not the reference data: STS12." in render([other], "camp", "text")
+        render([record("x", 1, 0.5, 0.7), other], "text")
+    assert "Not the reference data: STS12." in render([other], "text")
 
 
 def test_profiles_and_suites_are_apart() -> None:
@@ -110,7 +123,7 @@ def test_profiles_and_suites_are_apart() -> None:
         record("x", 1, 0.5, 0.7, profile="big"),
         record("x", 1, 0.1, 0.1, suite="b"),
     ]
-    assert [(t.profile, t.suite) for t in leaderboards(records, "c")] == [
+    assert [(t.profile, t.suite) for t in leaderboards(campaign(records))] == [
         ("big", "sts7"),
         ("mini", "b"),
         ("mini", "sts7"),
@@ -118,7 +131,7 @@ def test_profiles_and_suites_are_apart() -> None:
 
 
 def test_latex_is_booktabs_with_subscripts() -> None:
-    text = render([record("x_1", 1, 0.5, 0.7), record("x_1", 2, 0.7, 0.7)], "camp", "latex")
+    text = render([record("x_1", 1, 0.5, 0.7), record("x_1", 2, 0.7, 0.7)], "latex")
     assert r"x\_1 & 2 & 60.00$_{\pm 14.14}$ & 70.00$_{\pm 0.00}$ & 65.00 & 7.07 \\" in text
     assert r"\begin{tabular}{lrrrrr}" in text
     for line in (r"\toprule", r"\midrule", r"\bottomrule"):
@@ -133,9 +146,9 @@ def test_hostile_text_is_inert() -> None:
     assert r"50\%" in escaped
     assert markdown_escape(HOSTILE).startswith("a\\|b &amp; 50% &lt;script&gt;")
     assert "\n" not in markdown_escape(HOSTILE)
-    text = render([failed(HOSTILE, 1, HOSTILE)], "camp", "text")
+    text = render([failed(HOSTILE, 1, HOSTILE)], "text")
     assert "[x]" in text  # no markup is interpreted
-    (row,) = rows_of(render([failed(HOSTILE, 1, HOSTILE)], "camp", "csv"))
+    (row,) = rows_of(render([failed(HOSTILE, 1, HOSTILE)], "csv"))
     assert (row["method"], row["reason"]) == (HOSTILE, HOSTILE)
 
 
@@ -143,7 +156,7 @@ def test_seeds_of_different_specifications_are_never_averaged() -> None:
     with pytest.raises(
         NotComparableError, match="the seeds of x were measured under different specifications"
     ):
-        render([record("x", 1, 0.5, 0.7), record("x", 2, 0.5, 0.7, family="g")], "camp", "text")
+        render([record("x", 1, 0.5, 0.7), record("x", 2, 0.5, 0.7, options={"lr": 1e-5})], "text")
 
 
 def test_a_method_that_saw_the_grammars_paraphrases_as_pairs_stands_below_the_ranked() -> None:
@@ -154,7 +167,7 @@ def test_a_method_that_saw_the_grammars_paraphrases_as_pairs_stands_below_the_ra
         record("elsewhere", 1, 0.8, 0.8, **trained),  # real translations tell nothing of the test pairs
         record("plain", 1, 0.5, 0.5, world={"seed": 1}),
     ]
-    (table,) = leaderboards(records, "camp")
+    (table,) = leaderboards(campaign(records))
     assert [(row.method, row.ranked) for row in table.rows] == [
         ("elsewhere", True),
         ("plain", True),

@@ -18,13 +18,13 @@ from bench.records.store import ResultStore
 from bench.reports.campaign import Campaign, make_campaign
 from bench.reports.formats.latex import escape, tables
 from bench.reports.formats.render import render_grids
+from bench.reports.grid import Cell, Grid, Quoted, ranks
 from bench.reports.records import senteval_rounding
-from bench.reports.sections import NAMES, table_grids
+from bench.reports.sections import TABLES, table_grids
+from bench.reports.tables.comparison import EXACT
 from bench.reports.tables.items import item_interval, method_draws
-from bench.reports.tables.marks import ranks
 from bench.reports.tables.published import in_interval, published_names, text_of
 from bench.reports.tables.significance import ABOVE, BELOW, daggers
-from bench.reports.tables.table import Cell, Grid, Quoted
 from bench.sweeps.manifest import Manifest
 from tests.support.campaigns import make_record, probes_of
 
@@ -263,7 +263,9 @@ def test_significance_matrix_and_pairs(tmp_path: Path) -> None:
     source = campaign(
         tmp_path, *seeds("a", 0.70, 0.701, 0.702), *seeds("b", 0.60, 0.601, 0.602), *seeds("c", 0.5)
     )
-    matrix, pairs = table_grids(source, "significance", pairs=True)
+    (matrix,) = table_grids(source, "significance")
+    assert table_grids(replace(source, pairs=True), "significance")[0] == matrix
+    pairs = table_grids(replace(source, pairs=True), "significance")[1]
     assert [row[1:] for row in matrix.rows] == [
         ("", "+10.00*", "+20.10?"),
         ("-10.00*", "", "+10.10?"),
@@ -271,7 +273,7 @@ def test_significance_matrix_and_pairs(tmp_path: Path) -> None:
     ]
     assert "Benjamini-Hochberg over 1 comparison (all pairs of methods)" in matrix.notes[1]
     first = dict(zip(pairs.header, pairs.rows[0], strict=True))
-    assert (first["p exact (least)"], first["verdict"]) == ("0.1000 (0.1000)", "differs")
+    assert (first[EXACT], first["verdict"]) == ("0.1000 (0.1000)", "differs")
     assert pairs.rows[1][-3:] == ("c has one seed", "-", "-")
 
 
@@ -292,7 +294,7 @@ def test_kept_draws_of_the_items_give_intervals(tmp_path: Path) -> None:
     drawn = method_draws(source, source.records)
     assert set(drawn) == {"a", "b"}
     assert item_interval(drawn["a"]) == pytest.approx((0.6905, 0.7095), abs=1e-5)
-    pairs = table_grids(source, "significance", pairs=True)[1]
+    pairs = table_grids(replace(source, pairs=True), "significance")[1]
     rows = {(row[0], row[1]): row for row in pairs.rows}
     assert rows["a", "b"][-2:] == ("[+10.00, +10.00]", "0.0002")
     assert rows["a", "c"][-2:] == ("-", "-")
@@ -305,7 +307,7 @@ OVERLAP = "task,level,sentences,touched,pairs,clean_pairs\nSTSB,key,10,2,5,4\n"
 
 def test_overlap_is_read_from_beside_the_records(tmp_path: Path) -> None:
     source = campaign(tmp_path, *seeds("a", 0.7))
-    with pytest.raises(InputError, match=r"no overlap\*.csv beside the records"):
+    with pytest.raises(InputError, match=r"no file overlap\*.csv in the campaign's folder"):
         table_grids(source, "overlap")
     (tmp_path / "camp").mkdir()
     path = tmp_path / "camp" / "overlap.csv"
@@ -318,7 +320,7 @@ def test_overlap_is_read_from_beside_the_records(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [n for n in NAMES if n not in ("leaderboard", "efficiency", "ablation:NAME")]
+    "name", [n for n in TABLES if n not in ("leaderboard", "efficiency", "ablation:SWEEP")]
 )
 def test_nothing_to_show_is_one_clear_line(tmp_path: Path, name: str) -> None:
     source = campaign(tmp_path, make_record("mine", 1, {"TOY": 0.7}, suite="toy"))

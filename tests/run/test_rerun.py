@@ -34,7 +34,11 @@ def test_equal_or_the_digit_that_differs(cli: Cli, tmp_path: Path) -> None:
     data["options"]["scale"] = 3.0
     path.write_text(json.dumps(data))
     code, _, err = cli("rerun", str(path))
-    assert (code, "not the record's specification any more" in err) == (3, True)
+    assert (code, "the record's key is not that of what it says: it was changed" in err) == (2, True)
+    data["version"] = 0
+    path.write_text(json.dumps(data | {"schema": 1}))  # whose keys can't be checked
+    code, _, err = cli("rerun", str(path))
+    assert (code, "any more (method version then 0, now 1)" in err) == (3, True)
     assert "rerun" in cli("rerun", "nowhere.json")[2]
 
 

@@ -73,7 +73,7 @@ def test_nothing_is_fetched_over_an_open_line(
 def test_a_file_that_the_hub_has_no_hash_of_is_not_fetched(server: Hub, tmp_path: Path) -> None:
     server.files[hub.ARCHIVE] = tar_of(small_sts_files())
     server.etag = "../../../etc/passwd"
-    with pytest.raises(BenchError, match=r"senteval\.tar could not be fetched .* no sha256 to check it by"):
+    with pytest.raises(BenchError, match=r"senteval\.tar could not be .* no sha256 to check it against"):
         hub.fetch("sts7", tmp_path / "data")
     assert server.served == []
     assert everything(tmp_path) == {}
@@ -123,7 +123,7 @@ def test_a_local_task_reads_tables_alone(tmp_path: Path) -> None:
     assert str(tmp_path) not in repr(task)
     for place in ("/etc/passwd", "../../../../../../../../../../etc/passwd"):
         (tmp_path / "x.toml").write_text(entry.format(place))
-        with pytest.raises(DataError, match=r"etc/passwd: '' is not a format; expected \.tsv, \.csv or \.jsonl"):
+        with pytest.raises(DataError, match=r"etc/passwd: '' is not a format; expected \.tsv"):
             read_local_suite(tmp_path / "x.toml")
 
 

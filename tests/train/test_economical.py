@@ -1,17 +1,14 @@
-"""The numerics of a training step: one loss and gradient by all of them, and what records say of them."""
+"""What a training step need not compute: the loss and its gradients are those of computing everything."""
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Mapping
-from contextlib import nullcontext
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace as Namespace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -20,48 +17,35 @@ from transformers import DistilBertConfig, DistilBertModel
 from bench.nn.attention import cls_alone
 from bench.nn.backbone import padded
 from bench.nn.lookup import looked_up_once
-from bench.plan.plan import make_plan
-from bench.records.facts import differences
-from bench.records.record import from_json
-from bench.run.rerun import spec_of
-from bench.train import numerics
+from bench.train import chunks
 from bench.train.chunks import cls_states, pooled_states, twin_cls_states
 from bench.train.loop import TrainSettings, make_optimizer
-from bench.train.numerics import LATEST, NUMERICS, following
 from bench.train.streams import own_random_state
-from tests.support.cli import Cli, records
 from tests.support.rank_work import Found, Gradients, alone
-from tests.support.ranks import CASES, arguments, largest
+from tests.support.ranks import CASES, largest
 from tests.support.twins import KINDS, PAD, Kind, batch, tower
 
-RESULTS = Path(__file__).parents[2] / "results"
 ROWS = [[2, 9, 7, 4], [2, 5], [2, 9, 9, 9, 8, 6], [2, 11, 5]]
 
 
-def test_the_latest_is_followed_outside_of_any_block() -> None:
-    assert (numerics.current(), LATEST) == (2, NUMERICS[-1])
-    seen = []
-
-    def fail() -> None:
-        with following(1):
-            seen.append(numerics.current())
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        fail()
-    assert [*seen, numerics.current()] == [1, LATEST]
+@contextmanager
+def plainly() -> Iterator[None]:
+    """Within the block a step computes every state of every layer, and looks each embedding up anew."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chunks, "_economical", lambda *_, **__: nullcontext())
+        yield
 
 
 @pytest.mark.slow
-def test_every_objective_has_the_same_loss_and_gradients_by_all_numerics(
+def test_every_objective_has_the_loss_and_gradients_of_computing_everything(
     tiny_bert: Path, tiny_mlm: Path, tmp_path: Path
 ) -> None:
     """In float64 and without dropout, three steps."""
     shutil.copytree(tiny_bert, tmp_path / "sub" / "selected")
     work = Gradients(CASES, tiny_bert, tiny_mlm, tmp_path / "sub")
-    with following(1):
-        expected: Mapping[str, list[Found]] = alone(work)
-    found: Mapping[str, list[Found]] = alone(work)
+    with plainly():
+        expected: dict[str, list[Found]] = alone(work)
+    found: dict[str, list[Found]] = alone(work)
     assert found.keys() == expected.keys() == CASES.keys()
     for name, steps in expected.items():
         assert max(largest(gradients) for _, gradients in steps) > 1e-3, name
@@ -218,32 +202,33 @@ def test_what_is_not_in_the_batch_is_not_found_in_its_table() -> None:
 def test_both_towers_may_be_one_model(tiny_bert: Path) -> None:
     model = tower(("bert", "sdpa"), 1).double()
     states = twin_cls_states(model, model, ROWS, PAD, caels=(1, 3), budget=8)
-    with following(1):
+    with plainly():
         expected = twin_cls_states(model, model, ROWS, PAD, caels=(1, 3), budget=8)
     for one, two in zip(states, expected, strict=True):
         torch.testing.assert_close(one, two)
 
 
-def test_the_numerics_decide_what_a_chunk_computes() -> None:
+def test_a_loss_that_reads_cls_alone_computes_the_last_layer_for_cls_alone() -> None:
     model = tower(("bert", "sdpa"), 1)
     widths: list[int] = []
     model.encoder.layer[-1].register_forward_hook(lambda _m, _args, states: widths.append(states.shape[1]))
     cls_states(model, ROWS, PAD, budget=0)
     pooled_states(model, ROWS, PAD, "avg", budget=0)
-    with following(1):
+    with plainly():
         cls_states(model, ROWS, PAD, budget=0)
     assert widths == [1, 6, 6]
 
 
-def test_adamw_is_fused_from_numerics_2_on() -> None:
+def test_fused_adamw_steps_as_the_plain_one() -> None:
     start = torch.linspace(-1, 1, 50)
     weights = []
-    for number in NUMERICS:
+    for fused in (True, False):
         model = nn.Linear(50, 1, bias=False)
         model.weight.data = start[None].clone()
-        with following(number):
-            optimizer = make_optimizer(model, TrainSettings(0.1, 1, 3, 3, weight_decay=0.01))
-        assert optimizer.defaults["fused"] is (number == 2)
+        optimizer = make_optimizer(model, TrainSettings(0.1, 1, 3, 3, weight_decay=0.01))
+        assert optimizer.defaults["fused"] is True
+        if not fused:
+            optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.01, fused=False)
         for _ in range(3):
             optimizer.zero_grad()
             model(start.square()).square().sum().backward()
@@ -251,64 +236,3 @@ def test_adamw_is_fused_from_numerics_2_on() -> None:
         weights.append(model.weight.detach().clone())
     torch.testing.assert_close(weights[1], weights[0], rtol=1e-5, atol=1e-6)
     assert (weights[0] - start).abs().max() > 0.1
-
-
-@pytest.mark.slow
-def test_the_command_trains_by_older_numerics(
-    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
-) -> None:
-    base = arguments(tiny_bert, corpus)
-    assert cli(*base)[0] == 0
-    old = (*base, "--numerics", "1")
-    code, _, err = cli(*old, "--campaign", "old")
-    assert code == 0, err
-    (new,), (made,) = (list(records(tmp_path, name).values()) for name in ("local", "old"))
-    assert (new.numerics, made.numerics) == (2, 1)
-    assert "numerics" not in made.training["stages"]["simcse"]
-    assert len({new.key, made.key}) == len({new.family, made.family}) == 2
-    assert differences(made, new) == ("numerics then 1, now 2",)
-    losses = [record.training["stages"]["simcse"]["last_loss"] for record in (new, made)]
-    assert losses[1] == pytest.approx(losses[0], abs=1e-4)  # no dropout there
-    values = [[score.value for score in record.scores] for record in (new, made)]
-    np.testing.assert_allclose(values[1], values[0], atol=1e-3)
-    code, _, err = cli(*old, "--dry-run")
-    assert (code, "numerics then 2, now 1" in err) == (3, True)
-    (path,) = (tmp_path / "results" / "old").glob("*/*/*/*.json")
-    again = ("--model", str(tiny_bert), "--corpus", str(corpus))
-    code, out, err = cli("rerun", str(path), *again)
-    assert code == 0, out + err
-    broken = json.loads(path.read_text())
-    broken["training"]["stages"]["simcse"]["numerics"] = 3
-    other = tmp_path / "three.json"
-    other.write_text(json.dumps(broken))
-    code, _, err = cli("rerun", str(other), *again)
-    assert (code, "the record's numerics is '3'; expected one of 1, 2" in err) == (2, True), err
-
-
-def test_a_method_without_training_has_no_numerics(cli: Cli, tmp_path: Path) -> None:
-    run = ("run", "--methods", "noise,word_overlap,untrained", "--seeds", "1", "--suite", "toy")
-    assert cli(*run)[0] == 0
-    code, out, _ = cli(*run, "--numerics", "1", "--dry-run")
-    assert (code, "0 of 3 cells to run" in out) == (0, True), out
-
-
-def test_comparing_says_that_numerics_differ(cli: Cli) -> None:
-    code, out, err = cli(
-        "compare", *(str(RESULTS / f"numerics-{number}") for number in NUMERICS), "--seeds-only"
-    )
-    assert code == 0, err
-    assert "- The specifications differ in numerics 1 against 2.\n" in out
-    assert "10 and 10 seeds show no difference" in out
-
-
-def test_a_record_of_older_numerics_has_the_key_that_it_had(tmp_path: Path) -> None:
-    """Its campaign goes on with --numerics 1, and `bench rerun` makes it again."""
-    path = RESULTS / "mini" / "mini" / "tncse" / "seed-1" / "mini.json"
-    record = from_json(path.read_text(), path.name)
-    assert record.numerics == 1
-    spec = spec_of(record, None, None, None, (), tmp_path)
-    assert spec.numerics == 1
-    keys = {
-        number: [job.key for job in make_plan(replace(spec, numerics=number)).jobs] for number in NUMERICS
-    }
-    assert keys[1] == [record.key] != keys[2]

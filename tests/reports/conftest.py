@@ -1,0 +1,61 @@
+"""One campaign that has something to show in every section."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from bench.reports.campaign import Campaign, make_campaign
+from bench.sweeps.manifest import Manifest
+from tests.support.campaigns import HOSTILE, TASKS, hostile_campaign, make_record
+
+OVERLAP = "task,level,sentences,touched,pairs,clean_pairs\nSTSB,key,10,2,5,4\n"
+PROBED = [
+    {
+        "profile": "mini",
+        "method": HOSTILE[0],
+        "seed": 1,
+        "probes": {
+            "density": {"groups": [{"low": 0, "high": 1}], "curves": [[0.5] * 101]},
+            "attention_sink": {
+                "maps": [{"tokens": ["[CLS]", "secret", "[SEP]"], "layers": [[[0.2, 0.3, 0.5]] * 3]}]
+            },
+        },
+    }
+]
+GRID = "mu_pos,mu_neg,gd_infonce\n0.1,0.2,0.5\n0.1,0.4,0.6\n0.3,0.2,0.1\n0.3,0.4,0\n"
+SHARE = {"taus": [0.05, 0.1], "paper": [0.4, 0.2], "released": None}
+SIDE = {"density": {"positive": [0.5] * 200, "negative": [0.5] * 200}, "hardest_share": SHARE}
+STEP = {
+    **{"step": 0, "arccon_ratio": 1.1, "met_ratio": None, "positive_cosine": 0.9},
+    **{"positive_angle": [0.4, 0.1], "negative_angle": [1.5, 0.2]},
+}
+MEASURED = {"method": "m_mhe", "seed": 1, "sentences": 256, "steps": [STEP], "before": SIDE, "after": SIDE}
+HARDEST = "mu_neg,tau,share,share_released\n0.2,0.05,0.4,0.5\n0.4,0.05,0.5,0.6\n"
+
+
+@pytest.fixture(scope="session")
+def campaign(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
+    """Hostile names everywhere, a sweep, gains, and the files of other commands."""
+    store = hostile_campaign(tmp_path_factory.mktemp("hostile"))
+    more = [
+        make_record(method, seed, dict.fromkeys(TASKS, 0.5 + 0.1 * place + 0.01 * seed))
+        for place, method in enumerate(("mhe", "m_mhe", "jtcse[caels=1]", "tncse_d"))
+        for seed in (1, 2)
+    ]
+    transfer = [
+        make_record("simcse", seed, {"MR": 0.8, "CR": 0.85}, suite="transfer7", metric="accuracy")
+        for seed in (1, 2)
+    ]
+    (store.root / "overlap.csv").write_text(OVERLAP)
+    (store.root / "probes.json").write_text(json.dumps(PROBED))
+    (store.root / "gradient").mkdir()
+    (store.root / "gradient" / "gradient-grid.csv").write_text(GRID)
+    (store.root / "gradient" / "gradient-hardest.csv").write_text(HARDEST)
+    (store.root / "gradient" / "m_mhe-seed-1").mkdir()
+    (store.root / "gradient" / "m_mhe-seed-1" / "gradient.json").write_text(json.dumps(MEASURED))
+    sweep = Manifest(
+        "caels", "mini", ("sts7",), (1, 2), (("1", "jtcse", "jtcse[caels=1]"), ("2", "jtcse", "jtcse"))
+    )
+    return make_campaign(store, [*store.records(), *more, *transfer], (sweep,))

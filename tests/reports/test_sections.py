@@ -1,0 +1,114 @@
+"""The one list of views: what --table, the help and the page make of it."""
+
+from __future__ import annotations
+
+import html
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bench.errors import InputError
+from bench.records.store import ResultStore
+from bench.reports.campaign import Campaign, make_campaign
+from bench.reports.figures.of_records import figures
+from bench.reports.figures.of_sweeps import sweep_figures
+from bench.reports.grid import Grid
+from bench.reports.report import all_figures, report
+from bench.reports.sections import SECTIONS, TABLES, Section, table_grids
+from bench.sweeps.manifest import Manifest
+from tests.support.campaigns import make_record
+from tests.support.cli import Cli
+
+NAMES = [section.name for section in SECTIONS]
+
+
+@pytest.fixture(scope="module")
+def whole(campaign: Campaign) -> str:
+    return report(campaign, "html")
+
+
+def parts(page: str) -> dict[str, str]:
+    """The page's sections by their id."""
+    return dict(re.findall(r'<section id="([^"]+)"(.*?)</section>', page, re.DOTALL))
+
+
+def small(tmp_path: Path, profile: str = "mini", *sweeps: Manifest) -> Campaign:
+    record = make_record("mine", 1, {"TOY": 0.7}, suite="toy", corpus=None, profile=profile)
+    return make_campaign(ResultStore(tmp_path, "camp"), [record], sweeps)
+
+
+def test_the_page_has_the_sections_of_the_list_in_its_order(whole: str) -> None:
+    assert list(parts(whole)) == NAMES
+    assert len(set(NAMES)) == len(NAMES)
+    assert "<h2>Not here</h2>" not in whole
+
+
+@pytest.mark.parametrize("section", [section for section in SECTIONS if section.make], ids=lambda s: s.name)
+def test_every_table_is_made(section: Section, campaign: Campaign) -> None:
+    name = section.called.replace("SWEEP", "caels")
+    grids = table_grids(campaign, name)
+    assert grids == section.grids(campaign)
+    assert all(isinstance(grid, Grid) and grid.rows for grid in grids)
+    assert all(len(row) == len(grid.header) for grid in grids for row in grid.rows)
+
+
+def test_every_figure_is_in_its_section(campaign: Campaign, whole: str) -> None:
+    drawn = all_figures(campaign)
+    assert len({figure.name for figure in drawn}) == len(drawn) > 20
+    of_figures = {"seeds", "efficiency", "probes", "attention", "cosines", "curves", "gains", "sweeps"}
+    assert {figure.section for figure in drawn} == {*of_figures, "gradient"}
+    shown = {name: re.findall(r'<figure id="figure-([^"]+)"', text) for name, text in parts(whole).items()}
+    for name in NAMES:
+        assert shown[name] == [figure.name for figure in drawn if figure.section == name]
+    assert [name for name in shown["gradient"] if name.endswith("-density")]
+
+
+def test_a_profile_may_be_called_as_a_sweep_or_a_figure(tmp_path: Path) -> None:
+    """Figures say where they belong: nothing is read from their names."""
+    for profile in ("x-caels", "x-gradient-gains"):
+        sweep = Manifest("caels", "other", ("sts7",), (1,), (("1", "jtcse", "jtcse"),))
+        source = small(tmp_path, profile, sweep)
+        assert [(figure.name, figure.section) for figure in all_figures(source)] == [
+            (f"{profile}-toy-seeds", "seeds")
+        ]
+        assert "seeds" in parts(report(source, "html"))
+
+
+def test_figures_of_records_and_of_sweeps_are_apart(campaign: Campaign) -> None:
+    assert {figure.section for figure in sweep_figures(campaign)} == {"sweeps"}
+    assert "sweeps" not in {figure.section for figure in figures(campaign)}
+
+
+def test_what_is_missing_is_said_with_what_makes_it(tmp_path: Path) -> None:
+    page = report(small(tmp_path), "html")
+    there = parts(page)
+    assert list(there) == ["leaderboard", "seeds", "efficiency"]
+    missing = html.unescape(page[page.index("Not here") :])
+    for section in SECTIONS:
+        said = f"<li>{section.title}: {section.missing} ("
+        assert (said in missing) is (section.name not in there)
+
+
+def test_a_report_prints_what_the_list_says(campaign: Campaign) -> None:
+    text = report(campaign, "text")
+    for section in SECTIONS:
+        titles = [grid.title for grid in section.grids(campaign)]
+        assert section.printed is bool(titles and all(f"\n{title}\n" in f"\n{text}" for title in titles))
+    sweeps = report(replace(campaign, sweeps=()), "text")
+    assert "Sweep caels" in text
+    assert "Sweep caels" not in sweeps
+
+
+def test_the_help_names_every_table(cli: Cli) -> None:
+    code, out, _ = cli("report", "--help")
+    assert code == 0
+    words = re.findall(r"[\w:]+", out)
+    assert set(TABLES) <= set(words)
+
+
+@pytest.mark.parametrize("name", ["ablation", "seeds", "sts7:caels", "leaderbord", ""])
+def test_only_tables_of_the_list(campaign: Campaign, name: str) -> None:
+    with pytest.raises(InputError, match=r"--table: unknown table"):
+        table_grids(campaign, name)
