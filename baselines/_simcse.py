@@ -26,7 +26,7 @@ class SimCSEObjective(nn.Module):
     def __init__(self, model: Any, pad_id: int, tau: float, *, head: bool = True) -> None:
         super().__init__()
         self.encoder, self.pad_id, self.tau = model, pad_id, tau
-        self.head = fresh_linear(model.config.hidden_size) if head else None
+        self.head: Any = fresh_linear(model.config.hidden_size) if head else None
 
     def forward(self, rows: list[list[int]]) -> Tensor:
         """Both views go through one call, so they differ by their dropout masks alone."""

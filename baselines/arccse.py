@@ -2,221 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from bench.card import BuildContext, MethodCard, Option, OptionValue
-from bench.encoder import Encoder
-from bench.errors import InputError
+from bench.card import MethodCard, Option
 from bench.registry import add_method
-from bench.stages import StageContext, StageSpec
-from bench.train.recipe import (
-    POOLING_OPTION,
-    TEXT_OPTION,
-    TRAINING_OPTIONS,
-    fresh_linear,
-    one_stage,
-    trained_encoder,
-)
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-
-_INSIDE = 1 - 1e-6
-
-
-def arccon(anchors: Tensor, positives: Tensor, tau: float, margin: float) -> Tensor:
-    """ArcCon: InfoNCE whose positive pair is taken to be ``margin`` further apart than it is.
-
-    theta_i = arccos cos(z_i, z'_i); L = mean_i -log(P_i / (P_i + sum_{j != i} exp(cos(z_i, z'_j) / tau))),
-    P_i = exp(cos(theta_i + u) / tau), with cos(theta + u) = cos theta cos u - sin theta sin u. Rows only;
-    gradient flows through both sides and both norms (Zhang et al. 2022, ArcCSE). The cosine under sin theta =
-    sqrt(1 - cos^2) is clamped to +-(1 - 1e-6), as its slope has no bound at equal views; the released arccos
-    has no clamp. Beyond theta + u = pi the cosine rises again, as released.
-
-    Args:
-        anchors: z, (B, H).
-        positives: z', (B, H), row i belongs to anchor i.
-        tau: Temperature, above 0.
-        margin: u in radians, 0 to pi; 0 gives :func:`bench.train.recipe.info_nce`.
-
-    Returns:
-        Scalar, at least 0; 0 for B = 1; never less than InfoNCE where theta + u <= pi.
-
-    Raises:
-        ValueError: different shapes, a temperature that isn't above 0, a margin outside its range.
-    """
-    import torch
-    from torch.nn import functional
-
-    from bench.train.teachers import cosine_matrix
-
-    if anchors.shape != positives.shape or anchors.ndim != 2:
-        raise ValueError(
-            f"anchors {tuple(anchors.shape)} and positives {tuple(positives.shape)} must be (B, H)"
-        )
-    if tau <= 0:
-        raise ValueError(f"tau {tau} must be above 0")
-    if not 0 <= margin <= math.pi:
-        raise ValueError(f"margin {margin} must be 0 to pi")
-    cosines = cosine_matrix(anchors, positives)
-    own = cosines.diagonal()
-    sines = (1 - own.clamp(-_INSIDE, _INSIDE) ** 2).sqrt()
-    pushed = own * math.cos(margin) - sines * math.sin(margin)
-    logits = (cosines + torch.diag(pushed - own)) / tau
-    return functional.cross_entropy(logits, torch.arange(len(anchors), device=anchors.device))
-
-
-def triplet_loss(whole: Tensor, light: Tensor, heavy: Tensor, margin: float) -> Tensor:
-    """ArcCSE's triplets: a sentence is nearer to itself masked lightly than to itself masked more.
-
-    L = mean_i max(0, cos(h_i, h''_i) - cos(h_i, h'_i) + m), row by row; gradient flows through all three
-    (Zhang et al. 2022, ArcCSE, triplet loss).
-
-    Args:
-        whole: h, (N, H).
-        light: h', (N, H), of the lightly masked sentences.
-        heavy: h'', (N, H), of the more masked ones.
-        margin: m.
-
-    Returns:
-        Scalar, 0 to 2 + m; 0 for N = 0.
-
-    Raises:
-        ValueError: different shapes.
-    """
-    from torch.nn import functional
-
-    if not whole.shape == light.shape == heavy.shape or whole.ndim != 2:
-        raise ValueError(
-            f"whole {tuple(whole.shape)}, light {tuple(light.shape)} and heavy {tuple(heavy.shape)} "
-            "must be (N, H)"
-        )
-    unit, near, far = (functional.normalize(x, dim=1, eps=1e-8) for x in (whole, light, heavy))
-    losses = functional.relu((unit * far).sum(1) - (unit * near).sum(1) + margin)
-    return losses.sum() / max(1, len(losses))
-
-
-def nested_maskings(
-    row: Sequence[int], mask_id: int, light: float, heavy: float, draw: torch.Generator
-) -> tuple[list[int], list[int]] | None:
-    """Mask a span of a row's subwords, and a longer span around it.
-
-    The spans are round(light n) and round(heavy n) of the n subwords; the longer one starts anywhere, the
-    shorter one anywhere in it, and every token in a span becomes the mask token.
-
-    Args:
-        row: Token ids, specials first and last.
-        mask_id: Id of the mask token.
-        light: Share of the shorter span.
-        heavy: Share of the longer one.
-        draw: A generator of the run's own.
-
-    Returns:
-        The lightly and the more masked row; None where the spans would be empty or of one length.
-    """
-    import torch
-
-    subwords = len(row) - 2
-    short, long = (int(share * subwords + 0.5) for share in (light, heavy))
-    if not 0 < short < long <= subwords:
-        return None
-    outer = 1 + int(torch.randint(subwords - long + 1, (), generator=draw))
-    inner = outer + int(torch.randint(long - short + 1, (), generator=draw))
-
-    def masked(start: int, length: int) -> list[int]:
-        return [*row[:start], *[mask_id] * length, *row[start + length :]]
-
-    return masked(inner, short), masked(outer, long)
-
-
-def make_arccse_objective(
-    model: Any, tokenizer: Any, config: Mapping[str, OptionValue], draw: torch.Generator
-) -> Any:
-    """Return the module: token rows to ArcCon, plus the weighted triplet loss of the long ones.
-
-    Args:
-        model: The transformer.
-        tokenizer: Names mask and padding.
-        config: The method's options.
-        draw: Draws the spans.
-    """
-    import torch
-    from torch import nn
-
-    from bench.train.chunks import cls_states
-
-    tau, margin = float(config["tau"]), math.radians(float(config["margin"]))
-    shares = float(config["triplet_light"]), float(config["triplet_heavy"])
-    weight, triplet_margin = float(config["triplet_weight"]), float(config["triplet_margin"])
-    shortest = int(config["triplet_min_length"])
-
-    class Objective(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.encoder = model
-            self.head = fresh_linear(model.config.hidden_size)
-
-        def forward(self, rows: list[list[int]]) -> Tensor:
-            """All views in one call, so that a row's two views differ by their dropout masks alone."""
-            triplets = self.maskings(rows) if config["triplet"] else {}
-            light, heavy = ([pair[i] for pair in triplets.values()] for i in (0, 1))
-            states = cls_states(model, [*rows, *rows, *light, *heavy], tokenizer.pad_token_id)
-            sizes = [len(rows), len(rows), len(light), len(heavy)]
-            anchors, positives, near, far = torch.split_with_sizes(torch.tanh(self.head(states)), sizes)
-            loss = arccon(anchors, positives, tau, margin)
-            if not triplets:
-                return loss
-            return loss + weight * triplet_loss(anchors[list(triplets)], near, far, triplet_margin)
-
-        def maskings(self, rows: list[list[int]]) -> dict[int, tuple[list[int], list[int]]]:
-            """Both maskings of each row that is long enough, by the row's number."""
-            found = {
-                number: nested_maskings(row, tokenizer.mask_token_id, *shares, draw)
-                for number, row in enumerate(rows)
-                if len(row) - 2 >= shortest
-            }
-            return {number: pair for number, pair in found.items() if pair is not None}
-
-    return Objective()
-
-
-def train_arccse(context: StageContext) -> dict[str, Any]:
-    """Train with ArcCon and, where asked, triplets: the stage.
-
-    Argument and result as of :func:`bench.train.sentence_encoder.train_towers`, which has further errors.
-
-    Raises:
-        InputError: a margin beyond 180 degrees, shares out of order, or triplets without a mask token.
-    """
-    from bench.nn.backbone import load_backbone
-    from bench.train.sentence_encoder import train_towers
-    from bench.train.streams import generator
-
-    config, tower = context.config, load_backbone(context.model)
-    if float(config["margin"]) > 180:
-        raise InputError(f"margin {config['margin']}", expected="0 to 180 degrees")
-    if config["triplet"]:
-        if not 0 < float(config["triplet_light"]) < float(config["triplet_heavy"]) <= 1:
-            raise InputError(
-                f"triplet_light {config['triplet_light']}, triplet_heavy {config['triplet_heavy']}",
-                expected="shares above 0 and up to 1, the first one smaller",
-            )
-        if tower[1].mask_token_id is None:
-            raise InputError(
-                "the model's tokenizer has no mask token, which triplets need",
-                hint="set arccse.triplet=false for ArcCon alone",
-            )
-    draw = generator(context.seed, f"mask/{context.role}")
-    return train_towers(
-        context, [tower], lambda model, _: make_arccse_objective(model, tower[1], config, draw)
-    )
+from bench.stages import StageContext
+from bench.train.recipe import POOLING_OPTION, TEXT_OPTION, TRAINING_OPTIONS, TrainedOnce
 
 
 @add_method
-class ArcCSE:
+class ArcCSE(TrainedOnce):
     """ArcCSE, and with triplet=false ArcCon alone."""
 
     card = MethodCard(
@@ -264,10 +59,8 @@ class ArcCSE:
         ),
     )
 
-    def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
-        """One stage."""
-        return one_stage(self.card, options, train_arccse)
+    def train(self, context: StageContext) -> dict[str, Any]:
+        """Train with ArcCon and, unless switched off, triplets."""
+        from bench.baselines import _arccse
 
-    def build(self, context: BuildContext) -> Encoder:
-        """Return the encoder of the asked checkpoint."""
-        return trained_encoder(context, "arccse")
+        return _arccse.train(context)

@@ -3,66 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
-from bench.card import BuildContext, MethodCard, Option, OptionValue
-from bench.encoder import Encoder
+from bench.card import MethodCard, Option, OptionValue
 from bench.registry import add_method
 from bench.stages import TRAIN, StageContext, StageSpec, paired
-from bench.train.recipe import POOLING_OPTION, trained_encoder, training_options
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from bench.train.recipe import POOLING_OPTION, TrainedOnce, training_options
 
 COPY = "a"
 """The round-trip translated copy that gives each sentence its other view."""
 
 
-def byol_loss(predictions: Tensor, targets: Tensor) -> Tensor:
-    """Return mean_i (2 - 2 cos(q_i, y_i)) (Grill et al. 2020, eq. 2; Zhang et al. 2021).
-
-    The targets are constant: no gradient reaches them.
-
-    Args:
-        predictions: q, (B, H).
-        targets: y, (B, H).
-
-    Returns:
-        Scalar, 0 (equal directions) to 4 (opposite ones); 2 where a vector is zero.
-
-    Raises:
-        ValueError: different shapes.
-    """
-    from torch.nn import functional
-
-    if predictions.shape != targets.shape or predictions.ndim != 2:
-        raise ValueError(
-            f"predictions {tuple(predictions.shape)} and targets {tuple(targets.shape)} must be (B, H)"
-        )
-    unit, goal = (functional.normalize(x, dim=1, eps=1e-8) for x in (predictions, targets.detach()))
-    return (2 - 2 * (unit * goal).sum(1)).mean()
-
-
-def train_bsl(context: StageContext) -> dict[str, Any]:
-    """Train with the balanced loss: the stage, as :func:`bench.train.sentence_encoder.train_towers`."""
-    from bench.nn.backbone import TokenRows, load_backbone
-    from bench.train.byol import Bootstrap, predictor
-    from bench.train.sentence_encoder import train_towers
-
-    config, tower = context.config, load_backbone(context.model)
-    length = int(config["max_length"])
-    partners = TokenRows(tower[1], context.partners, length) if context.partners else None
-
-    def objective(model: Any, pad_id: int) -> Bootstrap:
-        head = predictor(model.config.hidden_size, int(config["blocks"]))
-        decay = float(config["decay"])
-        return Bootstrap(model, head, pad_id, loss=byol_loss, decay=decay, partners=partners)
-
-    return train_towers(context, [tower], objective, numbered=True, pooling="avg")
-
-
 @add_method
-class BSL:
+class BSL(TrainedOnce):
     """BSL."""
 
     card = MethodCard(
@@ -90,7 +44,7 @@ class BSL:
             Option("warmup", 0.1, "share of the steps over which the rate rises", minimum=0),
             Option("drop_last", True, "leave out an epoch's short last batch"),
             *training_options(lr=1e-4, max_length=64, eval_every=1562),
-            Option(POOLING_OPTION.name, "avg", POOLING_OPTION.help, POOLING_OPTION.choices),
+            replace(POOLING_OPTION, default="avg"),
         ),
         deviations=(
             "float32 throughout; the released run used fp16 autocast",
@@ -100,15 +54,17 @@ class BSL:
         ),
     )
 
+    def train(self, context: StageContext) -> dict[str, Any]:
+        """Train against the moving average."""
+        from bench.baselines import _bsl
+
+        return _bsl.train(context)
+
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
         """One stage."""
         name = self.card.name
         config = {key: value for key, value in options.items() if key not in ("rtt", "pooling")}
         text = paired(COPY) if options["rtt"] == "copies" else TRAIN
         return (
-            StageSpec(name, name, self.card.version, tuple(sorted(config.items())), train_bsl, text=text),
+            StageSpec(name, name, self.card.version, tuple(sorted(config.items())), self.train, text=text),
         )
-
-    def build(self, context: BuildContext) -> Encoder:
-        """Return the encoder of the asked checkpoint."""
-        return trained_encoder(context, "bsl")

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from bench.baselines.simcse import make_objective
 from bench.card import BuildContext, MethodCard, Option, OptionValue
 from bench.encoder import Encoder
 from bench.registry import add_method
 from bench.stages import SICK, TRAIN, StageContext, StageSpec, paired
-from bench.train.recipe import POOLING_OPTION, fresh_linear, info_nce, trained_encoder, training_options
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from bench.nn.backbone import Rows
+from bench.train.recipe import POOLING_OPTION, trained_encoder, training_options
 
 SUBMODELS = tuple((f"sub{number}", copy) for number, copy in enumerate("abcdef", start=1))
 """The six encoders and the round-trip translated copy that each of them learns from."""
@@ -24,58 +18,15 @@ PAPER = (
     "Round-Trip Translation"
 )
 UNVERIFIED = "languages, rates and lengths of the original are not known; they are TNCSE's first stage's"
-_OUTSIDE = (
-    "rtt",
-    "pairing",
-    "sick",
-    "pooling",
-)  # the text that a stage sees, and what the encoder is asked for
-
-
-def make_paired_objective(model: Any, pad_id: int, tau: float, partners: Rows) -> Any:
-    """Return the module: (sentence number, token row) pairs to InfoNCE against the translations.
-
-    Args:
-        model: The transformer.
-        pad_id: Padding id.
-        tau: Temperature.
-        partners: Token row of each sentence's translation.
-    """
-    import torch
-    from torch import nn
-
-    from bench.train.chunks import cls_states
-
-    class Objective(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.encoder = model
-            self.head = fresh_linear(model.config.hidden_size)
-
-        def forward(self, batch: list[tuple[int, list[int]]]) -> Tensor:
-            rows = [*(row for _, row in batch), *(partners[number] for number, _ in batch)]
-            vectors = torch.tanh(self.head(cls_states(model, rows, pad_id)))
-            return info_nce(vectors[: len(batch)], vectors[len(batch) :], tau)
-
-    return Objective()
+_OUTSIDE = ("rtt", "pairing", "sick", "pooling")
+"""Options about a stage's text and about what the encoder is asked for; no settings of the stage."""
 
 
 def train_submodel(context: StageContext) -> dict[str, Any]:
     """The stage of one encoder: SimCSE, with the translations as positives where the text is paired."""
-    from bench.nn.backbone import TokenRows, load_backbone
-    from bench.train.sentence_encoder import train_sentence_encoder, train_towers
+    from bench.baselines import _edfse
 
-    tau = float(context.config["tau"])
-    if not context.partners:
-        return train_sentence_encoder(context, lambda model, pad_id: make_objective(model, pad_id, tau))
-    tower = load_backbone(context.model)
-    partners = TokenRows(tower[1], context.partners, int(context.config["max_length"]))
-    return train_towers(
-        context,
-        [tower],
-        lambda model, pad_id: make_paired_objective(model, pad_id, tau, partners),
-        numbered=True,
-    )
+    return _edfse.train(context)
 
 
 @add_method
@@ -109,7 +60,7 @@ class EDFSE:
             ),
             Option("sick", False, "add SICK's unlabelled sentences, untranslated, to all training text"),
             *training_options(lr=1.5e-5, max_length=64, eval_every=100),
-            Option(POOLING_OPTION.name, POOLING_OPTION.default, POOLING_OPTION.help, POOLING_OPTION.choices),
+            POOLING_OPTION,
         ),
         deviations=(
             "no code was released; the abstract names translations as augmentation, the rest is our reading",

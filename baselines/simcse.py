@@ -70,8 +70,7 @@ class SimCSE(TrainedOnce):
         published_names=(("simcse", "as published: profile bert-base or roberta-base"),),
     )
 
-    @staticmethod
-    def train(context: StageContext) -> dict[str, Any]:
+    def train(self, context: StageContext) -> dict[str, Any]:
         """Train with InfoNCE over two dropout views."""
         from bench.baselines import _simcse
 

@@ -24,7 +24,6 @@ class Option:
         help: One line.
         choices: The allowed values, or empty for any value of the type.
         minimum: Smallest allowed number, None for no bound.
-        added: True for an option that came after records did: at its default it stays out of all keys.
     """
 
     name: str
@@ -32,7 +31,6 @@ class Option:
     help: str
     choices: tuple[str, ...] = ()
     minimum: float | None = None
-    added: bool = False
 
     def parse(self, text: OptionValue, where: str) -> OptionValue:
         """Convert a value from the command line or a profile; raises InputError naming ``where``."""
@@ -44,13 +42,13 @@ class Option:
                 raise ValueError
         except (ValueError, KeyError, OverflowError):
             names = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
-            raise InputError(f"'{text}' is no value for it", where=where, expected=names[kind]) from None
+            raise InputError(f"'{text}' is not a value for it", where=where, expected=names[kind]) from None
         if self.minimum is not None and isinstance(value, int | float) and value < self.minimum:
             raise InputError(
                 f"{value} is too small for it", where=where, expected=f"at least {self.minimum:g}"
             )
         if self.choices and value not in self.choices:
-            raise not_one_of(f"'{value}' is no value for it", str(value), self.choices, where=where)
+            raise not_one_of(f"'{value}' is not a value for it", str(value), self.choices, where=where)
         return value
 
 
@@ -76,7 +74,7 @@ class MethodCard:
         takes_methods: True for ``NAME:METHODS``: the short option names other methods, or a checkpoint.
         published_names: Names of this method in published tables, with the options that give them.
         padding_matters: True if its loss sees padding: the same batch padded further gives another loss.
-        auxiliaries: Options that name a model it needs in training beside the backbone: a folder, a hub name
+        auxiliaries: Options that name a model it needs in training besides the backbone: a folder, a hub name
             in the local cache, or "backbone" for the backbone itself. The model's hash enters all keys.
     """
 
@@ -98,11 +96,6 @@ class MethodCard:
     published_names: tuple[tuple[str, str], ...] = ()
     padding_matters: bool = False
     auxiliaries: tuple[str, ...] = ()
-
-    def keyed(self, options: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
-        """The options that enter keys: all but those that were added later and stand at their default."""
-        silent = {option.name: option.default for option in self.options if option.added}
-        return {name: value for name, value in options.items() if silent.get(name) != value}
 
     def option(self, name: str, where: str) -> Option:
         """Return the option called ``name``; raises InputError with the options there are."""
@@ -153,7 +146,6 @@ _OPTION = Block(
         "help": text,
         "choices": Rows(text),
         "minimum": Maybe(number),
-        "added": flag,
     }
 )
 _CARD = Block(
@@ -175,7 +167,7 @@ def check_types(method: object) -> None:
     """Raise InputError unless a method has a card with fields of their types, and a way to build."""
     card, name = getattr(method, "card", None), type(method).__name__
     if not isinstance(card, MethodCard) or not callable(getattr(method, "build", None)):
-        raise InputError(f"{name} is no method", expected="a card, a MethodCard, and build(context)")
+        raise InputError(f"{name} is not a method", expected="a card, a MethodCard, and build(context)")
     if place := fault(_plain(card), _CARD):
         raise InputError(
             f"'{place}' on the card of {name} is missing or of another type",

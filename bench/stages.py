@@ -11,7 +11,7 @@ from bench.card import OptionValue
 from bench.encoder import Encoder, Progress
 
 ARITHMETIC = 2
-"""How a training step rounds and draws; part of every stage's key, raised when a faster step changes either.
+"""How a training step rounds and draws: part of every stage's key, raised when a faster step changes it.
 
 1, until 2026-11-22: every state of every layer. 2: the last layer for [CLS] alone where a loss reads no other
 state of it, one lookup of each word embedding a batch, AdamW fused on the CPU too. The mathematics are the same,
@@ -121,7 +121,7 @@ class TrainedMethod(Protocol):
     """A method (see :class:`bench.card.Method`) that trains."""
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
-        """Return the stages for these options; each stands after its inputs."""
+        """Return the stages for these options; each after its inputs."""
         ...
 
 

@@ -129,21 +129,13 @@ def cost_table() -> str:
 
 def facts_table() -> str:
     """What determines a result, from the program's own table, as markdown."""
-    header = (
-        "fact",
-        "part of the key",
-        "another value is compared by the gate",
-        "seeds that differ are averaged",
-    )
+    header = ("fact", "part of the key", "the gate compares", "seeds are averaged")
     rows = [
-        tuple(
-            (
-                fact.name,
-                *(
-                    "yes" if each else "no"
-                    for each in (fact.keyed, not fact.breaks, not fact.keyed or not fact.in_family)
-                ),
-            )
+        (
+            fact.name,
+            "yes" if fact.keyed else "no",
+            "no" if fact.breaks else "yes",
+            "no" if fact.keyed and fact.in_family else "yes",
         )
         for fact in FACTS
     ]

@@ -40,7 +40,7 @@ PASSES = {
     "tncse": 12.0,  # two views, two towers
     "jtcse": 12.1,  # and the cross streams of [CLS]
 }
-"""Passes a sentence where every state is computed, by kind of stage: a row's forward pass counts 1, its backward pass 2."""
+"""Passes a sentence by kind of stage, where every state is computed; a forward pass is 1, a backward 2."""
 STUDENT = 3.0
 TOWERS = {"tncse": 2, "jtcse": 2, "tncse_uc": 3, "jtcse_uc": 3, "edfse": 6}
 """Forward passes of what is a sum of several; also as a teacher."""

@@ -14,7 +14,7 @@ from bench.train.recipe import training_options
 DISTILL_VERSION = 1
 _TRAINING = training_options(lr=1e-5, max_length=64, eval_every=100)
 """The supplement's rate, length and interval; SimCSE's where it doesn't say."""
-_SICK_OPTION = Option("sick", False, "the student learns from SICK's unlabelled sentences too", added=True)
+_SICK_OPTION = Option("sick", False, "the student learns from SICK's unlabelled sentences too")
 STUDENT_OPTIONS = (*_TRAINING, _SICK_OPTION)
 _UNRELEASED = (
     "the distillation script is not released",

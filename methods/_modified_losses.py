@@ -9,7 +9,7 @@ modified one: gd drops anchors, w gives the negatives exponential weights, r the
     d_i = 1[h_i . h'_i - max_{k != i} h_i . h'_k < m] with gd, else 1
     p_i = ratio W_i, W_i = sum_{j != i} w_ij, with r, else 2 / N
 
-Distances stand in inner products; gradients of the ``released`` forms are the released code's up to a
+Distances are written with inner products; gradients of the ``released`` forms are the released code's up to a
 multiple of h_i, which the normalisation removes. There gd is d_i = 1[1 - max_{k != i} s_ik < m] within each
 view, fewer anchors than the paper's, and a dropped row gets no gradient in any role. N = 1 gives 0.
 """
@@ -244,7 +244,7 @@ def _paper(
         steps: The steps taken.
         weights: From an anchors' view and the other one to w, (N, N) with diagonal 0.
         pulled: From the same to the positive side without r, (N, H); None for 2/N h'.
-        total: From the anchors' view to what stands for W_i, (N,).
+        total: From the anchors' view to what replaces W_i, (N,).
     """
     losses = []
     for h, other in ((first, second), (second, first)):

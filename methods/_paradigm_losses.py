@@ -1,7 +1,7 @@
 """Contrastive losses of the gradient paradigm, and its own loss with components to swap (Li et al. 2024).
 
 A batch comes as two views with unit rows: h_i and h'_i belong to one sentence of N, s_ij = h_i . h'_j.
-Distances stand in inner products, ||a - b||^2 = 2 - 2 a . b: the gradient at h_i is then the printed one;
+Distances are written with inner products, ||a - b||^2 = 2 - 2 a . b: so the gradient at h_i is as printed;
 with a - b it differs by a multiple of h_i, which the normalisation removes. A bound on a value ("held") moves
 the value alone: the gradient is the closed form at the bound. A batch of one sentence has no negatives: 0.
 """

@@ -74,13 +74,12 @@ JOINT_OPTIONS = (
         ("copies", "none"),
     ),
     Option("pooling", POOLING_OPTION.default, POOLING_OPTION.help, POOLING_OPTION.choices),
-    Option("sick", False, "add SICK's unlabelled sentences to all training text", added=True),
+    Option("sick", False, "add SICK's unlabelled sentences to all training text"),
     Option(
         "drop_norms",
         0,
         "layers, from the last, whose LayerNorms are taken out in the joint stage; LTN is then on [CLS]",
         minimum=0,
-        added=True,
     ),
 )
 _ELSEWHERE = ("rtt", "sick", "pooling")  # the text that a stage sees, and what the encoder is asked for
@@ -92,7 +91,7 @@ def twin_stages(
     version: int,
     train: Callable[[StageContext], dict[str, Any]],
 ) -> tuple[StageSpec, ...]:
-    """Both sub-encoders, then the joint stage, whose role is ``joint``; it falls away with all its terms.
+    """Both sub-encoders, then the joint stage, ``joint``, which needs at least one of its terms.
 
     Args:
         options: The method's options; a dot marks those of a stage.

@@ -30,7 +30,7 @@ def weighted_members(text: str) -> list[tuple[float, str]]:
         match = _WEIGHT.fullmatch(part)
         weight, method = (float(match[1]), match[2].strip()) if match else (1.0, part)
         if not method or weight == 0:
-            raise InputError(f"'{part}' is no weighted method", where=where, expected=_FORM)
+            raise InputError(f"'{part}' is not a weighted method", where=where, expected=_FORM)
         members.append((weight, method))
     return members
 

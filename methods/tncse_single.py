@@ -45,8 +45,7 @@ class TNCSESingle(TrainedOnce):
         ),
     )
 
-    @staticmethod
-    def train(context: StageContext) -> dict[str, Any]:
+    def train(self, context: StageContext) -> dict[str, Any]:
         """The stage; see :class:`bench.methods._objectives.SingleObjective`."""
         from bench.methods._objectives import SingleObjective
         from bench.train.sentence_encoder import train_sentence_encoder

@@ -126,9 +126,9 @@ def senteval_rounding(records: Sequence[RunRecord]) -> list[RunRecord]:
         ]
         if record.scores and not printed:
             raise DataError(
-                f"the record of {record.method} on {record.suite} has no task's {metric}, so its average "
-                "can't be that of rounded scores",
-                hint="without --senteval-rounding",
+                f"the record of {record.method} on {record.suite} has no task's {metric}, so there are "
+                "no rounded scores to average",
+                hint="leave out --senteval-rounding",
             )
         scores = tuple(
             replace(s, value=fmean(printed)) if (s.task, s.subset, s.metric) == ("avg", ALL, metric) else s

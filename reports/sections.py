@@ -1,6 +1,6 @@
 """The one list of views: ``--table``, its help, the page and the printed report all read it.
 
-A view is one file of :mod:`bench.reports.tables` and one entry here. The list loads nothing heavy, because the
+A view is one file of :mod:`bench.reports.tables` and one entry here. The list itself loads nothing heavy: the
 help of the command line reads it.
 """
 

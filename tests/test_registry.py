@@ -55,13 +55,13 @@ def test_option_values_are_typed_and_checked() -> None:
     assert Option("a", 1, "h").parse("2", "w") == 2
     assert Option("a", True, "h").parse("False", "w") is False
     for option, text, expected in (
-        (Option("a", 1, "h"), "x", "w: 'x' is no value for it; expected a whole number"),
-        (Option("a", 1.0, "h"), "nan", "w: 'nan' is no value for it; expected a number"),
-        (Option("a", True, "h"), "1", "w: '1' is no value for it; expected true or false"),
+        (Option("a", 1, "h"), "x", "w: 'x' is not a value for it; expected a whole number"),
+        (Option("a", 1.0, "h"), "nan", "w: 'nan' is not a value for it; expected a number"),
+        (Option("a", True, "h"), "1", "w: '1' is not a value for it; expected true or false"),
         (
             Option("a", "x", "h", ("cls", "avg")),
             "av",
-            "w: 'av' is no value for it (did you mean 'avg'?); expected one of cls, avg",
+            "w: 'av' is not a value for it (did you mean 'avg'?); expected one of cls, avg",
         ),
     ):
         with pytest.raises(InputError) as caught:

@@ -15,7 +15,7 @@ def write_file(path: Path, text: str, where: str, *, append: bool = False) -> No
         path: The file; folders above it are made.
         text: Its text.
         where: The option that names it, for messages.
-        append: Keep what stands in it, and write below.
+        append: Keep its text, and write below it.
 
     Raises:
         InputError: it can't be written.

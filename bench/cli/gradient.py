@@ -113,7 +113,7 @@ def _measured(method: str, out: Path, seed: int, most: int, options: dict[str, A
         )
     folder = out / f"{safe_name(cell.method)}-seed-{seed}"
     if folder.exists():
-        raise InputError("the folder is there already", where=str(folder), expected="a new one")
+        raise InputError("the folder already exists", where=str(folder), expected="a new one")
     folder.mkdir()
     dropout = float(dict(cell.options)["dropout"])
 

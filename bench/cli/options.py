@@ -22,7 +22,7 @@ MOST_WORKERS = 2
 
 
 class NumberRange(click.FloatRange):
-    """A range of numbers; "nan", which is neither below it nor above, is no number."""
+    """A range of numbers; "nan", which is neither below nor above it, is refused."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the number; fails as click does."""
@@ -263,7 +263,7 @@ def check_device(device: str, ranks: int = 1) -> None:
 
 @contextmanager
 def progress_bar(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """A bar over sentences on stderr, nothing where that is no terminal; None where no one knows how many."""
+    """A bar over sentences on stderr, nothing where that is not a terminal; no total where it isn't known."""
     from rich.console import Console
     from rich.progress import Progress
 

@@ -111,7 +111,7 @@ def _head(profile: Profile, world_seed: int | None, data_dir: Path | None) -> tu
     from bench.train.pretrain import MlmSettings, add_head, read_documents
 
     if world_seed is not None:
-        raise InputError("this text is of no made-up world", where=f"--world-seed {world_seed}")
+        raise InputError("this text does not come from a made-up world", where=f"--world-seed {world_seed}")
     where, name = f"profile {profile.name}", profile.backbone["name"]
     backbone = resolve(backbone_reference(profile), where=where, name=name)
     data = data_folder(data_dir)

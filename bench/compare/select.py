@@ -45,7 +45,7 @@ class Group:
 
     Args:
         label: What sentences call it.
-        runs: One run a seed, by seed, or that of a deterministic method.
+        runs: One run per seed, by seed, or that of a deterministic method.
         single: One run was asked for.
     """
 
@@ -60,7 +60,7 @@ class Group:
 
     @property
     def is_checkpoint(self) -> bool:
-        """True if one of a method's runs was asked for: it stands for itself, not for the method."""
+        """True if one of a method's runs was asked for: it speaks for itself, not for the method."""
         return self.single and not self.deterministic
 
     @property
@@ -220,7 +220,7 @@ def _wanted(side: Side, profile: str | None, suite: str | None) -> Side:
 
 
 def _in_common(a: list[Run], b: list[Run], *, across: bool) -> list[tuple[list[Run], list[Run]]]:
-    one, other = by_place(a), by_place(b)
+    one, other = _by_place(a), _by_place(b)
     common = [place for place in sorted(one) if place in other]
     if common or not across or len({p for p, _ in one}) != 1 or len({p for p, _ in other}) != 1:
         return [(one[place], other[place]) for place in common]
@@ -228,7 +228,7 @@ def _in_common(a: list[Run], b: list[Run], *, across: bool) -> list[tuple[list[R
     return [(runs, by_suite[suite]) for (_, suite), runs in sorted(one.items()) if suite in by_suite]
 
 
-def by_place(runs: Sequence[Run]) -> dict[tuple[str, str], list[Run]]:
+def _by_place(runs: Sequence[Run]) -> dict[tuple[str, str], list[Run]]:
     """Runs by profile and suite, in the order of their seeds."""
     found: dict[tuple[str, str], list[Run]] = {}
     for run in sorted(runs, key=lambda run: run.record.seed or 0):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import rich.style  # noqa: F401 - draws from random when it is first imported, which is no method's doing
+import rich.style  # noqa: F401 - draws from random when it is first imported, which is not a method's doing
 from numpy.typing import NDArray
 
 from bench.card import Method, MethodCard, Option

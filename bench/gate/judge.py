@@ -56,7 +56,7 @@ def judge(
     A cell regresses where its average falls by more than the tolerance and the lower end of Welch's interval
     of the drop is above 0; the intervals hold together (Bonferroni over the cells that changed at all). A
     deterministic method, and one with a single seed on a side, has no interval: the tolerance alone decides,
-    on the seeds that both sides have. Tasks are tested beside that (Holm over all of them), and decide
+    on the seeds that both sides have. Tasks are tested too (Holm over all of them), and decide
     nothing.
 
     A repetition should give equal bytes on equal versions and CPU. Where it doesn't, it regresses as above,

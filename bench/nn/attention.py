@@ -77,7 +77,7 @@ def cls_alone(model: Any) -> Iterator[None]:
 def _cls_context(
     attention: Any, hidden_states: Tensor, attention_mask: Tensor | None = None, **_: Any
 ) -> tuple[Tensor, None]:
-    """In the place of the self-attention's forward call."""
+    """Stands in for the self-attention's forward call."""
     query = attention.query(hidden_states[:, :1])
     key, value = attention.key(hidden_states), attention.value(hidden_states)
     return attend(attention, query, key, value, attention_mask), None

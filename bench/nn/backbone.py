@@ -135,7 +135,7 @@ class TransformerEncoder:
     """One transformer with a pooling, float32; it encodes in evaluation mode.
 
     Args:
-        source: Model folder (see :func:`load_backbone`), or a (model, tokenizer) that is loaded already.
+        source: Model folder (see :func:`load_backbone`), or a loaded (model, tokenizer).
         pooling: cls, avg, avg_first_last, avg_last_two, pooler or mask.
         first_layer: "embedding" or "layer1", see :func:`bench.nn.pooling.pool`.
         template: For "mask", see :class:`bench.nn.prompt.Prompt`; "auto" takes PromptBERT's.
@@ -143,7 +143,7 @@ class TransformerEncoder:
 
     Raises:
         InputError: no model in the folder, weights missing from the checkpoint (the pooler's too, where the
-            pooling needs it), no padding token, or a template without its two places.
+            pooling needs it), no padding token, or a template that lacks {sentence} or {mask}.
     """
 
     def __init__(

@@ -58,7 +58,7 @@ def template_noise(
 ) -> dict[int, Tensor]:
     """What a template alone says at its mask: delta(l) for sentences of l tokens, with gradient.
 
-    The template goes in without a sentence, but what stands behind the sentence keeps the positions that it
+    The template goes in without a sentence, but its tokens after the sentence keep the positions that they
     would have with one: position ids p + l (Jiang et al. 2022, template denoising). In training every length
     has its own dropout mask.
 
@@ -108,7 +108,7 @@ def denoised(
 
 
 class DenoisedEncoder(TransformerEncoder):
-    """A transformer whose vectors are the mask token's states less what the template alone says there.
+    """A transformer whose vectors are the mask token's states minus what the template alone says there.
 
     Args:
         source: As for :class:`bench.nn.backbone.TransformerEncoder`.

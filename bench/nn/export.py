@@ -70,7 +70,7 @@ vectors = encoder.encode(["A sentence.", "Another one."])
 
 
 def check_target(out: Path) -> None:
-    """Raise InputError if ``out`` is there and is no empty folder."""
+    """Raise InputError if ``out`` exists and is not an empty folder."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError("the folder is not empty", where=f"--out {out}", expected="a new folder")
 
@@ -80,7 +80,7 @@ def export_encoder(encoder: Encoder, out: Path, card: str) -> None:
 
     Args:
         encoder: A transformer, or a sum of transformers.
-        out: Folder to write; it must not be there, or be empty.
+        out: Folder to write; it must not exist, or be empty.
         card: Model card in markdown, without front matter; how to load the folder is added.
 
     Raises:
@@ -120,7 +120,7 @@ def load_encoder(path: Path, device: str = "cpu") -> Encoder:
     """
     if (path / SETTINGS).is_file() == (path / TWIN).is_file():
         raise InputError(
-            f"'{path}' is no folder that bench export wrote",
+            f"'{path}' was not written by bench export",
             expected=f"{SETTINGS} (one transformer) or {TWIN} (a sum of them) in it",
             hint="evaluate other folders with bench run --methods hf:PATH or st:PATH",
         )
@@ -131,10 +131,10 @@ def load_encoder(path: Path, device: str = "cpu") -> Encoder:
     if not all(_is_number(weight) for weight in weights) or len(weights) != len(parts):
         raise _damaged(path / TWIN, f"weights {weights!r}", "a finite number for each part")
     if len(parts) < 2 or not all(isinstance(part, str) and _PART.fullmatch(part) for part in parts):
-        raise _damaged(path / TWIN, f"parts {parts!r}", "the names of two or more folders beside it")
+        raise _damaged(path / TWIN, f"parts {parts!r}", "the names of two or more folders next to it")
     for part in parts:
         if (path / part).resolve().parent != path.resolve():
-            raise _damaged(path / TWIN, f"part {part!r} leads out of the folder", "a folder beside it")
+            raise _damaged(path / TWIN, f"part {part!r} leads out of the folder", "a folder next to it")
     return SumEncoder([_load_transformer(path / part, device) for part in parts], weights)
 
 

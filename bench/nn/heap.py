@@ -1,4 +1,4 @@
-"""The heap: what a training step frees stays with the process, where the next step finds it."""
+"""The heap: what a training step frees stays with the process, for the next step to reuse."""
 
 from __future__ import annotations
 

@@ -39,5 +39,5 @@ def looked_up_once(model: Any, rows: Sequence[list[int]], pad_id: int) -> Iterat
 
 
 def _take(known: Tensor, table: Tensor, ids: Tensor) -> Tensor:
-    """In the place of the embeddings' forward call: rows of the batch's own table."""
+    """Stands in for the embeddings' forward call: rows of the batch's own table."""
     return nn.functional.embedding(torch.searchsorted(known, ids), table)

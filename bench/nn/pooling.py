@@ -39,7 +39,7 @@ def pool(states: Sequence[Tensor], mask: Tensor, pooling: str, *, first_layer: s
         (B, H).
 
     Raises:
-        ValueError: a pooling that is none of these.
+        ValueError: an unknown pooling.
     """
     if pooling == "cls":
         return states[-1][:, 0]

@@ -1,4 +1,4 @@
-"""Templates around a sentence: the text in which a mask token stands for what the sentence means."""
+"""Templates around a sentence: a mask token takes the place of what the sentence means."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class Prompt:
     Attributes:
         text: The template.
         before: Token ids before the sentence, without the special tokens.
-        after: Token ids behind it.
+        after: Token ids after it.
         length: Tokens of the template without a sentence, both special tokens included.
 
     Raises:
-        InputError: a template without its two places, or a tokenizer without a mask token.
+        InputError: a template that lacks {sentence} or {mask}, or a tokenizer without a mask token.
     """
 
     def __init__(self, tokenizer: Any, template: str) -> None:

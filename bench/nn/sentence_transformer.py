@@ -18,7 +18,7 @@ from bench.nn.untrusted import check_modules, check_tokenizer, not_loadable, off
 
 
 class SentenceTransformerEncoder:
-    """A sentence-transformers model as it stands: its own pooling, normalisation and maximal length.
+    """A sentence-transformers model as it is: its own pooling, normalisation and maximal length.
 
     Args:
         folder: The model folder; foreign module code is never executed.

@@ -64,7 +64,7 @@ def check_folder(folder: Path) -> None:
 
     Raises:
         InputError: an adapter, weights of another folder, attention code from elsewhere, absurdly many
-            layers, or a settings file that is no JSON.
+            layers, or a settings file that is not JSON.
     """
     if (folder / "adapter_config.json").exists():
         raise InputError(
@@ -212,7 +212,7 @@ def not_loadable(
 
 
 class _UnreadableError(InputError):
-    """A settings file that is no JSON."""
+    """A settings file that is not JSON."""
 
 
 def _read(file: Path, kind: type = dict) -> Any:

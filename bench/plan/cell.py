@@ -28,7 +28,7 @@ class Cell:
         members: The cell of each other method it builds on, by role.
         copy: Number of this copy among equal members of an ensemble ("2", inside another copy "2.2"), "" for
             the first: it has its own random streams.
-        auxiliaries: Each model it needs in training beside the backbone, by the option that names it.
+        auxiliaries: Each model it needs in training in addition to the backbone, by the option that names it.
         ranks: Processes that train each of its stages together; dropout, and so the result, depends on it.
         train_precision: Arithmetic of its transformers in training, see
             :func:`bench.train.precision.training_at`.

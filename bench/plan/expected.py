@@ -107,7 +107,7 @@ def _text(text: Corpus, name: str) -> dict[str, Any]:
 
 
 def _member(cell: Cell) -> dict[str, Any]:
-    """What a record says of a method that its own builds on, beside the stages."""
+    """What a record says of a method that its own builds on, apart from the stages."""
     members = {role: _member(member) for role, member in cell.members}
     auxiliaries = auxiliary_facts(cell)
     return {

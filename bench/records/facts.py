@@ -17,6 +17,8 @@ from bench.records.provenance import plugin_files
 from bench.records.record import RunRecord
 
 UNSET, NONE = "not set", "none"
+_LATER = {"text": "train", "pooling": "cls", "sick": False, "drop_norms": 0}
+"""Options that records of schemas 1 and 2 may lack, as they came later, with the value that held before."""
 _ASKED = ("key", "version", "text", "numerics", "precision", "ranks")
 
 
@@ -33,7 +35,7 @@ class Fact:
         breaks: Two results that differ in it aren't compared by the gate.
         in_family: Seeds that differ in it are never averaged: all facts of the key but the seed.
         in_stage: It enters the key of each training stage.
-        show: What messages show of a record in place of the value: a name beside a hash.
+        show: What messages show of a record in place of the value: a name next to a hash.
         parameter: Field of a run's specification that asks for it, for ``bench rerun``.
         choices: What that field takes; nothing else is read from a record.
     """
@@ -72,6 +74,10 @@ def _hashes(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     return {name: str(each["sha256"]) for name, each in facts.items()}
 
 
+def _options(record: RunRecord) -> dict[str, Any]:
+    return {name: value for name, value in record.options.items() if _LATER.get(name, UNSET) != value}
+
+
 def _stages(record: RunRecord) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = record.training.get("stages", {})
     return found
@@ -100,7 +106,7 @@ FACTS = (
     Fact("method", "encoder", lambda r: r.name),
     Fact("method version", "encoder", lambda r: r.version),
     Fact("plug-in file", "encoder", lambda r: plugin_files(r.provenance), in_stage=True),
-    Fact("option", "encoder", lambda r: r.options),
+    Fact("option", "encoder", _options),
     Fact(
         "weights", "encoder", lambda r: _sha256(r.backbone), in_stage=True, show=lambda r: _label(r.backbone)
     ),
@@ -267,7 +273,8 @@ def _differing(fact: Fact, then: RunRecord, now: RunRecord) -> Iterator[Differen
         return
     if isinstance(was, Mapping) and isinstance(now_is, Mapping):
         for name in dict.fromkeys([*was, *now_is]):
-            one, other = was.get(name, UNSET), now_is.get(name, UNSET)
+            before = _LATER.get(name, UNSET) if fact.name == "option" else UNSET
+            one, other = was.get(name, before), now_is.get(name, before)
             if one != other:
                 yield Difference(fact.name, f"{fact.name} {name}", shown(one), shown(other))
         return
@@ -356,7 +363,7 @@ def specified(record: RunRecord) -> dict[str, Any]:
             first, last = fact.choices[0], fact.choices[-1]
             numbers = isinstance(first, int)
             raise DataError(
-                f"the record's {fact.name} is '{value}'",
+                f"the record says {fact.name} '{value}'",
                 where=record.method,
                 expected=f"{first} to {last}" if numbers else f"one of {', '.join(fact.choices)}",
             )

@@ -14,7 +14,6 @@ from bench.records.blocks import RECORD
 from bench.schema import fault, unwritable
 
 SCHEMA = 3
-PROBED = SCHEMA
 AVERAGE = "avg"
 ALL = "all"  # subset name: every pair of a task in one correlation, the field's convention
 
@@ -84,7 +83,7 @@ class RunRecord:
         key: sha256 of everything that determines the scores, see :data:`bench.records.facts.FACTS`.
         status: "ok" or "failed".
         scores: Empty if failed.
-        predictions: {"file", "sha256"} of the per-pair similarities beside the record, None if failed.
+        predictions: {"file", "sha256"} of the per-pair similarities next to the record, None if failed.
         reason: Why it failed, one line.
         traceback: The failure's traceback, without machine paths.
         evaluation: How it was measured: "version" of the evaluation, "precision", "solver" of transfer tasks.
@@ -93,7 +92,7 @@ class RunRecord:
             "spearman_last" gives the last checkpoint's.
         notes: What every table with this record must say.
         probes: What :mod:`bench.probes.measure` found, by probe; "version" and "data" say how and on what.
-            They come after the scores and change none; what they took by the clock stands in timing.
+            They come after the scores and change none; how long they took is in timing.
         provenance: Versions, commit, device, threads: facts that repeat when the run is repeated.
         timing: Wall and CPU seconds, date, processor: facts that don't.
     """
@@ -170,14 +169,14 @@ def from_json(text: str, where: str) -> RunRecord:
         return _record(data)
     except (ValueError, TypeError, RecursionError) as error:
         raise DataError(
-            f"this is no run record: {error}", where=where, hint="delete the file and run the cell again"
+            f"this is not a run record: {error}", where=where, hint="delete the file and run the cell again"
         ) from error
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("a name stands twice in one block")
+        raise ValueError("a name is given twice in one block")
     return found
 
 

@@ -1,4 +1,4 @@
-"""The results folder: one JSON a cell and suite, its predictions beside it, nothing ever half written."""
+"""The results folder: one JSON a cell and suite, its predictions next to it, nothing ever half written."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class ResultStore:
     """One campaign's records under ``results/<campaign>``.
 
     Raises:
-        InputError: a campaign name that is no plain folder name.
+        InputError: a campaign name that is not a plain folder name.
     """
 
     def __init__(self, results: Path, campaign: str) -> None:
         if not _CAMPAIGN.fullmatch(campaign):
             raise InputError(
-                f"'{campaign}' is no campaign name",
+                f"'{campaign}' is not a campaign name",
                 where="--campaign",
                 expected="letters, digits, '.', '_' and '-', at most 100",
             )
@@ -73,7 +73,7 @@ class ResultStore:
         return _read(path) if path.exists() else None
 
     def is_whole(self, place: Place, record: RunRecord) -> bool:
-        """True if the predictions beside a record are those it was written with."""
+        """True if the predictions next to a record are those it was written with."""
         if record.predictions is None:  # what mteb measures has no pairs of ours
             return record.status == "failed" or not any(
                 facts.get("pairs", 1) for facts in record.tasks.values()
@@ -117,7 +117,7 @@ class ResultStore:
             raise StorageError(
                 f"the record can't be written: {error.strerror}",
                 where=str(path),
-                hint="finished cells are kept: mend this and run the same command again",
+                hint="finished cells are kept: fix this and run the same command again",
             ) from error
 
     def _write(
@@ -215,7 +215,7 @@ class ResultStore:
             record = _read(path)
             if self.path(record.place) != path:
                 raise DataError(
-                    f"this record of {record.method} stands in another's place",
+                    f"this record of {record.method} is in another's place",
                     where=str(path),
                     hint="move the copy out of the results folder",
                 )

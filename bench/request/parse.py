@@ -34,7 +34,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     """Parse ``1-5`` or ``1,3,7-9`` into increasing distinct seeds.
 
     Raises:
-        InputError: empty text, something that is no number or range, a falling range, a seed given
+        InputError: empty text, something that is neither a number nor a range, a falling range, a seed given
             twice, or more than 10,000 seeds.
     """
     where = "--seeds"
@@ -43,7 +43,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     for part in text.split(","):
         match = _SEED_RANGE.fullmatch(part.strip())
         if match is None:
-            raise InputError(f"'{part.strip()}' in '{text}' is no seed", where=where, expected=form)
+            raise InputError(f"'{part.strip()}' in '{text}' is not a seed", where=where, expected=form)
         low = int(match[1])
         high = int(match[2]) if match[2] else low
         if high < low:
@@ -83,7 +83,7 @@ def split_outside_brackets(text: str, at: str = ",") -> list[str]:
 
 
 def quoted(value: str) -> str:
-    """Return an option's value as it stands in a method's brackets, so that it is read as itself.
+    """Return an option's value as it is written in a method's brackets, so that it is read as itself.
 
     A backslash makes a comma, a bracket or a backslash a part of the value. A value that is a method with
     options of its own stays as it is.
@@ -127,13 +127,13 @@ def _parse_method(text: str) -> MethodRequest:
     if (of := _OF_METHODS.fullmatch(text)) and _is_balanced(text):
         return MethodRequest(text, of["name"], of["methods"].strip(), (), of["alias"])
     if not text or not _is_balanced(text) or ("[" in text and not text.endswith("]")):
-        raise InputError(f"'{text}' is no method", where=where, expected=form)
+        raise InputError(f"'{text}' is not a method", where=where, expected=form)
     head, _, inner = text.removesuffix("]").partition("[") if text.endswith("]") else (text, "", "")
     options = []
     for item in split_outside_brackets(inner) if inner else []:
         key, equals, value = item.partition("=")
         if not equals or not METHOD_NAME.fullmatch(key.strip()):
-            raise InputError(f"'{item}' in '{text}' is no OPTION=VALUE", where=where, expected=form)
+            raise InputError(f"'{item}' in '{text}' is not an OPTION=VALUE", where=where, expected=form)
         options.append((key.strip(), _unquoted(value.strip())))
     alias: str | None = None
     before, equals, after = head.partition("=")
@@ -141,11 +141,11 @@ def _parse_method(text: str) -> MethodRequest:
         alias, head = before.strip(), after.strip()
         if not METHOD_NAME.fullmatch(alias):
             raise InputError(
-                f"'{alias}' in '{text}' is no alias", where=where, expected="letters, digits, _ . + -"
+                f"'{alias}' in '{text}' is not an alias", where=where, expected="letters, digits, _ . + -"
             )
     name, colon, argument = head.partition(":")
     if not METHOD_NAME.fullmatch(name) or (colon and not argument):
-        raise InputError(f"'{text}' is no method", where=where, expected=form)
+        raise InputError(f"'{text}' is not a method", where=where, expected=form)
     return MethodRequest(text, name, argument or None, tuple(options), alias)
 
 
@@ -160,7 +160,7 @@ def parse_override(text: str) -> Override:
     parts = [part.strip() for part in key.split(".")]
     if not equals or len(parts) not in (2, 3) or not all(METHOD_NAME.fullmatch(part) for part in parts):
         raise InputError(
-            f"'{text}' is no override",
+            f"'{text}' is not an override",
             where="--set",
             expected="METHOD[.STAGE].OPTION=VALUE, e.g. untrained.pooling=avg",
         )
@@ -178,7 +178,7 @@ def parse_copies(texts: Sequence[str]) -> tuple[tuple[str, Path], ...]:
         name, equals, file = text.partition("=")
         if not equals or not file or not METHOD_NAME.fullmatch(name):
             raise InputError(
-                f"'{text}' is no copy", where="--copy", expected="NAME=FILE, e.g. a=wiki.en-fr-en.txt"
+                f"'{text}' is not a copy", where="--copy", expected="NAME=FILE, e.g. a=wiki.en-fr-en.txt"
             )
         if name in copies:
             raise InputError(f"copy '{name}' is given twice", where="--copy")

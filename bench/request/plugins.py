@@ -1,4 +1,4 @@
-"""Methods from outside: a file or an importable package that the user names, beside the entry points."""
+"""Methods from outside: a file or an importable package that the user names, besides the entry points."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def read_plugin(text: str, results: Path) -> Plugin:
         hint = "a package is installed first: pip install"
         raise InputError(f"'{text}' is a folder", where=_WHERE, expected=_FORM, hint=hint)
     if path.suffix != ".py":
-        raise InputError(f"'{text}' is no Python file", where=_WHERE, expected=_FORM)
+        raise InputError(f"'{text}' is not a Python file", where=_WHERE, expected=_FORM)
     if path.resolve().is_relative_to(results.resolve()):
         raise InputError(
             f"'{text}' lies in the results folder, and code that came with records is never run",
@@ -106,7 +106,7 @@ def plugin_facts(method: str) -> dict[str, Any] | None:
 
 
 def plugins_of_methods(methods: Iterable[str]) -> tuple[Plugin, ...]:
-    """Return what another process must load to know these registered methods, beside bench's own."""
+    """Return what another process must load to know these registered methods, in addition to bench's own."""
     origins = dict.fromkeys(METHODS.origin(name) for name in sorted(methods))
     return tuple(_FILES.get(origin, Plugin(origin)) for origin in origins if not origin.startswith("bench."))
 
@@ -156,7 +156,7 @@ def _checked(where: str, module: str, run: Callable[[], object]) -> None:
         raise InputError(what, where=where, expected=error.expected, hint=error.hint) from error
     except SyntaxError as error:
         place = f"{where}:{error.lineno}" if error.lineno else where
-        raise InputError(f"this is no Python: {error.msg}", where=place) from error
+        raise InputError(f"this is not Python: {error.msg}", where=place) from error
     except (Exception, SystemExit) as error:
         file = getattr(sys.modules.get(module), "__file__", None)
         lines = [

@@ -94,7 +94,7 @@ def extract(archive: Path, folder: Path) -> None:
             source = tar.extractfile(member) if member.isreg() else None
             if source is None or not parts or ".." in parts or parts[0] == "/" or "\\" in member.name:
                 raise DataError(
-                    f"'{member.name}' is no plain file below its folder",
+                    f"'{member.name}' is not a plain file below its folder",
                     where="--reference",
                     expected="records and predictions as bench run writes them",
                 )
@@ -145,7 +145,7 @@ def check_whole(records: Sequence[RunRecord], campaign: str) -> None:
         if record.status != "ok":
             run = "" if record.seed is None else f" seed {record.seed}"
             raise DataError(
-                f"{record.method}{run} on {record.suite} is no result: {record.reason}",
+                f"{record.method}{run} on {record.suite} is not a result: {record.reason}",
                 where=f"reference {campaign}",
                 hint="run it again; a reference holds finished records only",
             )

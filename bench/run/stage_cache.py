@@ -67,7 +67,7 @@ class StageCache:
             raise StorageError(
                 f"stage '{stage.spec.role}' can't be kept: {reason}",
                 where=str(self.root),
-                hint="finished cells and stages are kept: mend this and run the same command again",
+                hint="finished cells and stages are kept: fix this and run the same command again",
             ) from error
 
     def _reason(self, error: Exception) -> str | None:

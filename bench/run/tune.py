@@ -114,5 +114,5 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         raise InputError(
-            f"'{text}' is no number", where="--values", expected="numbers such as 1e-5,3e-5"
+            f"'{text}' is not a number", where="--values", expected="numbers such as 1e-5,3e-5"
         ) from None

@@ -1,4 +1,4 @@
-"""Processes that are started here and Ctrl-C: it reaches them too, and they go without a word."""
+"""Ctrl-C and child processes: the terminal sends it to them too, and they exit without printing anything."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INTERRUPTED = 130
 
 @contextmanager
 def interrupt_held() -> Iterator[None]:
-    """Let Ctrl-C wait: a process that starts here holds it too, until it can leave without a word."""
+    """Let Ctrl-C wait: a process that starts here holds it too, until it can exit quietly."""
     resource_tracker.ensure_running()  # which starting it would end the wait
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

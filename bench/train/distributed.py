@@ -106,9 +106,9 @@ def seed_draws(seed: int, stream: str) -> None:
 
 
 def spread(rows: Sequence[Item], encode: Callable[[Sequence[Item]], Tensor]) -> Tensor:
-    """Encode rows, each process its share, and return the vectors of all, with gradient through the own ones.
+    """Encode rows, each process its share, and return the vectors of all, with gradient through its own.
 
-    Rows are dealt out in the order of their lengths, so that shares cost alike; where their number is no
+    Rows are dealt out in the order of their lengths, so that shares cost alike; where their number is not a
     multiple of the processes', the longest is encoded once more than needed and left out.
 
     Args:
@@ -150,7 +150,7 @@ def spread_arrays(items: Sequence[Item], encode: Callable[[Sequence[Item]], Floa
 
 
 def share_gradients(parameters: Sequence[nn.Parameter]) -> None:
-    """Put the mean over the processes in the place of every gradient; nothing for a process of its own."""
+    """Replace every gradient by its mean over the processes; a process of its own keeps its gradients."""
     for ranks in _ranks:
         found = [parameter.grad for parameter in parameters if parameter.grad is not None]
         for kind in dict.fromkeys(gradient.dtype for gradient in found):
@@ -184,7 +184,7 @@ def total(number: float) -> float:
 
 
 class _Gather(torch.autograd.Function):
-    """The shares of all processes under each other; back goes N times the gradient of the own share."""
+    """The shares of all processes, concatenated; backward, N times the gradient of the own share."""
 
     @staticmethod
     def forward(ctx: Any, own: Tensor, ranks: Ranks) -> Tensor:

@@ -139,7 +139,7 @@ def _watch(running: dict[Connection, BaseProcess], progress: Progress | None) ->
 
 
 def _ended(process: BaseProcess, rank: int, size: int) -> BaseException:
-    """What it means that a process ended without a word."""
+    """Why a process ended without a report."""
     process.join(_LAST_WORDS)
     if process.exitcode == INTERRUPTED:
         return KeyboardInterrupt()

@@ -32,7 +32,7 @@ class TrainSettings:
         steps: Optimiser steps; the corpus is permuted anew whenever it is used up.
         eval_every: Steps between dev evaluations; a run shorter than that selects nothing.
         weight_decay: AdamW's.
-        decay_all: It falls on all parameters; else not on biases and LayerNorms.
+        decay_all: Weight decay applies to all parameters; else not to biases and LayerNorms.
         clip: Largest global gradient norm, 0 for none.
         schedule: "linear" (to 0 over all steps) or "constant".
         warmup: Share of the steps over which the rate rises from 0 before it follows the schedule, 0 to 1.
@@ -89,7 +89,7 @@ def batches(
 ) -> Iterator[list[int]]:
     """Yield batches of sentence indices without end: a new permutation each epoch, its last batch short.
 
-    With ``drop_last`` a short one is left out.
+    With ``drop_last`` a short one is dropped.
 
     The order depends on (seed, corpus fingerprint, batch size) alone: all methods of a seed see the same.
     """
@@ -127,7 +127,7 @@ def train(
 
     Raises:
         BenchError: empty corpus, or a loss that is not finite (naming the step).
-        InputError: less than a batch, where a short one is left out.
+        InputError: less than a batch, with ``drop_last``.
     """
     _check_text(len(rows), settings)
     keep_freed_memory()
@@ -167,13 +167,13 @@ def _check_text(sentences: int, settings: TrainSettings) -> None:
         raise BenchError("the training text has no sentence")
     if settings.drop_last and sentences < settings.batch_size:
         raise InputError(
-            f"{sentences} sentences are no batch of {settings.batch_size}, and a short one is left out",
+            f"{sentences} sentences don't fill a batch of {settings.batch_size}, and a short one is dropped",
             expected="a smaller batch_size, or drop_last=false",
         )
 
 
 class _History:
-    """What a training notes on its way, and the weights of its best step.
+    """What a training run records, and the weights of its best step.
 
     Args:
         encoder: The part that is evaluated and kept.
@@ -189,7 +189,7 @@ class _History:
         self.dev_seconds: list[float] = []
 
     def trained(self, step: int, sentences: int, loss: float, begin: float) -> None:
-        """Note a step; raises BenchError for a loss that is not finite."""
+        """Record a step; raises BenchError for a loss that is not finite."""
         if not math.isfinite(loss):
             raise BenchError(f"the loss is {loss} at step {step}", hint="try a smaller learning rate")
         self.losses.append(loss)
@@ -197,7 +197,7 @@ class _History:
         self.step_seconds.append(time.perf_counter() - begin)
 
     def evaluated(self, step: int, score: float, begin: float) -> None:
-        """Note a dev evaluation, and keep the weights if none was as good."""
+        """Record a dev evaluation, and keep the weights if it is the strictly best one."""
         self.dev_seconds.append(time.perf_counter() - begin - self.step_seconds[-1])
         self.curve.append((step, score))
         if score > self.best_score:
@@ -251,7 +251,7 @@ def make_optimizer(objective: nn.Module, settings: TrainSettings) -> torch.optim
 
 
 def parameter_groups(objective: nn.Module, settings: TrainSettings) -> list[dict[str, Any]]:
-    """Return AdamW's groups: all parameters in one, or biases and LayerNorms apart without weight decay."""
+    """Return AdamW's groups: all parameters in one, or biases and LayerNorms apart, without weight decay."""
     trained = [(name, p) for name, p in objective.named_parameters() if p.requires_grad]
     if settings.decay_all:
         return [{"params": [p for _, p in trained]}]

@@ -1,4 +1,4 @@
-"""BERT's masking of tokens: which are to be predicted, and what stands in their place."""
+"""BERT's masking of tokens: which are to be predicted, and what replaces them."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from bench.errors import InputError
 class MomentumCopy:
     """A network that follows another one: phi <- m phi + (1 - m) theta (He et al. 2020, MoCo, eq. 2).
 
-    No module itself, so a module that holds one neither trains it, nor saves it, nor switches its mode: it
+    It is not a module, so a module that holds one neither trains it, nor saves it, nor switches its mode: it
     stays in the mode that its user sets (evaluation at first), and its parameters need no gradient.
 
     Args:

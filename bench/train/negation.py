@@ -39,7 +39,7 @@ def negate_by_rule(sentence: str) -> str:
     """Negate a sentence by a closed list of words, without a parser.
 
     The first "not" goes ("cannot" becomes "can"); where there is none, "not" follows the first auxiliary,
-    modal or form of be; where there is none of these either, "Not " stands before the sentence.
+    modal or form of be; where there is none of these either, "Not " is put before the sentence.
     """
     without = _NOT.sub("", sentence, count=1)
     if without != sentence:
@@ -51,9 +51,9 @@ def negate_by_rule(sentence: str) -> str:
 def negate_parsed(tokens: Sequence[ParsedToken]) -> str:
     """Negate a parsed sentence (SNCSE's released rules); the result's tokens are joined by blanks.
 
-    The first "not" goes. Else "not" follows the first auxiliary, if one stands before the root. Else it
+    The first "not" goes. Else "not" follows the first auxiliary, if one comes before the root. Else it
     follows a root that is a form of be or a modal, a root in present or past becomes do, does or did not with
-    its lemma, and "Not" stands before any other sentence.
+    its lemma, and any other sentence gets "Not" in front.
     """
     words = [token.text for token in tokens]
     if "not" in words:

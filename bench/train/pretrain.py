@@ -83,9 +83,9 @@ def pretrain(
     device: str = "cpu",
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
-    """Train a BERT with its MLM head on a text and write it as float16 safetensors, tokenizer beside it.
+    """Train a BERT with its MLM head on a text and write it as float16 safetensors, with its tokenizer.
 
-    Two things make minutes enough. The word embeddings start from the text's co-occurrence counts
+    Minutes are enough for two reasons. The word embeddings start from the text's co-occurrence counts
     (:mod:`bench.train.spectral`) instead of noise: tried without, the topics of the mini world alone took
     nine of twelve CPU minutes. And dropout is off, since the text is seen a few times only.
 
@@ -93,7 +93,7 @@ def pretrain(
         corpus: The text.
         settings: Sizes and rates.
         seed: For weights, order and masks.
-        out: Folder to write; the facts stand there in ``pretraining.json`` too.
+        out: Folder to write; it also gets the facts, in ``pretraining.json``.
         command: What the facts name as the way to repeat it.
         device: "cpu" or "cuda".
         progress: Called with the sentences of each finished step.
@@ -123,7 +123,7 @@ def pretrain(
 def _new_bert(
     vocabulary: int, rows: Sequence[list[int]], settings: PretrainSettings, seed: int, device: str
 ) -> Any:
-    """A BERT with random weights, but for the embeddings of words that the rows have."""
+    """A BERT with random weights, except for the embeddings of tokens that occur in the rows."""
     config = BertConfig(
         vocab_size=vocabulary,
         hidden_size=settings.hidden,
@@ -167,7 +167,7 @@ def add_head(
         corpus: The text, a document a line.
         settings: Length and rates.
         seed: For the head, the choice of lines, their order and the masks.
-        out: Folder to write; the facts stand there in ``pretraining.json`` too.
+        out: Folder to write; it also gets the facts, in ``pretraining.json``.
         command: What the facts name as the way to repeat it.
         device: "cpu" or "cuda".
         progress: Called with the sentences of each finished step.

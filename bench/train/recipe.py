@@ -36,7 +36,6 @@ TEXT_OPTION = Option(
     "train",
     "training text: the profile's, its round-trip translated copy a or b, each also with SICK's sentences",
     ("train", "a", "b", "train+sick", "a+sick", "b+sick"),
-    added=True,
 )
 
 
@@ -45,7 +44,6 @@ POOLING_OPTION = Option(
     "cls",
     "what the trained encoder's vectors are; avg_first_last takes layer 1",
     ("cls", "avg", "avg_first_last", "pooler"),
-    added=True,
 )
 
 
@@ -61,7 +59,7 @@ def one_stage(
     card: MethodCard, options: Mapping[str, OptionValue], train: Callable[[StageContext], dict[str, Any]]
 ) -> tuple[StageSpec, ...]:
     """The stage of a method that trains once; role and kind are the method's name."""
-    settings = {n: v for n, v in card.keyed(options).items() if n not in ("text", "pooling")}
+    settings = {n: v for n, v in options.items() if n not in ("text", "pooling")}
     text = str(options["text"])
     return (StageSpec(card.name, card.name, card.version, tuple(sorted(settings.items())), train, text=text),)
 

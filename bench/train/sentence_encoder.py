@@ -17,7 +17,7 @@ from bench.nn.backbone import TokenRows, TransformerEncoder, load_backbone, quie
 from bench.nn.sum_encoder import SumEncoder
 from bench.stages import StageContext, planned_steps
 from bench.train.dev import DevEvaluation
-from bench.train.distributed import is_first, seed_draws, size, total
+from bench.train.distributed import is_first, seed_draws, total
 from bench.train.loop import State, TrainResult, TrainSettings, train
 from bench.train.streams import own_random_state
 
@@ -38,7 +38,7 @@ def train_sentence_encoder(context: StageContext, make_objective: MakeObjective)
         Facts for the record: steps, sentences seen, dev curve, selected step, seconds.
 
     Raises:
-        InputError: a folder that holds no whole model; see :func:`train_towers` for other errors.
+        InputError: a folder without a complete model; see :func:`train_towers` for other errors.
     """
     return train_towers(context, [load_backbone(context.model)], make_objective)
 
@@ -63,14 +63,14 @@ def train_towers(
         numbered: The module gets (sentence number, token row) pairs.
         pooling: What the vectors are in the dev evaluation.
         select: Similarity whose Spearman chooses the checkpoint.
-        collapse: Note how much of their space the dev sentences' vectors use, at every dev evaluation.
+        collapse: Record how much of their space the dev sentences' vectors use, at every dev evaluation.
 
     Returns:
         Facts for the record.
 
     Raises:
         BenchError: an empty training text, or a loss that is not a number.
-        InputError: settings that the text or the model can't meet.
+        InputError: settings that don't fit the text or the model.
     """
     config, cpu = context.config, time.process_time()
     models = [model for model, _ in towers]
@@ -179,5 +179,4 @@ def _facts(result: TrainResult, cpu_seconds: float) -> dict[str, Any]:
         "cpu_seconds": round(cpu_seconds, 1),
         "step_seconds": result.step_seconds,
         "dev_seconds": result.dev_seconds,
-        **({"ranks": size()} if size() > 1 else {}),
     }

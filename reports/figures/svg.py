@@ -168,7 +168,7 @@ def _plane(figure: Figure) -> tuple[list[str], float]:
 
 
 def _names(figure: Figure, x: _Axis, y: _Axis) -> tuple[list[str], dict[int, Series]]:
-    """Labels beside the points, and the series, by number, whose label would lie on another."""
+    """Labels next to the points, and the series, by number, whose label would cover another."""
     taken: list[tuple[float, float, float]] = []
     parts, unnamed = [], {}
     for number, one in enumerate(figure.series):

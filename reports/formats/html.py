@@ -40,7 +40,7 @@ class Page:
         campaign: The campaign's name.
         records: Number of its records.
         parts: Its parts.
-        missing: What could stand on it and why it doesn't.
+        missing: What it could show, why it doesn't, and what makes it.
         remarks: What every report with these records must say.
         facts: How the records were made.
     """

@@ -33,7 +33,7 @@ def _grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid:
     lacking = [method for method, own in runs.items() if not any("gmac" in _cost(run) for run in own)]
     notes = [
         table.notes[0],
-        "GMAC of one sentence of 64 tokens (thop); eta: average x 100 a GMAC; training: CPU seconds of "
+        "GMAC of one sentence of 64 tokens (thop); eta: average x 100 per GMAC; training: CPU seconds of "
         "all stages of a run, mean over seeds.",
         CAPTION,
         *table.notes[2:],

@@ -82,7 +82,7 @@ def describe(cell: CellVerdict) -> str:
 
 
 def grid(gate: Gate) -> Grid:
-    """The table: a row a cell, and under one that isn't well a row a task."""
+    """The table: a row a cell; below one that changed visibly a row a task."""
     header = ("verdict", "method", "suite", "profile", "seeds", "reference", "new", "drop", "interval")
     rows: list[tuple[str, ...]] = []
     for cell in gate.cells:
@@ -99,17 +99,21 @@ def grid(gate: Gate) -> Grid:
 
 
 def _notes(gate: Gate) -> tuple[str, ...]:
-    beyond = " or the drop exceeds 3 sd of the reference's seeds (on another machine that alone)"
+    beyond = (
+        ", or the drop exceeds 3 standard deviations of the reference's seeds (on another machine only this "
+        "counts)"
+    )
     notes = [
-        "Spearman x 100, means over seeds; drop = reference - new. A cell fails where its average drops by "
-        f"more than {SCALE * gate.tolerance:g} points and its interval lies above 0"
+        "Spearman x 100, means over seeds; drop = reference - new. A cell fails if its average drops by more "
+        f"than {SCALE * gate.tolerance:g} points and the drop's interval lies above 0"
         f"{beyond if gate.repeated else ''}."
     ]
     if gate.tested:
         notes.append(
-            f"Welch's intervals of the averages hold together at {gate.level:.0%} (Bonferroni over what "
-            f"changed, {_cells(gate.tested)}). Tasks decide nothing: their intervals have the same level, "
-            "their p is Holm's over all tasks of these cells."
+            f"Intervals are Welch's; with {gate.level:.0%} confidence all those of the averages hold at once "
+            f"(Bonferroni over what changed, {_cells(gate.tested)}). A single task never fails a cell: its "
+            "interval and its p (corrected after Holm over all tasks of these cells) show where the average "
+            "moved."
         )
     shown = (UNCLEAR, REGRESSION, FAILED, MISSING, DIFFERENT)
     notes += [

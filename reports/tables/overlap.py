@@ -1,4 +1,4 @@
-"""Test sentences that stand in a training text, as ``bench data overlap`` counted them."""
+"""Test sentences that a training text contains, as ``bench data overlap`` counted them."""
 
 from __future__ import annotations
 

@@ -64,4 +64,4 @@ def _suite_grids(campaign: Campaign, suite: str) -> list[Grid]:
 def _single(rows: Sequence[Row]) -> list[str]:
     """Which methods ran once, and so have no standard deviation."""
     names = dict.fromkeys(row.method for row in rows if row.finished == 1)
-    return [f"One run, no deviation: {', '.join(names)}."] if names else []
+    return [f"One run, so no standard deviation: {', '.join(names)}."] if names else []

@@ -60,7 +60,7 @@ def _surface_grid(manifest: Manifest) -> Grid:
 
 
 def points(manifest: Manifest, records: Sequence[RunRecord]) -> dict[tuple[str, str], list[RunRecord]]:
-    """Return the records at each (row, column); a deterministic method's one record stands for all seeds."""
+    """Return the records at each (row, column); a deterministic method's one record counts for all seeds."""
     return {
         (row, column): [r for r in records if r.method == method and r.seed in (None, *manifest.seeds)]
         for row, column, method in manifest.points
@@ -153,7 +153,7 @@ def _collapse_notes(
                 difference, low, high = (f"{value:+.{digits}f}" for value in values)
                 told.append(f"{shown} {difference} [{low}, {high}]")
         if told:
-            notes.append(f"{column}, {row} less {rows[0]}: {'; '.join(told)}.")
+            notes.append(f"{column}, {row} minus {rows[0]}: {'; '.join(told)}.")
     return notes
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bench.baselines.arccse import arccon, make_arccse_objective, nested_maskings, triplet_loss
+from bench.baselines._arccse import ArcCSEObjective, arccon, nested_maskings, triplet_loss
 from bench.card import OptionValue
 from bench.nn.backbone import load_backbone, padded, token_rows
 from bench.plan.cells import profile_options
@@ -233,7 +233,7 @@ def objective_of(folder: Path, **changes: OptionValue) -> tuple[Any, Any]:
     set_dropout(model, 0.0)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(5)
-        made = make_arccse_objective(model, tokenizer, options(**changes), generator(3, "mask/arccse"))
+        made = ArcCSEObjective(model, tokenizer, options(**changes), generator(3, "mask/arccse"))
     return made.double().train(), tokenizer
 
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from transformers import AutoModel
 
-from bench.baselines.bsl import byol_loss
+from bench.baselines._bsl import byol_loss
 from bench.card import OptionValue
 from bench.errors import InputError
 from bench.nn.backbone import load_backbone, padded, token_rows
@@ -241,7 +241,7 @@ def test_less_than_a_batch_is_an_error(tiny_bert: Path) -> None:
     with pytest.raises(InputError) as caught:
         train(made, model, rows, settings, seed=1, corpus="c", dev_score=lambda: 0.0)
     assert str(caught.value) == (
-        "4 sentences are no batch of 5, and a short one is left out; expected a smaller batch_size, or "
+        "4 sentences don't fill a batch of 5, and a short one is dropped; expected a smaller batch_size, or "
         "drop_last=false"
     )
 
@@ -312,7 +312,7 @@ def test_the_whole_way(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path, 
     [
         (("batch_size=1",), "a batch of one sentence has no batch statistics"),
         (("batch_size=59", "drop_last=false"), "a batch of one sentence has no batch statistics"),
-        (("batch_size=61",), "60 sentences are no batch of 61, and a short one is left out"),
+        (("batch_size=61",), "60 sentences don't fill a batch of 61, and a short one is dropped"),
         (("decay=1.5",), "momentum 1.5; expected 0 to 1"),
         (("warmup=2",), "warmup 2.0; expected a share of the steps, 0 to 1"),
     ],

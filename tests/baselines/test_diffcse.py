@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer, BertForMaskedLM
 
-from bench.baselines import diffcse
-from bench.baselines.diffcse import edited_tokens, replaced_tokens, rtd_loss, training_head
+from bench.baselines import _diffcse
+from bench.baselines._diffcse import edited_tokens, replaced_tokens, rtd_loss, training_head
 from bench.card import OptionValue
 from bench.nn.backbone import padded, token_rows
 from bench.nn.masked_lm import load_masked_lm
@@ -300,7 +300,7 @@ def test_the_first_token_of_the_edited_text_is_never_seen(
     for position, token in ((0, 2), (0, 9), (1, 9)):
         changed = base.clone()
         changed[:, position] = token
-        monkeypatch.setattr(diffcse, "edited_tokens", lambda *_args, _now=changed, **_kwargs: _now)
+        monkeypatch.setattr(_diffcse, "edited_tokens", lambda *_args, _now=changed, **_kwargs: _now)
         made(rows)
     torch.testing.assert_close(seen[0], seen[1], rtol=0, atol=0)
     assert not torch.allclose(seen[0], seen[2])

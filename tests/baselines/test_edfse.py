@@ -12,8 +12,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from bench.baselines.edfse import SUBMODELS, make_paired_objective
-from bench.baselines.edfse_d import distillation_loss, make_student_objective
+from bench.baselines._edfse import PairedObjective, StudentObjective, distillation_loss
+from bench.baselines._simcse import SimCSEObjective
+from bench.baselines.edfse import SUBMODELS
 from bench.card import BuildContext, OptionValue
 from bench.data.mini.generator import TRAINING_SENTENCES, overlap
 from bench.data.mini.text import pairs, pretraining_text, training_copy, training_text
@@ -133,9 +134,9 @@ def test_methods_that_see_the_grammars_synonyms_are_footnoted(tmp_path: Path) ->
     seen = ("edfse", "edfse_d", "bsl", "distill:edfse", "ensemble:edfse+untrained")
     unseen = ("simcse", "tncse", "edfse[rtt=none]", "edfse[pairing=replace]", "bsl[rtt=none]", "untrained")
     plan = plan_of(",".join((*seen, *unseen)), tmp_path)
-    noted = {job.cell.method for job in plan.jobs if any(NOTE in note for note in job.notes)}
+    noted = {job.cell.method for job in plan.jobs if any(NOTE in note for note in job.record.notes)}
     assert noted == set(seen)
-    notes = [note for job in plan.jobs for note in job.notes if NOTE in note]
+    notes = [note for job in plan.jobs for note in job.record.notes if NOTE in note]
     assert sorted(note.removesuffix(NOTE) for note in notes) == sorted(seen)
 
 
@@ -147,7 +148,7 @@ def paired_objective(folder: Path, others: list[str]) -> tuple[Any, Any, Any]:
     set_dropout(model, 0.0)
     model.double()
     with own_random_state(1, "head"):
-        made = make_paired_objective(
+        made = PairedObjective(
             model, tokenizer.pad_token_id, 0.05, token_rows(tokenizer, others, 12)
         ).double()
     return made.train(), model, tokenizer
@@ -184,11 +185,9 @@ def test_one_step_equals_a_transcription(tiny_bert: Path, chosen: list[int]) -> 
 
 
 def test_equal_translations_without_dropout_are_simcse(tiny_bert: Path) -> None:
-    from bench.baselines.simcse import make_objective
-
     made, model, tokenizer = paired_objective(tiny_bert, SENTENCES)
     rows = token_rows(tokenizer, SENTENCES, 12)
-    plain = make_objective(model, tokenizer.pad_token_id, 0.05).double()
+    plain = SimCSEObjective(model, tokenizer.pad_token_id, 0.05).double()
     plain.head.load_state_dict(made.head.state_dict())
     assert float(made(list(enumerate(rows))).detach()) == float(plain(rows).detach())
 
@@ -258,7 +257,7 @@ def test_one_step_of_the_student(tiny_bert: Path, form: str) -> None:
     parts = [TransformerEncoder(tiny_bert, pooling) for pooling in ("cls", "avg")]
     teacher: Encoder = SumEncoder([*parts, parts[0]])
     config: dict[str, OptionValue] = {"distillation": form, "tau": 0.1}
-    made = make_student_objective(model, tokenizer.pad_token_id, config, Teacher(teacher, SENTENCES)).train()
+    made = StudentObjective(model, tokenizer.pad_token_id, config, Teacher(teacher, SENTENCES)).train()
     rows = token_rows(tokenizer, SENTENCES, 12)
     loss = made([(i, rows[i]) for i in (2, 0, 3)])
     torch.autograd.backward(loss)

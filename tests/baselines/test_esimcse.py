@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 from transformers import AutoModel
 
-from bench.baselines.esimcse import Run, make_objective, queue_nce
+from bench.baselines._esimcse import ESimCSEObjective, Run, queue_nce
+from bench.baselines._simcse import SimCSEObjective
 from bench.card import OptionValue
 from bench.errors import InputError
 from bench.nn.backbone import load_backbone, padded, token_rows
@@ -241,7 +242,7 @@ def objective_of(folder: Path, sentences: int = len(TEXT), **changes: OptionValu
     model.double()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(5)
-        objective = make_objective(
+        objective = ESimCSEObjective(
             model, tokenizer.pad_token_id, options(**changes), Run(3, "esimcse", sentences)
         )
     return objective.double().train(), model, tokenizer
@@ -316,7 +317,7 @@ def test_random_start_is_like_the_model_and_not_it(tiny_bert: Path) -> None:
     name = "embeddings.word_embeddings.weight"
     assert not torch.equal(objective.slow.model.get_parameter(name), model.get_parameter(name))
     model.pooler = None
-    bare = make_objective(model, 0, options(), Run(1, "esimcse", 4))
+    bare = ESimCSEObjective(model, 0, options(), Run(1, "esimcse", 4))
     assert bare.slow is not None
     assert bare.slow.model.pooler is None
 
@@ -335,7 +336,7 @@ def test_momentum_vectors_have_no_dropout(tiny_bert: Path) -> None:
     model.eval()  # with momentum 0 the copy is the encoder itself
     with torch.no_grad():
         torch.testing.assert_close(
-            first, objective.project(model, [row for _, row in batch]), rtol=1e-9, atol=1e-9
+            first, objective.projected([row for _, row in batch]), rtol=1e-9, atol=1e-9
         )
     assert sum(p.numel() for p in objective.parameters()) == sum(p.numel() for p in model.parameters()) + 272
 
@@ -395,12 +396,10 @@ def test_short_batches_and_one_word_sentences(tiny_bert: Path, sentences: list[s
 
 
 def test_without_queue_and_repetition_it_is_simcse(tiny_bert: Path) -> None:
-    from bench.baselines.simcse import make_objective as simcse
-
     objective, model, tokenizer = objective_of(tiny_bert, queue=0, repetition_rate=0.0)
     assert (objective.slow, objective.queue) == (None, None)
     rows = token_rows(tokenizer, SENTENCES, 12)
-    plain = simcse(model, tokenizer.pad_token_id, 0.05).double()
+    plain = SimCSEObjective(model, tokenizer.pad_token_id, 0.05).double()
     plain.head.load_state_dict(objective.head.state_dict())
     assert float(objective(list(enumerate(rows))).detach()) == float(plain(rows).detach())
 

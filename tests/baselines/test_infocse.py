@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bench.baselines.infocse import lower_half, make_infocse_objective, masked_lm_loss
+from bench.baselines._infocse import InfoCSEObjective, lower_half, masked_lm_loss
 from bench.card import OptionValue
 from bench.errors import InputError
 from bench.nn.backbone import load_backbone, token_rows
@@ -33,7 +33,7 @@ def made_from(
     set_dropout(model, dropout)
     head = mlm_head(load_masked_lm(folder)[0])
     with own_random_state(1, "head"):
-        made = make_infocse_objective(model, tokenizer, head, config, generator(1, "mask"))
+        made = InfoCSEObjective(model, tokenizer, head, config, generator(1, "mask"))
     return made.double().train(), tokenizer
 
 

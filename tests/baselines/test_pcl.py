@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoModel
 
-from bench.baselines.pcl import contrast_rows, group_contrast, make_objective, pcl_loss, row_divergence
-from bench.baselines.rankcse import off_diagonal
+from bench.baselines._pcl import PCLObjective, contrast_rows, group_contrast, pcl_loss, row_divergence
+from bench.baselines._rankcse import off_diagonal
 from bench.card import OptionValue
 from bench.nn.backbone import load_backbone, token_rows
 from bench.plan.cells import profile_options
@@ -254,7 +254,7 @@ def objective_of(folder: Path, **changes: OptionValue) -> tuple[Any, Any, Any]:
     model, tokenizer = load_backbone(folder)
     set_dropout(model, 0.0)
     with own_random_state(1, "head"):
-        made = make_objective(
+        made = PCLObjective(
             model, tokenizer.pad_token_id, options(**changes), generator(1, "augment")
         ).double()
         with torch.no_grad():
@@ -361,14 +361,14 @@ def test_padding_matters_to_the_peer_alone(tiny_bert: Path) -> None:
 def test_the_peer_starts_as_the_backbone_and_is_no_part_of_what_is_kept(tiny_bert: Path) -> None:
     model, tokenizer = load_backbone(tiny_bert)
     set_dropout(model, 0.1)
-    made = make_objective(model, 0, options(), generator(1, "augment"))
+    made = PCLObjective(model, 0, options(), generator(1, "augment"))
     pairs = list(zip(made.encoder.parameters(), made.peer.parameters(), strict=True))
     assert all(torch.equal(one, two) and one is not two for one, two in pairs)
     assert made.peer_pooler is made.peer.pooler.dense
     assert all(m.p == 0.1 for m in made.peer.modules() if isinstance(m, nn.Dropout))
     assert len(made.views([2, 7, 8, 9, 3])) == 10
     model.pooler = None
-    bare = make_objective(model, 0, options(rounds=1), generator(1, "augment"))
+    bare = PCLObjective(model, 0, options(rounds=1), generator(1, "augment"))
     assert bare.peer_pooler.weight.shape == (16, 16)
     assert len(bare.views([2, 7, 8, 9, 3])) == 6
     loss = bare.train()(token_rows(tokenizer, ["two", "a child"], 12))

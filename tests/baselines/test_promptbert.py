@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast, RobertaConfig, RobertaModel
 
 import bench
-from bench.baselines.promptbert import make_promptbert_objective, training_templates
+from bench.baselines._promptbert import PromptBERTObjective, training_templates
 from bench.card import BuildContext, OptionValue
 from bench.data.toy import toy_task
 from bench.errors import InputError
@@ -261,7 +261,7 @@ def objective_of(folder: Path, sentences: list[str], **changes: OptionValue) -> 
     prompts = [Prompt(tokenizer, text) for text in training_templates(config, tokenizer.mask_token)]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(5)
-        made = make_promptbert_objective(model, prompts, sentences, config)
+        made = PromptBERTObjective(model, prompts, sentences, config)
     return made.double().train(), tokenizer, prompts
 
 

@@ -13,7 +13,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from bench.baselines.rankcse import consistency, list_mle, list_net, make_objective, off_diagonal, rank_loss
+from bench.baselines._rankcse import (
+    RankCSEObjective,
+    consistency,
+    list_mle,
+    list_net,
+    off_diagonal,
+    rank_loss,
+)
 from bench.card import OptionValue
 from bench.encoder import FloatArray, Progress
 from bench.errors import BenchError, InputError
@@ -297,7 +304,7 @@ def objective_of(folder: Path, teachers: Sequence[Teacher], **changes: OptionVal
     model.double()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(5)
-        objective = make_objective(
+        objective = RankCSEObjective(
             model, tokenizer.pad_token_id, options(**changes), teachers, generator(1, "ties")
         )
     return objective.double().train(), model, tokenizer

@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer
 
-from bench.baselines.simcse import make_objective
+from bench.baselines._simcse import SimCSEObjective
 from bench.nn.backbone import token_rows
 from bench.train.recipe import info_nce
 from bench.train.sentence_encoder import set_dropout
@@ -79,7 +79,7 @@ def test_one_step_equals_an_independent_transcription(tiny_bert: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(tiny_bert)
     model = AutoModel.from_pretrained(tiny_bert, dtype=torch.float64)
     set_dropout(model, 0.0)
-    objective = make_objective(model, tokenizer.pad_token_id, 0.05).double().train()
+    objective = SimCSEObjective(model, tokenizer.pad_token_id, 0.05).double().train()
     loss = objective(token_rows(tokenizer, SENTENCES, 8))
     loss.backward()
     got = {

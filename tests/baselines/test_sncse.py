@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 import bench
-from bench.baselines.sncse import bidirectional_margin_loss, make_sncse_objective, negation_of
+from bench.baselines._sncse import SNCSEObjective, bidirectional_margin_loss
+from bench.baselines.sncse import negation_of
 from bench.card import BuildContext, OptionValue
 from bench.errors import BenchError, InputError
 from bench.nn.backbone import load_backbone
@@ -163,7 +164,7 @@ def objective_of(folder: Path, sentences: Sequence[str], **changes: OptionValue)
     prompts = [Prompt(tokenizer, str(config[name])) for name in ("template", "template2")]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(5)
-        made = make_sncse_objective(model, prompts, sentences, negate_by_rule, config)
+        made = SNCSEObjective(model, prompts, sentences, negate_by_rule, config)
     return made.double().train(), tokenizer
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModel
 
-from bench.baselines.whitenedcse import make_objective, multi_positive_nce
+from bench.baselines._whitenedcse import WhitenedCSEObjective, multi_positive_nce
 from bench.card import OptionValue
 from bench.errors import InputError
 from bench.nn.backbone import load_backbone, padded, token_rows
@@ -183,7 +183,7 @@ def objective_of(folder: Path, **changes: OptionValue) -> tuple[Any, Any, Any]:
     model, tokenizer = load_backbone(folder)
     set_dropout(model, 0.0)
     with own_random_state(1, "head"):
-        made = make_objective(
+        made = WhitenedCSEObjective(
             model, tokenizer.pad_token_id, options(**changes), generator(1, "order"), generator(1, "augment")
         )
     return made.double().train(), model, tokenizer

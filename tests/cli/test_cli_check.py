@@ -377,7 +377,7 @@ def test_a_link_in_a_revision_is_refused(cli: Cli, tmp_path: Path) -> None:
     git(tmp_path, "add", "results/reference")
     git(tmp_path, "commit", "--quiet", "-m", "reference")
     code, _, err = cli("check", "--reference", "HEAD", "--results", "results")
-    assert (code, "error: --reference: 'mini/link' is no plain file below its folder" in err) == (2, True)
+    assert (code, "error: --reference: 'mini/link' is not a plain file below its folder" in err) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -403,7 +403,7 @@ def test_an_archive_writes_nothing_outside_its_folder(
         member.type, member.linkname = kind, target
         member.size = 2 if kind == tarfile.REGTYPE else 0
         tar.addfile(member, io.BytesIO(b"{}"))
-    with pytest.raises(DataError, match="is no plain file below its folder"):
+    with pytest.raises(DataError, match="is not a plain file below its folder"):
         extract(archive, tmp_path / "reference")
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["reference", "reference.tar", "secret.json"]
 
@@ -416,7 +416,7 @@ def test_an_archive_writes_nothing_outside_its_folder(
         (("results/fine", "--results", "nowhere"), "no campaign 'local'"),
         (("results/fine", "--seeds", "7"), "no record is left to compare"),
         (("results/fine", "--level", "2"), "Invalid value for '--level'"),
-        (("results/bad",), "broken seed 2 on toy is no result: RuntimeError: no luck"),
+        (("results/bad",), "broken seed 2 on toy is not a result: RuntimeError: no luck"),
     ],
 )  # fmt: skip
 def test_bad_input(cli: Cli, arguments: tuple[str, ...], message: str) -> None:

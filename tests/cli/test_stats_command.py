@@ -73,7 +73,9 @@ def test_every_record_gets_its_items_interval_and_every_method_that_of_its_seeds
     assert (code, err) == (0, "")
     average = f"{100 * overlap['mean']:.2f}"
     assert "word_overlap mini toy no seeds " + f"{average} - - {average}" in " ".join(out.split())
-    assert "percentile interval of that checkpoint's average, allowing for other test pairs (100 draws)" in out
+    assert (
+        "percentile interval of that checkpoint's average, allowing for other test pairs (100 draws)" in out
+    )
     assert "The toy suite is a smoke test; its figures say nothing about a method." in out
 
 

@@ -511,7 +511,7 @@ def test_the_command_says_what_failed_and_how_to_mend_it(cli: Cli, tmp_path: Pat
         (["untrained[k=1]"], "--methods untrained[k=1]: untrained has no option 'k'; expected one of"),
         (["hf"], "--methods hf: 'hf' needs a model; expected hf:PATH"),
         (["ensemble"], "'ensemble' needs what it is made of; expected ensemble:METHODS"),
-        (["word_overlap,untrained"], "--plugin: 'word_overlap,untrained' is no Python file"),
+        (["word_overlap,untrained"], "--plugin: 'word_overlap,untrained' is not a Python file"),
         (["mine.py", "--level", "0.9"], "--plugin mine.py --level: it compares records; expected --json"),
         (["word_overlap", "--json", "file/x.json"], "--json: file/x.json can't be written: "),
     ],

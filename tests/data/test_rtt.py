@@ -751,8 +751,8 @@ def test_ready_copies_are_checked(
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
-        (("--copy", "a.txt"), "--copy: 'a.txt' is no copy; expected NAME=FILE"),
-        (("--copy", "a="), "--copy: 'a=' is no copy; expected NAME=FILE"),
+        (("--copy", "a.txt"), "--copy: 'a.txt' is not a copy; expected NAME=FILE"),
+        (("--copy", "a="), "--copy: 'a=' is not a copy; expected NAME=FILE"),
         (("--copy", "a=a.txt", "--copy", "a=b.txt"), "--copy: copy 'a' is given twice"),
         (("--copy", "a=nowhere.txt"), "--copy a=nowhere.txt: the copy can't be read: No such file"),
         (("--copy", "a=a.txt"), "stage 'sub2' trains on a round-trip translation"),

@@ -109,5 +109,5 @@ def test_the_page_word_for_word(tmp_path: Path) -> None:
     assert (work / "report.html").stat().st_size > 10_000
     records = {path.parent.relative_to(work / "results").as_posix() for path in work.rglob("mini.json")}
     assert "installed/mini/char_ngrams/no-seed" in records
-    assert "local/mini/align_uniform[steps=25]/seed-1" in records
+    assert "local/mini/align_uniform[steps=10]/seed-1" in records
     assert len(records) == 5

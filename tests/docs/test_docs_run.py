@@ -60,7 +60,7 @@ def shortened() -> Iterator[None]:
         patch.setattr(profiles, "load", short)
         patch.setattr(text, "SHIPPED", ())
         patch.setattr(generator, "TRAINING_SENTENCES", 1_400)
-        patch.setattr(generator, "PAIRS", {"dev": 60, "test": 180})
+        patch.setattr(generator, "PAIRS", {"dev": 24, "test": 100})
         for name, sweep in SWEEPS.items():
             patch.setitem(SWEEPS, name, first_row(sweep))
         forget_worlds()

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.records.record import PROBED, RunRecord
+from bench.records.record import RunRecord
 from bench.records.store import _SEAL, Place, ResultStore
 from bench.sweeps.manifest import Manifest, save
 from tests.fuzz import core
@@ -89,7 +89,7 @@ def _fuller(record: RunRecord) -> RunRecord:
     options = {"lr": 3e-05, "batch_size": 64, "text": "train", "sick": False}
     world = {"generator": 1, "split": 1, "seed": 1}
     record = replace(record, training=training, timing=timing, provenance=provenance, options=options)
-    return replace(record, world=world, notes=("A note of the suite.",), schema=PROBED)
+    return replace(record, world=world, notes=("A note of the suite.",))
 
 
 def _probed() -> dict[str, Any]:

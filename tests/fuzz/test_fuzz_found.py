@@ -25,7 +25,7 @@ from bench.errors import BenchError, DataError, InputError, NewerRecordError
 from bench.nn.folder import ModelFolder
 from bench.plan.cells import make_cells
 from bench.probes.overlap import training_lines
-from bench.records.record import PROBED, SCHEMA, RunRecord, from_json, to_json
+from bench.records.record import SCHEMA, RunRecord, from_json, to_json
 from bench.records.store import _SEAL, Place, ResultStore
 from bench.registry import METHODS, discover
 from bench.reports.records import senteval_rounding
@@ -45,7 +45,7 @@ RECORD = make_record("m", 1, {"A": 0.5, "B": 0.25}, probes=probes_of(1))
 
 def changed(record: RunRecord, **values: Any) -> str:
     """The record's JSON with other values; ``a__b`` is the place b in a."""
-    data = json.loads(to_json(replace(record, schema=PROBED if record.probes else SCHEMA)))
+    data = json.loads(to_json(replace(record, schema=SCHEMA)))
     for path, value in values.items():
         *parents, name = path.split("__")
         block = data
@@ -98,13 +98,13 @@ def changed(record: RunRecord, **values: Any) -> str:
 def test_a_record_with_a_wrong_block_is_refused_by_its_place(values: dict[str, Any], place: str) -> None:
     with pytest.raises(DataError) as caught:
         from_json(changed(RECORD, **values), "r.json")
-    assert str(caught.value).startswith("r.json: this is no run record: ")
+    assert str(caught.value).startswith("r.json: this is not a run record: ")
     assert place in str(caught.value)
 
 
 def test_a_name_twice_in_a_record_is_refused() -> None:
     text = changed(RECORD).replace('"value": 0.5', '"value": 0.5, "value": 0.75', 1)
-    with pytest.raises(DataError, match="a name stands twice in one block"):
+    with pytest.raises(DataError, match="a name is given twice in one block"):
         from_json(text, "r.json")
 
 
@@ -576,7 +576,7 @@ def test_a_build_that_fails_is_no_estimate_and_a_failed_cell(build: str, cli: Cl
 
 def test_a_whole_number_that_no_record_holds_is_no_option_value() -> None:
     assert Option("a", 1, "h").parse(str(2**63 - 1), "w") == 2**63 - 1
-    with pytest.raises(InputError, match="is no value for it; expected a whole number"):
+    with pytest.raises(InputError, match="is not a value for it; expected a whole number"):
         Option("a", 1, "h").parse(str(2**63), "w")
 
 

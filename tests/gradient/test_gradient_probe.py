@@ -570,7 +570,7 @@ def test_the_command_measures_a_training(
     assert [step for step, _ in found["dev_curve"]] == [2, 4]
     assert found["before"]["density"] != found["after"]["density"]
     assert not (tmp_path / "results").exists()  # what was trained on a part of the text is nobody's stage
-    with pytest.raises(InputError, match="the folder is there already"):
+    with pytest.raises(InputError, match="the folder already exists"):
         run(method, *where)
 
 

@@ -313,11 +313,11 @@ def test_a_record_with_probes_reads_back_and_a_newer_one_is_refused() -> None:
     ],
 )
 def test_damaged_probes_are_refused(probes: dict[str, Any]) -> None:
-    with pytest.raises(DataError, match="this is no run record"):
+    with pytest.raises(DataError, match="this is not a run record"):
         from_json(to_json(replace(RECORD, probes=probes)), "x")
 
 
 def test_numbers_that_are_none_are_refused() -> None:
     text = to_json(replace(RECORD, probes=PROBES_BLOCK))
-    with pytest.raises(DataError, match="this is no run record"):
+    with pytest.raises(DataError, match="this is not a run record"):
         from_json(text.replace('"gmac": 0.5', '"gmac": NaN'), "x")

@@ -310,7 +310,7 @@ def test_rerun_takes_nothing_from_a_record_that_run_would_not_take(fact: Fact) -
         "transfer_solver": put("evaluation", "solver", "x"),
         "precision": put("evaluation", "precision", "x"),
     }[fact.parameter](BASE)
-    with pytest.raises(DataError, match=f"the record's {fact.name} is '"):
+    with pytest.raises(DataError, match=f"the record says {fact.name} '"):
         specified(wrong)
 
 

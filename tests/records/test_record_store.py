@@ -72,7 +72,7 @@ def test_damaged_records_are_refused_with_their_place(damage: str) -> None:
     with pytest.raises(DataError) as caught:
         from_json(damage, "a/b.json")
     said = str(caught.value)
-    assert said.startswith("a/b.json: this is no run record: ")
+    assert said.startswith("a/b.json: this is not a run record: ")
     assert said.endswith("; delete the file and run the cell again")
 
 
@@ -184,7 +184,7 @@ def test_plain_names_stay(name: str) -> None:
 
 @pytest.mark.parametrize("campaign", ["..", "../x", "a/b", "", ".x", "a b", "x" * 101])
 def test_campaigns_are_plain_folder_names(campaign: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is no campaign name"):
+    with pytest.raises(InputError, match="is not a campaign name"):
         ResultStore(tmp_path, campaign)
 
 
@@ -198,7 +198,7 @@ def test_a_copied_record_is_not_a_second_seed(store: ResultStore) -> None:
     store.write(PLACE, RECORD, PREDICTIONS)
     copied = store.path(PLACE).parent.with_name("seed-1-backup")
     shutil.copytree(store.path(PLACE).parent, copied)
-    with pytest.raises(DataError, match="this record of noise stands in another's place"):
+    with pytest.raises(DataError, match="this record of noise is in another's place"):
         store.records()
     shutil.rmtree(copied)
     store.path(PLACE).write_bytes(b"\xff")

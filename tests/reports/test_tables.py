@@ -114,7 +114,7 @@ def test_the_papers_layout_groups_by_backbone_and_kind(tmp_path: Path) -> None:
     ]
     marks = {str(row[0]): row[1].mark for row in grid.rows[:4] if isinstance(row[1], Cell)}
     assert marks == {"untrained": "", "simcse": "", "tncse": "best", "tncse_d": "second"}
-    assert any("One run, no deviation: tncse, tncse_d" in note for note in grid.notes)
+    assert any("One run, so no standard deviation: tncse, tncse_d" in note for note in grid.notes)
 
 
 def test_a_missing_value_is_a_dash_with_its_reason(tmp_path: Path) -> None:

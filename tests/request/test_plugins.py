@@ -70,18 +70,18 @@ def test_a_package_is_named_by_its_import_name_or_its_entry_point(
 @pytest.mark.parametrize(
     ("name", "source", "expected"),
     [
-        ("a.py", "def f(:", "a.py:1: this is no Python: invalid syntax"),
+        ("a.py", "def f(:", "a.py:1: this is not Python: invalid syntax"),
         ("a.py", "x = 1\n\n1 / 0", "a.py:3: it can't be imported: ZeroDivisionError: division by zero"),
         ("a.py", "import sys\nsys.exit(3)", "a.py:2: it can't be imported: SystemExit: 3"),
         ("a.py", "import no", "a.py:1: it can't be imported: ModuleNotFoundError: No module named 'no'"),
-        ("a.py", "x = '\udcff'", "a.py:1: this is no Python: (unicode error)"),
+        ("a.py", "x = '\udcff'", "a.py:1: this is not Python: (unicode error)"),
         ("a.py", "", "a.py: it has no method; expected a class with a card and build, under @add_method"),
         (
             "a.py",
             RIGHT.replace('name="mine"', 'name="simcse"'),
             "a.py: method 'simcse' is defined twice: in bench.baselines.simcse and in a.py; rename one of",
         ),
-        ("a.txt", RIGHT, "--plugin: 'FOLDER/a.txt' is no Python file; expected FILE.py, or the import name"),
+        ("a.txt", RIGHT, "--plugin: 'FOLDER/a.txt' is not a Python file; expected FILE.py, or the import name"),
         ("a/b.py", RIGHT, "--plugin: 'FOLDER/a' is a folder; expected FILE.py, or the import name"),
         ("results/a.py", RIGHT, "--plugin: 'FOLDER/results/a.py' lies in the results folder, and code that"),
     ],
@@ -128,7 +128,7 @@ def test_an_edited_file_is_another_specification(cli: Cli, tmp_path: Path) -> No
     assert cli(*RUN)[0] == 0
     was = sha256(file)[:12]
     file.write_text(f"{RIGHT}\n# edited\n")
-    cause = f"(plug-in file then {was}, now {sha256(file)[:12]})"  # and no other
+    cause = f"(plug-in file mine then {was}, now {sha256(file)[:12]})"  # and no other
     code, _, err = cli(*RUN)
     assert (code, cause in err) == (3, True)
     code, _, err = cli("rerun", RECORD, "--plugin", "mine.py")

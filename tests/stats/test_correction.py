@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from bench.stats.checks import generator
-from bench.stats.correction import Family, benjamini_hochberg, holm
+from bench.stats.correction import Family, adjust, benjamini_hochberg, holm
 
 P = {"simcse": 0.01, "whitening": 0.04, "untrained": 0.03, "diffcse": 0.005}
 
@@ -29,6 +29,28 @@ def test_benjamini_hochberg_by_hand() -> None:
     assert benjamini_hochberg({"one": 0.3}, "x").caption == "Benjamini-Hochberg over 1 comparison (x)"
 
 
+def as_loops(p: list[float], method: str) -> list[float]:
+    """The definitions, comparison by comparison; equal p share one result whatever their order."""
+    ordered, n = sorted(p), len(p)
+    found = []
+    for value in p:
+        rank = ordered.index(value) + 1 if method == "holm" else n - ordered[::-1].index(value)
+        if method == "holm":
+            found.append(min(1, max((n - j + 1) * ordered[j - 1] for j in range(1, rank + 1))))
+        else:
+            found.append(min(1, min(n * ordered[j - 1] / j for j in range(rank, n + 1))))
+    return found
+
+
+@pytest.mark.parametrize("method", ["holm", "fdr_bh"])
+@pytest.mark.parametrize("digits", [1, 2, 9])
+def test_corrections_are_their_definitions_with_and_without_ties(method: str, digits: int) -> None:
+    rng = generator(0, f"correction {digits}")
+    for n in (1, 2, 7, 20):
+        p = (rng.uniform(size=n) ** 2).round(digits).tolist()
+        assert adjust(p, method) == pytest.approx(as_loops(p, method), abs=1e-15)
+
+
 def test_benjamini_hochberg_is_scipys() -> None:
     values = generator(0, "bh").uniform(size=20)
     family = benjamini_hochberg({str(i): p for i, p in enumerate(values)}, "grid")
@@ -36,7 +58,6 @@ def test_benjamini_hochberg_is_scipys() -> None:
     assert [found.adjusted for found in family.comparisons.values()] == pytest.approx(expected.tolist())
 
 
-@pytest.mark.slow
 def test_the_minimum_is_what_the_test_can_give_within_the_family() -> None:
     seeds = 2 / 252  # five seeds against five
     family = holm({f"m{i}": 0.2 for i in range(7)}, "all", {f"m{i}": seeds for i in range(7)})

@@ -12,7 +12,15 @@ from scipy import stats
 from bench.stats.checks import FloatArray, generator
 from bench.stats.effects import cohen_d, hedges_g, superiority
 from bench.stats.power import seeds_needed, welch_power
-from bench.stats.seeds import ExactTest, exact_permutation, one_sample, sign_flip, verdict, welch
+from bench.stats.seeds import (
+    ExactTest,
+    exact_permutation,
+    one_sample,
+    seed_difference,
+    sign_flip,
+    verdict,
+    welch,
+)
 
 
 def flip(a: ArrayLike, b: ArrayLike) -> ExactTest:
@@ -52,6 +60,19 @@ def test_one_sample_by_hand() -> None:
     assert (found.difference, found.t, found.df) == pytest.approx((1.5, 1.5 / error, 3))
     assert (found.low, found.high) == pytest.approx((1.5 - half, 1.5 + half))
     assert (found.n_a, found.n_b) == (4, 1)
+
+
+def test_a_side_of_one_score_is_fixed_and_turning_changes_the_signs() -> None:
+    a, b, fixed = [1.0, 2.0, 3.0], [2.0, 4.0, 5.0, 6.0], [1.5]
+    assert seed_difference(a, b, 0.9) == welch(a, b, 0.9)
+    assert seed_difference(a, fixed) == one_sample(a, 1.5)
+    found, turned = one_sample(a, 1.5), seed_difference(fixed, a)
+    assert turned == found.turned()
+    assert (turned.difference, turned.low, turned.high) == (-found.difference, -found.high, -found.low)
+    assert (turned.t, turned.df, turned.p) == (-(found.t or 0), found.df, found.p)
+    assert (turned.n_a, turned.n_b, found.turned().turned()) == (1, 3, found)
+    with pytest.raises(ValueError, match=r"a has 1 seed\(s\); expected at least 2"):
+        seed_difference(fixed, fixed)
 
 
 @pytest.mark.parametrize(

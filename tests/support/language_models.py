@@ -18,7 +18,7 @@ from transformers import (
     RobertaForMaskedLM,
 )
 
-from bench.baselines.diffcse import make_diffcse_objective
+from bench.baselines._diffcse import DiffCSEObjective
 from bench.card import OptionValue
 from bench.nn.backbone import load_backbone
 from bench.nn.masked_lm import load_masked_lm
@@ -79,7 +79,7 @@ def objective_of(
     set_dropout(model, dropout)
     masked_lm, _ = load_masked_lm(generator_folder)
     with own_random_state(1, "head"):
-        made = make_diffcse_objective(
+        made = DiffCSEObjective(
             model, tokenizer, masked_lm, config, generator(1, "mask"), generator(1, "replacement")
         )
     return made.double().train(), tokenizer

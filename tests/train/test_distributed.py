@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from bench import __main__ as command
 from bench.errors import BenchError, CellFailedError, InputError
+from bench.records.facts import differing, family_of
 from bench.train import distributed, launch
 from bench.train.distributed import Ranks, from_first, seed_draws, share_gradients, spread, total
 from bench.train.launch import check_devices, run_together
@@ -246,8 +247,8 @@ def test_the_command_trains_a_cell_on_two_processes(
     assert code == 0, err
     assert out.count("simcse[") == 1
     (one,), (two,) = (list(records(tmp_path, name).values()) for name in ("local", "two"))
-    assert (one.ranks, two.ranks) == (1, 2)
-    assert len({one.key, two.key}) == len({one.family, two.family}) == 2
+    assert [str(each) for each in differing(one, two)] == ["ranks then 1, now 2"]
+    assert len({one.key, two.key}) == len({family_of(one), family_of(two)}) == 2
     before, after = (record.training["stages"]["simcse"] for record in (one, two))
     for name in ("steps", "sentences_seen", "selected_step"):
         assert after[name] == before[name]

@@ -279,7 +279,10 @@ def test_the_command(cli: Cli, tmp_path: Path, tiny_bert: Path, monkeypatch: pyt
     facts = json.loads((tmp_path / "made" / "pretraining.json").read_text())
     assert facts["command"] == "bench pretrain --profile minilm-mlm --seed 1 --out DIR"
     for extra, message in (
-        (("--out", "new", "--data", ".", "--world-seed", "2"), "this text is of no made-up world"),
+        (
+            ("--out", "new", "--data", ".", "--world-seed", "2"),
+            "this text does not come from a made-up world",
+        ),
         (("--out", "new", "--profile", "mini", "--data", "."), "this profile's text is not read from data"),
     ):
         code, _, err = cli(*command, *extra)

@@ -17,6 +17,7 @@ from safetensors import safe_open
 from transformers import AutoModelForMaskedLM
 
 from bench.data.corpus import Corpus, make_corpus
+from bench.data.mini import text as world_text
 from bench.data.mini.generator import customs, sample_event
 from bench.data.mini.grammar import Draw, realise
 from bench.data.mini.text import pretraining_text
@@ -139,7 +140,7 @@ def test_wordpiece_is_the_same_in_every_process(text: Corpus) -> None:
         "print(train_wordpiece(s, 150, max_length=24).get_vocab() == {V})"
     )
     vocabulary = train_wordpiece(text.sentences, 150, max_length=24).get_vocab()
-    for seed in ("1", "2", "3"):
+    for seed in ("1", "2"):
         done = subprocess.run(
             [sys.executable, "-c", code.replace("{V}", repr(vocabulary))],
             capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONHASHSEED": seed},
@@ -217,6 +218,10 @@ def test_bad_requests(cli: Cli, tmp_path: Path, arguments: tuple[str, ...], mess
     assert (code, message in err) == (2, True), err
 
 
+def shortened(corpus: Corpus) -> Corpus:
+    return make_corpus(corpus.name, corpus.sentences[:2000], corpus.world)
+
+
 @pytest.mark.slow
 def test_the_command_makes_a_backbone_for_another_world(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -227,6 +232,8 @@ def test_the_command_makes_a_backbone_for_another_world(
 
     mini = replace(profiles.load("mini"), pretrain=asdict(replace(SETTINGS, vocabulary=400)))
     monkeypatch.setattr(profiles, "load", lambda name: mini)
+    whole = world_text.pretraining_text
+    monkeypatch.setattr(world_text, "pretraining_text", lambda world: shortened(whole(world)))
     code, out, err = cli("pretrain", "--world-seed", "2", "--out", "made")
     assert code == 0, err
     assert "made: " in out

@@ -1,0 +1,122 @@
+"""What EDFSE and EDFSE-D train: SimCSE against translations, and a student against the sum of encoders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from bench.baselines import _simcse
+from bench.card import OptionValue
+from bench.nn.backbone import Rows, TokenRows, load_backbone
+from bench.stages import StageContext
+from bench.train.chunks import cls_states
+from bench.train.objective import EncoderWithHead
+from bench.train.recipe import info_nce
+from bench.train.sentence_encoder import train_towers
+from bench.train.teachers import Teacher
+
+
+class PairedObjective(EncoderWithHead):
+    """(Sentence number, token row) pairs to InfoNCE against the translations.
+
+    Args:
+        model: The transformer.
+        pad_id: Padding id.
+        tau: Temperature.
+        partners: Token row of each sentence's translation.
+    """
+
+    def __init__(self, model: Any, pad_id: int, tau: float, partners: Rows) -> None:
+        super().__init__(model, pad_id)
+        self.tau, self.partners = tau, partners
+
+    def forward(self, batch: list[tuple[int, list[int]]]) -> Tensor:
+        """Sentences and translations go through one call."""
+        rows = [*(row for _, row in batch), *(self.partners[number] for number, _ in batch)]
+        vectors = self.projected(rows)
+        return info_nce(vectors[: len(batch)], vectors[len(batch) :], self.tau)
+
+
+def train(context: StageContext) -> dict[str, Any]:
+    """The stage of one encoder: SimCSE, with the translations as positives where the text is paired."""
+    if not context.partners:
+        return _simcse.train(context)
+    tau, tower = float(context.config["tau"]), load_backbone(context.model)
+    partners = TokenRows(tower[1], context.partners, int(context.config["max_length"]))
+    return train_towers(
+        context,
+        [tower],
+        lambda model, pad_id: PairedObjective(model, pad_id, tau, partners),
+        numbered=True,
+    )
+
+
+def distillation_loss(student: Tensor, teacher: Tensor, form: str, tau: float) -> Tensor:
+    """EDFSE-D's loss between the student's vectors s and the teacher's t, which are constant.
+
+    ``contrastive`` (the abstract): InfoNCE(s_i, t_j), :func:`bench.train.recipe.info_nce`. ``mse`` (what
+    JTCSE says of it): mean_{i,k} (s_ik - t_ik)^2, 0 where the student gives the teacher's sum.
+
+    Args:
+        student: s, (B, H).
+        teacher: t, (B, H).
+        form: "contrastive" or "mse".
+        tau: Temperature of the contrastive form, above 0.
+
+    Returns:
+        Scalar, at least 0.
+
+    Raises:
+        ValueError: different shapes, an unknown form, or a temperature that isn't above 0.
+
+    Example:
+        >>> import torch
+        >>> student, teacher = torch.eye(2), 3 * torch.eye(2)
+        >>> distillation_loss(student, teacher, "mse", tau=0.05).item()  # 4 in two of four cells
+        2.0
+        >>> round(distillation_loss(student, teacher, "contrastive", tau=1.0).item(), 4)
+        0.3133
+    """
+    if form == "contrastive":
+        return info_nce(student, teacher.detach(), tau)
+    if form != "mse":
+        raise ValueError(f"form {form!r}; expected contrastive or mse")
+    if student.shape != teacher.shape:
+        raise ValueError(f"student {tuple(student.shape)} and teacher {tuple(teacher.shape)} must be alike")
+    return functional.mse_loss(student, teacher.detach())
+
+
+class StudentObjective(nn.Module):
+    """(Sentence number, token row) pairs to the distillation loss.
+
+    Args:
+        model: The transformer that learns.
+        pad_id: Padding id.
+        config: distillation and tau.
+        teacher: The frozen teacher, which knows the training text.
+    """
+
+    def __init__(self, model: Any, pad_id: int, config: Mapping[str, OptionValue], teacher: Teacher) -> None:
+        super().__init__()
+        self.encoder, self.pad_id, self.teacher = model, pad_id, teacher
+        self.form, self.tau = str(config["distillation"]), float(config["tau"])
+
+    def forward(self, batch: list[tuple[int, list[int]]]) -> Tensor:
+        """The student's [CLS] against the teacher's vectors."""
+        states = cls_states(self.encoder, [row for _, row in batch], self.pad_id)
+        goal = self.teacher.vectors([number for number, _ in batch]).to(states)
+        return distillation_loss(states, goal, self.form, self.tau)
+
+
+def train_student(context: StageContext) -> dict[str, Any]:
+    """The stage of the distilled form; the ensemble is the member ``teacher``."""
+    teacher = Teacher(context.members["teacher"], context.sentences)
+    return train_towers(
+        context,
+        [load_backbone(context.model)],
+        lambda model, pad_id: StudentObjective(model, pad_id, context.config, teacher),
+        numbered=True,
+    )

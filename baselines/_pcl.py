@@ -1,0 +1,202 @@
+"""What PCL trains: two encoders on groups of edited views, and their six losses."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from bench.baselines._rankcse import off_diagonal
+from bench.card import OptionValue
+from bench.errors import InputError
+from bench.nn.backbone import padded
+from bench.stages import StageContext
+from bench.train.chunks import cls_states
+from bench.train.edits import edited_views
+from bench.train.precision import lowered, widened
+from bench.train.recipe import fresh_linear, info_nce
+from bench.train.sentence_encoder import train_sentence_encoder
+from bench.train.streams import generator
+from bench.train.teachers import cosine_matrix
+
+
+def contrast_rows(anchors: Tensor, positives: Tensor, negatives: Tensor, tau: float) -> Tensor:
+    """Return [cos(z_i, p_is) for all s ; cos(z_i, n_j) for all j != i] / tau, (B, S + B - 1).
+
+    Args:
+        anchors: z, (B, H).
+        positives: p, (B, S, H), the group of sentence i in row i.
+        negatives: n, (B, H); its row i belongs to sentence i and is left out of row i.
+        tau: Temperature, above 0.
+
+    Raises:
+        ValueError: shapes that don't fit, or a temperature that isn't above 0.
+
+    Example:
+        >>> z = torch.eye(2)
+        >>> contrast_rows(z, z.unsqueeze(1), z, tau=0.5).tolist()  # own positive, the other anchor
+        [[2.0, 0.0], [2.0, 0.0]]
+    """
+    batch, size = anchors.shape
+    if positives.ndim != 3 or positives.shape[::2] != (batch, size) or negatives.shape != anchors.shape:
+        raise ValueError(
+            f"anchors {tuple(anchors.shape)} and negatives {tuple(negatives.shape)} must be (B, H), "
+            f"positives {tuple(positives.shape)} (B, S, H)"
+        )
+    if tau <= 0:
+        raise ValueError(f"tau {tau} must be above 0")
+    unit, group = (functional.normalize(x, dim=-1, eps=1e-8) for x in (anchors, positives))
+    own = torch.einsum("bh,bsh->bs", unit, group)
+    return torch.cat([own, off_diagonal(cosine_matrix(anchors, negatives))], dim=1) / tau
+
+
+def group_contrast(rows: Tensor, positives: int) -> Tensor:
+    """Binary cross-entropy "with logits" on p = softmax(r): PCL's peer-positive contrast as released.
+
+    L = mean_{i,k} [-log s(p_ik) for k a positive, -log(1 - s(p_ik)) otherwise], s the logistic function, so a
+    probability is squashed twice and s(p) stays between 1/2 and 0.731 (Wu et al. 2022).
+
+    Args:
+        rows: r, (B, K) of :func:`contrast_rows`, positives first.
+        positives: S, how many of the K columns.
+
+    Returns:
+        Scalar, above ln(1 + 1/e) = 0.3133.
+
+    Example:
+        >>> rows = torch.tensor([[0.0, 3.0]]).log1p()  # probabilities 1/5 and 4/5
+        >>> round(group_contrast(rows, positives=1).item(), 4)
+        0.8846
+    """
+    shares = rows.softmax(1)
+    signs = torch.ones_like(shares)
+    signs[:, positives:] = -1
+    return functional.softplus(-signs * shares).mean()
+
+
+def row_divergence(student: Tensor, target: Tensor) -> Tensor:
+    """Kullback-Leibler divergence of softmax(target) from softmax(student), a mean over all B K cells.
+
+    L = 1 / (B K) sum_{i,k} q_ik (log q_ik - log p_ik), q of the target's rows and p of the student's.
+    Gradient flows to both (Wu et al. 2022, peer-network cooperation).
+
+    Args:
+        student: (B, K) rows over the temperature.
+        target: (B, K).
+
+    Returns:
+        Scalar, at least 0; 0 for equal rows.
+
+    Example:
+        >>> uniform, sure = torch.zeros(1, 2), torch.tensor([[3.0, 1.0]]).log()
+        >>> round(row_divergence(uniform, sure).item(), 4)
+        0.0654
+        >>> row_divergence(sure, sure).item()
+        0.0
+    """
+    p, q = student.log_softmax(1), target.log_softmax(1)
+    return (q.exp() * (q - p)).mean()
+
+
+def pcl_loss(own: Tensor, peer: Tensor, tau: float) -> Tensor:
+    """PCL's loss on the vectors of both encoders: six terms, all of weight 1.
+
+    With z_v and y_v view v under the two encoders, v = 0 the anchor and v = 1 ... S its positives,
+    R(a, b) = :func:`contrast_rows` of a_0 against b's positives and b_0, and D :func:`row_divergence`:
+    L = InfoNCE(z_0, z_1) + InfoNCE(y_0, y_1) + C(R(z, z)) + C(R(y, y)) + D(R(z, y), R(y, z)) + D(R(z, z),
+    R(y, y)), C :func:`group_contrast`.
+
+    Args:
+        own: z, (V, B, H), V = 1 + S at least 2.
+        peer: y, (V, B, H).
+        tau: Temperature, above 0.
+
+    Raises:
+        ValueError: other shapes, fewer than two views, or a temperature that isn't above 0.
+
+    Example:
+        >>> views = torch.eye(2).repeat(3, 1, 1)  # anchor and two positives of two sentences, all equal
+        >>> round(pcl_loss(views, views, tau=1.0).item(), 4)
+        1.8146
+    """
+    if own.shape != peer.shape or own.ndim != 3 or len(own) < 2:
+        raise ValueError(
+            f"vectors {tuple(own.shape)} and {tuple(peer.shape)} must be (V, B, H), V at least 2"
+        )
+
+    def rows(anchors: Tensor, others: Tensor) -> Tensor:
+        return contrast_rows(anchors[0], others[1:].transpose(0, 1), others[0], tau)
+
+    positives = len(own) - 1
+    within, within_peer = rows(own, own), rows(peer, peer)
+    loss = info_nce(own[0], own[1], tau) + info_nce(peer[0], peer[1], tau)
+    loss = loss + group_contrast(within, positives) + group_contrast(within_peer, positives)
+    return loss + row_divergence(rows(own, peer), rows(peer, own)) + row_divergence(within, within_peer)
+
+
+class PCLObjective(nn.Module):
+    """Token rows to the loss of both encoders.
+
+    The peer starts as a copy of the model, with the backbone's pooler, or a fresh one where it has none.
+
+    Args:
+        model: The transformer that is kept.
+        pad_id: Padding id.
+        config: The method's options.
+        edits: Draws the edited views, in every epoch anew.
+    """
+
+    def __init__(
+        self, model: Any, pad_id: int, config: Mapping[str, OptionValue], edits: torch.Generator
+    ) -> None:
+        super().__init__()
+        size, self.pad_id, self.edits = model.config.hidden_size, pad_id, edits
+        self.tau, self.share = float(config["tau"]), float(config["share"])
+        self.rounds, self.longest = int(config["rounds"]), int(config["max_length"])
+        self.peer_mask = bool(config["peer_mask"])
+        self.encoder, self.peer = model, copy.deepcopy(model)
+        self.head = fresh_linear(size)
+        pooler = getattr(self.peer, "pooler", None)
+        self.peer_pooler = fresh_linear(size) if pooler is None else pooler.dense
+
+    def forward(self, rows: list[list[int]]) -> Tensor:
+        """All views go through one call of each encoder."""
+        groups = [self.views(row) for row in rows]
+        views = [row for view in zip(*groups, strict=True) for row in view]
+        peer = torch.tanh(self.peer_pooler(self.peer_states(views)))
+        vectors = [torch.tanh(self.head(h)) for h in (cls_states(self.encoder, views, self.pad_id), peer)]
+        own, other = (z.view(-1, len(rows), z.shape[1]) for z in vectors)
+        return pcl_loss(own, other, self.tau)
+
+    def views(self, row: list[int]) -> list[list[int]]:
+        """The sentence twice, then its edited views."""
+        rounds = (edited_views(row, self.share, self.longest, self.edits) for _ in range(self.rounds))
+        return [row, row, *(view for made in rounds for view in made)]
+
+    def peer_states(self, views: list[list[int]]) -> Tensor:
+        """Its [CLS]; as released it sees the padding of a step, which the longest view determines."""
+        if self.peer_mask:
+            return cls_states(self.peer, views, self.pad_id)
+        ids, mask = padded(views, self.pad_id, str(self.peer.device))
+        with lowered(mask.device):
+            states = self.peer(input_ids=ids, attention_mask=torch.ones_like(mask)).last_hidden_state
+        return widened(states[:, 0])
+
+
+def train(context: StageContext) -> dict[str, Any]:
+    """Train on views whose texts differ in their words: the stage.
+
+    Argument and result are those of :func:`bench.train.sentence_encoder.train_towers`, which has more errors.
+
+    Raises:
+        InputError: ``share`` above 1.
+    """
+    config = context.config
+    if float(config["share"]) > 1:
+        raise InputError(f"share {float(config['share'])}", where="pcl.share", expected="0 to 1")
+    edits = generator(context.seed, f"augment/{context.role}")
+    return train_sentence_encoder(context, lambda model, pad_id: PCLObjective(model, pad_id, config, edits))

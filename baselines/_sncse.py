@@ -1,0 +1,135 @@
+"""What SNCSE trains: prompted views, and a negated sentence within two margins of the positive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from bench.card import OptionValue
+from bench.nn.backbone import TransformerEncoder, load_backbone
+from bench.nn.prompt import Prompt
+from bench.stages import StageContext
+from bench.train.chunks import prompted_states
+from bench.train.recipe import fresh_linear, info_nce
+from bench.train.sentence_encoder import train_towers
+
+
+def bidirectional_margin_loss(
+    anchors: Tensor, positives: Tensor, negatives: Tensor, alpha: float, beta: float
+) -> Tensor:
+    """SNCSE's loss: a soft negative is less alike than the positive, by alpha at least and beta at most.
+
+    D_i = cos(z_i, z^-_i) - cos(z_i, z^+_i); L = mean_i[relu(D_i + alpha) + relu(-D_i - beta)], 0 where D_i is
+    within [-beta, -alpha]. Gradient flows through all three (Wang and Dou 2023, bidirectional margin loss).
+
+    Args:
+        anchors: z, (B, H).
+        positives: z^+, (B, H).
+        negatives: z^-, (B, H).
+        alpha: Smallest difference.
+        beta: Largest difference, at least alpha.
+
+    Returns:
+        Scalar, 0 to 2 + alpha.
+
+    Raises:
+        ValueError: different shapes, or alpha above beta.
+
+    Example:
+        >>> anchor, positive = torch.tensor([[1.0, 0.0]]), torch.tensor([[3.0, 4.0]])  # cosine 0.6
+        >>> soft = torch.tensor([[4.0, 3.0]])  # 0.8: nearer than the positive, by 0.2
+        >>> round(bidirectional_margin_loss(anchor, positive, soft, alpha=0.1, beta=0.3).item(), 4)
+        0.3
+        >>> bidirectional_margin_loss(anchor, soft, positive, alpha=0.1, beta=0.3).item()  # within both
+        0.0
+    """
+    if not anchors.shape == positives.shape == negatives.shape or anchors.ndim != 2:
+        raise ValueError(
+            f"anchors {tuple(anchors.shape)}, positives {tuple(positives.shape)} and negatives "
+            f"{tuple(negatives.shape)} must be (B, H)"
+        )
+    if alpha > beta:
+        raise ValueError(f"alpha {alpha} must be at most beta {beta}")
+    a, p, n = (functional.normalize(x, dim=1, eps=1e-8) for x in (anchors, positives, negatives))
+    difference = (a * n).sum(1) - (a * p).sum(1)
+    return (functional.relu(difference + alpha) + functional.relu(-difference - beta)).mean()
+
+
+class SNCSEObjective(nn.Module):
+    """(Sentence number, token row) pairs to prompted InfoNCE and the weighted margin loss.
+
+    Args:
+        model: The transformer.
+        prompts: The anchor's prompt, and that of positive and soft negative.
+        sentences: The training text; it is read in the templates here, so the token rows don't matter.
+        negate: From a sentence to its negation.
+        config: tau, alpha, beta, bml_weight, max_length, negate_unfinished.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        prompts: Sequence[Prompt],
+        sentences: Sequence[str],
+        negate: Callable[[str], str],
+        config: Mapping[str, OptionValue],
+    ) -> None:
+        super().__init__()
+        self.prompts, self.sentences, self.negate = prompts, sentences, negate
+        self.tau, self.weight = float(config["tau"]), float(config["bml_weight"])
+        self.alpha, self.beta = float(config["alpha"]), float(config["beta"])
+        self.longest, self.unfinished = int(config["max_length"]), bool(config["negate_unfinished"])
+        self.encoder = model
+        self.head = fresh_linear(model.config.hidden_size)
+
+    def forward(self, batch: list[tuple[int, list[int]]]) -> Tensor:
+        """Anchors, positives and soft negatives go through one call."""
+        first, second = self.prompts
+        texts = [self.sentences[number] for number, _ in batch]
+        rows = [*first.rows(texts, self.longest), *second.rows(texts, self.longest)]
+        if self.weight:
+            rows += second.rows([self.negation(text) for text in texts], self.longest)
+        projected = torch.tanh(self.head(prompted_states(self.encoder, rows, first.tokenizer)))
+        anchors, positives, *soft = projected.view(-1, len(batch), projected.shape[1]).unbind()
+        loss = info_nce(anchors, positives, self.tau)
+        for negatives in soft:
+            margins = bidirectional_margin_loss(anchors, positives, negatives, self.alpha, self.beta)
+            loss = loss + self.weight * margins
+        return loss
+
+    def negation(self, text: str) -> str:
+        """Released: the look-up of a sentence that had to be finished fails, so it gets a Not."""
+        finished = self.prompts[0].finished(text)
+        if finished != text and not self.unfinished:
+            return f"Not {finished}"
+        return self.negate(text)
+
+
+def train(context: StageContext, negate: Callable[[str], str]) -> dict[str, Any]:
+    """Train with soft negatives: the stage.
+
+    Args:
+        context: As of :func:`bench.train.sentence_encoder.train_towers`, which has more errors.
+        negate: From a sentence to its negation.
+
+    Returns:
+        Facts for the record.
+
+    Raises:
+        InputError: a backbone without a mask token, or a template that leaves no room.
+    """
+    config, tower = context.config, load_backbone(context.model)
+    template = str(config["template"])
+    prompts = [Prompt(tower[1], text) for text in (template, str(config["template2"]))]
+    prompted = TransformerEncoder(tower, "mask", template=template, device=context.device)
+    return train_towers(
+        replace(context, dev_score=lambda _: context.dev_score(prompted)),
+        [tower],
+        lambda model, _: SNCSEObjective(model, prompts, context.sentences, negate, config),
+        numbered=True,
+    )

@@ -1,0 +1,110 @@
+"""What WhitenedCSE trains: several views, whitened in groups of channels under the head."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bench.card import OptionValue
+from bench.errors import InputError
+from bench.stages import StageContext
+from bench.train.augment import repeat_subwords
+from bench.train.chunks import cls_states
+from bench.train.group_whitening import group_whiten
+from bench.train.objective import EncoderWithHead
+from bench.train.recipe import info_nce
+from bench.train.sentence_encoder import train_sentence_encoder
+from bench.train.streams import generator
+
+
+def multi_positive_nce(views: Sequence[Tensor], tau: float) -> Tensor:
+    """WhitenedCSE's loss: L = sum_k InfoNCE(z_1, z_k), k = 2 ... K (Zhuo et al. 2023).
+
+    InfoNCE is :func:`bench.train.recipe.info_nce`. The first view's rows are the anchors of every term;
+    gradient flows through all views.
+
+    Args:
+        views: z_1 ... z_K, (B, H) each, row i of all belongs to sentence i.
+        tau: Temperature, above 0.
+
+    Returns:
+        Scalar, at least 0; (K - 1) ln B for equal rows; 0 for B = 1.
+
+    Raises:
+        ValueError: fewer than two views, different shapes, or a temperature that isn't above 0.
+
+    Example:
+        >>> view = torch.ones(4, 2)
+        >>> round(multi_positive_nce([view, view, view], tau=0.05).item(), 4)  # 2 ln 4
+        2.7726
+    """
+    if len(views) < 2:
+        raise ValueError(f"{len(views)} view(s): a positive needs a second one")
+    return torch.stack([info_nce(views[0], view, tau) for view in views[1:]]).sum()
+
+
+class WhitenedCSEObjective(EncoderWithHead):
+    """Token rows to the loss on z = tanh(W SGW(h) + b) of several views.
+
+    Args:
+        model: The transformer.
+        pad_id: Padding id.
+        config: The method's options.
+        orders: Draws the channels' order of each view.
+        repetitions: Draws repeated subwords.
+
+    Raises:
+        InputError: groups that don't divide the channels.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        pad_id: int,
+        config: Mapping[str, OptionValue],
+        orders: torch.Generator,
+        repetitions: torch.Generator,
+    ) -> None:
+        super().__init__(model, pad_id)
+        self.size, self.groups = model.config.hidden_size, int(config["groups"])
+        self.views = int(config["views"])
+        self.tau, self.eps, self.rate = (float(config[name]) for name in ("tau", "eps", "repetition_rate"))
+        self.through, self.shuffle = bool(config["grad_through_whitening"]), bool(config["shuffle"])
+        self.orders, self.repetitions = orders, repetitions
+        if self.size % self.groups:
+            raise InputError(
+                f"{self.groups} groups don't divide the backbone's {self.size} channels",
+                where="whitenedcse.groups",
+                expected=f"a divisor of {self.size}",
+            )
+
+    def forward(self, rows: list[list[int]]) -> Tensor:
+        """All first views before all second ones, and so on: one call of the transformer."""
+        others = [
+            repeat_subwords(row, self.rate, self.repetitions) for _ in range(self.views - 1) for row in rows
+        ]
+        states = cls_states(self.encoder, [*rows, *others], self.pad_id).chunk(self.views)
+        return multi_positive_nce([torch.tanh(self.head(self.whitened(h))) for h in states], self.tau)
+
+    def whitened(self, states: Tensor) -> Tensor:
+        """SGW of a view's states, with an order of channels of its own."""
+        order = torch.randperm(self.size, generator=self.orders) if self.shuffle else torch.arange(self.size)
+        return group_whiten(states, order, self.groups, eps=self.eps, through=self.through)
+
+
+def train(context: StageContext) -> dict[str, Any]:
+    """Train with shuffled group whitening: the stage.
+
+    Argument and result are those of :func:`bench.train.sentence_encoder.train_towers`, which has more errors.
+
+    Raises:
+        InputError: ``groups`` that don't divide the backbone's channels.
+    """
+    config = context.config
+    orders, repetitions = (generator(context.seed, f"{name}/{context.role}") for name in ("order", "augment"))
+    return train_sentence_encoder(
+        context, lambda model, pad_id: WhitenedCSEObjective(model, pad_id, config, orders, repetitions)
+    )

@@ -1,0 +1,130 @@
+"""A plan: what is at every job's place, read once; keys of cells and stages from the table of facts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bench.plan.plan import Plan, make_plan
+from bench.records import store
+from bench.records.facts import ENCODER, IN_STAGE, key_of, values
+from bench.records.record import RunRecord
+from bench.request.parse import parse_methods, parse_override
+from bench.request.spec import RunSpec
+from bench.run.runner import pending_jobs, run_plan
+from tests.support.cli import Cli
+
+SHORT = ("steps=2", "eval_every=2", "batch_size=8")
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> Counter[Path]:
+    """How often each record's file was read."""
+    counted: Counter[Path] = Counter()
+    read = store._read
+
+    def counting(path: Path) -> RunRecord:
+        counted[path] += 1
+        return read(path)
+
+    monkeypatch.setattr(store, "_read", counting)
+    return counted
+
+
+def test_ten_finished_cells_are_read_at_most_twice(cli: Cli, reads: Counter[Path]) -> None:
+    command = ("run", "--methods", "noise", "--seeds", "1-10", "--suite", "toy", "--workers", "1")
+    assert cli(*command)[0] == 0
+    reads.clear()
+    code, _, err = cli(*command)
+    assert (code, "10 of 10 cells are done already" in err) == (0, True)
+    assert len(reads) == 10
+    assert max(reads.values()) <= 2
+    reads.clear()
+    assert cli(*command, "--dry-run")[0] == 0
+    assert set(reads.values()) == {1}
+
+
+def test_the_state_of_every_job_is_found_once(cli: Cli, tmp_path: Path, reads: Counter[Path]) -> None:
+    cli("run", "--methods", "noise,broken", "--seeds", "1-2", "--suite", "toy", "--workers", "1")
+    spec = RunSpec(
+        parse_methods("noise,broken"), (1, 2, 3), "mini", suites=("toy",), results=tmp_path / "results"
+    )
+    plan = make_plan(spec)
+    reads.clear()
+    states = {(job.cell.method, job.cell.seed): plan.status(job) for job in plan.jobs}
+    assert states == {
+        ("noise", 1): "done",
+        ("noise", 2): "done",
+        ("noise", 3): "to do",
+        ("broken", 1): "done",
+        ("broken", 2): "failed",
+        ("broken", 3): "to do",
+    }
+    assert [job.cell.describe() for job in plan.pending()] == [
+        "broken seed 2",
+        "noise seed 3",
+        "broken seed 3",
+    ]
+    assert pending_jobs(plan) == plan.pending()
+    assert set(reads.values()) == {1}
+
+
+def trained(tmp_path: Path, methods: str, backbone: Path, corpus: Path, **changes: object) -> Plan:
+    """The plan of a short training."""
+    names = ("simcse", "tncse", "tncse.sub1", "tncse.sub2", "distill")
+    overrides = tuple(parse_override(f"{name}.{text}") for name in names for text in SHORT)
+    used = tuple(each for each in overrides if each.method in methods)
+    spec = RunSpec(
+        parse_methods(methods),
+        (1,),
+        "mini",
+        suites=("toy",),
+        dev="toy",
+        overrides=used,
+        backbone=str(backbone),
+        corpus=corpus,
+        results=tmp_path / "results",
+    )
+    return make_plan(replace(spec, **changes))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("methods", ["simcse", "distill:ensemble:simcse+untrained", "ensemble:simcse+simcse"])
+def test_a_finished_record_says_what_was_planned(
+    methods: str, tmp_path: Path, tiny_bert: Path, corpus: Path
+) -> None:
+    plan = trained(tmp_path, methods, tiny_bert, corpus)
+    (job,) = plan.jobs
+    (outcome,) = run_plan(plan, on_outcome=lambda _: None)
+    record = outcome.record
+    assert record is not None
+    assert record.status == "ok", record.reason
+    assert record.key == job.key == key_of(record)
+    assert make_plan(plan.spec).status(job) == "done"
+
+
+def test_what_is_not_in_a_stages_key_leaves_its_training_shared(
+    tmp_path: Path, tiny_bert: Path, corpus: Path
+) -> None:
+    def stage_and_key(**changes: object) -> tuple[str, str]:
+        (job,) = trained(tmp_path, "simcse", tiny_bert, corpus, **changes).jobs
+        return job.cell.stages[0].key, job.key
+
+    stage, key = stage_and_key()
+    assert stage_and_key() == (stage, key)
+    lowered = stage_and_key(precision="bf16")
+    assert (lowered[0] == stage, lowered[1] == key) == (True, False)
+    for change in ({"threads": 2}, {"train_precision": "bf16"}, {"ranks": 2}, {"device": "cuda"}):
+        other = stage_and_key(**change)
+        assert (other[0] == stage, other[1] == key) == (False, False)
+    assert stage_and_key(workers=2, force=True, keep_vectors=True) == (stage, key)
+
+
+def test_the_facts_of_a_stage_are_facts_of_its_cell(tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
+    (job,) = trained(tmp_path, "simcse", tiny_bert, corpus).jobs
+    assert {fact.name for fact in IN_STAGE} <= {fact.name for fact in ENCODER}
+    said = values(job.record, IN_STAGE)
+    assert said["arithmetic of training"] == 2
+    assert said["weights"] == job.cell.model.sha256  # type: ignore[union-attr]
