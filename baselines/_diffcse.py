@@ -113,7 +113,7 @@ def edited_tokens(
         generator: Masked language model; its dropout is active in train mode.
         masked: Masked ids, (N, L).
         mask: (N, L), 1 on tokens and 0 on padding.
-        cls_id: Stands at position 0 of every row, whatever the generator says.
+        cls_id: Put at position 0 of every row, whatever the generator predicts.
         draws: None takes the most probable token; a CPU generator draws from the generator's distribution.
 
     Returns:

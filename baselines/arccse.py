@@ -48,7 +48,7 @@ class ArcCSE(TrainedOnce):
             "the cosine under the angle's sine is clamped inside (-1, 1); the released arccos has no "
             "bound on its slope at equal views",
             "batch, rate and epochs of the original are not verified",
-            "no code of the triplets was released, so this is unverified: spans of 20% and 40%, m = 0, "
+            "the triplets' code was not released, so this is unverified: spans of 20% and 40%, m = 0, "
             "w = 0.1, sentences of 25 subwords or more alone, head and dropout on all three, view 1 as "
             "anchor; profile mini, whose sentences are shorter, takes those of 15",
             "triplets are compared row by row; a re-implementation compares every anchor with every triplet",

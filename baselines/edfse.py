@@ -19,7 +19,7 @@ PAPER = (
 )
 UNVERIFIED = "languages, rates and lengths of the original are not known; they are TNCSE's first stage's"
 _OUTSIDE = ("rtt", "pairing", "sick", "pooling")
-"""Options about a stage's text and about what the encoder is asked for; no settings of the stage."""
+"""Options about a stage's text and about the encoder that is built: not settings of the stage."""
 
 
 def train_submodel(context: StageContext) -> dict[str, Any]:
@@ -55,7 +55,7 @@ class EDFSE:
             Option(
                 "pairing",
                 "positive",
-                "a translation is its sentence's positive (abstract) or stands in its place (as for TNCSE)",
+                "a translation is its sentence's positive (abstract) or replaces it (as in TNCSE)",
                 ("positive", "replace"),
             ),
             Option("sick", False, "add SICK's unlabelled sentences, untranslated, to all training text"),

@@ -36,7 +36,7 @@ class HuggingFace:
 
 @add_method
 class SentenceTransformers:
-    """A sentence-transformers folder as it stands."""
+    """A sentence-transformers folder with its own settings."""
 
     card = MethodCard(
         name="st",

@@ -28,7 +28,7 @@ def find_tower(tower: Tower, where: str) -> Path:
         return Path(given) / tower.folder
     if not tower.hub:
         raise InputError(
-            f"the checkpoint's folder {tower.folder} is not there",
+            f"the checkpoint's folder {tower.folder} is missing",
             where=where,
             expected=f"{FOLDERS}=DIR, the folder into which the authors' download was copied",
         )
@@ -59,7 +59,7 @@ class Released:
     card = MethodCard(
         name="released",
         kind="external",
-        summary="released:NAME, a checkpoint that its authors published; reports show their figures beside",
+        summary="released:NAME, a checkpoint that its authors published; reports show their figures too",
         version=1,
         equations=("one encoder, or the weighted sum of the towers' vectors",),
         options=(Option("name", "", "the checkpoint, an entry of bench/data/released.toml"),),

@@ -31,7 +31,7 @@ def mean_vectors(
 ) -> dict[str, str | int]:
     """Write each sentence's (1 / |s|) sum_w weight_w v_w into a row of ``out``, zeros where no word is known.
 
-    Tokens are what stands between white space; |s| counts those that have a vector.
+    Tokens are separated by white space; |s| counts those that have a vector.
 
     Args:
         table: The vectors.
@@ -120,7 +120,7 @@ class AverageEncoder:
 class SifScorer:
     """Compares the pairs of a task by SIF, whose common component is of that task's own sentences.
 
-    A vector depends on the task it is compared in, so this is a scorer of pairs and no encoder.
+    A vector depends on the task it is compared in, so this is a scorer of pairs, not an encoder.
 
     Args:
         path: File of word vectors.
@@ -165,7 +165,7 @@ def _words(table: WordVectors) -> dict[str, str | int]:
 
 
 def count_tokens(context: StageContext) -> dict[str, Any]:
-    """The stage of ``sif``: how often each token stands in the training text; nothing is drawn."""
+    """The stage of ``sif``: how often each token occurs in the training text; it has no randomness."""
     cpu = time.process_time()
     sentences = context.sentences[: int(context.config["steps"]) or None]
     counts = Counter(token for sentence in sentences for token in sentence.split())
@@ -199,7 +199,7 @@ class Vectors:
             "avg: (1 / |s|) sum_w v_w over the tokens that have a vector",
             "sif: v_s = (1 / |s|) sum_w a / (a + p(w)) v_w; then v_s - u u^T v_s, u the first singular "
             "vector of all v_s",
-            "token: what stands between white space; the first that the file has of: as it is, lower-cased, "
+            "token: what white space separates; the first form that the file has: as written, lower-cased, "
             "without ASCII punctuation at its ends, that lower-cased; else left out",
             "no token known: the zero vector, whose cosine is 0",
         ),
@@ -215,7 +215,7 @@ class Vectors:
             "st:PATH runs those",
             "sif: p(w) is w's share of the tokens of the run's training text (--corpus FILE for another); "
             "paper: of a Wikipedia dump's words",
-            "sif: u is of both sides of all pairs of a task, as often as they stand there (paper: all "
+            "sif: u is of both sides of all pairs of a task, as often as they occur there (paper: all "
             "sentences of the data set); released: of each side of each file alone",
             "sif: |s| counts tokens with a vector, others are left out; released: they have a vector too, "
             "that of an unknown word",

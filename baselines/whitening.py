@@ -85,7 +85,7 @@ def unit(vectors: Matrix) -> Matrix:
 class TargetWhitening:
     """Compares the pairs of a task after whitening with that task's own sentences.
 
-    A vector depends on the task it is compared in, so this is a scorer of pairs and no encoder.
+    A vector depends on the task it is compared in, so this is a scorer of pairs, not an encoder.
 
     Args:
         base: The encoder whose vectors are whitened.
@@ -150,7 +150,7 @@ def base_encoder(model: Path, options: Mapping[str, OptionValue], device: str) -
 
 
 def fit_on_text(context: StageContext) -> dict[str, Any]:
-    """The stage of ``fit=train``: mean and kernel of the training text's vectors; nothing is drawn."""
+    """The stage of ``fit=train``: mean and kernel of the training text's vectors; it has no randomness."""
     from safetensors.numpy import save_file
 
     cpu = time.process_time()

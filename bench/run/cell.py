@@ -136,7 +136,8 @@ class _Running:
             if not missing:
                 return outcome
             record = add_probes(record, missing, data, self.builder, self.progress)
-            record = self.store.write(job.place, record, self.store.predictions(record))
+            predictions = self.store.predictions(record) if record.predictions else None
+            record = self.store.write(job.place, record, predictions)
         except StorageError:
             raise
         except Exception as error:

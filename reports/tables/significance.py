@@ -111,7 +111,7 @@ def correct(pairs: Sequence[Pair], name: str, method: Literal["holm", "fdr_bh"])
     tested = [pair for pair in pairs if pair.p is not None]
     if not tested:
         return Family(tuple(pairs), "no pair has two seeds a side")
-    from bench.stats.correction import METHODS, adjust, caption  # statsmodels takes a second to import
+    from bench.stats.correction import METHODS, adjust, caption
 
     adjusted = iter(adjust([pair.p for pair in tested if pair.p is not None], method))
     corrected = (pair if pair.p is None else replace(pair, adjusted=next(adjusted)) for pair in pairs)

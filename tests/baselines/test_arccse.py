@@ -1,10 +1,11 @@
-"""ArcCSE: ArcCon and the triplet loss, nested maskings, steps against a transcription, the command."""
+"""ArcCSE: ArcCon and the triplet loss, nested maskings, steps against a transcription, training."""
 
 from __future__ import annotations
 
-import json
 import math
+import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +15,17 @@ from torch import Tensor
 
 from bench.baselines._arccse import ArcCSEObjective, arccon, nested_maskings, triplet_loss
 from bench.card import OptionValue
+from bench.errors import InputError
 from bench.nn.backbone import load_backbone, padded, token_rows
-from bench.plan.cells import profile_options
-from bench.registry import discover
-from bench.request import profiles
 from bench.train.recipe import info_nce
 from bench.train.sentence_encoder import set_dropout
 from bench.train.streams import generator
-from tests.support.cli import Cli, records
-from tests.support.training import SENTENCES, random, stage_folders
+from tests.support.training import SENTENCES, options_of, random, train_alone
 
 TEN = math.radians(10)
 
 
-def options(**changes: OptionValue) -> dict[str, OptionValue]:
-    card = discover().get("arccse").card
-    return {option.name: option.default for option in card.options} | changes
+options = partial(options_of, "arccse")
 
 
 # ArcCon
@@ -312,64 +308,23 @@ def test_short_batches_and_one_word_sentences(tiny_bert: Path, sentences: list[s
         assert max(float(g.abs().max()) for g in grads) > 0
 
 
-@pytest.mark.parametrize(
-    ("profile", "expected"),
-    [
-        ("bert-base", {"lr": 3e-5, "batch_size": 64, "epochs": 1, "triplet_min_length": 25}),
-        ("roberta-base", {"lr": 1e-5, "batch_size": 512, "triplet_min_length": 25}),
-    ],
-)
-def test_settings_of_the_profiles(profile: str, expected: dict[str, OptionValue]) -> None:
-    given = profile_options(discover().get("arccse").card, profiles.load(profile))
-    known = {"margin": 10.0, "tau": 0.05, "max_length": 32, "triplet": True}
-    assert {name: given[name] for name in (known | expected)} == known | expected
+# training
 
 
-# the command
-
-TRAINING = ("steps=6", "eval_every=2", "batch_size=24", "max_length=20", "lr=1e-3", "triplet_min_length=8")
-
-
-def arguments(tiny_bert: Path, corpus: Path, methods: str, *extra: str) -> tuple[str, ...]:
-    settings = tuple(part for text in TRAINING for part in ("--set", f"arccse.{text}"))
-    return (
-        "run", "--methods", methods, "--seeds", "1", "--suite", "toy", "--backbone", str(tiny_bert),
-        "--corpus", str(corpus), "--dev", "toy", *settings, *extra,
-    )  # fmt: skip
-
-
-def test_the_whole_way(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
-    methods = "arccse,arc=arccse[triplet=false],plain=arccse[triplet=false,margin=0]"
-    code, _, err = cli(*arguments(tiny_bert, corpus, methods))
-    assert code == 0, err
-    losses = {}
-    for record in records(tmp_path).values():
-        stage = record.training["stages"]["arccse"]
-        assert (stage["steps"], stage["sentences_seen"]) == (6, 120)
-        folder = tmp_path / "results" / ".stages" / stage["key"]
-        losses[record.method] = json.loads((folder / "losses.json").read_text())
-        score, last = (record.score("TOY", metric=m) for m in ("spearman", "spearman_last"))
-        assert score is not None
-        assert score >= (last or -1)
-    assert losses["arc"][0] > losses["plain"][0]  # one dropout stream, one start: the margin alone
-    assert len({tuple(values) for values in losses.values()}) == 3
-    assert len(stage_folders(tmp_path)) == 3
-    again = cli(*arguments(tiny_bert, corpus, "arccse", "--campaign", "again", "--force"))
-    assert again[0] == 0
-    assert len(stage_folders(tmp_path)) == 3
+def test_margin_and_triplets_change_the_training(tmp_path: Path, tiny_bert: Path) -> None:
+    train = partial(train_alone, "arccse", tiny_bert, tmp_path, triplet_min_length=8)
+    whole, arc, plain = train(), train(triplet=False), train(triplet=False, margin=0.0)
+    assert arc.losses[0] > plain.losses[0]  # one dropout stream, one start: the margin alone
+    assert len({tuple(each.losses) for each in (whole, arc, plain)}) == 3
 
 
 @pytest.mark.parametrize(
-    ("setting", "message"),
+    ("changes", "message"),
     [
-        ("margin=200", "margin 200.0; expected 0 to 180 degrees"),
-        ("triplet_heavy=0.1", "triplet_light 0.2, triplet_heavy 0.1; expected shares above 0"),
+        ({"margin": 200.0}, "margin 200.0; expected 0 to 180 degrees"),
+        ({"triplet_heavy": 0.1}, "triplet_light 0.2, triplet_heavy 0.1; expected shares above 0"),
     ],
 )
-def test_bad_settings_are_a_failed_cell(
-    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path, setting: str, message: str
-) -> None:
-    code, _, _ = cli(*arguments(tiny_bert, corpus, "arccse", "--set", f"arccse.{setting}"))
-    (record,) = records(tmp_path).values()
-    assert (code, record.status) == (1, "failed")
-    assert message in str(record.reason)
+def test_bad_settings(tmp_path: Path, tiny_bert: Path, changes: dict[str, OptionValue], message: str) -> None:
+    with pytest.raises(InputError, match=re.escape(message)):
+        train_alone("arccse", tiny_bert, tmp_path, **changes)

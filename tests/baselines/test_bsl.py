@@ -1,11 +1,12 @@
-"""BSL: its loss, predictor and target, steps against a transcription, and the way through the command."""
+"""BSL: its loss, predictor and target, steps against a transcription, and training."""
 
 from __future__ import annotations
 
 import copy
 import itertools
-import json
 import math
+import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +19,22 @@ from bench.card import OptionValue
 from bench.errors import InputError
 from bench.nn.backbone import load_backbone, padded, token_rows
 from bench.nn.pooling import mean_tokens
-from bench.plan.cells import profile_options
-from bench.registry import discover
-from bench.request.profiles import load
 from bench.stages import planned_steps
 from bench.train.byol import Bootstrap, predictor
 from bench.train.chunks import pooled_states
 from bench.train.loop import TrainSettings, batches, rate, train
 from bench.train.sentence_encoder import set_dropout
 from bench.train.streams import own_random_state
-from tests.support.cli import Cli, records
 from tests.support.momentum import slow_mean
-from tests.support.training import SENTENCES, random, stage_folders
+from tests.support.training import (
+    SENTENCES,
+    options_of,
+    plan_on_toy,
+    random,
+    stages_of,
+    toy_sentences,
+    train_alone,
+)
 
 OTHERS = ["A book is read by the doctor.", "two", "On the hill a song is sung.", "a farmer"]
 
@@ -86,11 +91,6 @@ def test_predictor_is_the_formula(blocks: int) -> None:
         slow = (hidden.clamp(min=0) @ w2.T + b2).clamp(min=0) @ w3.T + b3
     torch.testing.assert_close(head(x), slow)
     assert len(weights) == 8 * blocks
-
-
-def options(**changes: OptionValue) -> dict[str, OptionValue]:
-    card = discover().get("bsl").card
-    return {option.name: option.default for option in card.options} | changes
 
 
 def step_of(
@@ -246,87 +246,37 @@ def test_less_than_a_batch_is_an_error(tiny_bert: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("profile", ["bert-base", "roberta-base"])
-def test_settings_of_the_profiles(profile: str) -> None:
-    released: dict[str, OptionValue] = {
-        "lr": 1e-4,
-        "batch_size": 64,
-        "max_length": 64,
-        "warmup": 0.1,
-        "decay": 0.999,
-        "blocks": 3,
-    }
-    released |= {"weight_decay": 0.0, "clip": 1.0, "epochs": 1, "rtt": "copies", "pooling": "avg"}
-    given = profile_options(discover().get("bsl").card, load(profile))
-    assert {name: given[name] for name in released} == released
+def test_training_leaves_the_online_encoder_alone(tmp_path: Path, tiny_bert: Path) -> None:
+    """Its pairs here are the sentences with their words in another order."""
+    backwards = [" ".join(sentence.split()[::-1]) for sentence in toy_sentences()]
+    train = partial(train_alone, "bsl", tiny_bert, tmp_path, steps=6, blocks=1)
+    paired = train({"partners": backwards})
+    assert paired.facts["sentences_seen"] == 6 * 24  # no short batch of the 60 sentences
+    assert paired.score() == pytest.approx(paired.facts["selected_dev"], abs=1e-6)  # both by mean pooling
+    assert paired.kept().keys() == AutoModel.from_pretrained(tiny_bert).state_dict().keys()
+    assert all(0 <= loss <= 8 for loss in paired.losses)
+    assert train().losses != paired.losses
 
 
-def arguments(tiny_bert: Path, corpus: Path, *extra: str) -> tuple[str, ...]:
-    values = {"steps": 6, "eval_every": 2, "batch_size": 24, "lr": 1e-3, "max_length": 20, "blocks": 1}
-    sets = [part for name, value in values.items() for part in ("--set", f"bsl.{name}={value}")]
-    return (
-        "run", "--methods", "bsl", "--seeds", "1", "--suite", "toy", "--backbone", str(tiny_bert),
-        "--corpus", str(corpus), "--dev", "toy", *sets, *extra,
-    )  # fmt: skip
-
-
-@pytest.fixture
-def translation(tmp_path: Path, corpus: Path) -> Path:
-    """A copy of the text, its words in another order."""
-    path = tmp_path / "copy.txt"
-    path.write_text("".join(" ".join(line.split()[::-1]) + "\n" for line in corpus.read_text().splitlines()))
-    return path
-
-
-def test_the_whole_way(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path, translation: Path) -> None:
-    given = arguments(tiny_bert, corpus, "--copy", f"a={translation}")
-    code, _, err = cli(*given)
-    assert code == 0, err
-    (record,) = records(tmp_path).values()
-    stage = record.training["stages"]["bsl"]
-    assert stage["sentences_seen"] == 6 * 24  # no short batch of the 60 sentences
-    assert stage["text"]["name"] == "corpus.txt with copy.txt"
-    assert stage["text"]["paired"] is True
-    assert not any("ranked" in note for note in record.notes)  # only the mini world's pairs are the grammar's
-    assert record.score("TOY") == pytest.approx(stage["selected_dev"], abs=1e-6)  # both by mean pooling
-    (name,) = stage_folders(tmp_path)
-    folder = tmp_path / "results" / ".stages" / name
-    trained, loaded = AutoModel.from_pretrained(tiny_bert), AutoModel.from_pretrained(folder / "selected")
-    assert loaded.state_dict().keys() == trained.state_dict().keys()  # neither predictor nor target is kept
-    torch.rand(5)  # whatever ran before in the process
-    assert cli(*given, "--results", "again")[0] == 0
-    losses = [
-        json.loads((root / ".stages" / name / "losses.json").read_text())
-        for root in (tmp_path / "results", tmp_path / "again")
-    ]
-    assert losses[0] == losses[1]
-    assert all(0 <= loss <= 8 for loss in losses[0])
-    assert cli(*arguments(tiny_bert, corpus, "--set", "bsl.rtt=none", "--campaign", "none"))[0] == 0
-    (plain,) = records(tmp_path, "none").values()
-    assert "text" not in plain.training["stages"]["bsl"]
-    assert plain.training["stages"]["bsl"]["key"] != stage["key"]
+def test_its_text_is_paired_unless_it_asks_for_dropout_alone(tmp_path: Path) -> None:
+    texts = {rtt: stages_of("bsl", options_of("bsl", rtt=rtt))[0].text for rtt in ("copies", "none")}
+    assert texts == {"copies": "train:a", "none": "train"}
+    own = tmp_path / "own.txt"
+    own.write_text("a man\n")
+    with pytest.raises(InputError, match=r"name it with --copy a=FILE \(bench data rtt makes it\)"):
+        plan_on_toy("bsl", tmp_path, corpus=own, dev="toy")
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("changes", "message"),
     [
-        (("batch_size=1",), "a batch of one sentence has no batch statistics"),
-        (("batch_size=59", "drop_last=false"), "a batch of one sentence has no batch statistics"),
-        (("batch_size=61",), "60 sentences don't fill a batch of 61, and a short one is dropped"),
-        (("decay=1.5",), "momentum 1.5; expected 0 to 1"),
-        (("warmup=2",), "warmup 2.0; expected a share of the steps, 0 to 1"),
+        ({"batch_size": 1}, "a batch of one sentence has no batch statistics"),
+        ({"batch_size": 59, "drop_last": False}, "a batch of one sentence has no batch statistics"),
+        ({"batch_size": 61}, "60 sentences don't fill a batch of 61, and a short one is dropped"),
+        ({"decay": 1.5}, "momentum 1.5; expected 0 to 1"),
+        ({"warmup": 2.0}, "warmup 2.0; expected a share of the steps, 0 to 1"),
     ],
 )
-def test_bad_settings_are_a_failed_cell(
-    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path, settings: tuple[str, ...], message: str
-) -> None:
-    sets = [part for text in ("rtt=none", *settings) for part in ("--set", f"bsl.{text}")]
-    code, _, _ = cli(*arguments(tiny_bert, corpus, *sets))
-    (record,) = records(tmp_path).values()
-    assert (code, record.status) == (1, "failed")
-    assert message in str(record.reason)
-
-
-def test_without_its_copy_it_says_how_to_get_one(cli: Cli, tiny_bert: Path, corpus: Path) -> None:
-    code, _, err = cli(*arguments(tiny_bert, corpus))
-    assert (code, "name it with --copy a=FILE (bench data rtt makes it)" in err) == (2, True), err
+def test_bad_settings(tmp_path: Path, tiny_bert: Path, changes: dict[str, OptionValue], message: str) -> None:
+    with pytest.raises(InputError, match=re.escape(message)):
+        train_alone("bsl", tiny_bert, tmp_path, blocks=1, **changes)

@@ -1,9 +1,8 @@
-"""DiffCSE: its loss, one step against an independent transcription, and the whole way through the command."""
+"""DiffCSE: its loss, one step against an independent transcription, and training."""
 
 from __future__ import annotations
 
 import copy
-import json
 import math
 import shutil
 from collections.abc import Mapping
@@ -18,15 +17,16 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer, BertForMaskedLM
 from bench.baselines import _diffcse
 from bench.baselines._diffcse import edited_tokens, replaced_tokens, rtd_loss, training_head
 from bench.card import OptionValue
+from bench.errors import InputError
 from bench.nn.backbone import padded, token_rows
 from bench.nn.masked_lm import load_masked_lm
+from bench.records.record import to_json
 from bench.registry import METHODS
-from bench.stages import TrainedMethod
 from bench.train.masking import mask_tokens
 from bench.train.streams import generator, own_random_state
-from tests.support.cli import Cli, records
-from tests.support.language_models import gradients, objective_of, options
-from tests.support.training import SENTENCES, random, stage_folders
+from tests.support.cli import Cli
+from tests.support.language_models import gradients, objective_of
+from tests.support.training import SENTENCES, options_of, plan_on_toy, random, train_alone
 
 
 def test_detection_loss_by_hand() -> None:
@@ -149,7 +149,7 @@ def test_the_generator_speaks_greedily_at_every_position(tiny_mlm: Path) -> None
 
 def test_its_dropout_is_active_only_where_asked(tiny_bert: Path, tiny_mlm: Path) -> None:
     for active in (True, False):
-        made, tokenizer = objective_of(tiny_bert, tiny_mlm, options("diffcse", generator_dropout=active))
+        made, tokenizer = objective_of(tiny_bert, tiny_mlm, options_of("diffcse", generator_dropout=active))
         ids, mask = padded(token_rows(tokenizer, SENTENCES, 12), 0, "cpu")
         with own_random_state(1, "dropout"):
             one, two = (edited_tokens(made.generator, ids, mask, cls_id=2) for _ in range(2))
@@ -243,7 +243,7 @@ def test_one_step_of_a_roberta(tiny_roberta: Path) -> None:
 def check_step(
     backbone: Path, generator_folder: Path, changes: dict[str, OptionValue], sentences: list[str]
 ) -> None:
-    config = options("diffcse", max_length=8, **({"generator_dropout": False} | changes))
+    config = options_of("diffcse", max_length=8, **({"generator_dropout": False} | changes))
     made, tokenizer = objective_of(backbone, generator_folder, config)
     masked_lm = copy.deepcopy(made.generator).eval()
     loss = made(token_rows(tokenizer, sentences, 8))
@@ -264,19 +264,19 @@ def check_step(
 
 
 def test_without_detection_it_is_info_nce_on_the_heads_output(tiny_bert: Path, tiny_mlm: Path) -> None:
-    made, tokenizer = objective_of(tiny_bert, tiny_mlm, options("diffcse", rtd_weight=0.0))
+    made, tokenizer = objective_of(tiny_bert, tiny_mlm, options_of("diffcse", rtd_weight=0.0))
     masks = generator(1, "mask").get_state()
     loss = made(token_rows(tokenizer, SENTENCES, 8))
     torch.autograd.backward(loss)
     alone = gradients(made)
     assert {name.split(".")[0] for name in alone} == {"encoder", "head"}
     assert torch.equal(generator(1, "mask").get_state(), masks)
-    config = options("diffcse", rtd_weight=0.0, max_length=8)
+    config = options_of("diffcse", rtd_weight=0.0, max_length=8)
     assert float(loss.detach()) == pytest.approx(
         float(transcription(made, tokenizer, made.generator, config, SENTENCES).detach()), rel=1e-9
     )
 
-    whole, _ = objective_of(tiny_bert, tiny_mlm, options("diffcse", rtd_weight=0.5))
+    whole, _ = objective_of(tiny_bert, tiny_mlm, options_of("diffcse", rtd_weight=0.5))
     inner = whole.detection
     whole.detection = lambda views, vectors: inner(views, vectors.detach())
     torch.autograd.backward(whole(token_rows(tokenizer, SENTENCES, 8)))
@@ -284,7 +284,7 @@ def test_without_detection_it_is_info_nce_on_the_heads_output(tiny_bert: Path, t
     for name, gradient in alone.items():
         torch.testing.assert_close(cut[name], gradient, rtol=1e-9, atol=1e-12)
 
-    joined, _ = objective_of(tiny_bert, tiny_mlm, options("diffcse", rtd_weight=0.5))
+    joined, _ = objective_of(tiny_bert, tiny_mlm, options_of("diffcse", rtd_weight=0.5))
     torch.autograd.backward(joined(token_rows(tokenizer, SENTENCES, 8)))
     assert any(not torch.allclose(gradients(joined)[name], gradient) for name, gradient in alone.items())
 
@@ -292,7 +292,7 @@ def test_without_detection_it_is_info_nce_on_the_heads_output(tiny_bert: Path, t
 def test_the_first_token_of_the_edited_text_is_never_seen(
     tiny_bert: Path, tiny_mlm: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, tokenizer = objective_of(tiny_bert, tiny_mlm, options("diffcse"))
+    made, tokenizer = objective_of(tiny_bert, tiny_mlm, options_of("diffcse"))
     rows = token_rows(tokenizer, SENTENCES, 8)
     seen: list[Tensor] = []
     made.classifier.register_forward_hook(lambda _module, args, _out: seen.append(args[0].detach()))
@@ -309,7 +309,7 @@ def test_the_first_token_of_the_edited_text_is_never_seen(
 def test_odd_sentences(tiny_bert: Path, tiny_mlm: Path) -> None:
     """Nothing to mask, equal sentences, an empty one: finite loss and gradient."""
     for sentences in (["quokka"], ["a", "a"], ["", "the doctor"]):
-        made, tokenizer = objective_of(tiny_bert, tiny_mlm, options("diffcse"))
+        made, tokenizer = objective_of(tiny_bert, tiny_mlm, options_of("diffcse"))
         loss = made(token_rows(tokenizer, sentences, 8))
         torch.autograd.backward(loss)
         assert bool(loss.isfinite())
@@ -317,7 +317,7 @@ def test_odd_sentences(tiny_bert: Path, tiny_mlm: Path) -> None:
 
 
 def test_the_discriminator_starts_as_the_backbone_and_learns_apart(tiny_bert: Path, tiny_mlm: Path) -> None:
-    made, tokenizer = objective_of(tiny_bert, tiny_mlm, options("diffcse"), dropout=0.1)
+    made, tokenizer = objective_of(tiny_bert, tiny_mlm, options_of("diffcse"), dropout=0.1)
     pairs = list(zip(made.encoder.parameters(), made.discriminator.parameters(), strict=True))
     assert all(torch.equal(one, two) and one is not two for one, two in pairs)
     assert all(m.p == 0.1 for m in made.discriminator.modules() if isinstance(m, nn.Dropout))
@@ -326,78 +326,63 @@ def test_the_discriminator_starts_as_the_backbone_and_learns_apart(tiny_bert: Pa
     assert tokenizer.pad_token_id == 0
 
 
-def arguments(
-    tiny_bert: Path, tiny_mlm: Path, corpus: Path, *extra: str, method: str = "diffcse"
-) -> tuple[str, ...]:
-    auxiliary = METHODS.get(method).card.auxiliaries[0]
-    values = {auxiliary: tiny_mlm, "steps": 3, "eval_every": 2, "batch_size": 8, "lr": 1e-3}
-    sets = [part for name, value in values.items() for part in ("--set", f"{method}.{name}={value}")]
-    return (
-        "run", "--methods", method, "--seeds", "1", "--suite", "toy", "--backbone", str(tiny_bert),
-        "--corpus", str(corpus), "--dev", "toy", *sets, *extra,
-    )  # fmt: skip
+@pytest.mark.parametrize("method", ["diffcse", "infocse"])
+def test_training_keeps_the_encoder_alone(
+    tmp_path: Path, tiny_bert: Path, tiny_mlm: Path, method: str
+) -> None:
+    (auxiliary,) = METHODS.get(method).card.auxiliaries
+    found = train_alone(method, tiny_bert, tmp_path, {"auxiliaries": {auxiliary: tiny_mlm}})
+    before, after = AutoModel.from_pretrained(tiny_bert).state_dict(), found.kept()
+    assert after.keys() == before.keys()  # no auxiliary network is kept
+    assert not torch.equal(after["embeddings.LayerNorm.weight"], before["embeddings.LayerNorm.weight"])
 
 
 @pytest.mark.parametrize("method", ["diffcse", "infocse"])
-def test_the_whole_way(
-    cli: Cli, tmp_path: Path, tiny_bert: Path, tiny_mlm: Path, corpus: Path, method: str
+def test_the_record_names_the_auxiliary_model_and_no_path(
+    tmp_path: Path, tiny_bert: Path, tiny_mlm: Path, method: str
 ) -> None:
-    code, _, err = cli(*arguments(tiny_bert, tiny_mlm, corpus, method=method))
-    assert code == 0, err
-    (record,) = records(tmp_path).values()
-    auxiliary = METHODS.get(method).card.auxiliaries[0]
-    assert record.options[auxiliary] == "tiny-mlm"
-    assert record.training["auxiliaries"][auxiliary]["name"] == "tiny-mlm"
-    stage = record.training["stages"][method]
-    assert stage["sentences_seen"] == 24
-    text = "".join(path.read_text() for path in (tmp_path / "results").rglob("*.json"))
-    assert str(tiny_mlm.parent) not in text
-    (folder,) = (path for path in (tmp_path / "results" / ".stages").iterdir() if path.is_dir())
-    trained, loaded = AutoModel.from_pretrained(tiny_bert), AutoModel.from_pretrained(folder / "selected")
-    assert loaded.state_dict().keys() == trained.state_dict().keys()  # no auxiliary network is kept
-    assert not torch.equal(loaded.embeddings.LayerNorm.weight, trained.embeddings.LayerNorm.weight)
-    losses = json.loads((folder / "losses.json").read_text())
-    torch.rand(5)  # whatever ran before in the process
-    assert cli(*arguments(tiny_bert, tiny_mlm, corpus, "--results", "again", method=method))[0] == 0
-    again = tmp_path / "again" / ".stages" / folder.name
-    assert json.loads((again / "losses.json").read_text()) == losses
+    (auxiliary,) = METHODS.get(method).card.auxiliaries
+    asked = f"{method}[{auxiliary}={tiny_mlm}]"
+    (job,) = plan_on_toy(asked, tmp_path, backbone=str(tiny_bert)).jobs
+    assert job.record.options[auxiliary] == "tiny-mlm"
+    assert job.record.training["auxiliaries"][auxiliary]["name"] == "tiny-mlm"
+    assert str(tiny_mlm.parent) not in to_json(job.record)
 
 
-def test_another_generator_is_another_specification(
-    cli: Cli, tmp_path: Path, tiny_bert: Path, tiny_mlm: Path, corpus: Path
-) -> None:
-    assert cli(*arguments(tiny_bert, tiny_mlm, corpus))[0] == 0
+def test_another_generator_is_another_training(tmp_path: Path, tiny_bert: Path, tiny_mlm: Path) -> None:
     other = tmp_path / "tiny-mlm"
     shutil.copytree(tiny_mlm, other)
-    assert cli(*arguments(tiny_bert, other, corpus))[0] == 0
-    assert len(stage_folders(tmp_path)) == 1  # the same files in another place are the same model
+
+    def keys(folder: Path) -> tuple[str, str]:
+        (job,) = plan_on_toy(f"diffcse[generator={folder}]", tmp_path, backbone=str(tiny_bert)).jobs
+        return job.key, job.cell.stages[0].key
+
+    first = keys(tiny_mlm)
+    assert keys(other) == first  # the same files in another place are the same model
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(8)
         BertForMaskedLM(AutoConfig.from_pretrained(tiny_mlm)).save_pretrained(other)
-    code, _, err = cli(*arguments(tiny_bert, other, corpus))
-    assert (code, "other auxiliary models" in err) == (3, True), err
-    assert cli(*arguments(tiny_bert, other, corpus, "--campaign", "other"))[0] == 0
-    assert len(stage_folders(tmp_path)) == 2
+    assert not set(keys(other)) & set(first)
 
 
-def test_a_generator_that_does_not_fit_is_a_failed_cell(
-    cli: Cli, tmp_path: Path, tiny_bert: Path, tiny_mlm: Path, corpus: Path
-) -> None:
-    base = arguments(tiny_bert, tiny_mlm, corpus)
-    code, _, err = cli(*base, "--set", "diffcse.generator=backbone")  # it has no head
-    assert code == 1
-    assert "missing from the checkpoint" in err
-    assert "expected a masked language model with its head; bench pretrain --profile minilm-mlm" in err
+def test_a_generator_that_does_not_fit(tmp_path: Path, tiny_bert: Path, tiny_mlm: Path) -> None:
+    def train(generator: Path) -> None:
+        train_alone("diffcse", tiny_bert, tmp_path, {"auxiliaries": {"generator": generator}})
+
+    with pytest.raises(InputError) as caught:
+        train(tiny_bert)  # it has no head
+    assert "missing from the checkpoint" in str(caught.value)
+    expected = "expected a masked language model with its head; bench pretrain --profile minilm-mlm"
+    assert expected in str(caught.value)
     other = tmp_path / "other"
     shutil.copytree(tiny_mlm, other)
     tokenizer = AutoTokenizer.from_pretrained(other)
     tokenizer.add_tokens(["quokka"])
     tokenizer.save_pretrained(other)
-    code, _, err = cli(*base, "--set", f"diffcse.generator={other}")
-    assert code == 1
-    assert "generator other: its vocabulary (" in err
-    code, _, err = cli(*base, "--set", "diffcse.generator=nowhere")
-    assert (code, "diffcse.generator: 'nowhere' is neither a folder nor a model" in err) == (2, True)
+    with pytest.raises(InputError, match=r"generator backbone: its vocabulary \("):
+        train(other)
+    with pytest.raises(InputError, match=r"diffcse\.generator: 'nowhere' is neither a folder nor a model"):
+        plan_on_toy("diffcse[generator=nowhere]", tmp_path, backbone=str(tiny_bert))
 
 
 def test_the_papers_profile_names_all_that_is_missing(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -417,19 +402,3 @@ def test_the_papers_profile_names_all_that_is_missing(cli: Cli, monkeypatch: pyt
     assert code == 2
     assert "diffcse.generator: 'minilm-mlm' is neither" in err
     assert "bench pretrain --profile minilm-mlm --out minilm-mlm" in err
-
-
-def test_the_settings_are_the_specifications() -> None:
-    from bench.plan.cells import profile_options
-    from bench.request import profiles
-
-    card = METHODS.get("diffcse").card
-    bert, roberta = (profile_options(card, profiles.load(name)) for name in ("bert-base", "roberta-base"))
-    names = ("batch_size", "lr", "epochs", "mask", "rtd_weight", "tau", "max_length", "eval_every", "head")
-    assert [bert[name] for name in names] == [64, 7e-6, 2, 0.3, 0.005, 0.05, 32, 125, "bn"]
-    assert [roberta[name] for name in names] == [64, 1e-5, 2, 0.2, 0.005, 0.05, 32, 125, "bn"]
-    method = METHODS.get("diffcse")
-    assert isinstance(method, TrainedMethod)
-    (stage,) = method.stages(options("diffcse"))
-    (other,) = method.stages(options("diffcse", pooling="avg"))
-    assert stage.config == other.config  # an inference-time switch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -20,19 +21,25 @@ from bench.data.mini.generator import TRAINING_SENTENCES, overlap
 from bench.data.mini.text import pairs, pretraining_text, training_copy, training_text
 from bench.data.mini.world import ALL_COPIES, COPIES, FURTHER_COPIES, World
 from bench.encoder import Encoder
+from bench.errors import InputError
 from bench.nn.backbone import TransformerEncoder, load_backbone, token_rows
 from bench.nn.sum_encoder import SumEncoder
-from bench.plan.plan import Plan, make_plan
 from bench.registry import discover
-from bench.request.parse import parse_methods
-from bench.request.spec import RunSpec
 from bench.stages import copy_name, is_paired, paired
 from bench.train.recipe import info_nce
 from bench.train.sentence_encoder import set_dropout
 from bench.train.streams import own_random_state
 from bench.train.teachers import Teacher
-from tests.support.cli import Cli, records
-from tests.support.training import SENTENCES, by_loops, random, stage_folders
+from tests.support.cli import Cli
+from tests.support.training import (
+    SENTENCES,
+    by_loops,
+    options_of,
+    plan_on_toy,
+    random,
+    stages_of,
+    train_alone,
+)
 
 OTHERS = ["A book is read by the doctor.", "two", "On the hill a song is sung.", "a farmer"]
 NOTE = ": the grammar's own paraphrases are positives in its training: not ranked here."
@@ -92,14 +99,10 @@ def test_names_of_texts() -> None:
     assert [copy_name(name) for name in names] == ["", "", "a", "a", "a", "a"]
 
 
-def plan_of(methods: str, tmp_path: Path) -> Plan:
-    return make_plan(RunSpec(parse_methods(methods), (1,), "mini", results=tmp_path))
-
-
 @pytest.mark.slow
 def test_each_encoder_asks_for_its_own_text(tmp_path: Path) -> None:
     variants = ("edfse", "edfse[pairing=replace]", "edfse[sick=true]", "edfse[rtt=none]")
-    plan = plan_of(",".join(variants), tmp_path)
+    plan = plan_on_toy(",".join(variants), tmp_path)
     texts = {job.cell.method: [stage.spec.text for stage in job.cell.stages] for job in plan.jobs}
     assert list(texts.values()) == [
         [f"train:{copy}" for copy in "abcdef"],
@@ -125,7 +128,7 @@ def test_each_encoder_asks_for_its_own_text(tmp_path: Path) -> None:
 
 
 def test_nobody_pays_for_copies_that_nobody_asks_for(tmp_path: Path) -> None:
-    plan = plan_of("simcse,tncse", tmp_path)
+    plan = plan_on_toy("simcse,tncse", tmp_path)
     assert plan.training is not None
     assert set(plan.training.texts) == {"train", "a", "b"}
 
@@ -133,7 +136,7 @@ def test_nobody_pays_for_copies_that_nobody_asks_for(tmp_path: Path) -> None:
 def test_methods_that_see_the_grammars_synonyms_are_footnoted(tmp_path: Path) -> None:
     seen = ("edfse", "edfse_d", "bsl", "distill:edfse", "ensemble:edfse+untrained")
     unseen = ("simcse", "tncse", "edfse[rtt=none]", "edfse[pairing=replace]", "bsl[rtt=none]", "untrained")
-    plan = plan_of(",".join((*seen, *unseen)), tmp_path)
+    plan = plan_on_toy(",".join((*seen, *unseen)), tmp_path)
     noted = {job.cell.method for job in plan.jobs if any(NOTE in note for note in job.record.notes)}
     assert noted == set(seen)
     notes = [note for job in plan.jobs for note in job.record.notes if NOTE in note]
@@ -273,105 +276,84 @@ def test_one_step_of_the_student(tiny_bert: Path, form: str) -> None:
     assert {name.split(".")[0] for name, _ in made.named_parameters()} == {"encoder"}
 
 
-# the whole way
-
-SHORT = {"steps": 2, "eval_every": 2, "batch_size": 8, "lr": 1e-3, "max_length": 20}
+# records and training
 
 
 @pytest.fixture
-def translations(tmp_path: Path, corpus: Path) -> tuple[str, ...]:
-    """Six copies, the words of each sentence turned by one place more, as options."""
-    given: tuple[str, ...] = ()
+def translations(tmp_path: Path, corpus: Path) -> dict[str, Path]:
+    """Six copies, the words of each sentence turned by one place more."""
+    given = {}
     for turn, copy in enumerate("abcdef", start=1):
-        path = tmp_path / f"{copy}.txt"
+        given[copy] = tmp_path / f"{copy}.txt"
         lines = (line.split() for line in corpus.read_text().splitlines())
-        path.write_text("".join(" ".join(words[turn:] + words[:turn]) + "\n" for words in lines))
-        given += ("--copy", f"{copy}={path}")
+        given[copy].write_text("".join(" ".join(words[turn:] + words[:turn]) + "\n" for words in lines))
     return given
 
 
-def arguments(tiny_bert: Path, corpus: Path, methods: str, *extra: str) -> tuple[str, ...]:
-    sets = [
-        part
-        for method in ("edfse", "edfse_d")
-        if method == "edfse" or method in methods
-        for name, value in SHORT.items()
-        for part in ("--set", f"{method}.{name}={value}")
-    ]
-    return (
-        "run", "--methods", methods, "--seeds", "1", "--suite", "toy", "--backbone", str(tiny_bert),
-        "--corpus", str(corpus), "--dev", "toy", *sets, *extra,
-    )  # fmt: skip
-
-
-@pytest.mark.slow
-def test_the_whole_way(
-    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path, translations: tuple[str, ...]
+def test_records_name_each_encoders_text_and_the_teachers_stages(
+    tmp_path: Path, tiny_bert: Path, corpus: Path, translations: dict[str, Path]
 ) -> None:
-    code, _, err = cli(*arguments(tiny_bert, corpus, "edfse,edfse_d", *translations))
-    assert code == 0, err
-    found = {record.name: record for record in records(tmp_path).values()}
-    stages = found["edfse"].training["stages"]
+    plan = partial(plan_on_toy, folder=tmp_path, backbone=str(tiny_bert), corpus=corpus, dev="toy")
+    jobs = plan("edfse,edfse_d,bsl", copies=tuple(translations.items())).jobs
+    found = {job.record.name: job.record.training["stages"] for job in jobs}
+    stages = found["edfse"]
     assert list(stages) == [role for role, _ in SUBMODELS]
     assert [stage["text"]["name"] for stage in stages.values()] == [
         f"corpus.txt with {copy}.txt" for copy in "abcdef"
     ]
-    assert all(stage["text"]["paired"] for stage in stages.values())
-    assert len({stage["last_loss"] for stage in stages.values()}) == 6
-    assert len(stage_folders(tmp_path)) == 7  # the distilled form shares its teacher's six
-    student = found["edfse_d"].training["stages"]
-    assert {f"teacher/{role}": stage["key"] for role, stage in stages.items()} == {
-        name: stage["key"] for name, stage in student.items() if name != "distill"
-    }
-    assert found["edfse"].provenance["encoder"]["parts"] == 6
-    assert found["edfse"].score("avg") != found["edfse_d"].score("avg")
+    assert all(stage["text"]["paired"] for stage in [*stages.values(), found["bsl"]["bsl"]])
+    assert not any(NOTE in note for job in jobs for note in job.record.notes)  # not the grammar's pairs
+    shared = {f"teacher/{role}": stage["key"] for role, stage in stages.items()}
+    student = {name: stage["key"] for name, stage in found["edfse_d"].items()}
+    assert {name: key for name, key in student.items() if name != "distill"} == shared
 
-    plain = ("--set", "edfse.rtt=none", "--campaign", "none")
-    code, _, err = cli(*arguments(tiny_bert, corpus, "edfse", *plain))
-    assert code == 0, err
-    (record,) = records(tmp_path, "none").values()
-    assert record.options["rtt"] == "none"
-    alone = record.training["stages"]
-    assert not any("text" in stage for stage in alone.values())
-    assert len({stage["last_loss"] for stage in alone.values()}) == 6  # six runs, each with its own streams
-    assert record.key != found["edfse"].key
+    (plain,) = plan("edfse[rtt=none]").jobs
+    assert not any("text" in stage for stage in plain.record.training["stages"].values())
+    assert plain.key not in {job.key for job in jobs}
 
 
-def test_changed_or_missing_copies_are_said(
-    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path, translations: tuple[str, ...]
+def test_the_objective_is_a_setting_of_the_students_stage() -> None:
+    for form in ("contrastive", "mse"):
+        (stage,) = stages_of("edfse_d", options_of("edfse_d", distillation=form))
+        assert dict(stage.config)["distillation"] == form
+
+
+def test_without_translations_the_encoders_differ_by_their_streams(tmp_path: Path, tiny_bert: Path) -> None:
+    roles = [role for role, _ in SUBMODELS][:2]
+    first, second = (train_alone("edfse", tiny_bert, tmp_path, {"role": role}) for role in roles)
+    assert first.losses != second.losses
+
+
+def test_missing_and_unknown_copies_are_said(
+    tmp_path: Path, tiny_bert: Path, corpus: Path, translations: dict[str, Path]
 ) -> None:
-    given = arguments(tiny_bert, corpus, "edfse")
-    code, _, err = cli(*given, *translations[:-2])
-    assert (code, "stage 'sub6' trains on a round-trip translation" in err) == (2, True), err
-    assert "name it with --copy f=FILE" in err
-    code, _, err = cli(*given, *translations, "--copy", f"g={tmp_path / 'a.txt'}")
-    assert (
-        code,
-        "no stage here trains on a translated copy 'g'; expected one of a, b, c, d, e, f" in err,
-    ) == (
-        2,
-        True,
-    ), err
-    assert cli(*given, *translations)[0] == 0
+    plan = partial(plan_on_toy, folder=tmp_path, backbone=str(tiny_bert), corpus=corpus, dev="toy")
+    given = tuple(translations.items())
+    with pytest.raises(InputError) as caught:
+        plan("edfse", copies=given[:-1])
+    assert "stage 'sub6' trains on a round-trip translation" in str(caught.value)
+    assert "name it with --copy f=FILE" in str(caught.value)
+    message = "no stage here trains on a translated copy 'g'; expected one of a, b, c, d, e, f"
+    with pytest.raises(InputError, match=message):
+        plan("edfse", copies=(*given, ("g", translations["a"])))
+
+
+def test_a_copy_is_asked_for_again_and_a_changed_one_is_refused(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path, translations: dict[str, Path]
+) -> None:
+    copy = ("--copy", f"a={translations['a']}")
+    method = "bsl[steps=2,eval_every=2,batch_size=8,max_length=20,blocks=1]"
+    given = (
+        "run", "--methods", method, "--seeds", "1", "--suite", "toy", "--backbone", str(tiny_bert),
+        "--corpus", str(corpus), "--dev", "toy", *copy,
+    )  # fmt: skip
+    assert cli(*given)[0] == 0
     (path,) = (tmp_path / "results" / "local").glob("*/*/*/*.json")
     again = ("rerun", str(path), "--model", str(tiny_bert), "--corpus", str(corpus))
     code, _, err = cli(*again)
     assert (code, "expected --copy NAME=FILE, as given to its bench run" in err) == (2, True), err
-    code, out, err = cli(*again, *translations)
+    code, out, err = cli(*again, *copy)
     assert (code, out) == (0, "equal: every score is the same to the last digit\n"), err
-    copy = tmp_path / "d.txt"
-    copy.write_text("x " + copy.read_text())
-    code, _, err = cli(*given, *translations)
-    assert (code, "other translated copies" in err) == (3, True), err
-
-
-def test_the_distilled_form_has_both_objectives() -> None:
-    method: Any = discover().get("edfse_d")
-    assert method.members({}) == {"teacher": "edfse"}
-    defaults = {option.name: option.default for option in method.card.options}
-    assert defaults["distillation"] == "contrastive"
-    configs = [
-        dict(method.stages(defaults | {"distillation": form})[0].config)["distillation"]
-        for form in ("contrastive", "mse")
-    ]
-    assert configs == ["contrastive", "mse"]
+    translations["a"].write_text("x " + translations["a"].read_text())
+    code, _, err = cli(*given)
+    assert (code, "training text of stage bsl" in err) == (3, True), err

@@ -1,11 +1,12 @@
-"""ESimCSE: repetition, momentum, queue, its loss, steps against an independent transcription, the command."""
+"""ESimCSE: repetition, momentum, queue, its loss, steps against an independent transcription, training."""
 
 from __future__ import annotations
 
 import copy
-import json
 import math
+import re
 from collections import Counter
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,21 +21,14 @@ from bench.baselines._simcse import SimCSEObjective
 from bench.card import OptionValue
 from bench.errors import InputError
 from bench.nn.backbone import load_backbone, padded, token_rows
-from bench.plan.cells import profile_options
-from bench.registry import discover
-from bench.request import profiles
 from bench.train.augment import repeat_subwords, repetition_bound
 from bench.train.momentum import MomentumCopy, VectorQueue
 from bench.train.recipe import info_nce
 from bench.train.sentence_encoder import set_dropout
 from bench.train.streams import generator
-from tests.support.cli import Cli, records
-from tests.support.training import SENTENCES, random, stage_folders
+from tests.support.training import SENTENCES, options_of, random, train_alone
 
-
-def options(**changes: OptionValue) -> dict[str, OptionValue]:
-    card = discover().get("esimcse").card
-    return {option.name: option.default for option in card.options} | changes
+options = partial(options_of, "esimcse")
 
 
 def row_of(subwords: int) -> list[int]:
@@ -404,81 +398,26 @@ def test_without_queue_and_repetition_it_is_simcse(tiny_bert: Path) -> None:
     assert float(objective(list(enumerate(rows))).detach()) == float(plain(rows).detach())
 
 
-@pytest.mark.parametrize(
-    ("profile", "expected"),
-    [
-        ("bert-base", {"lr": 3e-5, "repetition_rate": 0.32, "momentum_init": "random", "epochs": 1}),
-        ("roberta-base", {"lr": 1e-5, "repetition_rate": 0.3, "momentum_init": "random"}),
-        ("mini", {"momentum_init": "pretrained"}),
-        ("minilm", {"momentum_init": "pretrained", "lr": 3e-5}),
-    ],
-)
-def test_settings_of_the_profiles(profile: str, expected: dict[str, OptionValue]) -> None:
-    """Queue 160, momentum 0.995, temperature and batch are the released ones everywhere."""
-    given = profile_options(discover().get("esimcse").card, profiles.load(profile))
-    released = {"queue": 160, "momentum": 0.995, "tau": 0.05, "batch_size": 64, "max_length": 32}
-    assert {name: given[name] for name in (released | expected)} == released | expected
+def test_training_keeps_the_encoder_alone(tmp_path: Path, tiny_bert: Path) -> None:
+    found = train_alone("esimcse", tiny_bert, tmp_path)
+    assert found.kept().keys() == AutoModel.from_pretrained(tiny_bert).state_dict().keys()
 
 
-TRAINING = ("steps=6", "eval_every=2", "batch_size=24", "max_length=20", "lr=1e-3")
-
-
-def arguments(tiny_bert: Path, corpus: Path, *extra: str) -> tuple[str, ...]:
-    settings = tuple(part for text in TRAINING for part in ("--set", f"esimcse.{text}"))
-    return (
-        "run", "--methods", "esimcse", "--seeds", "1", "--suite", "toy", "--backbone", str(tiny_bert),
-        "--corpus", str(corpus), "--dev", "toy", *settings, *extra,
-    )  # fmt: skip
-
-
-def test_the_whole_way(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
-    code, _, err = cli(*arguments(tiny_bert, corpus))
-    assert code == 0, err
-    (record,) = records(tmp_path).values()
-    stage = record.training["stages"]["esimcse"]
-    assert (stage["steps"], stage["sentences_seen"]) == (6, 120)
-    (name,) = stage_folders(tmp_path)
-    folder = tmp_path / "results" / ".stages" / name
-    for checkpoint in folder.glob("*/model.safetensors"):
-        model, info = AutoModel.from_pretrained(checkpoint.parent, output_loading_info=True)
-        assert not info["unexpected_keys"]  # neither head nor momentum encoder is kept
-        assert sum(p.numel() for p in model.parameters()) == sum(
-            p.numel() for p in AutoModel.from_pretrained(tiny_bert).parameters()
-        )
-    assert cli(*arguments(tiny_bert, corpus, "--campaign", "again", "--force"))[0] == 0
-    assert len(stage_folders(tmp_path)) == 1
-
-
-def test_the_queue_only_adds_negatives_within_an_epoch(
-    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
-) -> None:
+def test_the_queue_only_adds_negatives_within_an_epoch(tmp_path: Path, tiny_bert: Path) -> None:
     """Weights that stand still: 60 sentences in batches of 24, so that each epoch has three steps."""
-    both = arguments(tiny_bert, corpus, "--set", "esimcse.lr=0")
-    code, _, err = cli(*both, "--methods", "full=esimcse,plain=esimcse[queue=0]")
-    assert code == 0, err
-    losses = {
-        record.method: json.loads(
-            (tmp_path / "results" / ".stages" / stage["key"] / "losses.json").read_text()
-        )
-        for record in records(tmp_path).values()
-        for stage in record.training["stages"].values()
-    }
-    more = [with_queue - plain for with_queue, plain in zip(losses["full"], losses["plain"], strict=True)]
+    train = partial(train_alone, "esimcse", tiny_bert, tmp_path, steps=6, lr=0.0)
+    more = [full - plain for full, plain in zip(train().losses, train(queue=0).losses, strict=True)]
     assert (more[0], more[3]) == (0, 0)
     assert all(more[step] > 0 for step in (1, 2, 4, 5))
 
 
 @pytest.mark.parametrize(
-    ("setting", "message"),
+    ("changes", "message"),
     [
-        ("max_length=36", "max_length 36 grows to 45 tokens with the repeated ones, the model takes 40"),
-        ("momentum=1.5", "momentum 1.5; expected 0 to 1"),
+        ({"max_length": 36}, "max_length 36 grows to 45 tokens with the repeated ones, the model takes 40"),
+        ({"momentum": 1.5}, "momentum 1.5; expected 0 to 1"),
     ],
 )
-def test_bad_settings_are_a_failed_cell(
-    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path, setting: str, message: str
-) -> None:
-    code, _, _ = cli(*arguments(tiny_bert, corpus, "--set", f"esimcse.{setting}"))
-    (record,) = records(tmp_path).values()
-    assert (code, record.status) == (1, "failed")
-    assert message in str(record.reason)
+def test_bad_settings(tmp_path: Path, tiny_bert: Path, changes: dict[str, OptionValue], message: str) -> None:
+    with pytest.raises(InputError, match=re.escape(message)):
+        train_alone("esimcse", tiny_bert, tmp_path, **changes)

@@ -21,8 +21,8 @@ from bench.train import chunks
 from bench.train.masking import mask_tokens
 from bench.train.sentence_encoder import set_dropout
 from bench.train.streams import generator, own_random_state
-from tests.support.language_models import gradients, objective_of, options
-from tests.support.training import SENTENCES, random
+from tests.support.language_models import gradients, objective_of
+from tests.support.training import SENTENCES, options_of, random
 
 
 def made_from(
@@ -38,7 +38,7 @@ def made_from(
 
 
 def settings(**changes: OptionValue) -> dict[str, OptionValue]:
-    return options("infocse", **({"dropout": 0.0, "max_length": 8} | changes))
+    return options_of("infocse", **({"dropout": 0.0, "max_length": 8} | changes))
 
 
 def test_loss_by_hand_and_by_loops() -> None:
@@ -181,7 +181,7 @@ def check_step(backbone: Path, folder: Path, changes: dict[str, OptionValue], se
 
 def test_without_restoration_it_is_diffcse_without_detection(tiny_bert: Path, tiny_mlm: Path) -> None:
     made, tokenizer = made_from(tiny_bert, tiny_mlm, settings(mlm_weight=0.0))
-    other, _ = objective_of(tiny_bert, tiny_mlm, options("diffcse", rtd_weight=0.0))
+    other, _ = objective_of(tiny_bert, tiny_mlm, options_of("diffcse", rtd_weight=0.0))
     losses = [objective(token_rows(tokenizer, SENTENCES, 8)) for objective in (made, other)]
     assert torch.equal(losses[0], losses[1])
     for loss in losses:
@@ -244,9 +244,3 @@ def test_the_parts(tiny_bert: Path, tiny_mlm: Path) -> None:
     assert all(parameter is not embeddings for parameter in made.lm_head.parameters())
     pretrained = load_masked_lm(tiny_mlm)[0].bert.embeddings.word_embeddings.weight.double()
     assert torch.equal(made.lm_head.predictions.decoder.weight, pretrained)
-
-
-def test_the_settings_are_the_specifications() -> None:
-    config = options("infocse")
-    names = ("batch_size", "lr", "epochs", "mask", "mlm_weight", "tau", "max_length", "eval_every", "head")
-    assert [config[name] for name in names] == [64, 7e-6, 2, 0.4, 1e-5, 0.05, 32, 125, "bn"]

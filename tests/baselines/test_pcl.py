@@ -1,9 +1,10 @@
-"""PCL: its edits, its losses, one step against a transcription, and the whole way through the command."""
+"""PCL: its edits, its losses, one step against a transcription, and training."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +16,14 @@ from transformers import AutoModel
 from bench.baselines._pcl import PCLObjective, contrast_rows, group_contrast, pcl_loss, row_divergence
 from bench.baselines._rankcse import off_diagonal
 from bench.card import OptionValue
+from bench.errors import InputError
 from bench.nn.backbone import load_backbone, token_rows
-from bench.plan.cells import profile_options
 from bench.registry import discover
-from bench.request.profiles import load
 from bench.train.edits import backwards, edited_views, lengthened, shortened, shuffled
 from bench.train.recipe import info_nce
 from bench.train.sentence_encoder import set_dropout
 from bench.train.streams import generator, own_random_state
-from tests.support.cli import Cli, records
-from tests.support.training import SENTENCES, random, stage_folders
+from tests.support.training import SENTENCES, options_of, random, train_alone
 
 ROW = [2, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 11, 3]  # 11 subwords, one of them twice
 
@@ -73,7 +72,7 @@ def test_lengthened_puts_subwords_in_once_more_within_the_length() -> None:
         13,
     ]
     places = {tuple(lengthened([2, 7, 8, 9, 3], 0.3, 32, draw)) for _ in range(300)}
-    assert len(places) == 9  # 3 subwords at 4 places; a twin beside itself counts once for two places
+    assert len(places) == 9  # 3 subwords at 4 places; a twin next to itself counts once for two places
 
 
 @pytest.mark.parametrize(
@@ -244,9 +243,7 @@ def test_bad_rows() -> None:
 # one step
 
 
-def options(**changes: OptionValue) -> dict[str, OptionValue]:
-    card = discover().get("pcl").card
-    return {option.name: option.default for option in card.options} | changes
+options = partial(options_of, "pcl")
 
 
 def objective_of(folder: Path, **changes: OptionValue) -> tuple[Any, Any, Any]:
@@ -387,51 +384,19 @@ def test_edits_are_drawn_anew_each_time(tiny_bert: Path) -> None:
     assert first[3] == first[7] == backwards(row)
 
 
-@pytest.mark.parametrize(
-    ("profile", "expected"),
-    [
-        ("bert-base", {"lr": 3e-5, "batch_size": 256, "rounds": 2, "tau": 0.05, "epochs": 1}),
-        ("roberta-base", {"lr": 3e-5, "batch_size": 256}),
-    ],
-)
-def test_settings_of_the_profiles(profile: str, expected: dict[str, OptionValue]) -> None:
-    given = profile_options(discover().get("pcl").card, load(profile))
-    assert {name: given[name] for name in expected} == expected
+# training
 
 
-# the whole way
+def test_training_keeps_the_encoder_alone(tmp_path: Path, tiny_bert: Path) -> None:
+    found = train_alone("pcl", tiny_bert, tmp_path)
+    assert found.facts["sentences_seen"] == 24 + 24 + 12 + 24
+    before, after = AutoModel.from_pretrained(tiny_bert).state_dict(), found.kept()
+    assert after.keys() == before.keys()  # neither peer nor head is kept
+    assert not torch.equal(after["embeddings.LayerNorm.weight"], before["embeddings.LayerNorm.weight"])
+    pooler = "pooler.dense.weight"  # it was the peer's that learned
+    assert torch.equal(after[pooler], before[pooler])
 
 
-def arguments(tiny_bert: Path, corpus: Path, *extra: str) -> tuple[str, ...]:
-    values = {"steps": 4, "eval_every": 2, "batch_size": 24, "lr": 1e-3}
-    sets = [part for name, value in values.items() for part in ("--set", f"pcl.{name}={value}")]
-    return (
-        "run", "--methods", "pcl", "--seeds", "1", "--suite", "toy", "--backbone", str(tiny_bert),
-        "--corpus", str(corpus), "--dev", "toy", *sets, *extra,
-    )  # fmt: skip
-
-
-def test_the_whole_way(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
-    code, _, err = cli(*arguments(tiny_bert, corpus))
-    assert code == 0, err
-    (record,) = records(tmp_path).values()
-    assert record.training["stages"]["pcl"]["sentences_seen"] == 24 + 24 + 12 + 24
-    (name,) = stage_folders(tmp_path)
-    folder = tmp_path / "results" / ".stages" / name
-    trained, loaded = AutoModel.from_pretrained(tiny_bert), AutoModel.from_pretrained(folder / "selected")
-    assert loaded.state_dict().keys() == trained.state_dict().keys()  # neither peer nor head is kept
-    assert not torch.equal(loaded.embeddings.LayerNorm.weight, trained.embeddings.LayerNorm.weight)
-    assert torch.equal(
-        loaded.pooler.dense.weight, trained.pooler.dense.weight
-    )  # it was the peer's that learned
-    torch.rand(5)  # whatever ran before in the process
-    assert cli(*arguments(tiny_bert, corpus, "--results", "again"))[0] == 0
-    files = [root / ".stages" / name / "losses.json" for root in (tmp_path / "results", tmp_path / "again")]
-    assert files[0].read_text() == files[1].read_text()
-
-
-def test_a_bad_share_is_a_failed_cell(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
-    code, _, _ = cli(*arguments(tiny_bert, corpus, "--set", "pcl.share=1.5"))
-    (record,) = records(tmp_path).values()
-    assert (code, record.status) == (1, "failed")
-    assert "pcl.share: share 1.5; expected 0 to 1" in str(record.reason)
+def test_a_bad_share(tmp_path: Path, tiny_bert: Path) -> None:
+    with pytest.raises(InputError, match=r"pcl\.share: share 1\.5; expected 0 to 1"):
+        train_alone("pcl", tiny_bert, tmp_path, share=1.5)

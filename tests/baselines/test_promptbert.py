@@ -1,9 +1,11 @@
-"""Prompts and PromptBERT: templates, denoising, a step against a transcription, export, the command."""
+"""Prompts and PromptBERT: templates, denoising, a step against a transcription, training, export."""
 
 from __future__ import annotations
 
 import json
 import math
+import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,7 @@ from transformers import PreTrainedTokenizerFast, RobertaConfig, RobertaModel
 import bench
 from bench.baselines._promptbert import PromptBERTObjective, training_templates
 from bench.card import BuildContext, OptionValue
-from bench.data.toy import toy_task
 from bench.errors import InputError
-from bench.eval.sts import predict, score_task
 from bench.nn.backbone import TransformerEncoder, load_backbone
 from bench.nn.denoising import (
     DenoisedEncoder,
@@ -30,22 +30,17 @@ from bench.nn.denoising import (
 )
 from bench.nn.export import export_encoder, load_encoder
 from bench.nn.prompt import Prompt
-from bench.plan.cells import profile_options
 from bench.registry import discover
-from bench.request import profiles
-from bench.stages import TrainedMethod
 from bench.train.recipe import info_nce
 from bench.train.sentence_encoder import set_dropout
 from tests.support.cli import Cli, records
-from tests.support.training import SENTENCES, stage_folders
+from tests.support.training import SENTENCES, options_of, stages_of, toy_score, train_alone
 
 OF = 'This sentence of "{sentence}" means{mask}.'
 BARE = '[CLS] this sentence of " {} " means [MASK] . [SEP]'
 
 
-def options(**changes: OptionValue) -> dict[str, OptionValue]:
-    card = discover().get("promptbert").card
-    return {option.name: option.default for option in card.options} | changes
+options = partial(options_of, "promptbert")
 
 
 def tower(folder: Path) -> tuple[Any, Any]:
@@ -333,60 +328,41 @@ def test_gradient_reaches_the_encoder_through_the_noise(tiny_bert: Path) -> None
     assert set(grad.abs().sum(1).nonzero().flatten().tolist()) >= set(prompts[0].before)
 
 
-# build, export and command
+# training, build and export
 
-TRAINING = ("steps=4", "eval_every=2", "batch_size=24", "max_length=16", "lr=1e-3")
-
-
-def arguments(tiny_bert: Path, corpus: Path, methods: str, *extra: str) -> tuple[str, ...]:
-    settings = tuple(part for text in TRAINING for part in ("--set", f"promptbert.{text}"))
-    return (
-        "run", "--methods", methods, "--seeds", "1", "--suite", "toy", "--backbone", str(tiny_bert),
-        "--corpus", str(corpus), "--dev", "toy", *settings, *extra,
-    )  # fmt: skip
+train = partial(train_alone, "promptbert", max_length=16)
 
 
 TEST_STOP = 'This sentence of "{sentence.}" means{mask}.'
 
 
-def test_the_whole_way(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
-    plain = "plain=promptbert[denoising=false]"
-    methods = f"full=promptbert,{plain},cls=promptbert[pooling=cls],bare=promptbert[test_template={OF}]"
-    code, _, err = cli(*arguments(tiny_bert, corpus, methods))
-    assert code == 0, err
-    found = {record.method: record for record in records(tmp_path).values()}
-    assert set(found) == {"full", "plain", "cls", "bare"}
-    keys = {name: record.training["stages"]["promptbert"]["key"] for name, record in found.items()}
-    assert keys["full"] == keys["cls"] == keys["bare"] != keys["plain"]
-    assert len(stage_folders(tmp_path)) == 2  # pooling and the test's template need no training
-    scores = {name: record.score("TOY") for name, record in found.items()}
-    assert scores["cls"] != scores["full"]
-    stage = found["plain"].training["stages"]["promptbert"]
-    # toy sentences end with a full stop, so the test is the dev set's encoder here
-    assert scores["plain"] == pytest.approx(stage["selected_dev"], abs=1e-6)
-    losses = json.loads((tmp_path / "results" / ".stages" / keys["plain"] / "losses.json").read_text())
-    assert len(losses) == 4
+def test_pooling_and_the_tests_template_need_no_training_of_their_own() -> None:
+    (stage,) = stages_of("promptbert", options())
+    assert not {"test_template", "pooling", "text"} & dict(stage.config).keys()
+    assert stages_of("promptbert", options(pooling="cls", test_template=OF)) == (stage,)
+    assert stages_of("promptbert", options(denoising=False)) != (stage,)
+
+
+def test_without_denoising_the_test_is_the_dev_sets_encoder(tmp_path: Path, tiny_bert: Path) -> None:
+    """Toy sentences end with a full stop, so both templates say the same."""
+    found = train(tiny_bert, tmp_path, denoising=False)
+    assert found.score() == pytest.approx(found.facts["selected_dev"], abs=1e-6)
+    assert found.score(pooling="cls") != pytest.approx(found.score())
 
 
 @pytest.mark.parametrize("vectors", ["denoised", "plain"])
-def test_the_dev_set_is_scored_on_the_asked_vectors(
-    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path, vectors: str
-) -> None:
-    method = f"one=promptbert[dev_vectors={vectors}]"
-    code, _, err = cli(*arguments(tiny_bert, corpus, method, "--set", "promptbert.lr=0"))
-    assert code == 0, err
-    (record,) = records(tmp_path).values()
-    dev = record.training["stages"]["promptbert"]["selected_dev"]
+def test_the_dev_set_is_scored_on_the_asked_vectors(tmp_path: Path, tiny_bert: Path, vectors: str) -> None:
+    found = train(tiny_bert, tmp_path, dev_vectors=vectors, lr=0.0)
     expected = {
         "denoised": DenoisedEncoder(tiny_bert, OF),
         "plain": TransformerEncoder(tiny_bert, "mask", template=OF),
     }[vectors]
-    task = toy_task()
-    assert dev == pytest.approx(score_task(task, predict(expected, [task])["TOY"])[0].value, abs=1e-6)
+    dev = found.facts["selected_dev"]
+    assert dev == pytest.approx(toy_score(expected), abs=1e-6)
     if vectors == "plain":
-        assert record.score("TOY") == pytest.approx(dev, abs=1e-6)
+        assert found.score() == pytest.approx(dev, abs=1e-6)
     else:
-        assert record.score("TOY") != pytest.approx(dev, abs=1e-6)  # the test is h itself
+        assert found.score() != pytest.approx(dev, abs=1e-6)  # the test is h itself
 
 
 @pytest.mark.parametrize(
@@ -450,20 +426,16 @@ def test_hf_takes_a_prompt_too(cli: Cli, tmp_path: Path, tiny_bert: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("setting", "message"),
+    ("changes", "message"),
     [
-        ("max_length=31", "max_length 31 and a template are longer than the model's longest input"),
-        ("template2={sentence}", "the template '{sentence}' can't be used with this model"),
-        ("dropout=2", "dropout 2.0; expected 0 or more and less than 1"),
+        ({"max_length": 31}, "max_length 31 and a template are longer than the model's longest input"),
+        ({"template2": "{sentence}"}, "the template '{sentence}' can't be used with this model"),
+        ({"dropout": 2.0}, "dropout 2.0; expected 0 or more and less than 1"),
     ],
 )
-def test_bad_settings_are_a_failed_cell(
-    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path, setting: str, message: str
-) -> None:
-    code, _, _ = cli(*arguments(tiny_bert, corpus, "promptbert", "--set", f"promptbert.{setting}"))
-    (record,) = records(tmp_path).values()
-    assert (code, record.status) == (1, "failed")
-    assert message in str(record.reason)
+def test_bad_settings(tmp_path: Path, tiny_bert: Path, changes: dict[str, OptionValue], message: str) -> None:
+    with pytest.raises(InputError, match=re.escape(message)):
+        train_alone("promptbert", tiny_bert, tmp_path, **changes)
 
 
 def test_another_mask_token_needs_a_template_of_ones_own(tiny_bert: Path) -> None:
@@ -477,17 +449,3 @@ def test_another_mask_token_needs_a_template_of_ones_own(tiny_bert: Path) -> Non
     tokenizer.mask_token = None
     with pytest.raises(InputError, match="can't be used with this model"):
         Prompt(tokenizer, OF)
-
-
-@pytest.mark.parametrize("profile", ["bert-base", "roberta-base"])
-def test_settings_of_the_profiles(profile: str) -> None:
-    method = discover().get("promptbert")
-    given = profile_options(method.card, profiles.load(profile))
-    released: dict[str, OptionValue] = {
-        "batch_size": 256, "lr": 1e-5, "epochs": 1, "max_length": 32, "tau": 0.05, "eval_every": 125,
-        "denoising": True, "dev_vectors": "denoised", "noise_positions": "released",
-    }  # fmt: skip
-    assert {name: given[name] for name in released} == released
-    assert isinstance(method, TrainedMethod)
-    (stage,) = method.stages(given)
-    assert not {"test_template", "pooling", "text"} & dict(stage.config).keys()

@@ -1,10 +1,11 @@
-"""RankCSE: its losses, its teachers, a step against an independent transcription, and the command."""
+"""RankCSE: its losses, its teachers, a step against an independent transcription, and training."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +31,10 @@ from bench.train.recipe import info_nce
 from bench.train.sentence_encoder import set_dropout
 from bench.train.streams import generator
 from bench.train.teachers import Teacher, cosine_matrix, mixed_cosines
-from tests.support.cli import Cli, records
-from tests.support.training import SENTENCES, random, stage_folders
+from tests.support.cli import Cli
+from tests.support.training import SENTENCES, options_of, plan_on_toy, random, stages_of, train_alone
 
-
-def options(**changes: OptionValue) -> dict[str, OptionValue]:
-    card = discover().get("rankcse").card
-    return {option.name: option.default for option in card.options} | changes
+options = partial(options_of, "rankcse")
 
 
 def plackett_luce(scores: Sequence[float], order: Sequence[int]) -> float:
@@ -400,52 +398,39 @@ def test_short_last_batch_and_no_ranking_term(tiny_bert: Path) -> None:
     assert silent.asked == []
 
 
-SHORT = ("steps=4", "eval_every=2", "batch_size=16", "max_length=20", "lr=1e-3")
-
-
-def arguments(tiny_bert: Path, corpus: Path, methods: str, *trained: str) -> tuple[str, ...]:
-    settings = tuple(part for text in SHORT for name in trained for part in ("--set", f"{name}.{text}"))
-    return (
-        "run", "--methods", methods, "--seeds", "1", "--suite", "toy", "--backbone", str(tiny_bert),
-        "--corpus", str(corpus), "--dev", "toy", *settings,
-    )  # fmt: skip
-
-
-def test_the_whole_way(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
-    """Teachers are members: trained once, part of the key, named in the record; one of them is enough."""
+def test_teachers_are_members_that_are_trained_once(tmp_path: Path, tiny_bert: Path) -> None:
+    """They are part of the key, the record names them, and one of them is enough."""
     methods = (
-        "simcse,two=rankcse[teacher1=untrained:avg,teacher2=simcse],one=rankcse[teacher1=simcse,teacher2=],"
-        "whole=rankcse[teacher1=simcse,teacher2=untrained,alpha=1]"
+        "simcse,two=rankcse[teacher1=untrained:avg,teacher2=simcse],one=rankcse[teacher1=simcse,teacher2=]"
     )
-    code, _, err = cli(*arguments(tiny_bert, corpus, methods, "rankcse", "simcse"))
-    assert code == 0, err
-    found = {record.method.split("[")[0]: record for record in records(tmp_path).values()}
-    two = found["two"].training
-    assert set(two["stages"]) == {"teacher2/simcse", "rankcse"}
-    assert two["stages"]["teacher2/simcse"]["key"] == found["simcse"].training["stages"]["simcse"]["key"]
-    assert two["members"]["teacher1"]["options"]["pooling"] == "avg"
-    assert set(found["one"].training["stages"]) == {"teacher1/simcse", "rankcse"}
-    assert len(stage_folders(tmp_path)) == 4
-    # with alpha = 1 the second teacher has no say
-    keys = [found[name].training["stages"]["rankcse"]["key"] for name in ("one", "whole")]
-    losses = [(tmp_path / "results" / ".stages" / key / "losses.json").read_text() for key in keys]
-    assert keys[0] != keys[1]
-    assert losses[0] == losses[1]
-    assert found["one"].scores == found["whole"].scores
-    assert found["one"].scores != found["two"].scores
+    jobs = plan_on_toy(methods, tmp_path, backbone=str(tiny_bert)).jobs
+    found = {job.record.method.split("[")[0]: job.record.training for job in jobs}
+    stages = {name: training["stages"] for name, training in found.items()}
+    assert stages.keys() == {"simcse", "two", "one"}
+    assert set(stages["two"]) == {"teacher2/simcse", "rankcse"}
+    assert set(stages["one"]) == {"teacher1/simcse", "rankcse"}
+    shared = {stages["two"]["teacher2/simcse"]["key"], stages["one"]["teacher1/simcse"]["key"]}
+    assert shared == {stages["simcse"]["simcse"]["key"]}
+    assert stages["two"]["rankcse"]["key"] != stages["one"]["rankcse"]["key"]
+    assert found["two"]["members"]["teacher1"]["options"]["pooling"] == "avg"
 
 
-def test_defaults_are_the_released_script() -> None:
-    given = options()
-    released = {
-        "batch_size": 128, "lr": 3e-5, "epochs": 1, "tau": 0.05, "teacher_tau": 0.05, "rank_loss": "listmle",
-        "alpha": 0.33, "beta": 1.0, "gamma": 1.0, "teacher1": "diffcse", "teacher2": "simcse",
-        "eval_every": 125, "max_length": 32, "dropout": 0.1, "consistency": "neg_entropy",
-    }  # fmt: skip
-    assert {name: given[name] for name in released} == released
-    (stage,) = discover().get("rankcse").stages(given)  # type: ignore[attr-defined]
+def test_with_alpha_1_the_second_teacher_has_no_say(tmp_path: Path, tiny_bert: Path) -> None:
+    teachers = {
+        f"teacher{number}": TransformerEncoder(tiny_bert, pooling)
+        for number, pooling in enumerate(("avg", "pooler"), start=1)
+    }
+    train = partial(train_alone, "rankcse", tiny_bert, tmp_path)
+    first = train({"members": {"teacher1": teachers["teacher1"]}}, teacher2="")
+    assert train({"members": teachers}, alpha=1.0).losses == first.losses
+    assert train({"members": teachers}).losses != first.losses
+    assert len(first.losses) == 4
+
+
+def test_the_stage_builds_on_the_teachers_that_are_named() -> None:
+    (stage,) = stages_of("rankcse", options())
     assert stage.inputs == ("teacher1", "teacher2")
-    (stage,) = discover().get("rankcse").stages(options(teacher2=""))  # type: ignore[attr-defined]
+    (stage,) = stages_of("rankcse", options(teacher2=""))
     assert stage.inputs == ("teacher1",)
 
 
@@ -455,14 +440,23 @@ def test_no_teacher_at_all_is_bad_input() -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "code", "message"),
+    ("method", "message"),
     [
-        ("rankcse[teacher1=rankcse,teacher2=]", 2, "rankcse builds on itself"),
-        ("rankcse[teacher1=simsce,teacher2=]", 2, "unknown method 'simsce'"),
-        ("rankcse[teacher1=untrained,teacher2=untrained:avg,alpha=1.5]", 1, "alpha 1.5; expected 0 to 1"),
-        ("rankcse[teacher1=word_overlap,teacher2=]", 1, "word_overlap has no vectors to build on"),
+        ("rankcse[teacher1=rankcse,teacher2=]", "rankcse builds on itself"),
+        ("rankcse[teacher1=simsce,teacher2=]", "unknown method 'simsce'"),
     ],
 )
-def test_bad_teachers(cli: Cli, tiny_bert: Path, corpus: Path, method: str, code: int, message: str) -> None:
-    got, out, err = cli(*arguments(tiny_bert, corpus, method, "rankcse"))
-    assert (got, message in err + out) == (code, True), err
+def test_bad_teachers(tmp_path: Path, tiny_bert: Path, method: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        plan_on_toy(method, tmp_path, backbone=str(tiny_bert))
+
+
+def test_a_bad_alpha(tmp_path: Path, tiny_bert: Path) -> None:
+    with pytest.raises(InputError, match=r"alpha 1\.5; expected 0 to 1"):
+        train_alone("rankcse", tiny_bert, tmp_path, alpha=1.5)
+
+
+def test_a_teacher_without_vectors(cli: Cli, tiny_bert: Path) -> None:
+    asked = "rankcse[teacher1=word_overlap,teacher2=,steps=1]"
+    code, _, err = cli("run", "--methods", asked, "--suite", "toy", "--backbone", str(tiny_bert))
+    assert (code, "word_overlap has no vectors to build on" in err) == (1, True), err

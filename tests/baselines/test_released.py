@@ -47,7 +47,7 @@ def test_an_unknown_or_missing_checkpoint_says_what_to_do(cli: Cli, hub: Path, t
     assert (code, "unknown released checkpoint ''" in err) == (2, True)
     code, _, err = cli("run", "--methods", "released:tncse_bert", "--suite", "toy")
     assert code == 2
-    assert "released:tncse_bert: the checkpoint's folder TNCSE_BERT_CKPT/BERT_1 is not there" in err
+    assert "released:tncse_bert: the checkpoint's folder TNCSE_BERT_CKPT/BERT_1 is missing" in err
     assert "expected BENCH_CHECKPOINTS=DIR" in err
     code, _, err = cli("run", "--methods", "released:jtcse_d_bert", "--suite", "toy")
     assert code == 2

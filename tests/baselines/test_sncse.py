@@ -1,11 +1,13 @@
-"""SNCSE: its margin loss, negations by list and by parse, a step against a transcription, the command."""
+"""SNCSE: its margin loss, negations by list and by parse, a step against a transcription, training."""
 
 from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -23,20 +25,14 @@ from bench.errors import BenchError, InputError
 from bench.nn.backbone import load_backbone
 from bench.nn.export import export_encoder
 from bench.nn.prompt import Prompt
-from bench.plan.cells import profile_options
 from bench.registry import discover
-from bench.request import profiles
 from bench.train import negation
 from bench.train.negation import ParsedToken, folder_hash, negate_by_rule, negate_parsed
 from bench.train.recipe import info_nce
 from bench.train.sentence_encoder import set_dropout
-from tests.support.cli import Cli, records
-from tests.support.training import SENTENCES, random, stage_folders
+from tests.support.training import SENTENCES, options_of, plan_on_toy, random, stages_of, train_alone
 
-
-def options(**changes: OptionValue) -> dict[str, OptionValue]:
-    card = discover().get("sncse").card
-    return {option.name: option.default for option in card.options} | changes
+options = partial(options_of, "sncse")
 
 
 # the loss
@@ -262,7 +258,7 @@ def test_soft_negatives_stay_out_of_the_softmax(tiny_bert: Path) -> None:
     assert a == pytest.approx(b, rel=1e-12)
 
 
-# build, export and command
+# training, build and export
 
 
 def test_build_and_export(tmp_path: Path, tiny_bert: Path) -> None:
@@ -281,34 +277,16 @@ def test_build_and_export(tmp_path: Path, tiny_bert: Path) -> None:
     np.testing.assert_allclose(loaded.encode(sentences), encoder.encode(sentences), rtol=0, atol=1e-6)
 
 
-TRAINING = ("steps=4", "eval_every=2", "batch_size=24", "max_length=24", "lr=1e-3")
-
-
-def arguments(tiny_bert: Path, corpus: Path, methods: str, *extra: str) -> tuple[str, ...]:
-    settings = tuple(part for text in TRAINING for part in ("--set", f"sncse.{text}"))
-    return (
-        "run", "--methods", methods, "--seeds", "1", "--suite", "toy", "--backbone", str(tiny_bert),
-        "--corpus", str(corpus), "--dev", "toy", *settings, *extra,
-    )  # fmt: skip
-
-
-def test_the_whole_way(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
-    methods = "soft=sncse[bml_weight=0.5],plain=sncse[bml_weight=0],cls=sncse[bml_weight=0,pooling=cls]"
-    code, _, err = cli(*arguments(tiny_bert, corpus, methods))
-    assert code == 0, err
-    found = {record.method: record for record in records(tmp_path).values()}
-    stages = {name: record.training["stages"]["sncse"] for name, record in found.items()}
-    assert stages["plain"]["key"] == stages["cls"]["key"] != stages["soft"]["key"]
-    assert len(stage_folders(tmp_path)) == 2
-    for name in ("soft", "plain"):  # the dev set is the test set here, and both are read in the template
-        assert found[name].score("TOY") == pytest.approx(stages[name]["selected_dev"], abs=1e-6)
-    assert found["cls"].score("TOY") != found["plain"].score("TOY")
-    losses = {
-        name: json.loads((tmp_path / "results" / ".stages" / stage["key"] / "losses.json").read_text())
-        for name, stage in stages.items()
-    }
-    assert len(losses["soft"]) == 4
-    assert losses["soft"] != losses["plain"]
+def test_soft_negatives_change_the_training_and_the_dev_set_is_read_in_the_template(
+    tmp_path: Path, tiny_bert: Path
+) -> None:
+    train = partial(train_alone, "sncse", tiny_bert, tmp_path, max_length=24)
+    soft, plain = train(bml_weight=0.5), train(bml_weight=0.0)
+    assert soft.losses != plain.losses
+    for found in (soft, plain):  # the dev set is the test set here
+        assert found.score() == pytest.approx(found.facts["selected_dev"], abs=1e-6)
+    assert plain.score(pooling="cls") != plain.score()
+    assert stages_of("sncse", options(pooling="cls")) == stages_of("sncse", options())
 
 
 @pytest.fixture
@@ -351,23 +329,23 @@ def test_spacys_negation(spacy: Path) -> None:
     assert folder_hash(spacy) != before
 
 
-def test_the_whole_way_with_spacy(
-    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path, spacy: Path
-) -> None:
-    both = arguments(tiny_bert, corpus, "sncse[negation=spacy],rule=sncse", "--set", "sncse.bml_weight=0.5")
-    code, _, err = cli(*both)
-    assert code == 0, err
-    found = {record.method: record for record in records(tmp_path).values()}
-    rule, (name, parse) = found.pop("rule"), found.popitem()
-    assert "negation=spacy" in name
-    facts = parse.training["stages"]["sncse"]
-    assert facts["spacy_model"] == {"name": "en_tiny", "sha256": folder_hash(spacy)}
-    assert "spacy_model" not in rule.training["stages"]["sncse"]
-    for path in (tmp_path / "results" / "local").rglob("*.json"):
-        assert str(spacy.parent) not in path.read_text()  # no path of this machine
+def test_training_with_spacy(tmp_path: Path, tiny_bert: Path, spacy: Path) -> None:
+    train = partial(train_alone, "sncse", tiny_bert, tmp_path, max_length=24, bml_weight=0.5)
+    parse, rule = train(negation="spacy"), train()
+    assert parse.facts["spacy_model"] == {"name": "en_tiny", "sha256": folder_hash(spacy)}
+    assert "spacy_model" not in rule.facts
+    assert str(spacy.parent) not in json.dumps(parse.facts)  # no path of this machine
+
+
+def test_another_spacy_model_is_another_cell(tmp_path: Path, tiny_bert: Path, spacy: Path) -> None:
+    def keys() -> tuple[str, str]:
+        (job,) = plan_on_toy("sncse[negation=spacy]", tmp_path, backbone=str(tiny_bert)).jobs
+        return job.key, job.cell.stages[0].key
+
+    first = keys()
+    assert keys() == first
     (spacy / "parser" / "model").write_bytes(b"other weights")
-    code, _, err = cli(*both)
-    assert code == 3, err  # another model, another cell
+    assert not set(keys()) & set(first)
 
 
 def test_a_model_that_changes_after_planning_is_noticed(spacy: Path) -> None:
@@ -382,13 +360,7 @@ def test_a_model_that_changes_after_planning_is_noticed(spacy: Path) -> None:
 
 @pytest.mark.parametrize("case", ["missing package", "no folder", "another folder"])
 def test_what_spacy_needs_is_said_before_anything_runs(
-    cli: Cli,
-    tmp_path: Path,
-    tiny_bert: Path,
-    corpus: Path,
-    spacy: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    case: str,
+    tmp_path: Path, tiny_bert: Path, spacy: Path, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
     expected = (
         "negation=spacy needs a model, and BENCH_SPACY names none; expected the folder of a spaCy model"
@@ -401,37 +373,19 @@ def test_what_spacy_needs_is_said_before_anything_runs(
         monkeypatch.delenv(negation.SPACY_FOLDER)
     else:
         monkeypatch.setenv(negation.SPACY_FOLDER, str(tiny_bert))
-    code, _, err = cli(*arguments(tiny_bert, corpus, "sncse[negation=spacy]"))
-    assert code == 2
-    assert expected in err
-    assert err.count("\n") <= 2
-    assert not list((tmp_path / "results").rglob("*.json"))
+    with pytest.raises(InputError) as caught:
+        plan_on_toy("sncse[negation=spacy]", tmp_path, backbone=str(tiny_bert))
+    assert expected in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("setting", "message"),
+    ("changes", "message"),
     [
-        ("max_length=10", "takes 10 tokens of 10; expected room for a sentence"),
-        ("template={sentence}", "the template '{sentence}' can't be used with this model"),
-        ("alpha=0.5", "alpha 0.5 must be at most beta 0.3"),
+        ({"max_length": 10}, "takes 10 tokens of 10; expected room for a sentence"),
+        ({"template": "{sentence}"}, "the template '{sentence}' can't be used with this model"),
+        ({"alpha": 0.5}, "alpha 0.5 must be at most beta 0.3"),
     ],
 )
-def test_bad_settings_are_a_failed_cell(
-    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path, setting: str, message: str
-) -> None:
-    code, _, _ = cli(*arguments(tiny_bert, corpus, "sncse", "--set", f"sncse.{setting}"))
-    (record,) = records(tmp_path).values()
-    assert (code, record.status) == (1, "failed")
-    assert message in str(record.reason)
-
-
-def test_settings_of_the_profiles() -> None:
-    card = discover().get("sncse").card
-    released: dict[str, OptionValue] = {
-        "batch_size": 256, "lr": 1e-5, "epochs": 1, "max_length": 32, "tau": 0.05, "eval_every": 125,
-        "alpha": 0.1, "beta": 0.3, "negate_unfinished": False,
-    }  # fmt: skip
-    for profile in ("bert-base", "roberta-base"):
-        given = profile_options(card, profiles.load(profile))
-        assert {name: given[name] for name in released} == released
-    assert card.option("bml_weight", "").default == 1e-3
+def test_bad_settings(tmp_path: Path, tiny_bert: Path, changes: dict[str, OptionValue], message: str) -> None:
+    with pytest.raises((InputError, ValueError), match=re.escape(message)):
+        train_alone("sncse", tiny_bert, tmp_path, **changes)

@@ -8,6 +8,7 @@ import json
 import lzma
 import math
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,8 @@ from bench.eval.embed import embed
 from bench.probes.data import ProbeData
 from bench.probes.measure import measure
 from bench.registry import discover
-from bench.stages import StageContext, TrainedMethod
 from tests.support.cli import Cli, records, stable_bytes
+from tests.support.training import stage_context, stages_of
 
 LINES = b"the 1 0 0.5\nCat 0 2 -1e-1\ncat 0.25 0 3\n. 4 4 4\n"
 FORM = "word vectors as text (word2vec or GloVe: a word and its numbers a line), plain, .gz or .xz"
@@ -210,25 +211,13 @@ def random_file(tmp_path: Path) -> Path:
 
 
 def counted(out: Path, sentences: Sequence[str], **changes: OptionValue) -> dict[str, Any]:
-    method = discover().get("vectors")
-    assert isinstance(method, TrainedMethod)
-    (stage,) = method.stages({"pooling": "sif", "a": 1e-3})
+    (stage,) = stages_of("vectors", {"pooling": "sif", "a": 1e-3})
     out.mkdir()
     told: list[int] = []
-    context = StageContext(
-        config=dict(stage.config) | changes,
-        seed=0,
-        role=stage.role,
-        model=out,
-        device="cpu",
-        sentences=sentences,
-        corpus="c",
-        dev_score=lambda encoder: 0.0,
-        inputs={},
-        out=out,
-        progress=told.append,
+    config = dict(stage.config) | changes
+    facts = stage.train(
+        stage_context(stage, out, out, config=config, sentences=sentences, progress=told.append)
     )
-    facts = stage.train(context)
     assert sum(told) == facts["sentences_seen"]
     return facts
 
@@ -328,13 +317,12 @@ def test_the_stage_counts_the_text_and_only_sif_has_it(tmp_path: Path) -> None:
     assert (counts["the"], counts["The"], counts["CAT"], counts["cat."]) == (6, 1, 1, 1)
     assert sum(counts.values()) == facts["tokens"] == 19
     assert counted(tmp_path / "few", TEXT, steps=1)["sentences_seen"] == 1  # as the dry run's sample
-    method = discover().get("vectors")
-    assert isinstance(method, TrainedMethod)
-    assert method.stages({"pooling": "avg", "a": 1e-3}) == ()
-    assert method.stages({"pooling": "sif", "a": 1.0}) == method.stages({"pooling": "sif", "a": 2.0})
+    stages = partial(stages_of, "vectors")
+    assert stages({"pooling": "avg", "a": 1e-3}) == ()
+    assert stages({"pooling": "sif", "a": 1.0}) == stages({"pooling": "sif", "a": 2.0})
     context = BuildContext({"pooling": "sif", "a": 1e-3}, None, written(tmp_path), "cpu")
     with pytest.raises(BenchError, match="the stage 'counts' has not run"):
-        method.build(context)
+        discover().get("vectors").build(context)
 
 
 def test_probes_say_that_it_has_no_transformer(random_file: Path) -> None:

@@ -1,4 +1,4 @@
-"""WhitenedCSE: group whitening, its loss, one step against a transcription, the way through the command."""
+"""WhitenedCSE: group whitening, its loss, one step against a transcription, training."""
 
 from __future__ import annotations
 
@@ -15,15 +15,11 @@ from bench.baselines._whitenedcse import WhitenedCSEObjective, multi_positive_nc
 from bench.card import OptionValue
 from bench.errors import InputError
 from bench.nn.backbone import load_backbone, padded, token_rows
-from bench.plan.cells import profile_options
-from bench.registry import discover
-from bench.request.profiles import load
 from bench.train.augment import repeat_subwords
 from bench.train.group_whitening import group_whiten, inverse_root
 from bench.train.sentence_encoder import set_dropout
 from bench.train.streams import generator, own_random_state
-from tests.support.cli import Cli, records
-from tests.support.training import SENTENCES, by_loops, random, stage_folders
+from tests.support.training import SENTENCES, by_loops, options_of, random, train_alone
 
 EPS = 1e-5
 
@@ -119,7 +115,7 @@ def test_inverse_root_by_hand() -> None:
     torch.testing.assert_close(root[0], torch.diag(torch.tensor([0.5, 1 / 3], dtype=torch.float64)))
     torch.autograd.backward(root.sum())
     assert matrix.grad is not None
-    # -1/2 a^(-3/2) on the diagonal; -1 / (2 * 3 * (2 + 3)) beside it
+    # -1/2 a^(-3/2) on the diagonal; -1 / (2 * 3 * (2 + 3)) next to it
     expected = torch.tensor([[-1 / 16, -1 / 30], [-1 / 30, -1 / 54]], dtype=torch.float64)
     torch.testing.assert_close(matrix.grad[0], expected)
 
@@ -174,8 +170,7 @@ def test_loss_is_the_formula() -> None:
 
 
 def options(**changes: OptionValue) -> dict[str, OptionValue]:
-    card = discover().get("whitenedcse").card
-    return {option.name: option.default for option in card.options} | {"groups": 4} | changes
+    return options_of("whitenedcse", **({"groups": 4} | changes))
 
 
 def objective_of(folder: Path, **changes: OptionValue) -> tuple[Any, Any, Any]:
@@ -265,47 +260,10 @@ def test_groups_that_do_not_divide(tiny_bert: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("profile", "expected"),
-    [
-        ("bert-base", {"lr": 1e-5, "batch_size": 128, "groups": 128, "views": 3, "epochs": 1, "tau": 0.05}),
-        ("roberta-base", {"lr": 1e-5, "batch_size": 128, "groups": 128}),
-    ],
-)
-def test_settings_of_the_profiles(profile: str, expected: dict[str, OptionValue]) -> None:
-    given = profile_options(discover().get("whitenedcse").card, load(profile))
-    assert {name: given[name] for name in expected} == expected
+# training
 
 
-# the whole way
-
-
-def arguments(tiny_bert: Path, corpus: Path, *extra: str) -> tuple[str, ...]:
-    values = {"steps": 4, "eval_every": 2, "batch_size": 24, "lr": 1e-3, "groups": 4}
-    sets = [part for name, value in values.items() for part in ("--set", f"whitenedcse.{name}={value}")]
-    return (
-        "run", "--methods", "whitenedcse", "--seeds", "1", "--suite", "toy", "--backbone", str(tiny_bert),
-        "--corpus", str(corpus), "--dev", "toy", *sets, *extra,
-    )  # fmt: skip
-
-
-def test_the_whole_way(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
-    code, _, err = cli(*arguments(tiny_bert, corpus))
-    assert code == 0, err
-    (record,) = records(tmp_path).values()
-    assert record.training["stages"]["whitenedcse"]["sentences_seen"] == 24 + 24 + 12 + 24
-    (name,) = stage_folders(tmp_path)
-    folder = tmp_path / "results" / ".stages" / name
-    trained, loaded = AutoModel.from_pretrained(tiny_bert), AutoModel.from_pretrained(folder / "selected")
-    assert loaded.state_dict().keys() == trained.state_dict().keys()  # the head is not kept
-    torch.rand(5)  # whatever ran before in the process
-    assert cli(*arguments(tiny_bert, corpus, "--results", "again"))[0] == 0
-    files = [root / ".stages" / name / "losses.json" for root in (tmp_path / "results", tmp_path / "again")]
-    assert files[0].read_text() == files[1].read_text()
-
-
-def test_bad_groups_are_a_failed_cell(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
-    code, _, _ = cli(*arguments(tiny_bert, corpus, "--set", "whitenedcse.groups=3"))
-    (record,) = records(tmp_path).values()
-    assert (code, record.status) == (1, "failed")
-    assert "3 groups don't divide the backbone's 16 channels" in str(record.reason)
+def test_training_keeps_the_encoder_alone(tmp_path: Path, tiny_bert: Path) -> None:
+    found = train_alone("whitenedcse", tiny_bert, tmp_path, groups=4)
+    assert found.facts["sentences_seen"] == 24 + 24 + 12 + 24
+    assert found.kept().keys() == AutoModel.from_pretrained(tiny_bert).state_dict().keys()

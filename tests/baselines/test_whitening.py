@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,12 @@ from bench.data.toy import toy_task
 from bench.encoder import Encoder, FloatArray, PairScorer, Progress
 from bench.errors import BenchError, InputError
 from bench.registry import discover
-from bench.stages import StageContext, TrainedMethod, planned_steps
+from bench.stages import planned_steps
 from bench.train.streams import generator
 from tests.support.cli import Cli, records
-from tests.support.training import SENTENCES
+from tests.support.training import SENTENCES, options_of, stage_context, stages_of
 
-
-def options(**changes: OptionValue) -> dict[str, OptionValue]:
-    card = discover().get("whitening").card
-    return {option.name: option.default for option in card.options} | changes
+options = partial(options_of, "whitening")
 
 
 def vectors_of(count: int, dim: int, seed: int = 0) -> Any:
@@ -208,25 +206,10 @@ def test_base_vectors_are_first_and_last_layer_over_at_most_64_tokens(tiny_bert:
 
 
 def fit_stage(folder: Path, out: Path, text: Sequence[str], **changes: OptionValue) -> dict[str, Any]:
-    method = discover().get("whitening")
-    assert isinstance(method, TrainedMethod)
-    (stage,) = method.stages(options(fit="train", **changes))
+    (stage,) = stages_of("whitening", options(fit="train", **changes))
     out.mkdir()
     told: list[int] = []
-    context = StageContext(
-        config=dict(stage.config),
-        seed=0,
-        role=stage.role,
-        model=folder,
-        device="cpu",
-        sentences=text,
-        corpus="c",
-        dev_score=lambda encoder: 0.0,
-        inputs={},
-        out=out,
-        progress=told.append,
-    )
-    facts = stage.train(context)
+    facts = stage.train(stage_context(stage, folder, out, sentences=text, progress=told.append))
     assert sum(told) == facts["sentences_seen"] == planned_steps(dict(stage.config), len(text))
     return facts
 
@@ -261,12 +244,11 @@ def test_the_stage_fits_on_the_training_text(
 
 
 def test_one_stage_serves_every_k_and_only_the_fit_on_the_text_has_one() -> None:
-    method = discover().get("whitening")
-    assert isinstance(method, TrainedMethod)
-    assert method.stages(options()) == ()
-    assert method.stages(options(fit="train", k=0)) == ()
-    assert method.stages(options(fit="train", k=5)) == method.stages(options(fit="train"))
-    (other,) = method.stages(options(fit="train", text="a"))
+    stages = partial(stages_of, "whitening")
+    assert stages(options()) == ()
+    assert stages(options(fit="train", k=0)) == ()
+    assert stages(options(fit="train", k=5)) == stages(options(fit="train"))
+    (other,) = stages(options(fit="train", text="a"))
     assert other.text == "a"
 
 

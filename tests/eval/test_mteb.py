@@ -336,6 +336,10 @@ def test_a_run_from_the_command_line(cli: Cli, suite: Path, tmp_path: Path) -> N
     assert results.name == facts["revision"]
     assert (results / "Local-search.json").is_file()
     assert "0 of 2 cells to run" in cli("run", "--methods", "noise", *options, "--dry-run")[1]
+    code, _, err = cli("run", "--methods", "noise", *options, "--probes", "alignment")
+    assert code == 0, err
+    probed = json.loads(path.read_text())
+    assert (probed["scores"], "alignment" in probed["probes"]) == (record["scores"], True)
     code, out, err = cli("run", "--methods", "noise,word_overlap", *options)
     assert (code, "local:mine" in out) == (1, True)
     assert "word_overlap on local:mine: FAILED, bench/mini-word_overlap: this method compares pairs" in err

@@ -463,7 +463,7 @@ def test_folders_that_are_no_export(exported: Path, tiny_bert: Path, tmp_path: P
     shutil.copytree(exported / "twin", tmp_path / "both")
     shutil.copy(exported / "one" / "bench.json", tmp_path / "both" / "bench.json")
     for folder in (tmp_path / "missing", tiny_bert, tmp_path / "both"):
-        with pytest.raises(InputError, match=r"is no folder that bench export wrote; expected bench.json"):
+        with pytest.raises(InputError, match=r"was not written by bench export; expected bench.json"):
             bench.load(folder)
 
 

@@ -22,7 +22,6 @@ from bench.baselines._diffcse import DiffCSEObjective
 from bench.card import OptionValue
 from bench.nn.backbone import load_backbone
 from bench.nn.masked_lm import load_masked_lm
-from bench.registry import discover
 from bench.train.sentence_encoder import set_dropout
 from bench.train.streams import generator, own_random_state
 
@@ -64,11 +63,6 @@ def tiny_roberta(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> P
         RobertaForMaskedLM(config).save_pretrained(folder)
     BertTokenizer(vocab=vocabulary, do_lower_case=True, model_max_length=40).save_pretrained(folder)
     return folder
-
-
-def options(name: str, **changes: OptionValue) -> dict[str, OptionValue]:
-    card = discover().get(name).card
-    return {option.name: option.default for option in card.options} | changes
 
 
 def objective_of(

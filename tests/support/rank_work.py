@@ -19,7 +19,7 @@ from bench.card import OptionValue
 from bench.encoder import Progress
 from bench.errors import BenchError
 from bench.nn import backbone
-from bench.nn.backbone import Rows, TransformerEncoder, load_backbone
+from bench.nn.backbone import Rows, TransformerEncoder
 from bench.registry import discover
 from bench.stages import StageContext, TrainedMethod
 from bench.train import sentence_encoder
@@ -94,7 +94,7 @@ class Gradients:
             dev_score=lambda *_: 0.0,
             inputs={"sub1": self.subs, "sub2": self.subs},
             out=scratch,
-            members=dict.fromkeys(("teacher", "teacher1", "teacher2"), member),
+            members={role: member for role in stage.inputs if role not in ("sub1", "sub2")},
             auxiliaries=dict.fromkeys(("generator", "mlm_head"), self.mlm),
             partners=self.sentences[::-1],
         )
@@ -145,19 +145,18 @@ def first_steps(
 @contextmanager
 def in_float64() -> Iterator[None]:
     """Load backbones in float64, so that what is copied from them is, too."""
+    plainly = backbone._load
 
-    def load(folder: Path, **more: Any) -> tuple[Any, Any]:
-        model, tokenizer = load_backbone(folder, **more)
+    def load(*given: Any, **more: Any) -> tuple[Any, Any]:
+        model, tokenizer = plainly(*given, **more)
         return model.double(), tokenizer
 
-    places: tuple[Any, ...] = (backbone, sentence_encoder)
-    for module in places:
-        module.load_backbone = load
+    place: Any = backbone  # whoever imported load_backbone by name calls this
+    place._load = load
     try:
         yield
     finally:
-        for module in places:
-            module.load_backbone = load_backbone
+        place._load = plainly
 
 
 def alone(work: Callable[[Path, Progress | None], Any]) -> Any:

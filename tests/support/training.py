@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +14,18 @@ import pytest
 import torch
 from torch import Tensor
 
+from bench.card import BuildContext, OptionValue
 from bench.data.toy import toy_task
+from bench.encoder import Encoder, PairScorer
+from bench.eval.sts import dev_spearman
+from bench.plan.plan import Plan, make_plan
+from bench.registry import discover
+from bench.request.parse import parse_methods
+from bench.request.spec import RunSpec
+from bench.stages import StageContext, StageSpec, TrainedMethod
 from tests.support.cli import records
+
+SHORT: dict[str, OptionValue] = {"steps": 4, "eval_every": 2, "batch_size": 24, "max_length": 20, "lr": 1e-3}
 
 SENTENCES = [
     "The doctor is reading a book.",
@@ -37,12 +51,121 @@ def random(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
+@cache
+def toy_sentences() -> tuple[str, ...]:
+    return tuple(sorted({sentence for pair in toy_task().all_pairs() for sentence in pair})[:60])
+
+
+def toy_score(encoder: Encoder, select: str = "cosine") -> float:
+    return dev_spearman(encoder, toy_task(), select)
+
+
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
     path = tmp_path / "corpus.txt"
-    sentences = sorted({sentence for pair in toy_task().all_pairs() for sentence in pair})
-    path.write_text("\n".join(sentences[:60]) + "\n")
+    path.write_text("\n".join(toy_sentences()) + "\n")
     return path
+
+
+def options_of(name: str, **changes: OptionValue) -> dict[str, OptionValue]:
+    """Every option of a card with its default."""
+    card = discover().get(name).card
+    return {option.name: option.default for option in card.options} | changes
+
+
+def stages_of(name: str, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
+    method = discover().get(name)
+    assert isinstance(method, TrainedMethod)
+    return method.stages(options)
+
+
+def stage_context(stage: StageSpec, model: Path, out: Path, **changes: Any) -> StageContext:
+    """All that a stage gets, in seed 1: the toy suite is training text and dev set."""
+    values = {
+        "config": dict(stage.config),
+        "seed": 1,
+        "role": stage.role,
+        "model": model,
+        "device": "cpu",
+        "sentences": toy_sentences(),
+        "corpus": "c",
+        "dev_score": toy_score,
+        "inputs": {},
+        "out": out,
+    }
+    return StageContext(**{**values, **changes})
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a method's first stage left.
+
+    Args:
+        name: The method.
+        role: The stage's role.
+        options: The method's options.
+        facts: What the stage returned.
+        folder: Where its files are.
+    """
+
+    name: str
+    role: str
+    options: dict[str, OptionValue]
+    facts: dict[str, Any]
+    folder: Path
+
+    @property
+    def losses(self) -> list[float]:
+        found: list[float] = json.loads((self.folder / "losses.json").read_text())
+        return found
+
+    def encoder(self, **changes: OptionValue) -> Encoder | PairScorer:
+        """Build the method on the stage's folder; ``changes`` are options that training doesn't read."""
+        context = BuildContext(self.options | changes, 1, None, "cpu", {self.role: self.folder})
+        return discover().get(self.name).build(context)
+
+    def score(self, **changes: OptionValue) -> float:
+        """Spearman of the built encoder on the toy suite."""
+        encoder = self.encoder(**changes)
+        assert isinstance(encoder, Encoder)
+        return toy_score(encoder)
+
+    def kept(self) -> dict[str, Tensor]:
+        """Weights of the selected checkpoint."""
+        from safetensors.torch import load_file
+
+        return load_file(self.folder / "selected" / "model.safetensors")
+
+
+def train_alone(
+    name: str,
+    backbone: Path,
+    out: Path,
+    given: Mapping[str, Any] | None = None,
+    /,
+    **changes: OptionValue,
+) -> Trained:
+    """Run a method's first stage, without plan, cache or record.
+
+    Args:
+        name: The method.
+        backbone: The backbone's folder.
+        out: Where the stage's folder is made.
+        given: What else the context has: members, auxiliaries, partners, role.
+        changes: Options, in place of a short training's.
+    """
+    options = options_of(name, **(SHORT | changes))
+    stage = stages_of(name, options)[0]
+    folder = out / f"{name}-{len(list(out.glob(name + '-*')))}"
+    folder.mkdir()
+    facts = stage.train(stage_context(stage, backbone, folder, **(given or {})))
+    return Trained(name, stage.role, options, facts, folder)
+
+
+def plan_on_toy(methods: str, folder: Path, **changes: Any) -> Plan:
+    """The plan of methods on the toy suite, in seed 1 and profile mini."""
+    spec = RunSpec(parse_methods(methods), (1,), "mini", suites=("toy",), results=folder / "results")
+    return make_plan(replace(spec, **changes))
 
 
 def arguments(tiny_bert: Path, corpus: Path, *extra: str) -> tuple[str, ...]:

@@ -1,0 +1,77 @@
+"""Settings of the baselines in every profile that has an opinion: the released ones, or why not."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.card import OptionValue
+from bench.plan.cells import profile_options
+from bench.registry import discover
+from bench.request import profiles
+
+SETTINGS: dict[str, dict[str, OptionValue]] = {
+    "arccse": {"margin": 10.0, "tau": 0.05, "max_length": 32, "triplet": True, "triplet_min_length": 25},
+    "bsl": {
+        "lr": 1e-4, "batch_size": 64, "max_length": 64, "warmup": 0.1, "decay": 0.999, "blocks": 3,
+        "weight_decay": 0.0, "clip": 1.0, "epochs": 1, "rtt": "copies", "pooling": "avg",
+    },
+    "diffcse": {
+        "batch_size": 64, "epochs": 2, "rtd_weight": 0.005, "tau": 0.05, "max_length": 32,
+        "eval_every": 125, "head": "bn",
+    },
+    "edfse_d": {"distillation": "contrastive"},
+    "esimcse": {"queue": 160, "momentum": 0.995, "tau": 0.05, "batch_size": 64, "max_length": 32},
+    "infocse": {
+        "batch_size": 64, "lr": 7e-6, "epochs": 2, "mask": 0.4, "mlm_weight": 1e-5, "tau": 0.05,
+        "max_length": 32, "eval_every": 125, "head": "bn",
+    },
+    "pcl": {"lr": 3e-5, "batch_size": 256, "rounds": 2, "tau": 0.05, "epochs": 1},
+    "promptbert": {
+        "batch_size": 256, "lr": 1e-5, "epochs": 1, "max_length": 32, "tau": 0.05, "eval_every": 125,
+        "denoising": True, "dev_vectors": "denoised", "noise_positions": "released",
+    },
+    "rankcse": {
+        "batch_size": 128, "lr": 3e-5, "epochs": 1, "tau": 0.05, "teacher_tau": 0.05, "rank_loss": "listmle",
+        "alpha": 0.33, "beta": 1.0, "gamma": 1.0, "teacher1": "diffcse", "teacher2": "simcse",
+        "eval_every": 125, "max_length": 32, "dropout": 0.1, "consistency": "neg_entropy",
+    },
+    "sncse": {
+        "batch_size": 256, "lr": 1e-5, "epochs": 1, "max_length": 32, "tau": 0.05, "eval_every": 125,
+        "alpha": 0.1, "beta": 0.3, "negate_unfinished": False,
+    },
+    "whitenedcse": {"lr": 1e-5, "batch_size": 128, "groups": 128, "views": 3, "epochs": 1, "tau": 0.05},
+}  # fmt: skip
+"""The same in all profiles that are listed below; "" is the card's default."""
+PROFILES: list[tuple[str, str, dict[str, OptionValue]]] = [
+    ("arccse", "bert-base", {"lr": 3e-5, "batch_size": 64, "epochs": 1}),
+    ("arccse", "roberta-base", {"lr": 1e-5, "batch_size": 512}),
+    ("bsl", "bert-base", {}),
+    ("bsl", "roberta-base", {}),
+    ("diffcse", "bert-base", {"lr": 7e-6, "mask": 0.3}),
+    ("diffcse", "roberta-base", {"lr": 1e-5, "mask": 0.2}),
+    ("edfse_d", "", {}),
+    ("esimcse", "bert-base", {"lr": 3e-5, "repetition_rate": 0.32, "momentum_init": "random", "epochs": 1}),
+    ("esimcse", "roberta-base", {"lr": 1e-5, "repetition_rate": 0.3, "momentum_init": "random"}),
+    ("esimcse", "mini", {"momentum_init": "pretrained"}),
+    ("esimcse", "minilm", {"momentum_init": "pretrained", "lr": 3e-5}),
+    ("infocse", "", {}),
+    ("pcl", "bert-base", {}),
+    ("pcl", "roberta-base", {}),
+    ("promptbert", "bert-base", {}),
+    ("promptbert", "roberta-base", {}),
+    ("rankcse", "", {}),
+    ("sncse", "", {"bml_weight": 1e-3}),
+    ("sncse", "bert-base", {}),
+    ("sncse", "roberta-base", {}),
+    ("whitenedcse", "bert-base", {}),
+    ("whitenedcse", "roberta-base", {}),
+]
+
+
+@pytest.mark.parametrize(("method", "profile", "own"), PROFILES)
+def test_settings_are_the_released_ones(method: str, profile: str, own: dict[str, OptionValue]) -> None:
+    card = discover().get(method).card
+    defaults = {option.name: option.default for option in card.options}
+    given = profile_options(card, profiles.load(profile)) if profile else defaults
+    expected = SETTINGS[method] | own
+    assert {name: given[name] for name in expected} == expected
