@@ -13,8 +13,8 @@ from bench.encoder import Encoder, Progress
 ARITHMETIC = 2
 """How a training step rounds and draws: part of every stage's key, raised when a faster step changes it.
 
-1, until 2026-11-22: every state of every layer. 2: the last layer for [CLS] alone where a loss reads no other
-state of it, one lookup of each word embedding a batch, AdamW fused on the CPU too. The mathematics are the same,
+1, until 2026-11-22: every state of every layer. 2: the last layer for [CLS] alone where a loss reads no more
+of it, one lookup of each word embedding a batch, AdamW fused on the CPU too. The mathematics are the same,
 but dropout draws for fewer states and sums are added in another order.
 """
 TRAIN = "train"

@@ -16,18 +16,19 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import torch
 from claim import add_json, faster, show
-from train_step import BATCH, simcse_case, step, texts
-
-from bench.nn.heap import keep_freed_memory
-from bench.train.loop import TrainSettings, batches, make_optimizer
 
 SIDES = ("kept", "given back")
 
 
 def measure(side: str, profile: str, data: Path | None, steps: int) -> dict[str, Any]:
     """CPU seconds of steps in this process, the first one left out, and the loss before each of them."""
+    import torch
+    from train_step import BATCH, simcse_case, step, texts
+
+    from bench.nn.heap import keep_freed_memory
+    from bench.train.loop import TrainSettings, batches, make_optimizer
+
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -44,7 +45,7 @@ def measure(side: str, profile: str, data: Path | None, steps: int) -> dict[str,
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             losses.append(float(case.ours(batch)))
         seconds.append(step(case.ours, optimizer, batch)[1])
-    return {"losses": losses, "cpu_seconds": sum(seconds[1:])}
+    return {"losses": losses, "cpu_seconds": sum(seconds[1:]), "batch": BATCH}
 
 
 def main() -> None:
@@ -75,7 +76,7 @@ def main() -> None:
     print(
         json.dumps({"kept": round(kept, 3), "given_back": round(back, 3), "ratio_cpu": round(back / kept, 3)})
     )
-    what = f"SimCSE, {BATCH} sentences: large blocks given back at once"
+    what = f"SimCSE, {found['batch']} sentences: large blocks given back at once"
     show(given.json, faster("heap", what, ours=kept, peer=back, unit="CPU s a step"))
 
 

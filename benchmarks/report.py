@@ -37,7 +37,7 @@ TASKS = {
 LIMITS = {"text": 3.0, "csv": 3.0, "latex": 3.0, "html": 6.0}
 MEGABYTES = 3.0
 _CODE = (
-    "import sys\nfrom bench.cli.main import main\ntry:\n m()\nfinally:\n assert 'torch' not in sys.modules"
+    "import sys\nfrom bench.cli.main import main\ntry:\n main()\nfinally:\n assert 'torch' not in sys.modules"
 )
 
 
@@ -93,14 +93,12 @@ def make_record(method: str, seed: int, values: dict[str, float], number: int) -
         "sts7",
         {task: {"sha256": task, "reference": True, "pairs": n} for task, n in TASKS.items()},
         f"{method} {seed}",
-        method,
         "ok",
         (*scores, Score("avg", "all", "spearman", average, len(values))),
         training={"corpus": {"name": "wiki.txt", "sentences": 1, "sha256": "c"}, "stages": {"joint": stage}},
         timing={"training_cpu_seconds": {"joint": 100.0 + number}},
         probes=probes,
         provenance={"encoder": {"parts": 1}, "device": "cpu"},
-        schema=2,
     )
 
 

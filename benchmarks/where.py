@@ -25,7 +25,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-
 CASES = ("mini-simcse", "mini-tncse", "minilm-simcse", "bert-base")
 PARTS = {
     "import": "torch, transformers, bench",

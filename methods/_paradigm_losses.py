@@ -314,7 +314,11 @@ def _one_direction(anchors: Tensor, others: Tensor, parts: Paradigm, form: str) 
 
 
 def distance(cosine: Tensor) -> Tensor:
-    """Distance of unit vectors by their cosine, sqrt(2 - 2 c), of any shape; its square is at least 1e-4."""
+    """Distance of unit vectors by their cosine, sqrt(2 - 2 c), of any shape; its square is at least 1e-4.
+
+    >>> distance(torch.tensor([0.5, -1.0])).tolist()
+    [1.0, 2.0]
+    """
     return _held(2 - 2 * cosine, _LEAST_SQUARE, math.inf).sqrt()
 
 

@@ -122,11 +122,11 @@ def show_plan(plan: Plan) -> None:
 
 def show_estimate(plan: Plan, price: float | None = None) -> None:
     """Print how long each method's cells take, and all together; and the cost where an hour has a price."""
-    from bench.data.mteb_names import is_mteb
+    from bench.eval.suite import measure_of
     from bench.run.preview import Estimate, cost, described, estimates, span
 
     pending = plan.pending()
-    jobs = [job for job in pending if not is_mteb(job.suite)]
+    jobs = [job for job in pending if measure_of(job.suite).encodes_once]
     if len(jobs) < len(pending):
         click.echo(f"no estimate for the {len(pending) - len(jobs)} that mteb measures")
     if not jobs:

@@ -47,7 +47,9 @@ def limits(a: Group, b: Group) -> list[str]:
     sentences = [*_specification(a, b), *_differs("profile", a, b, lambda record: record.profile)]
     sentences += _differs("training sentences seen by a run", a, b, _sentences)
     if not (a.is_checkpoint or b.is_checkpoint) and (shared := pairing(a, b)):
-        sentences.append(f"Runs of one seed {shared}, which Welch's interval and the permutation test don't use.")
+        sentences.append(
+            f"Runs of one seed {shared}, which Welch's interval and the permutation test don't use."
+        )
     sides = ([run.record for run in group.runs] for group in (a, b))
     if machines := machine_differences(*sides):
         listed = (

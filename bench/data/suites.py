@@ -102,15 +102,6 @@ def data_folder(given: Path | None) -> Path | None:
     return Path("data") if Path("data").is_dir() else None
 
 
-def suite_notes(name: str) -> tuple[str, ...]:
-    """What every record and table of a suite must say."""
-    own = SUITES.get(name).note if name in SUITES.names() else ""
-    mteb = (
-        "Measured by mteb: a task's value is the mean over its subsets and splits." if is_mteb(name) else ""
-    )
-    return tuple(filter(None, (mteb, own)))
-
-
 def load_suite(
     name: str, data: Path | None, *, accept_data: bool = False, world_seed: int = DEFAULT_SEED
 ) -> tuple[Suite, list[PairTask]]:

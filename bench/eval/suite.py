@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from bench.data.mteb_names import is_mteb
@@ -26,8 +25,3 @@ def measure_of(name: str) -> Measure[Any]:
     if is_mteb(name):
         return MtebSuite(name)
     return TransferSuite(name) if name in TRANSFER_SUITES else PairSuite(name)
-
-
-def load_tasks(name: str, data: Path | None, *, accept_data: bool, world_seed: int) -> list[SuiteTask]:
-    """Read the tasks of any suite; see :meth:`bench.eval.measure.Measure.load`."""
-    return measure_of(name).load(data, accept_data=accept_data, world_seed=world_seed)

@@ -5,17 +5,18 @@ Keys are made from it, and differences from finished records are found in it, by
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from bench.card import OptionValue
 from bench.data.corpus import Corpus
 from bench.data.training import TrainingData
 from bench.nn.folder import ModelFolder
 from bench.plan.cell import Cell, auxiliary_facts, plugins_of
 from bench.records.record import RunRecord
 from bench.request.spec import RunSpec
-from bench.stages import ARITHMETIC, is_paired
+from bench.stages import ARITHMETIC, StageSpec, is_paired
 
 
 def expected_record(cell: Cell, spec: RunSpec, training: TrainingData | None) -> RunRecord:
@@ -96,9 +97,23 @@ def _stages(cell: Cell, training: TrainingData) -> dict[str, dict[str, Any]]:
     }
     for stage in cell.stages:
         text = training.texts[stage.spec.text]
-        own = {} if text is training.corpus else {"text": _text(text, stage.spec.text)}
-        found[stage.spec.role] = {"key": stage.key, "version": stage.spec.version, **own}
+        settings = _settings(stage.spec, dict(cell.options))
+        found[stage.spec.role] = {
+            "key": stage.key,
+            "version": stage.spec.version,
+            **({} if text is training.corpus else {"text": _text(text, stage.spec.text)}),
+            **({"settings": settings} if settings else {}),
+        }
     return found
+
+
+def _settings(stage: StageSpec, options: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
+    """What a stage depends on that the options don't say, such as the model of another package."""
+    return {
+        name: value
+        for name, value in stage.config
+        if value not in (options.get(name), options.get(f"{stage.role}.{name}"))
+    }
 
 
 def _text(text: Corpus, name: str) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from bench.data.training import (
     resolve_world_seed,
     with_texts,
 )
-from bench.errors import InputError, NotComparableError, did_you_mean
-from bench.eval.suite import SuiteTask, load_tasks
+from bench.errors import InputError, NotComparableError, not_one_of
+from bench.eval.suite import SuiteTask, measure_of
 from bench.nn.folder import ModelFolder, resolve
 from bench.plan.cell import Cell
 from bench.plan.cells import make_cells
@@ -195,7 +195,8 @@ class _Problems:
 
 
 def _suite(name: str, spec: RunSpec, world_seed: int) -> list[SuiteTask]:
-    return load_tasks(name, data_folder(spec.data), accept_data=spec.accept_data, world_seed=world_seed)
+    data = data_folder(spec.data)
+    return measure_of(name).load(data, accept_data=spec.accept_data, world_seed=world_seed)
 
 
 def _trains(request: MethodRequest, cells: Callable[[MethodRequest], list[Cell]]) -> bool:
@@ -220,11 +221,11 @@ def _check_overrides(spec: RunSpec, cells: Sequence[Cell]) -> None:
     known |= {value for request in spec.methods for name, value in request.options if name == "match"}
     for override in spec.overrides:
         if override.method not in known:
-            raise InputError(
+            raise not_one_of(
                 f"no method '{override.method}' in --methods",
+                override.method,
+                sorted(known),
                 where=f"--set {override.text}",
-                expected=f"one of {', '.join(sorted(known))}",
-                hint=did_you_mean(override.method, known),
             )
 
 

@@ -35,6 +35,7 @@ _STAGE = Block(
     {
         "key": text,
         "version": whole,
+        "settings": Each(setting),
         "text": Block({"name": text, "sha256": text}, {"paired": flag}),
         "dev_curve": _CURVE,
         "collapse_curve": _CURVE,

@@ -19,7 +19,7 @@ from bench.records.record import RunRecord
 UNSET, NONE = "not set", "none"
 _LATER = {"text": "train", "pooling": "cls", "sick": False, "drop_norms": 0}
 """Options that records of schemas 1 and 2 may lack, as they came later, with the value that held before."""
-_ASKED = ("key", "version", "text", "numerics", "precision", "ranks")
+_ASKED = ("key", "version", "text", "settings", "numerics", "precision", "ranks")
 
 
 @dataclass(frozen=True)
@@ -134,6 +134,15 @@ FACTS = (
         "version of stage",
         "encoder",
         lambda r: {role: stage.get("version", 1) for role, stage in _stages(r).items()},
+    ),
+    Fact(
+        "setting of stage",
+        "encoder",
+        lambda r: {
+            f"{role} {name}": value
+            for role, stage in _stages(r).items()
+            for name, value in stage.get("settings", {}).items()
+        },
     ),
     Fact("arithmetic of training", "encoder", _arithmetic, in_stage=True),
     Fact(

@@ -58,7 +58,7 @@ def _encoder_rows(cell: Cell, builder: Builder, checkpoint: str) -> list[tuple[s
         ("Training text", f"{corpus['name']}, {corpus['sentences']:,} sentences, sha256 {corpus['sha256']}")
     )
     rows.append(("Dev set", f"{dev['task']}, sha256 {dev['sha256']}"))
-    for role, stage in facts["stages"].items():
+    for role, stage in facts.get("stages", {}).items():
         text = f"{stage['steps']} steps, {stage['sentences_seen']:,} sentences, best at step "
         text += str(stage["selected_step"])
         if stage.get("selected_dev") is not None:

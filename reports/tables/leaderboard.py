@@ -123,7 +123,7 @@ def _row(method: str, records: Sequence[RunRecord], tasks: Sequence[str]) -> Row
         f"{method}{'' if record.seed is None else f' seed {record.seed}'}: {record.reason}"
         for record in failed
     )
-    trained = [record for record in records if record.training]
+    trained = [record for record in records if record.training.get("stages")]
     seen = [sum(stage["sentences_seen"] for stage in r.training["stages"].values()) for r in trained]
     seconds = [sum(record.timing["training_cpu_seconds"].values()) for record in trained]
     return Row(

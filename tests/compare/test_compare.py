@@ -355,7 +355,7 @@ def test_seeds_are_pairs_only_where_runs_share_data_order_or_stages(
     found = compare(a, b)
     assert found.seed_level is not None
     flip = found.seed_level.sign_flip
-    line = f"Runs of one seed {pairs}, which Welch's interval and the permutation don't use."
+    line = f"Runs of one seed {pairs}, which Welch's interval and the permutation test don't use."
     assert (line in found.limits) == (flip is not None) == (pairs is not None)
     if flip is not None:
         assert flip == sign_flip(a.scores("avg"), b.scores("avg"), same_order=True)

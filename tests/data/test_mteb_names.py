@@ -20,11 +20,12 @@ from bench.data.mteb_names import (
     suite_label,
 )
 from bench.data.published import figures, lines
-from bench.data.suites import SUITES, load_suite, suite_notes
+from bench.data.suites import SUITES, load_suite
 from bench.errors import InputError
 from bench.eval.mteb_scores import Entry, metric_name, suite_scores
 from bench.eval.mteb_setup import import_mteb, kept_random_state
 from bench.eval.mteb_tasks import MtebTask
+from bench.eval.suite import measure_of
 from bench.records.record import Score
 
 SIZES = {
@@ -52,13 +53,13 @@ def test_a_papers_suite_has_the_tasks_that_its_table_prints(suite: str, paper: s
 
 def test_the_versions_stand_beside_the_papers_figures() -> None:
     assert named_suites().keys() == {"unsee", *(suite for suite, _, _ in SIZES)}
-    assert "JTCSE's figures were made with mteb 1.28.6, these" in " ".join(suite_notes("jtcse-bitext"))
+    assert "JTCSE's figures were made with mteb 1.28.6, these" in " ".join(measure_of("jtcse-bitext").notes)
     assert (
         "TNCSE's figures were made with a version of mteb that it doesn't state"
-        in suite_notes("tncse-sts17")[1]
+        in measure_of("tncse-sts17").notes[1]
     )
-    assert "mean over its subsets" in suite_notes("mteb:STS17")[0]
-    assert suite_notes("sts7") == ()
+    assert "mean over its subsets" in measure_of("mteb:STS17").notes[0]
+    assert measure_of("sts7").notes == ()
     assert named_suites()["tncse-retrieval"].score == "map_at_10"
     assert len(named_suites()["unsee"].tasks) == 56
 

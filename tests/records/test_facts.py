@@ -24,7 +24,12 @@ from bench.request.spec import RunSpec
 from bench.run import rerun
 
 SHA = {name: name * 64 for name in "abcdef"}
-STAGE = {"sentences_seen": 64, "steps": 2, "version": 1, "text": {"name": "copy", "sha256": SHA["a"]}}
+STAGE: dict[str, Any] = {
+    "sentences_seen": 64,
+    "steps": 2,
+    "version": 1,
+    "text": {"name": "copy", "sha256": SHA["a"]},
+}
 BASE = RunRecord(
     profile="mini",
     method="noise",
@@ -69,7 +74,12 @@ BASE = replace(BASE, key=key_of(BASE))
 
 def put(block: str, name: str, value: Any) -> Callable[[RunRecord], RunRecord]:
     """Change one entry of a block of the record."""
-    return lambda record: replace(record, **{block: {**(getattr(record, block) or {}), name: value}})
+
+    def change(record: RunRecord) -> RunRecord:
+        changes: dict[str, Any] = {block: {**(getattr(record, block) or {}), name: value}}
+        return replace(record, **changes)
+
+    return change
 
 
 def field(name: str, value: Any) -> Callable[[RunRecord], RunRecord]:
@@ -121,6 +131,12 @@ CHANGES: dict[str, tuple[Callable[[RunRecord], RunRecord], str, str, str]] = {
     ),
     "version of stage": (
         put("training", "stages", {"joint": {**STAGE, "version": 2}}), "version of stage joint", "1", "2"
+    ),
+    "setting of stage": (
+        put("training", "stages", {"joint": {**STAGE, "settings": {"spacy_model": SHA["b"]}}}),
+        "setting of stage joint spacy_model",
+        "not set",
+        "b" * 12,
     ),
     "arithmetic of training": (put("training", "arithmetic", 1), "arithmetic of training", "2", "1"),
     "training precision": (put("training", "precision", "bf16"), "training precision", "fp32", "bf16"),

@@ -81,7 +81,7 @@ def test_a_package_is_named_by_its_import_name_or_its_entry_point(
             RIGHT.replace('name="mine"', 'name="simcse"'),
             "a.py: method 'simcse' is defined twice: in bench.baselines.simcse and in a.py; rename one of",
         ),
-        ("a.txt", RIGHT, "--plugin: 'FOLDER/a.txt' is not a Python file; expected FILE.py, or the import name"),
+        ("a.txt", RIGHT, "--plugin: 'FOLDER/a.txt' is not a Python file; expected FILE.py"),
         ("a/b.py", RIGHT, "--plugin: 'FOLDER/a' is a folder; expected FILE.py, or the import name"),
         ("results/a.py", RIGHT, "--plugin: 'FOLDER/results/a.py' lies in the results folder, and code that"),
     ],

@@ -205,4 +205,4 @@ def test_collapse_figures_are_compared_over_seeds() -> None:
     # ranks: standard error sqrt(1/3 + 4/3), df (5/3)^2 / ((1/9 + 16/9) / 2) = 2.94, t 3.219;
     # cosines: 0.0816, 4, 2.776
     told = "rank +39.0 [+34.8, +43.2]; cosine -0.600 [-0.827, -0.373]"
-    assert f"unsee_byol, single_projection less projection: {told}." in grid.notes
+    assert f"unsee_byol, single_projection minus projection: {told}." in grid.notes

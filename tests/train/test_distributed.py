@@ -256,11 +256,22 @@ def test_the_command_trains_a_cell_on_two_processes(
     assert [s.value for s in two.scores] == pytest.approx([s.value for s in one.scores], abs=1e-3)
     code, _, err = cli(*base, "--ranks", "2", "--dry-run")
     assert (code, "ranks then 1, now 2" in err) == (3, True)
-    code, _, err = cli(*base, "--ranks", "2", "--campaign", "three", "--set", "simcse.lr=1e30")
-    assert (code, "FAILED, the loss is nan at step 2; try a smaller learning rate" in err) == (1, True)
-    (failed,) = records(tmp_path, "three").values()
+
+
+def test_a_record_says_in_which_process_the_training_failed(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def diverged(*_: Any, **__: Any) -> None:
+        error = BenchError("the loss is nan at step 2", hint="try a smaller learning rate")
+        error.add_note("in process 1 of 2:\nTraceback (most recent call last):")
+        raise error
+
+    monkeypatch.setattr(launch, "run_together", diverged)
+    code, _, err = cli(*arguments(tiny_bert, corpus), "--ranks", "2")
+    assert (code, "FAILED, the loss is nan at step 2; try a smaller learning rate" in err) == (1, True), err
+    (failed,) = records(tmp_path).values()
     assert failed.traceback is not None
-    assert any(line.startswith("in process ") for line in failed.traceback)
+    assert "in process 1 of 2:" in failed.traceback
 
 
 def test_a_method_without_training_is_the_same_cell_with_more_processes(cli: Cli, tmp_path: Path) -> None:
