@@ -22,8 +22,8 @@ from claim import add_json, show, within
 
 from bench.compare import draws as item_draws
 from bench.compare.draws import DRAWS, SEED, Run
-from bench.records.record import RunRecord, Score
-from bench.records.store import Place, ResultStore
+from bench.records.record import Place, RunRecord, Score
+from bench.records.store import ResultStore
 
 TASKS = {
     "STS12": 3108,

@@ -93,7 +93,7 @@ def _measured(method: str, out: Path, seed: int, most: int, options: dict[str, A
     from bench.nn.backbone import TransformerEncoder
     from bench.nn.threads import torch_threads
     from bench.plan.plan import make_plan
-    from bench.records.store import safe_name
+    from bench.records.record import safe_name
     from bench.run.builder import Builder
     from bench.run.stage_cache import StageCache
     from bench.train.sentence_encoder import set_dropout

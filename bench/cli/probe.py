@@ -116,7 +116,7 @@ def _measure(plan: Plan, cell: Cell, data: ProbeData, names: tuple[str, ...], ho
 
 
 def _draw(found: list[Probed], folder: Path) -> None:
-    from bench.records.store import safe_name
+    from bench.records.record import safe_name
     from bench.reports.figures.heatmaps import draw_heatmaps
 
     for one in found:

@@ -26,8 +26,8 @@ from bench.data.mini.world import DEFAULT_SEED
 from bench.data.suites import data_folder, load_suite
 from bench.data.tasks import PairTask
 from bench.errors import BenchError, NotComparableError
-from bench.records.record import ALL, RunRecord
-from bench.records.store import ResultStore, safe_name
+from bench.records.record import ALL, RunRecord, safe_name
+from bench.records.store import ResultStore
 from bench.stats.checks import FloatArray, generator
 from bench.stats.resampling import spearman_draws
 

@@ -11,7 +11,7 @@ from bench.card import Option, OptionValue
 from bench.conformance.subject import Subject
 from bench.errors import InputError
 from bench.plan.plan import Plan
-from bench.records.store import safe_name
+from bench.records.record import safe_name
 from bench.request.parse import METHOD_NAME
 from bench.stages import StageSpec, TrainedMethod
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from bench.encoder import Encoder, PairScorer
 from bench.eval.measure import Measured, Setting, own_note
 from bench.eval.mteb_tasks import MtebTask, load_mteb_suite
-from bench.records.store import safe_name
+from bench.records.record import safe_name
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from bench.card import MethodCard, OptionValue
 from bench.nn.folder import ModelFolder
-from bench.records.store import Place
+from bench.records.record import Place
 from bench.request.plugins import plugin_facts
 from bench.stages import Stage
 

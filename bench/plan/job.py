@@ -12,8 +12,7 @@ from bench.eval.suite import SuiteTask, measure_of
 from bench.plan.cell import Cell
 from bench.plan.expected import expected_record
 from bench.records.facts import key_of
-from bench.records.record import RunRecord
-from bench.records.store import Place
+from bench.records.record import Place, RunRecord
 from bench.request.spec import RunSpec
 from bench.stages import is_paired
 

@@ -27,8 +27,8 @@ from bench.plan.job import Job, make_job
 from bench.plan.keys import with_stages
 from bench.plan.members import refuse_twins, with_members, without_idle_seeds
 from bench.records.facts import FAMILY, KEYED, differing, explain
-from bench.records.record import RunRecord
-from bench.records.store import Place, ResultStore
+from bench.records.record import Place, RunRecord
+from bench.records.store import ResultStore
 from bench.registry import METHODS, discover
 from bench.request import profiles
 from bench.request.spec import ALL_METHODS, MethodRequest, RunSpec

@@ -19,8 +19,6 @@ from bench.encoder import FloatArray
 from bench.errors import DataError, InputError, NewerRecordError, StorageError
 from bench.records.record import Place, RunRecord, from_json, safe_name, to_json
 
-__all__ = ["Place", "ResultStore", "safe_name", "sealed"]
-
 _CAMPAIGN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _SEAL, _BLANK = "record_sha256", "0" * 64
 

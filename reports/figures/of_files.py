@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bench.errors import DataError
-from bench.records.store import safe_name
+from bench.records.record import safe_name
 from bench.reports.campaign import GRADIENT, PROBES, Campaign, read_json, read_table
 from bench.reports.figures.figure import Figure, Series
 from bench.reports.records import grouped

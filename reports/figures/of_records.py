@@ -9,8 +9,7 @@ from statistics import fmean
 import numpy as np
 
 from bench.errors import DataError
-from bench.records.record import RunRecord
-from bench.records.store import safe_name
+from bench.records.record import RunRecord, safe_name
 from bench.reports.campaign import Campaign
 from bench.reports.figures.figure import Figure, Series
 from bench.reports.grid import SCALE, summarise

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bench.records.record import RunRecord
-from bench.records.store import safe_name
+from bench.records.record import RunRecord, safe_name
 from bench.reports.campaign import Campaign
 from bench.reports.figures.figure import Figure, Series
 from bench.reports.figures.of_records import curve_figures

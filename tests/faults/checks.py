@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.errors import DataError
-from bench.records.record import RunRecord, to_json
-from bench.records.store import Place, ResultStore
+from bench.records.record import Place, RunRecord, to_json
+from bench.records.store import ResultStore
 from bench.run.stage_cache import is_whole
 
 

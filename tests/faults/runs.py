@@ -64,7 +64,7 @@ class Work:
         return arguments
 
 
-PLAIN = Work("plain", ("--methods", "fault_plain[wait=0.05]", "--seeds", "1-6"))
+PLAIN = Work("plain", ("--methods", "fault_plain[wait=0.02]", "--seeds", "1-6"))
 TRAINED = Work(
     "trained", ("--methods", "fault_trained,fault_trained[scale=2]", "--seeds", "1-2", "--dev", "toy")
 )

@@ -18,7 +18,7 @@ from tests.faults import clock, corrupt, full_disk, interrupt, kill, processes, 
 from tests.faults.checks import Done, NotSurvivedError, check_kept, check_one_line, check_whole
 from tests.faults.runs import INTERRUPTED, PLAIN, SIMCSE, TRAINED, Work, undisturbed
 
-slow = pytest.mark.slow
+slow, long = pytest.mark.slow, pytest.mark.long
 STAGE = Stage(StageSpec("one", "kind", 1, (), lambda context: {}), 1, "b" * 64)
 
 
@@ -33,8 +33,9 @@ STAGE = Stage(StageSpec("one", "kind", 1, (), lambda context: {}), 1, "b" * 64)
         pytest.param(TRAINED, 2, True, 11, marks=slow),
         pytest.param(SIMCSE, 1, True, 4, marks=slow),
         pytest.param(SIMCSE, 2, True, 4, marks=slow),
-        pytest.param(PLAIN, 1, False, 2, marks=slow),
+        pytest.param(PLAIN, 1, False, 1, marks=slow),
         pytest.param(PLAIN, 2, False, 1, marks=slow),
+        pytest.param(PLAIN, 1, False, 2, marks=long),
     ],
 )
 def test_killed_runs_go_on_to_the_undisturbed_bytes(
@@ -53,8 +54,10 @@ def test_a_killed_forced_run_costs_no_finished_record(tmp_path: Path) -> None:
     ("work", "workers", "warm", "interrupts"),
     [
         (PLAIN, 2, True, 2),
-        pytest.param(PLAIN, 1, False, 3, marks=slow),
-        pytest.param(PLAIN, 2, False, 3, marks=slow),
+        pytest.param(PLAIN, 1, False, 1, marks=slow),
+        pytest.param(PLAIN, 2, False, 1, marks=slow),
+        pytest.param(PLAIN, 1, False, 3, marks=long),
+        pytest.param(PLAIN, 2, False, 3, marks=long),
         pytest.param(TRAINED, 1, True, 4, marks=slow),
         pytest.param(TRAINED, 2, True, 4, marks=slow),
         pytest.param(SIMCSE, 1, True, 3, marks=slow),

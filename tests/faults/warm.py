@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import gc
 import importlib
+import pkgutil
 
+import bench
 from bench.records.provenance import provenance
 from bench.registry import discover
 
-_MODULES = (
-    "bench.run.builder",
-    "bench.cli.main",
-    "bench.eval.mteb_tasks",
-    "bench.eval.sts",
-    "bench.eval.transfer_suite",
-    "bench.nn.backbone",
-    "bench.nn.twin",
-    "bench.plan.plan",
-    "bench.reports.formats.render",
-    "bench.run.rerun",
-    "bench.run.runner",
-    "bench.train.chunks",
-    "bench.train.sentence_encoder",
+_OTHERS = (  # what bench's modules import inside functions
+    "jinja2",
+    "matplotlib.figure",
+    "pandas",
     "rich._emoji_codes",
     "rich.progress",
+    "scipy.stats",
     "torch._dynamo",  # AdamW loads it
     "transformers.models.bert.modeling_bert",
 )
 
-for _module in _MODULES:
+for _found in pkgutil.walk_packages(bench.__path__, "bench."):
+    if not _found.name.endswith(".__main__"):
+        importlib.import_module(_found.name)
+for _module in _OTHERS:
     importlib.import_module(_module)
 discover()
 provenance(device="cpu", threads=1)  # git is asked once for all warm runs

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from bench.records.record import RunRecord
-from bench.records.store import _SEAL, Place, ResultStore
+from bench.records.record import Place, RunRecord
+from bench.records.store import _SEAL, ResultStore
 from bench.sweeps.manifest import Manifest, save
 from tests.fuzz import core
 from tests.fuzz.core import ANSWER, Dice, Outcome, RuleError

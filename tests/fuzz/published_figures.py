@@ -11,7 +11,8 @@ from typing import Any
 
 from bench.data import published
 from bench.errors import BenchError
-from bench.records.store import Place, ResultStore
+from bench.records.record import Place
+from bench.records.store import ResultStore
 from bench.sweeps.manifest import Manifest, save
 from tests.fuzz import core
 from tests.fuzz.core import REFUSED, Dice, RuleError, refused

@@ -26,8 +26,8 @@ from bench.nn.folder import ModelFolder
 from bench.plan.cells import make_cells
 from bench.probes.overlap import training_lines
 from bench.records.facts import family_of
-from bench.records.record import SCHEMA, RunRecord, from_json, to_json
-from bench.records.store import _SEAL, Place, ResultStore
+from bench.records.record import SCHEMA, Place, RunRecord, from_json, to_json
+from bench.records.store import _SEAL, ResultStore
 from bench.registry import METHODS, discover
 from bench.reports.records import senteval_rounding
 from bench.request import profiles

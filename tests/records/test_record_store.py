@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from bench.errors import BenchError, DataError, InputError
-from bench.records.record import SCHEMA, RunRecord, Score, from_json, to_json
-from bench.records.store import Place, ResultStore, safe_name
+from bench.records.record import SCHEMA, Place, RunRecord, Score, from_json, safe_name, to_json
+from bench.records.store import ResultStore
 
 PLACE = Place("mini", "noise", 1, "toy")
 RECORD = RunRecord(

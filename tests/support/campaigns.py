@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.records.record import RunRecord, Score
-from bench.records.store import Place, ResultStore
+from bench.records.record import Place, RunRecord, Score
+from bench.records.store import ResultStore
 
 TASKS = {"STS12": 40, "STSB": 30}
 HOSTILE = (
