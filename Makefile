@@ -5,8 +5,10 @@ VENV ?= .venv
 TORCH ?= torch>=2.11
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+WORKERS ?= auto
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations 15
 
-.PHONY: install format lint types test test-slow check bench demo docs clean
+.PHONY: install format lint types test test-slow test-all check bench demo docs clean
 
 install: $(STAMP)
 
@@ -27,10 +29,13 @@ types: install
 	$(BIN)/mypy bench tests benchmarks docs/generate.py docs/hooks.py
 
 test: install
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal -m "not slow and not long"
+	$(PYTEST) --maxprocesses 8 -m "not slow and not long"
 
 test-slow: install
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal -m slow --durations 15
+	$(PYTEST) --maxprocesses 4 -m slow
+
+test-all: install # both, in one start of the workers
+	$(PYTEST) --maxprocesses 4 --durations 40 -m "not long"
 
 check: install
 	$(BIN)/bench check

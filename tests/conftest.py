@@ -119,9 +119,24 @@ class DyingMethod:
 '''
 
 
+@pytest.hookimpl(trylast=True)  # when those that are not asked for are gone
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Start the longest first, so that no worker is left alone with one at the end."""
-    items.sort(key=lambda item: item.get_closest_marker("minutes") is None)
+    """Let every worker begin with its share of the longest tests, so that none is left alone with one."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    ranks: dict[int, list[pytest.Item]] = {0: [], 1: [], 2: []}
+    for item in items:
+        marks = [item.get_closest_marker(name) is not None for name in ("minutes", "slow")]
+        ranks[marks.index(True) if any(marks) else 2].append(item)
+    longest, slow, fast = ranks.values()
+    order: list[pytest.Item] = []
+    for number in range(workers):
+        part = slice(number * len(slow) // workers, (number + 1) * len(slow) // workers)
+        chunk = longest[number::workers] + slow[part]
+        size = (len(items) - len(order)) // (workers - number)  # what --dist worksteal gives to this worker
+        rest = max(0, size - len(chunk))
+        order += chunk + fast[:rest]
+        del fast[:rest]
+    items[:] = order + fast
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -35,7 +35,7 @@ _STAGE = Block(
     {
         "key": text,
         "version": whole,
-        "settings": Each(setting),
+        "settings": Each(anything),
         "text": Block({"name": text, "sha256": text}, {"paired": flag}),
         "dev_curve": _CURVE,
         "collapse_curve": _CURVE,
