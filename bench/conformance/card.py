@@ -34,7 +34,7 @@ def complete_card(subject: Subject, seed: int) -> str | None:
 
 
 def safe_path(subject: Subject, seed: int) -> str | None:
-    """A name that can't be asked for, or that stands as another one in the results folder."""
+    """A name that can't be asked for, or whose folder of results would have another name."""
     name = subject.card.name
     if not METHOD_NAME.fullmatch(name):
         return f"the name {name!r}"

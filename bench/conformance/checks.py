@@ -1,4 +1,4 @@
-"""The checks that every method has to pass: what is promised, and how to mend it."""
+"""The checks that every method has to pass: what is promised, and what to do where it is not kept."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Check:
         name: For tables and ``only``.
         promise: What is expected.
         look: From the method under test and a seed to what was seen instead, None where the promise is kept.
-        mend: What to do.
+        advice: What to do where it is not kept.
         of: The methods that it says something of: "all", those that "train", those that are "seeded", those
             with "vectors".
     """
@@ -26,7 +26,7 @@ class Check:
     name: str
     promise: str
     look: Callable[[Subject, int], str | None]
-    mend: str
+    advice: str
     of: str = "all"
 
 
@@ -47,7 +47,7 @@ _CARD = (
         "options",
         "options with a name of their own, a help line and a default that is one of their values",
         on_card.sound_options,
-        "mend the Option on the card",
+        "correct the Option on the card",
     ),
     Check(
         "refused options",

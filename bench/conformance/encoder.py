@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -74,110 +75,102 @@ def plain_facts(subject: Subject, seed: int) -> str | None:
 
 def shape(subject: Subject, seed: int) -> str | None:
     """Another shape than (sentences, dim), or (pairs,) of a scorer."""
-    built = subject.build(seed)
-    seen = np.shape(subject.outputs(built, list(SENTENCES)))
-    expected = (len(SENTENCES), built.dim) if isinstance(built, Encoder) else (len(SENTENCES),)
+    seen, expected = np.shape(subject.encode(SENTENCES, seed)), _shape(subject.build(seed), len(SENTENCES))
     return None if seen == expected else f"{seen} for {len(SENTENCES)} sentences, not {expected}"
+
+
+def _shape(built: Encoder | PairScorer, rows: int) -> tuple[int, ...]:
+    return (rows, built.dim) if isinstance(built, Encoder) else (rows,)
 
 
 def dtype(subject: Subject, seed: int) -> str | None:
     """Another type than float32."""
-    output = subject.outputs(subject.build(seed), list(SENTENCES))
+    output = subject.encode(SENTENCES, seed)
     kind = output.dtype if isinstance(output, np.ndarray) else type(output).__name__
     return None if kind == np.float32 else str(kind)
 
 
-def finite(subject: Subject, seed: int) -> str | None:
-    """Values that are no numbers."""
-    return _not_finite(subject, seed, SENTENCES, ())
+def _finite(
+    subject: Subject, seed: int, *, sentences: Sequence[str], more: Sequence[str] = OTHERS
+) -> str | None:
+    """Say which of the sentences has no finite values; ``more`` are encoded along with them."""
+    output = subject.encode([*sentences, *more], seed)
+    if len(output) != len(sentences) + len(more):
+        return f"{len(output)} rows for {len(sentences) + len(more)} sentences"
+    rows = as_array(output)[: len(sentences)]
+    bad = ~np.isfinite(rows).reshape(len(rows), -1).all(axis=1)
+    if not bad.any():
+        return None
+    first = sentences[int(np.argmax(bad))]
+    return f"no finite values for {first[:30]!r}{'...' if len(first) > 30 else ''}"
+
+
+finite = partial(_finite, sentences=SENTENCES, more=())
+empty_string = partial(_finite, sentences=("",))
+long_text = partial(_finite, sentences=LONG)
+scripts = partial(_finite, sentences=SCRIPTS)
 
 
 def order(subject: Subject, seed: int) -> str | None:
     """Rows that don't follow their sentences."""
-    built = subject.build(seed)
     permuted = np.random.default_rng(0).permutation(len(SENTENCES))
-    rows = as_array(subject.outputs(built, list(SENTENCES)))[permuted]
-    return _differs(rows, subject.outputs(built, [SENTENCES[i] for i in permuted]), "with the order")
+    rows = as_array(subject.encode(SENTENCES, seed))[permuted]
+    return _differs(rows, subject.encode([SENTENCES[i] for i in permuted], seed), "with the order")
 
 
 def alone(subject: Subject, seed: int) -> str | None:
     """A vector that depends on the sentences around it."""
-    built = subject.build(seed)
-    rows = as_array(subject.outputs(built, list(SENTENCES)))
-    single = [as_array(subject.outputs(built, [sentence]))[0] for sentence in SENTENCES[:5]]
+    rows = as_array(subject.encode(SENTENCES, seed))
+    single = [as_array(subject.encode([sentence], seed))[0] for sentence in SENTENCES[:5]]
     return _differs(rows[:5], single, "where a sentence is encoded alone")
 
 
 def batch_size(subject: Subject, seed: int) -> str | None:
     """A vector that depends on the size of the batches."""
-    built = subject.build(seed)
-    rows = as_array(subject.outputs(built, list(SENTENCES)))
+    rows = as_array(subject.encode(SENTENCES, seed))
     for tokens in (16, 100_000):
-        if seen := _differs(
-            rows, subject.outputs(built, list(SENTENCES), tokens), f"with batch_tokens={tokens}"
-        ):
+        other = subject.encode(SENTENCES, seed, tokens)
+        if seen := _differs(rows, other, f"with batch_tokens={tokens}"):
             return seen
     return None
 
 
 def duplicates(subject: Subject, seed: int) -> str | None:
     """Equal sentences with different vectors."""
-    twice = [*SENTENCES[:4], *OTHERS, *SENTENCES[:4]]
-    rows = as_array(subject.outputs(subject.build(seed), twice))
+    rows = as_array(subject.encode([*SENTENCES[:4], *OTHERS, *SENTENCES[:4]], seed))
     return _differs(rows[:4], rows[-4:], "from a sentence to the same again")
 
 
 def history(subject: Subject, seed: int) -> str | None:
     """A result that depends on what was encoded before."""
-    built = subject.build(seed)
-    first = as_array(subject.outputs(built, list(SENTENCES)))
-    subject.outputs(built, list(OTHERS))
-    again = subject.outputs(built, list(SENTENCES))
-    return None if np.array_equal(first, again, equal_nan=True) else "another result after other sentences"
+    first = as_array(subject.encode(SENTENCES, seed))
+    subject.encode(OTHERS, seed)
+    return None if _equal(first, subject.encode(SENTENCES, seed)) else "another result after other sentences"
 
 
 def same_seed(subject: Subject, seed: int) -> str | None:
     """Another result of a second training from the same seed."""
-    first, again = (as_array(subject.outputs(subject.build(seed, c), list(SENTENCES))) for c in ("a", "b"))
-    if np.array_equal(first, again, equal_nan=True):
+    first, again = (as_array(subject.encode(SENTENCES, seed, copy=copy)) for copy in ("a", "b"))
+    if _equal(first, again):
         return None
     how = "second training from the same seed" if subject.seeded else "second build"
-    share = largest_difference(first, again)
-    return f"another result of a {how} (by {share:.1g} of the largest value)"
+    return f"another result of a {how} (by {largest_difference(first, again):.1g} of the largest value)"
 
 
 def other_seed(subject: Subject, seed: int) -> str | None:
     """The same result of two seeds."""
     other = next(number for number in SEEDS if number != seed)
-    first, second = (as_array(subject.outputs(subject.build(n), list(SENTENCES))) for n in (seed, other))
-    equal = np.array_equal(first, second, equal_nan=True)
+    equal = _equal(as_array(subject.encode(SENTENCES, seed)), subject.encode(SENTENCES, other))
     return f"the same result from seeds {seed} and {other}" if equal else None
 
 
 def empty_list(subject: Subject, seed: int) -> str | None:
-    """No sentences, and not no rows."""
-    built = subject.build(seed)
-    output = subject.outputs(built, [])
-    expected = (0, built.dim) if isinstance(built, Encoder) else (0,)
-    kind, usual = (getattr(x, "dtype", None) for x in (output, subject.outputs(built, list(OTHERS))))
-    if (np.shape(output), kind) == (expected, usual):
+    """Rows for no sentences, or another type than usual."""
+    none, usual = subject.encode((), seed), getattr(subject.encode(OTHERS, seed), "dtype", None)
+    expected, kind = _shape(subject.build(seed), 0), getattr(none, "dtype", None)
+    if (np.shape(none), kind) == (expected, usual):
         return None
-    return f"{kind} {np.shape(output)}, not {usual} {expected}"
-
-
-def empty_string(subject: Subject, seed: int) -> str | None:
-    """The empty string."""
-    return _not_finite(subject, seed, ("",))
-
-
-def long_text(subject: Subject, seed: int) -> str | None:
-    """Far more words than a model takes, and one endless word."""
-    return _not_finite(subject, seed, LONG)
-
-
-def scripts(subject: Subject, seed: int) -> str | None:
-    """Other scripts, emoji, control characters."""
-    return _not_finite(subject, seed, SCRIPTS)
+    return f"{kind} {np.shape(none)}, not {usual} {expected}"
 
 
 def untouched_input(subject: Subject, seed: int) -> str | None:
@@ -191,16 +184,14 @@ def untouched_input(subject: Subject, seed: int) -> str | None:
 
 def own_output(subject: Subject, seed: int) -> str | None:
     """An array that a later call writes to, or that later results come from."""
-    built = subject.build(seed)
-    rows = subject.outputs(built, list(SENTENCES))
+    rows = subject.encode(SENTENCES, seed)
     kept = as_array(rows)
-    subject.outputs(built, list(SENTENCES)[::-1])
-    if not np.array_equal(kept, rows, equal_nan=True):
+    subject.encode(SENTENCES[::-1], seed)
+    if not _equal(kept, rows):
         return "the next call writes into the array of the one before"
     if isinstance(rows, np.ndarray) and rows.flags.writeable:
         rows[:] = 0
-    again = subject.outputs(built, list(SENTENCES))
-    equal = np.array_equal(kept, again, equal_nan=True)
+    equal = _equal(kept, subject.encode(SENTENCES, seed))
     return None if equal else "writing to the array changes the next result"
 
 
@@ -234,22 +225,10 @@ def record(subject: Subject, seed: int) -> str | None:
     return "a path of this machine in it" if any(place in text for place in places) else None
 
 
-def _not_finite(
-    subject: Subject, seed: int, sentences: Sequence[str], more: Sequence[str] = OTHERS
-) -> str | None:
-    """Say which of the sentences has no finite values; ``more`` stand beside them."""
-    output = subject.outputs(subject.build(seed), [*sentences, *more])
-    if len(output) != len(sentences) + len(more):
-        return f"{len(output)} rows for {len(sentences) + len(more)} sentences"
-    rows = as_array(output)[: len(sentences)]
-    bad = ~np.isfinite(rows).reshape(len(rows), -1).all(axis=1)
-    return f"no finite values for {_shown(sentences[int(np.argmax(bad))])}" if bad.any() else None
+def _equal(first: object, second: object) -> bool:
+    return bool(np.array_equal(as_array(first), as_array(second), equal_nan=True))
 
 
 def _differs(expected: object, seen: object, when: str) -> str | None:
     share = largest_difference(expected, seen)
     return f"the result changes {when} (by {share:.1g} of the largest value)" if share > CLOSE else None
-
-
-def _shown(sentence: str) -> str:
-    return f"{sentence[:30]!r}{'...' if len(sentence) > 30 else ''}"

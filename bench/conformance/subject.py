@@ -45,7 +45,7 @@ class Subject:
         folder: For its training stages and records. Methods that share a folder share stages.
 
     Raises:
-        InputError: no such method or option, or one that needs a model or other methods behind a colon.
+        InputError: no such method or option, or one that needs a model or other methods after a colon.
     """
 
     def __init__(self, text: str, folder: Path) -> None:
@@ -125,6 +125,12 @@ class Subject:
             encoder = self.builder(seed, copy).encoder()
             self.touched[seed, copy] = changed(before, random_state())
         return encoder
+
+    def encode(
+        self, sentences: Sequence[str], seed: int, batch_tokens: int | None = None, *, copy: str = "a"
+    ) -> FloatArray:
+        """What the encoder of a seed and copy gives for a list of sentences, see :meth:`outputs`."""
+        return self.outputs(self.build(seed, copy), list(sentences), batch_tokens)
 
     def outputs(
         self, encoder: Encoder | PairScorer, sentences: Sequence[str], batch_tokens: int | None = None

@@ -30,7 +30,7 @@ class Finding:
         method: The method as it was asked for.
         check: The check's name.
         verdict: PASSED, FAILED, NOT_RUN (a check before it failed) or NO_CASE (it is about other methods).
-        reason: Where it failed: what was expected, what was seen, how to mend it, on one line.
+        reason: Where it failed: what was expected, what was seen, what to do, on one line.
     """
 
     method: str
@@ -63,7 +63,7 @@ def check_method(text: str, folder: Path, seed: int = SEEDS[0]) -> list[Finding]
         seed: 1 or 2.
 
     Raises:
-        InputError: no such method or option, or a method that needs what stands behind a colon.
+        InputError: no such method or option, or a method that needs a model or other methods after a colon.
     """
     subject, found, blocked = Subject(text, folder), list[Finding](), False
     with kept_random_state(), torch_threads(1, needs_torch=_uses_torch(subject)):
@@ -100,7 +100,7 @@ def _look(check: Check, subject: Subject, seed: int) -> tuple[Finding, bool]:
         crashed, seen = True, _said(error, subject)
     if seen is None:
         return Finding(subject.text, check.name, verdict), crashed
-    reason = f"expected {check.promise}; seen: {seen}; {check.mend}"
+    reason = f"expected {check.promise}; seen: {seen}; {check.advice}"
     return Finding(subject.text, check.name, FAILED, " ".join(without_paths(reason).split())), crashed
 
 

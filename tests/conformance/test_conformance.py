@@ -483,7 +483,7 @@ def test_the_command_says_what_passed(cli: Cli, tmp_path: Path) -> None:
     assert data["findings"][0] == {"check": "card", "method": "mine", "reason": "", "verdict": "passed"}
 
 
-def test_the_command_says_what_failed_and_how_to_mend_it(cli: Cli, tmp_path: Path) -> None:
+def test_the_command_says_what_failed_and_what_to_do(cli: Cli, tmp_path: Path) -> None:
     write(tmp_path, RIGHT.replace(BUILD, "return Hashed(0)"))
     code, out, err = cli("check", "--plugin", "mine.py", "--plugin", "word_overlap", "--json", "found.json")
     assert (code, err) == (1, "")

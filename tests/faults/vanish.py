@@ -21,7 +21,7 @@ DATA = Work(
     "data",
     ("--methods", "fault_plain[wait=0.5]", "--seeds", "1-2", "--data", "data", "--accept-data"),
 )
-"""A suite of a file beside the toy suite; a worker reads the file after its first cell on the toy suite."""
+"""A suite of a file next to the toy suite; a worker reads the file after its first cell on the toy suite."""
 REAL = Work(
     "real simcse",
     ("--methods", "fault_plain[wait=0.5],simcse", "--backbone", "backbone", *SIMCSE.arguments[2:]),
@@ -39,7 +39,7 @@ class Loss:
         harm: What happens to it.
         work: The run.
         options: More of its command line.
-        when: It happens when this many lines stand in the run's log.
+        when: It happens when the log of the run has this many lines.
         reasons: Of the cells that fail, one of these by the moment; none where the file was read for good.
     """
 

@@ -1,4 +1,4 @@
-"""Records, predictions and the files beside them, damaged, under every command that reads them."""
+"""Records, predictions and the files next to them, damaged, under every command that reads them."""
 
 from __future__ import annotations
 

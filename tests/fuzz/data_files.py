@@ -45,7 +45,7 @@ def flat(text: str) -> str:
 
 
 def rows_of(raw: bytes, encoding: str = "utf-8") -> list[str]:
-    """Lines end at a line feed, with or without a carriage return; a mark at the file's start is no text."""
+    """Lines end at a line feed, with or without a carriage return; a mark at the start is not text."""
     try:
         text = raw.decode(encoding)
     except UnicodeDecodeError as error:

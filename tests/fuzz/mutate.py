@@ -150,7 +150,7 @@ _VALUES: tuple[Any, ...] = (
     *("<script>", "../../x", [], {}, [[]], [1], {"a": 1}, ["x"], [None], {"": None}, {"sha256": "x"}),
     *([[1, 0.5]], [[[[[]]]]], "x" * 3000, [0] * 50),
 )
-"""What stands in a good value's place: other types, other ranges."""
+"""What replaces a good value: other types, other ranges."""
 
 
 def json_of(data: Any, dice: Dice) -> Any:

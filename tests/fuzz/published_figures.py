@@ -1,4 +1,4 @@
-"""Tables of published figures, damaged: read as they stand, or refused with their line."""
+"""Tables of published figures, damaged: read as they are, or refused with their line."""
 
 from __future__ import annotations
 

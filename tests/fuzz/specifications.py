@@ -47,7 +47,7 @@ def _numbers(text: str) -> set[int]:
 
 
 class Specifications:
-    """Parsers of what stands on a command line, without the command line."""
+    """Parsers of what a command line holds, without the command line."""
 
     name = "spec"
     share = 20

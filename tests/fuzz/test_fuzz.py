@@ -109,7 +109,7 @@ def test_the_oracle_sees_an_error_that_nobody_expected(
         return
     with pytest.raises(RuleError, match=said) as caught:
         core.bench("list")
-    assert "in broken" in str(caught.value)  # the traceback, to mend it by
+    assert "in broken" in str(caught.value)  # the traceback, to fix it by
 
 
 @pytest.mark.parametrize(

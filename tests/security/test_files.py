@@ -114,7 +114,7 @@ def test_a_training_text_of_one_endless_line(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_local_task_reads_tables_alone(tmp_path: Path) -> None:
-    """The file is the user's own and may lie anywhere; what is no table is not read."""
+    """The file is the user's own and may lie anywhere; what is not a table is not read."""
     away = tmp_path / "away.tsv"
     away.write_text("sentence1\tsentence2\tscore\na\tb\t1\nc\td\t2\n")
     entry = '[[task]]\nname = "t"\ntype = "sts"\nfile = "{}"\n'

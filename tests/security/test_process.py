@@ -61,7 +61,7 @@ def plant(folder: Path, *modules: str) -> None:
 def console(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the command ``bench`` as it is installed."""
     script = shutil.which("bench", path=str(Path(sys.executable).parent))
-    assert script, "bench is not installed beside this Python"
+    assert script, "bench is not installed for this Python"
     return subprocess.run(
         [script, *arguments],
         cwd=folder,

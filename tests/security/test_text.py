@@ -56,7 +56,7 @@ LONG = "long, " * 20
 
 
 def records_of(name: str) -> list[RunRecord]:
-    """Two methods and a failed run; the name stands wherever a record has a text."""
+    """Two methods and a failed run; the name is wherever a record has a text."""
     found = [
         replace(
             make_record(

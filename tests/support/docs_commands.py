@@ -61,7 +61,7 @@ WRITERS = ("run", "sweep")
 
 @dataclass(frozen=True)
 class Command:
-    """A command as it stands in a page."""
+    """A command as a page has it."""
 
     page: Path
     text: str
@@ -171,7 +171,7 @@ def why_not_run(command: Command) -> str | None:
 
 
 def is_whole(command: Command) -> bool:
-    """True if a command in a sentence can be run as it stands."""
+    """True if a command in a sentence can be run as it is."""
     try:
         return len(command.words) > 2 and bool(parsed(command.words)[1])
     except click.UsageError:

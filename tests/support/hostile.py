@@ -23,7 +23,7 @@ Edit = Callable[[Path], object]
 
 
 class Hostile:
-    """Leaves a file beside the folder when it is unpickled."""
+    """Leaves a file next to the folder when it is unpickled."""
 
     def __init__(self, folder: Path) -> None:
         self.marker = folder.parent / MARKER
