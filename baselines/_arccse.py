@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from bench.card import OptionValue
+from bench.baselines._checks import check_alike, check_tau
 from bench.errors import InputError
 from bench.nn.backbone import load_backbone
 from bench.stages import StageContext
@@ -50,12 +50,8 @@ def arccon(anchors: Tensor, positives: Tensor, tau: float, margin: float) -> Ten
         >>> round(arccon(views, views, tau=0.5, margin=math.radians(30)).item(), 4)
         0.3033
     """
-    if anchors.shape != positives.shape or anchors.ndim != 2:
-        raise ValueError(
-            f"anchors {tuple(anchors.shape)} and positives {tuple(positives.shape)} must be (B, H)"
-        )
-    if tau <= 0:
-        raise ValueError(f"tau {tau} must be above 0")
+    check_alike("(B, H)", anchors=anchors, positives=positives)
+    check_tau(tau)
     if not 0 <= margin <= math.pi:
         raise ValueError(f"margin {margin} must be 0 to pi")
     cosines = cosine_matrix(anchors, positives)
@@ -89,11 +85,7 @@ def triplet_loss(whole: Tensor, light: Tensor, heavy: Tensor, margin: float) -> 
         >>> round(triplet_loss(whole, light, torch.tensor([[4.0, 3.0]]), margin=0.0).item(), 4)  # 0.8 - 0.6
         0.2
     """
-    if not whole.shape == light.shape == heavy.shape or whole.ndim != 2:
-        raise ValueError(
-            f"whole {tuple(whole.shape)}, light {tuple(light.shape)} and heavy {tuple(heavy.shape)} "
-            "must be (N, H)"
-        )
+    check_alike("(N, H)", whole=whole, light=light, heavy=heavy)
     unit, near, far = (functional.normalize(x, dim=1, eps=1e-8) for x in (whole, light, heavy))
     losses = functional.relu((unit * far).sum(1) - (unit * near).sum(1) + margin)
     return losses.sum() / max(1, len(losses))
@@ -136,15 +128,13 @@ class ArcCSEObjective(EncoderWithHead):
     Args:
         model: The transformer.
         tokenizer: Names mask and padding.
-        config: The method's options.
-        draw: Draws the spans.
+        context: The stage: its options, and the stream of the spans.
     """
 
-    def __init__(
-        self, model: Any, tokenizer: Any, config: Mapping[str, OptionValue], draw: torch.Generator
-    ) -> None:
+    def __init__(self, model: Any, tokenizer: Any, context: StageContext) -> None:
         super().__init__(model, tokenizer.pad_token_id)
-        self.mask_id, self.draw = tokenizer.mask_token_id, draw
+        config, self.mask_id = context.config, tokenizer.mask_token_id
+        self.draw = generator(context.seed, f"mask/{context.role}")
         self.tau, self.margin = float(config["tau"]), math.radians(float(config["margin"]))
         self.shares = float(config["triplet_light"]), float(config["triplet_heavy"])
         self.weight, self.triplet_margin = float(config["triplet_weight"]), float(config["triplet_margin"])
@@ -194,5 +184,4 @@ def train(context: StageContext) -> dict[str, Any]:
                 "the model's tokenizer has no mask token, which triplets need",
                 hint="set arccse.triplet=false for ArcCon alone",
             )
-    draw = generator(context.seed, f"mask/{context.role}")
-    return train_towers(context, [tower], lambda model, _: ArcCSEObjective(model, tower[1], config, draw))
+    return train_towers(context, [tower], lambda model, _: ArcCSEObjective(model, tower[1], context))

@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor
 from torch.nn import functional
 
+from bench.baselines._checks import check_alike
 from bench.nn.backbone import TokenRows, load_backbone
 from bench.stages import StageContext
 from bench.train.byol import Bootstrap, predictor
@@ -14,9 +15,9 @@ from bench.train.sentence_encoder import train_towers
 
 
 def byol_loss(predictions: Tensor, targets: Tensor) -> Tensor:
-    """Return mean_i (2 - 2 cos(q_i, y_i)) (Grill et al. 2020, eq. 2; Zhang et al. 2021).
+    """Return mean_i (2 - 2 cos(q_i, y_i)) (Grill et al. 2020, eq. 2; Zhang et al. 2021; Cagatan 2024).
 
-    The targets are constant: no gradient reaches them.
+    Gradient flows through both; :class:`bench.train.byol.Bootstrap` gives constant targets.
 
     Args:
         predictions: q, (B, H).
@@ -34,11 +35,8 @@ def byol_loss(predictions: Tensor, targets: Tensor) -> Tensor:
         >>> byol_loss(predictions, torch.tensor([[1.0, 0.0], [1.0, 0.0]])).item()  # 0 and 2
         1.0
     """
-    if predictions.shape != targets.shape or predictions.ndim != 2:
-        raise ValueError(
-            f"predictions {tuple(predictions.shape)} and targets {tuple(targets.shape)} must be (B, H)"
-        )
-    unit, goal = (functional.normalize(x, dim=1, eps=1e-8) for x in (predictions, targets.detach()))
+    check_alike("(B, H)", predictions=predictions, targets=targets)
+    unit, goal = (functional.normalize(x, dim=1, eps=1e-8) for x in (predictions, targets))
     return (2 - 2 * (unit * goal).sum(1)).mean()
 
 

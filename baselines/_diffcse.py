@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bench.card import OptionValue
 from bench.nn.backbone import load_backbone, padded
 from bench.nn.masked_lm import check_layers, check_same_vocabulary, load_masked_lm, run_layers
 from bench.stages import StageContext
@@ -100,12 +98,7 @@ def rtd_loss(logits: Tensor, replaced: Tensor, mask: Tensor, reduction: str = "c
 
 
 def edited_tokens(
-    generator: Any,
-    masked: Tensor,
-    mask: Tensor,
-    *,
-    cls_id: int,
-    draws: torch.Generator | None = None,
+    generator: Any, masked: Tensor, mask: Tensor, *, cls_id: int, draws: torch.Generator | None = None
 ) -> Tensor:
     """Let the generator fill in a masked text: x'', without gradient.
 
@@ -145,27 +138,20 @@ class DiffCSEObjective(nn.Module):
         model: The transformer, a BertModel or RobertaModel.
         tokenizer: Its tokenizer.
         generator: Masked language model of the same vocabulary.
-        config: The method's options.
-        masks: Draws which tokens are masked.
-        draws: Draws replacements, where they are sampled.
+        context: The stage: its options, and the streams of what is masked and of sampled replacements.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        tokenizer: Any,
-        generator: Any,
-        config: Mapping[str, OptionValue],
-        masks: torch.Generator,
-        draws: torch.Generator,
-    ) -> None:
+    def __init__(self, model: Any, tokenizer: Any, generator: Any, context: StageContext) -> None:
         super().__init__()
         check_layers(model)
+        config, seed, role = context.config, context.seed, context.role
         generator.requires_grad_(False)
         if not config["generator_dropout"]:
             set_dropout(generator, 0.0)
-        self.config, self.tokenizer, self.masks = config, tokenizer, masks
-        self.draws = draws if config["replacement"] == "sample" else None
+        self.config, self.tokenizer = config, tokenizer
+        self.masks = streams.generator(seed, f"mask/{role}")
+        sampled = config["replacement"] == "sample"
+        self.draws = streams.generator(seed, f"replacement/{role}") if sampled else None
         size = model.config.hidden_size
         self.encoder, self.generator = model, generator
         self.head = training_head(size, str(config["head"]))
@@ -210,14 +196,9 @@ def train(context: StageContext) -> dict[str, Any]:
     Raises:
         InputError: a generator that can't be loaded or has another vocabulary than the backbone.
     """
-    config, tower = context.config, load_backbone(context.model)
+    tower = load_backbone(context.model)
     generator, vocabulary = load_masked_lm(context.auxiliaries["generator"])
-    check_same_vocabulary(tower[1], vocabulary, where=f"generator {config['generator']}")
-    masks, draws = (
-        streams.generator(context.seed, f"{name}/{context.role}") for name in ("mask", "replacement")
-    )
+    check_same_vocabulary(tower[1], vocabulary, where=f"generator {context.config['generator']}")
     return train_towers(
-        context,
-        [tower],
-        lambda model, _: DiffCSEObjective(model, tower[1], generator, config, masks, draws),
+        context, [tower], lambda model, _: DiffCSEObjective(model, tower[1], generator, context)
     )

@@ -2,42 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor, nn
 from torch.nn import functional
 
 from bench.baselines import _simcse
-from bench.card import OptionValue
-from bench.nn.backbone import Rows, TokenRows, load_backbone
+from bench.nn.backbone import TokenRows, load_backbone
 from bench.stages import StageContext
 from bench.train.chunks import cls_states
-from bench.train.objective import EncoderWithHead
 from bench.train.recipe import info_nce
 from bench.train.sentence_encoder import train_towers
 from bench.train.teachers import Teacher
-
-
-class PairedObjective(EncoderWithHead):
-    """(Sentence number, token row) pairs to InfoNCE against the translations.
-
-    Args:
-        model: The transformer.
-        pad_id: Padding id.
-        tau: Temperature.
-        partners: Token row of each sentence's translation.
-    """
-
-    def __init__(self, model: Any, pad_id: int, tau: float, partners: Rows) -> None:
-        super().__init__(model, pad_id)
-        self.tau, self.partners = tau, partners
-
-    def forward(self, batch: list[tuple[int, list[int]]]) -> Tensor:
-        """Sentences and translations go through one call."""
-        rows = [*(row for _, row in batch), *(self.partners[number] for number, _ in batch)]
-        vectors = self.projected(rows)
-        return info_nce(vectors[: len(batch)], vectors[len(batch) :], self.tau)
 
 
 def train(context: StageContext) -> dict[str, Any]:
@@ -49,7 +25,7 @@ def train(context: StageContext) -> dict[str, Any]:
     return train_towers(
         context,
         [tower],
-        lambda model, pad_id: PairedObjective(model, pad_id, tau, partners),
+        lambda model, pad_id: _simcse.SimCSEObjective(model, pad_id, tau, partners=partners),
         numbered=True,
     )
 
@@ -95,14 +71,14 @@ class StudentObjective(nn.Module):
     Args:
         model: The transformer that learns.
         pad_id: Padding id.
-        config: distillation and tau.
-        teacher: The frozen teacher, which knows the training text.
+        context: The stage: distillation and tau, and the frozen teacher, which encodes its text.
     """
 
-    def __init__(self, model: Any, pad_id: int, config: Mapping[str, OptionValue], teacher: Teacher) -> None:
+    def __init__(self, model: Any, pad_id: int, context: StageContext) -> None:
         super().__init__()
-        self.encoder, self.pad_id, self.teacher = model, pad_id, teacher
-        self.form, self.tau = str(config["distillation"]), float(config["tau"])
+        self.encoder, self.pad_id = model, pad_id
+        self.teacher = Teacher(context.members["teacher"], context.sentences)
+        self.form, self.tau = str(context.config["distillation"]), float(context.config["tau"])
 
     def forward(self, batch: list[tuple[int, list[int]]]) -> Tensor:
         """The student's [CLS] against the teacher's vectors."""
@@ -113,10 +89,9 @@ class StudentObjective(nn.Module):
 
 def train_student(context: StageContext) -> dict[str, Any]:
     """The stage of the distilled form; the ensemble is the member ``teacher``."""
-    teacher = Teacher(context.members["teacher"], context.sentences)
     return train_towers(
         context,
         [load_backbone(context.model)],
-        lambda model, pad_id: StudentObjective(model, pad_id, context.config, teacher),
+        lambda model, pad_id: StudentObjective(model, pad_id, context),
         numbered=True,
     )

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from bench.card import OptionValue
+from bench.baselines._checks import check_tau
 from bench.errors import InputError
 from bench.nn.backbone import TransformerEncoder, load_backbone
 from bench.stages import StageContext
@@ -58,19 +56,9 @@ def queue_nce(anchors: Tensor, positives: Tensor, queue: Tensor | None, tau: flo
             f"anchors {tuple(anchors.shape)} and positives {tuple(positives.shape)} must be (B, H), "
             f"the queue {tuple(queue.shape)} (M, H)"
         )
-    if tau <= 0:
-        raise ValueError(f"tau {tau} must be above 0")
+    check_tau(tau)
     similarity = cosine_matrix(anchors, torch.cat([positives, queue])) / tau
     return functional.cross_entropy(similarity, torch.arange(len(anchors), device=anchors.device))
-
-
-@dataclass(frozen=True)
-class Run:
-    """What the repetition's draws and the epochs depend on: seed, stage role, sentences of the text."""
-
-    seed: int
-    role: str
-    sentences: int
 
 
 class ESimCSEObjective(EncoderWithHead):
@@ -82,13 +70,13 @@ class ESimCSEObjective(EncoderWithHead):
     Args:
         model: The transformer.
         pad_id: Padding id.
-        config: tau, queue, momentum, momentum_init, repetition_rate, repetition_rule, repetition_resample.
-        run: The run.
+        context: The stage: its options, its text, and the streams of the repetition.
     """
 
-    def __init__(self, model: Any, pad_id: int, config: Mapping[str, OptionValue], run: Run) -> None:
+    def __init__(self, model: Any, pad_id: int, context: StageContext) -> None:
         super().__init__(model, pad_id)
-        self.run, self.tau, size = run, float(config["tau"]), int(config["queue"])
+        config, self.context = context.config, context
+        self.tau, size = float(config["tau"]), int(config["queue"])
         self.rate, self.rule = float(config["repetition_rate"]), str(config["repetition_rule"])
         self.anew = config["repetition_resample"] == "per_epoch"
         start = random_start(model) if config["momentum_init"] == "random" and size else None
@@ -98,7 +86,7 @@ class ESimCSEObjective(EncoderWithHead):
 
     def forward(self, batch: list[tuple[int, list[int]]]) -> Tensor:
         """Anchors and repeated positives go through one call."""
-        epoch, place = divmod(self.seen, self.run.sentences)
+        epoch, place = divmod(self.seen, len(self.context.sentences))
         self.seen += len(batch)
         rows = [row for _, row in batch]
         repeated = [self.positive(number, row, epoch if self.anew else 0) for number, row in batch]
@@ -117,7 +105,7 @@ class ESimCSEObjective(EncoderWithHead):
 
     def positive(self, number: int, row: list[int], epoch: int) -> list[int]:
         """A sentence's draw has its own stream: the same whenever and in whatever order it comes."""
-        draw = generator(self.run.seed, f"augment/{self.run.role}/{epoch}/{number}")
+        draw = generator(self.context.seed, f"augment/{self.context.role}/{epoch}/{number}")
         return repeat_subwords(row, self.rate, draw, self.rule)
 
 
@@ -147,7 +135,6 @@ def train(context: StageContext) -> dict[str, Any]:
             expected=f"a max_length below {room}",
             hint="set a smaller esimcse.max_length or esimcse.repetition_rate",
         )
-    run = Run(context.seed, context.role, len(context.sentences))
     return train_towers(
-        context, [backbone], lambda model, pad_id: ESimCSEObjective(model, pad_id, config, run), numbered=True
+        context, [backbone], lambda model, pad_id: ESimCSEObjective(model, pad_id, context), numbered=True
     )

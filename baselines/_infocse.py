@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -11,7 +10,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from bench.baselines._diffcse import training_head
-from bench.card import OptionValue
 from bench.errors import InputError
 from bench.nn.backbone import load_backbone, padded
 from bench.nn.masked_lm import (
@@ -88,21 +86,14 @@ class InfoCSEObjective(nn.Module):
         model: The transformer, a BertModel or RobertaModel.
         tokenizer: Its tokenizer.
         lm_head: V, states (K, H) to logits (K, vocabulary); trained, tied to nothing.
-        config: The method's options.
-        masks: Draws which tokens are masked.
+        context: The stage: its options, and the stream of what is masked.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        tokenizer: Any,
-        lm_head: Any,
-        config: Mapping[str, OptionValue],
-        masks: torch.Generator,
-    ) -> None:
+    def __init__(self, model: Any, tokenizer: Any, lm_head: Any, context: StageContext) -> None:
         super().__init__()
         check_layers(model)
-        self.config, self.tokenizer, self.masks = config, tokenizer, masks
+        config, self.tokenizer = context.config, tokenizer
+        self.config, self.masks = config, generator(context.seed, f"mask/{context.role}")
         self.encoder = model
         self.head = training_head(model.config.hidden_size, str(config["head"]))
         self.frozen = lower_half(model, dropout=bool(config["frozen_dropout"]))
@@ -138,10 +129,8 @@ def train(context: StageContext) -> dict[str, Any]:
     Raises:
         InputError: a masked-LM head that can't be loaded or has another vocabulary; a backbone of one layer.
     """
-    config, tower = context.config, load_backbone(context.model)
+    tower = load_backbone(context.model)
     pretrained, vocabulary = load_masked_lm(context.auxiliaries["mlm_head"])
-    check_same_vocabulary(tower[1], vocabulary, where=f"mlm_head {config['mlm_head']}")
-    head, masks = mlm_head(pretrained), generator(context.seed, f"mask/{context.role}")
-    return train_towers(
-        context, [tower], lambda model, _: InfoCSEObjective(model, tower[1], head, config, masks)
-    )
+    check_same_vocabulary(tower[1], vocabulary, where=f"mlm_head {context.config['mlm_head']}")
+    head = mlm_head(pretrained)
+    return train_towers(context, [tower], lambda model, _: InfoCSEObjective(model, tower[1], head, context))

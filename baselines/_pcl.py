@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from bench.baselines._checks import check_tau
 from bench.baselines._rankcse import off_diagonal
-from bench.card import OptionValue
 from bench.errors import InputError
 from bench.nn.backbone import padded
 from bench.stages import StageContext
@@ -47,8 +46,7 @@ def contrast_rows(anchors: Tensor, positives: Tensor, negatives: Tensor, tau: fl
             f"anchors {tuple(anchors.shape)} and negatives {tuple(negatives.shape)} must be (B, H), "
             f"positives {tuple(positives.shape)} (B, S, H)"
         )
-    if tau <= 0:
-        raise ValueError(f"tau {tau} must be above 0")
+    check_tau(tau)
     unit, group = (functional.normalize(x, dim=-1, eps=1e-8) for x in (anchors, positives))
     own = torch.einsum("bh,bsh->bs", unit, group)
     return torch.cat([own, off_diagonal(cosine_matrix(anchors, negatives))], dim=1) / tau
@@ -146,15 +144,13 @@ class PCLObjective(nn.Module):
     Args:
         model: The transformer that is kept.
         pad_id: Padding id.
-        config: The method's options.
-        edits: Draws the edited views, in every epoch anew.
+        context: The stage: its options, and the stream of the edited views, in every epoch other ones.
     """
 
-    def __init__(
-        self, model: Any, pad_id: int, config: Mapping[str, OptionValue], edits: torch.Generator
-    ) -> None:
+    def __init__(self, model: Any, pad_id: int, context: StageContext) -> None:
         super().__init__()
-        size, self.pad_id, self.edits = model.config.hidden_size, pad_id, edits
+        config, size, self.pad_id = context.config, model.config.hidden_size, pad_id
+        self.edits = generator(context.seed, f"augment/{context.role}")
         self.tau, self.share = float(config["tau"]), float(config["share"])
         self.rounds, self.longest = int(config["rounds"]), int(config["max_length"])
         self.peer_mask = bool(config["peer_mask"])
@@ -195,8 +191,7 @@ def train(context: StageContext) -> dict[str, Any]:
     Raises:
         InputError: ``share`` above 1.
     """
-    config = context.config
-    if float(config["share"]) > 1:
-        raise InputError(f"share {float(config['share'])}", where="pcl.share", expected="0 to 1")
-    edits = generator(context.seed, f"augment/{context.role}")
-    return train_sentence_encoder(context, lambda model, pad_id: PCLObjective(model, pad_id, config, edits))
+    share = float(context.config["share"])
+    if share > 1:
+        raise InputError(f"share {share}", where="pcl.share", expected="0 to 1")
+    return train_sentence_encoder(context, lambda model, pad_id: PCLObjective(model, pad_id, context))

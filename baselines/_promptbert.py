@@ -84,19 +84,12 @@ class PromptBERTObjective(nn.Module):
     Args:
         model: The transformer.
         prompts: The prompt of each view.
-        sentences: The training text; it is read in the templates here, so the token rows don't matter.
-        config: tau, max_length, denoising, noise_positions.
+        context: The stage; its text is read in the templates here, so the token rows don't matter.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        prompts: Sequence[Prompt],
-        sentences: Sequence[str],
-        config: Mapping[str, OptionValue],
-    ) -> None:
+    def __init__(self, model: Any, prompts: Sequence[Prompt], context: StageContext) -> None:
         super().__init__()
-        self.prompts, self.sentences = prompts, sentences
+        config, self.prompts, self.sentences = context.config, prompts, context.sentences
         self.tau, self.longest = float(config["tau"]), int(config["max_length"])
         self.denoising, self.positions = bool(config["denoising"]), str(config["noise_positions"])
         self.encoder = model
@@ -144,6 +137,6 @@ def train(context: StageContext) -> dict[str, Any]:
     return train_towers(
         replace(context, dev_score=lambda _: context.dev_score(dev)),
         [tower],
-        lambda model, _: PromptBERTObjective(model, prompts, context.sentences, config),
+        lambda model, _: PromptBERTObjective(model, prompts, context),
         numbered=True,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -173,24 +173,18 @@ class RankCSEObjective(EncoderWithHead):
     Args:
         model: The transformer that learns.
         pad_id: Padding id.
-        config: The options.
-        teachers: One or two; alpha weighs the first of two.
-        ties: Generator of the run's own for :func:`list_mle`.
+        context: The stage: its options, its text, the teachers among its members (alpha weighs the first of
+            two), and the stream of :func:`list_mle`.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        pad_id: int,
-        config: Mapping[str, OptionValue],
-        teachers: Sequence[Teacher],
-        ties: torch.Generator,
-    ) -> None:
+    def __init__(self, model: Any, pad_id: int, context: StageContext) -> None:
         super().__init__(model, pad_id)
-        self.config, self.teachers, self.ties = config, teachers, ties
+        config, members = context.config, sorted(context.members.items())
+        self.config, self.ties = config, generator(context.seed, f"ties/{context.role}")
+        self.teachers = [Teacher(member, context.sentences) for _, member in members]
         self.tau, self.beta, self.gamma = (float(config[name]) for name in ("tau", "beta", "gamma"))
         alpha = float(config["alpha"])
-        self.weights = (1.0,) if len(teachers) == 1 else (alpha, 1 - alpha)
+        self.weights = (1.0,) if len(members) == 1 else (alpha, 1 - alpha)
 
     def forward(self, batch: list[tuple[int, list[int]]]) -> Tensor:
         """Both views go through one call, so they differ by their dropout masks alone."""
@@ -216,14 +210,12 @@ def train(context: StageContext) -> dict[str, Any]:
     Raises:
         InputError: ``alpha`` above 1.
     """
-    config = context.config
-    if float(config["alpha"]) > 1:
-        raise InputError(f"alpha {config['alpha']}", where="rankcse.alpha", expected="0 to 1")
-    teachers = [Teacher(member, context.sentences) for _, member in sorted(context.members.items())]
-    ties = generator(context.seed, f"ties/{context.role}")
+    alpha = context.config["alpha"]
+    if float(alpha) > 1:
+        raise InputError(f"alpha {alpha}", where="rankcse.alpha", expected="0 to 1")
     return train_towers(
         context,
         [load_backbone(context.model)],
-        lambda model, pad_id: RankCSEObjective(model, pad_id, config, teachers, ties),
+        lambda model, pad_id: RankCSEObjective(model, pad_id, context),
         numbered=True,
     )

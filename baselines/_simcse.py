@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from bench.nn.backbone import Rows
 from bench.stages import StageContext
 from bench.train.chunks import cls_states
 from bench.train.recipe import fresh_linear, info_nce
@@ -16,24 +17,32 @@ from bench.train.sentence_encoder import train_sentence_encoder
 class SimCSEObjective(nn.Module):
     """Token rows to InfoNCE between two dropout views, under the training-only tanh head.
 
+    With partners it takes (sentence number, token row) pairs, and the second view is the partner's.
+
     Args:
         model: The transformer.
         pad_id: Padding id.
         tau: Temperature.
         head: False compares the [CLS] states themselves (TNCSE's sub-encoders).
+        partners: Token row of each sentence's translation (EDFSE).
     """
 
-    def __init__(self, model: Any, pad_id: int, tau: float, *, head: bool = True) -> None:
+    def __init__(
+        self, model: Any, pad_id: int, tau: float, *, head: bool = True, partners: Rows | None = None
+    ) -> None:
         super().__init__()
-        self.encoder, self.pad_id, self.tau = model, pad_id, tau
+        self.encoder, self.pad_id, self.tau, self.partners = model, pad_id, tau, partners
         self.head: Any = fresh_linear(model.config.hidden_size) if head else None
 
-    def forward(self, rows: list[list[int]]) -> Tensor:
-        """Both views go through one call, so they differ by their dropout masks alone."""
-        projected = cls_states(self.encoder, [*rows, *rows], self.pad_id)
+    def forward(self, batch: list[Any]) -> Tensor:
+        """Both views go through one call, so without partners they differ by their dropout masks alone."""
+        rows = [*batch, *batch]
+        if self.partners is not None:
+            rows = [*(row for _, row in batch), *(self.partners[number] for number, _ in batch)]
+        projected = cls_states(self.encoder, rows, self.pad_id)
         if self.head is not None:
             projected = torch.tanh(self.head(projected))
-        return info_nce(projected[: len(rows)], projected[len(rows) :], self.tau)
+        return info_nce(projected[: len(batch)], projected[len(batch) :], self.tau)
 
 
 def train(context: StageContext) -> dict[str, Any]:

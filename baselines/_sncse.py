@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,11 +10,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from bench.baselines._checks import check_alike
+from bench.baselines.sncse import SPACY_MODEL
 from bench.card import OptionValue
+from bench.errors import BenchError
 from bench.nn.backbone import TransformerEncoder, load_backbone
 from bench.nn.prompt import Prompt
 from bench.stages import StageContext
 from bench.train.chunks import prompted_states
+from bench.train.negation import folder_hash, negate_by_rule, spacy_folder, spacy_negation
 from bench.train.recipe import fresh_linear, info_nce
 from bench.train.sentence_encoder import train_towers
 
@@ -48,11 +52,7 @@ def bidirectional_margin_loss(
         >>> bidirectional_margin_loss(anchor, soft, positive, alpha=0.1, beta=0.3).item()  # within both
         0.0
     """
-    if not anchors.shape == positives.shape == negatives.shape or anchors.ndim != 2:
-        raise ValueError(
-            f"anchors {tuple(anchors.shape)}, positives {tuple(positives.shape)} and negatives "
-            f"{tuple(negatives.shape)} must be (B, H)"
-        )
+    check_alike("(B, H)", anchors=anchors, positives=positives, negatives=negatives)
     if alpha > beta:
         raise ValueError(f"alpha {alpha} must be at most beta {beta}")
     a, p, n = (functional.normalize(x, dim=1, eps=1e-8) for x in (anchors, positives, negatives))
@@ -65,22 +65,17 @@ class SNCSEObjective(nn.Module):
 
     Args:
         model: The transformer.
-        prompts: The anchor's prompt, and that of positive and soft negative.
-        sentences: The training text; it is read in the templates here, so the token rows don't matter.
+        tokenizer: Its tokenizer.
+        context: The stage; its text is read in the templates here, so the token rows don't matter.
         negate: From a sentence to its negation.
-        config: tau, alpha, beta, bml_weight, max_length, negate_unfinished.
     """
 
     def __init__(
-        self,
-        model: Any,
-        prompts: Sequence[Prompt],
-        sentences: Sequence[str],
-        negate: Callable[[str], str],
-        config: Mapping[str, OptionValue],
+        self, model: Any, tokenizer: Any, context: StageContext, negate: Callable[[str], str]
     ) -> None:
         super().__init__()
-        self.prompts, self.sentences, self.negate = prompts, sentences, negate
+        config, self.sentences, self.negate = context.config, context.sentences, negate
+        self.prompts = [Prompt(tokenizer, str(config[name])) for name in ("template", "template2")]
         self.tau, self.weight = float(config["tau"]), float(config["bml_weight"])
         self.alpha, self.beta = float(config["alpha"]), float(config["beta"])
         self.longest, self.unfinished = int(config["max_length"]), bool(config["negate_unfinished"])
@@ -110,26 +105,37 @@ class SNCSEObjective(nn.Module):
         return self.negate(text)
 
 
-def train(context: StageContext, negate: Callable[[str], str]) -> dict[str, Any]:
-    """Train with soft negatives: the stage.
-
-    Args:
-        context: As of :func:`bench.train.sentence_encoder.train_towers`, which has more errors.
-        negate: From a sentence to its negation.
-
-    Returns:
-        Facts for the record.
+def negation_of(config: Mapping[str, OptionValue]) -> tuple[Callable[[str], str], dict[str, Any]]:
+    """Return the negation that a stage's settings ask for, and what the record should say of it.
 
     Raises:
+        BenchError: the spaCy model's files aren't those that were planned with.
+    """
+    if config["negation"] == "rule":
+        return negate_by_rule, {}
+    folder = spacy_folder()
+    if folder_hash(folder) != config[SPACY_MODEL]:
+        raise BenchError("the files of the spaCy model changed since the run was planned")
+    return spacy_negation(folder), {SPACY_MODEL: {"name": folder.name, "sha256": config[SPACY_MODEL]}}
+
+
+def train(context: StageContext) -> dict[str, Any]:
+    """Train with soft negatives: the stage.
+
+    Argument and result are those of :func:`bench.train.sentence_encoder.train_towers`, which has more errors.
+
+    Raises:
+        BenchError: the spaCy model's files changed.
         InputError: a backbone without a mask token, or a template that leaves no room.
     """
-    config, tower = context.config, load_backbone(context.model)
-    template = str(config["template"])
-    prompts = [Prompt(tower[1], text) for text in (template, str(config["template2"]))]
+    negate, facts = negation_of(context.config)
+    tower = load_backbone(context.model)
+    template = str(context.config["template"])
     prompted = TransformerEncoder(tower, "mask", template=template, device=context.device)
-    return train_towers(
+    trained = train_towers(
         replace(context, dev_score=lambda _: context.dev_score(prompted)),
         [tower],
-        lambda model, _: SNCSEObjective(model, prompts, context.sentences, negate, config),
+        lambda model, _: SNCSEObjective(model, tower[1], context, negate),
         numbered=True,
     )
+    return trained | facts

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from bench.card import OptionValue
 from bench.errors import InputError
 from bench.stages import StageContext
 from bench.train.augment import repeat_subwords
@@ -52,28 +51,22 @@ class WhitenedCSEObjective(EncoderWithHead):
     Args:
         model: The transformer.
         pad_id: Padding id.
-        config: The method's options.
-        orders: Draws the channels' order of each view.
-        repetitions: Draws repeated subwords.
+        context: The stage: its options, and the streams of the channels' orders and of repeated subwords.
 
     Raises:
         InputError: groups that don't divide the channels.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        pad_id: int,
-        config: Mapping[str, OptionValue],
-        orders: torch.Generator,
-        repetitions: torch.Generator,
-    ) -> None:
+    def __init__(self, model: Any, pad_id: int, context: StageContext) -> None:
         super().__init__(model, pad_id)
+        config = context.config
         self.size, self.groups = model.config.hidden_size, int(config["groups"])
         self.views = int(config["views"])
         self.tau, self.eps, self.rate = (float(config[name]) for name in ("tau", "eps", "repetition_rate"))
         self.through, self.shuffle = bool(config["grad_through_whitening"]), bool(config["shuffle"])
-        self.orders, self.repetitions = orders, repetitions
+        self.orders, self.repetitions = (
+            generator(context.seed, f"{name}/{context.role}") for name in ("order", "augment")
+        )
         if self.size % self.groups:
             raise InputError(
                 f"{self.groups} groups don't divide the backbone's {self.size} channels",
@@ -103,8 +96,4 @@ def train(context: StageContext) -> dict[str, Any]:
     Raises:
         InputError: ``groups`` that don't divide the backbone's channels.
     """
-    config = context.config
-    orders, repetitions = (generator(context.seed, f"{name}/{context.role}") for name in ("order", "augment"))
-    return train_sentence_encoder(
-        context, lambda model, pad_id: WhitenedCSEObjective(model, pad_id, config, orders, repetitions)
-    )
+    return train_sentence_encoder(context, lambda model, pad_id: WhitenedCSEObjective(model, pad_id, context))

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from bench.baselines._trained import TrainedApart, usual_options
 from bench.card import MethodCard, Option
 from bench.registry import add_method
-from bench.stages import StageContext
-from bench.train.recipe import POOLING_OPTION, TEXT_OPTION, TRAINING_OPTIONS, TrainedOnce
 
 
 @add_method
-class ArcCSE(TrainedOnce):
+class ArcCSE(TrainedApart):
     """ArcCSE, and with triplet=false ArcCon alone."""
 
     card = MethodCard(
@@ -39,9 +36,7 @@ class ArcCSE(TrainedOnce):
             Option("triplet_light", 0.2, "share of a sentence in the shorter masked span", minimum=0),
             Option("triplet_heavy", 0.4, "share of a sentence in the longer masked span", minimum=0),
             Option("triplet_min_length", 25, "subwords that a sentence needs for a triplet", minimum=1),
-            *TRAINING_OPTIONS,
-            TEXT_OPTION,
-            POOLING_OPTION,
+            *usual_options(),
         ),
         deviations=(
             "float32 throughout; the original precision is not known",
@@ -58,9 +53,3 @@ class ArcCSE(TrainedOnce):
             ("arccon", "triplet=false, profile bert-base or roberta-base"),
         ),
     )
-
-    def train(self, context: StageContext) -> dict[str, Any]:
-        """Train with ArcCon and, unless switched off, triplets."""
-        from bench.baselines import _arccse
-
-        return _arccse.train(context)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
+from bench.baselines._trained import TrainedApart
 from bench.card import MethodCard, Option, OptionValue
 from bench.registry import add_method
-from bench.stages import TRAIN, StageContext, StageSpec, paired
-from bench.train.recipe import POOLING_OPTION, TrainedOnce, training_options
+from bench.stages import TRAIN, StageSpec, paired
+from bench.train.recipe import POOLING_OPTION, training_options
 
 COPY = "a"
 """The round-trip translated copy that gives each sentence its other view."""
 
 
 @add_method
-class BSL(TrainedOnce):
+class BSL(TrainedApart):
     """BSL."""
 
     card = MethodCard(
@@ -53,12 +53,6 @@ class BSL(TrainedOnce):
             "an earlier commit of the released code sends the second view through blocks 1, 2, 2 of q",
         ),
     )
-
-    def train(self, context: StageContext) -> dict[str, Any]:
-        """Train against the moving average."""
-        from bench.baselines import _bsl
-
-        return _bsl.train(context)
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
         """One stage."""

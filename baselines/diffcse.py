@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from bench.baselines._trained import TrainedApart, usual_options
 from bench.card import MethodCard, Option
 from bench.registry import add_method
-from bench.stages import StageContext
-from bench.train.recipe import POOLING_OPTION, TEXT_OPTION, TrainedOnce, training_options
 
 HEAD_OPTION = Option(
     "head",
@@ -18,7 +15,7 @@ HEAD_OPTION = Option(
 
 
 @add_method
-class DiffCSE(TrainedOnce):
+class DiffCSE(TrainedApart):
     """DiffCSE."""
 
     card = MethodCard(
@@ -66,9 +63,7 @@ class DiffCSE(TrainedOnce):
                 ("cells", "sentence"),
             ),
             Option("generator_dropout", True, "the generator's dropout is active (released)"),
-            *training_options(lr=7e-6, epochs=2),
-            TEXT_OPTION,
-            POOLING_OPTION,
+            *usual_options(lr=7e-6, epochs=2),
         ),
         deviations=(
             "float32 throughout; the released run used fp16 autocast",
@@ -82,9 +77,3 @@ class DiffCSE(TrainedOnce):
         padding_matters=True,
         auxiliaries=("generator",),
     )
-
-    def train(self, context: StageContext) -> dict[str, Any]:
-        """Train with the contrastive and the replaced-token loss."""
-        from bench.baselines import _diffcse
-
-        return _diffcse.train(context)

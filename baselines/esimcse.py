@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from bench.baselines._trained import TrainedApart, usual_options
 from bench.card import MethodCard, Option
 from bench.registry import add_method
-from bench.stages import StageContext
-from bench.train.recipe import POOLING_OPTION, TEXT_OPTION, TRAINING_OPTIONS, TrainedOnce
 
 
 @add_method
-class ESimCSE(TrainedOnce):
+class ESimCSE(TrainedApart):
     """ESimCSE."""
 
     card = MethodCard(
@@ -52,9 +49,7 @@ class ESimCSE(TrainedOnce):
                 "draw a sentence's repetition once (released) or in every epoch",
                 ("never", "per_epoch"),
             ),
-            *TRAINING_OPTIONS,
-            TEXT_OPTION,
-            POOLING_OPTION,
+            *usual_options(),
         ),
         deviations=(
             "float32 throughout; the released run used fp16 autocast",
@@ -66,9 +61,3 @@ class ESimCSE(TrainedOnce):
         ),
         published_names=(("esimcse", "as published: profile bert-base or roberta-base"),),
     )
-
-    def train(self, context: StageContext) -> dict[str, Any]:
-        """Train on repeated words with a momentum queue."""
-        from bench.baselines import _esimcse
-
-        return _esimcse.train(context)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from bench.baselines._trained import TrainedApart, usual_options
 from bench.baselines.diffcse import HEAD_OPTION
 from bench.card import MethodCard, Option
 from bench.registry import add_method
-from bench.stages import StageContext
-from bench.train.recipe import POOLING_OPTION, TEXT_OPTION, TrainedOnce, training_options
 
 
 @add_method
-class InfoCSE(TrainedOnce):
+class InfoCSE(TrainedApart):
     """InfoCSE."""
 
     card = MethodCard(
@@ -40,9 +37,7 @@ class InfoCSE(TrainedOnce):
             Option("mlm_weight", 1e-5, "w, weight of the masked-LM loss; 0: none", minimum=0),
             Option("decoder_layers", 2, "layers of the decoder A", minimum=1),
             Option("frozen_dropout", False, "the frozen half's dropout is active (the large script's way)"),
-            *training_options(lr=7e-6, epochs=2),
-            TEXT_OPTION,
-            POOLING_OPTION,
+            *usual_options(lr=7e-6, epochs=2),
         ),
         deviations=(
             "starts from the backbone; the released run starts from a Condenser checkpoint of bert-base",
@@ -54,9 +49,3 @@ class InfoCSE(TrainedOnce):
         published_names=(("infocse", "as published: profile bert-base"),),
         auxiliaries=("mlm_head",),
     )
-
-    def train(self, context: StageContext) -> dict[str, Any]:
-        """Train with the contrastive loss and the reconstruction from [CLS]."""
-        from bench.baselines import _infocse
-
-        return _infocse.train(context)

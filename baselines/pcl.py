@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from bench.baselines._trained import TrainedApart, usual_options
 from bench.card import MethodCard, Option
 from bench.registry import add_method
-from bench.stages import StageContext
-from bench.train.recipe import POOLING_OPTION, TEXT_OPTION, TrainedOnce, training_options
 
 
 @add_method
-class PCL(TrainedOnce):
+class PCL(TrainedApart):
     """PCL."""
 
     card = MethodCard(
@@ -37,9 +34,7 @@ class PCL(TrainedOnce):
             Option("rounds", 2, "times that each of the four edits is made of a sentence", minimum=1),
             Option("share", 0.2, "share of the subwords that are deleted or repeated, 0 to 1", minimum=0),
             Option("peer_mask", False, "the peer's attention leaves padding out (released: it doesn't)"),
-            *training_options(batch_size=256),
-            TEXT_OPTION,
-            POOLING_OPTION,
+            *usual_options(batch_size=256),
         ),
         deviations=(
             "float32 throughout; the released run used fp16 autocast",
@@ -52,9 +47,3 @@ class PCL(TrainedOnce):
         published_names=(("pcl", "as published: profile bert-base or roberta-base"),),
         padding_matters=True,
     )
-
-    def train(self, context: StageContext) -> dict[str, Any]:
-        """Train on views whose texts differ in their words."""
-        from bench.baselines import _pcl
-
-        return _pcl.train(context)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
+from bench.baselines._trained import TrainedApart
 from bench.card import BuildContext, MethodCard, Option, OptionValue
 from bench.encoder import Encoder
 from bench.registry import add_method
-from bench.stages import StageContext, StageSpec
-from bench.train.recipe import TEXT_OPTION, TrainedOnce, training_options
+from bench.stages import StageSpec
+from bench.train.recipe import TEXT_OPTION, training_options
 
 PROMPT_POOLING_OPTION = Option(
     "pooling",
@@ -29,7 +29,7 @@ def prompt_training_options(max_length: str, **defaults: OptionValue) -> tuple[O
 
 
 @add_method
-class PromptBERT(TrainedOnce):
+class PromptBERT(TrainedApart):
     """PromptBERT."""
 
     card = MethodCard(
@@ -87,12 +87,6 @@ class PromptBERT(TrainedOnce):
         ),
         published_names=(("promptbert", "as published: profile bert-base or roberta-base"),),
     )
-
-    def train(self, context: StageContext) -> dict[str, Any]:
-        """Train through the templates."""
-        from bench.baselines import _promptbert
-
-        return _promptbert.train(context)
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
         """One stage; the test's template isn't one of its settings."""

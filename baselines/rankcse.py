@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
+from bench.baselines._trained import TrainedApart, usual_options
 from bench.card import MethodCard, Option, OptionValue
 from bench.errors import InputError
 from bench.registry import add_method
-from bench.stages import StageContext, StageSpec
-from bench.train.recipe import POOLING_OPTION, TEXT_OPTION, TrainedOnce, training_options
+from bench.stages import StageSpec
 
 TEACHERS = ("teacher1", "teacher2")
 
 
 @add_method
-class RankCSE(TrainedOnce):
+class RankCSE(TrainedApart):
     """RankCSE."""
 
     card = MethodCard(
@@ -69,9 +68,7 @@ class RankCSE(TrainedOnce):
             Option("listmle_eps", 1e-7, "ListMLE's constant inside the logarithm", minimum=0),
             Option("listnet_drop_diagonal", True, "ListNet leaves a sentence out of its own list"),
             Option("listmle_drop_diagonal", False, "ListMLE does"),
-            *training_options(batch_size=128),
-            TEXT_OPTION,
-            POOLING_OPTION,
+            *usual_options(batch_size=128),
         ),
         deviations=(
             "float32 throughout; the released run used fp16 autocast",
@@ -99,9 +96,3 @@ class RankCSE(TrainedOnce):
         inputs = tuple(self.members(options))
         own = {name: value for name, value in options.items() if name not in TEACHERS}
         return tuple(replace(spec, inputs=inputs) for spec in super().stages(own))
-
-    def train(self, context: StageContext) -> dict[str, Any]:
-        """Train with the rankings of the teachers."""
-        from bench.baselines import _rankcse
-
-        return _rankcse.train(context)

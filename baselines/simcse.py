@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from bench.baselines._trained import TrainedApart
 from bench.card import MethodCard, Option
 from bench.registry import add_method
-from bench.stages import StageContext
 from bench.train.recipe import (
     POOLING_OPTION,
     TEXT_OPTION,
@@ -42,7 +42,7 @@ def make_objective(model: Any, pad_id: int, tau: float, *, head: bool = True) ->
 
 
 @add_method
-class SimCSE(TrainedOnce):
+class SimCSE(TrainedApart):
     """Unsupervised SimCSE."""
 
     card = MethodCard(
@@ -69,9 +69,3 @@ class SimCSE(TrainedOnce):
         ),
         published_names=(("simcse", "as published: profile bert-base or roberta-base"),),
     )
-
-    def train(self, context: StageContext) -> dict[str, Any]:
-        """Train with InfoNCE over two dropout views."""
-        from bench.baselines import _simcse
-
-        return _simcse.train(context)

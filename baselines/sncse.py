@@ -2,40 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
+from bench.baselines._trained import TrainedApart
 from bench.baselines.promptbert import PROMPT_POOLING_OPTION, prompt_training_options
 from bench.card import BuildContext, MethodCard, Option, OptionValue
 from bench.encoder import Encoder
-from bench.errors import BenchError
 from bench.registry import add_method
-from bench.stages import StageContext, StageSpec
-from bench.train.recipe import TEXT_OPTION, TrainedOnce
+from bench.stages import StageSpec
+from bench.train.recipe import TEXT_OPTION
 
 SPACY_MODEL = "spacy_model"
 """Setting of the stage that holds the spaCy model's hash."""
 
 
-def negation_of(config: Mapping[str, OptionValue]) -> tuple[Callable[[str], str], dict[str, Any]]:
-    """Return the negation that a stage's settings ask for, and what the record should say of it.
-
-    Raises:
-        BenchError: the spaCy model's files aren't those that were planned with.
-    """
-    from bench.train.negation import folder_hash, negate_by_rule, spacy_folder, spacy_negation
-
-    if config["negation"] == "rule":
-        return negate_by_rule, {}
-    folder = spacy_folder()
-    if folder_hash(folder) != config[SPACY_MODEL]:
-        raise BenchError("the files of the spaCy model changed since the run was planned")
-    return spacy_negation(folder), {SPACY_MODEL: {"name": folder.name, "sha256": config[SPACY_MODEL]}}
-
-
 @add_method
-class SNCSE(TrainedOnce):
+class SNCSE(TrainedApart):
     """SNCSE."""
 
     card = MethodCard(
@@ -97,13 +80,6 @@ class SNCSE(TrainedOnce):
         ),
         published_names=(("sncse", "negation=spacy, as published: profile bert-base or roberta-base"),),
     )
-
-    def train(self, context: StageContext) -> dict[str, Any]:
-        """Train with soft negatives."""
-        from bench.baselines import _sncse
-
-        negate, facts = negation_of(context.config)
-        return _sncse.train(context, negate) | facts
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
         """One stage; a spaCy model's hash is one of its settings.

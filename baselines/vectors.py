@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.baselines.whitening import unit
+from bench.baselines.whitening import facts_without_steps, unit
 from bench.card import BuildContext, MethodCard, Option, OptionValue
 from bench.data.word_vectors import WordVectors, dimension, read_word_vectors
 from bench.encoder import Encoder, FloatArray, PairScorer, Progress
@@ -88,8 +88,8 @@ def without_common_component(vectors: Matrix) -> Matrix:
     return left
 
 
-class AverageEncoder:
-    """The mean of a sentence's word vectors; the file is read when the first sentence comes.
+class _OfFile:
+    """What both poolings have; the file is read when the first sentence comes.
 
     Args:
         path: File of word vectors.
@@ -97,27 +97,38 @@ class AverageEncoder:
 
     def __init__(self, path: Path) -> None:
         self.path, self.dim = path, dimension(path)
-        self.facts: dict[str, str | int] = {"pooling": "avg", "dim": self.dim}
         self.coverage: dict[str, str | int] = {}
-        """Words of the file, and tokens of the latest sentences; replaced, not changed, by the next."""
+        """Words of the file, of the mean also tokens of the latest sentences; replaced, not changed."""
 
     @cached_property
     def table(self) -> WordVectors:
         """All vectors of the file."""
         return read_word_vectors(self.path)
 
+    def note(self, of_sentences: Mapping[str, str | int]) -> None:
+        """Replace ``coverage``."""
+        self.coverage = {"words": len(self.table.rows), "repeated_words": self.table.repeated, **of_sentences}
+
+
+class AverageEncoder(_OfFile):
+    """The mean of a sentence's word vectors."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.facts: dict[str, str | int] = {"pooling": "avg", "dim": self.dim}
+
     def encode(
         self, sentences: Sequence[str], batch_tokens: int | None = None, progress: Progress | None = None
     ) -> FloatArray:
         """Encode, and count in ``coverage`` tokens without a vector; see :class:`bench.encoder.Encoder`."""
         output = np.zeros((len(sentences), self.dim), dtype=np.float32)
-        self.coverage = _words(self.table) | mean_vectors(self.table, sentences, output)
+        self.note(mean_vectors(self.table, sentences, output))
         if progress:
             progress(len(sentences))
         return output
 
 
-class SifScorer:
+class SifScorer(_OfFile):
     """Compares the pairs of a task by SIF, whose common component is of that task's own sentences.
 
     A vector depends on the task it is compared in, so this is a scorer of pairs, not an encoder.
@@ -129,15 +140,9 @@ class SifScorer:
     """
 
     def __init__(self, path: Path, counts: Path, a: float) -> None:
-        self.path, self.counts, self.a = path, counts, a
-        self.facts: dict[str, str | int] = {"pooling": "sif", "fit": "target", "dim": dimension(path)}
-        self.coverage: dict[str, str | int] = {}
-        """Words of the file, once it was read."""
-
-    @cached_property
-    def table(self) -> WordVectors:
-        """All vectors of the file."""
-        return read_word_vectors(self.path)
+        super().__init__(path)
+        self.counts, self.a = counts, a
+        self.facts: dict[str, str | int] = {"pooling": "sif", "fit": "target", "dim": self.dim}
 
     @cached_property
     def weights(self) -> Matrix:
@@ -152,16 +157,12 @@ class SifScorer:
         """
         if not first:
             return np.zeros(0, dtype=np.float32)
-        vectors = np.zeros((2 * len(first), int(self.facts["dim"])))
+        vectors = np.zeros((2 * len(first), self.dim))
         mean_vectors(self.table, [*first, *second], vectors, self.weights)
-        self.coverage = _words(self.table)
+        self.note({})
         left = unit(without_common_component(vectors))
         cosines: FloatArray = np.einsum("ij,ij->i", left[: len(first)], left[len(first) :]).astype(np.float32)
         return cosines
-
-
-def _words(table: WordVectors) -> dict[str, str | int]:
-    return {"words": len(table.rows), "repeated_words": table.repeated}
 
 
 def count_tokens(context: StageContext) -> dict[str, Any]:
@@ -173,15 +174,7 @@ def count_tokens(context: StageContext) -> dict[str, Any]:
     (context.out / _FILE).write_text(text, encoding="utf-8")
     if context.progress:
         context.progress(len(sentences))
-    return {
-        "steps": 0,
-        "sentences_seen": len(sentences),
-        "tokens": counts.total(),
-        "dev_curve": [],
-        "selected_step": 0,
-        "selected_dev": None,
-        "cpu_seconds": round(time.process_time() - cpu, 1),
-    }
+    return facts_without_steps(len(sentences), cpu) | {"tokens": counts.total()}
 
 
 @add_method

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from bench.baselines._trained import TrainedApart, usual_options
 from bench.card import MethodCard, Option
 from bench.registry import add_method
-from bench.stages import StageContext
-from bench.train.recipe import POOLING_OPTION, TEXT_OPTION, TrainedOnce, training_options
 
 
 @add_method
-class WhitenedCSE(TrainedOnce):
+class WhitenedCSE(TrainedApart):
     """WhitenedCSE."""
 
     card = MethodCard(
@@ -46,9 +43,7 @@ class WhitenedCSE(TrainedOnce):
                 "repeat subwords in the positives as esimcse does; 0: no repetition",
                 minimum=0,
             ),
-            *training_options(lr=1e-5, batch_size=128),
-            TEXT_OPTION,
-            POOLING_OPTION,
+            *usual_options(lr=1e-5, batch_size=128),
         ),
         deviations=(
             "float32 throughout; the released run used fp16 autocast",
@@ -61,9 +56,3 @@ class WhitenedCSE(TrainedOnce):
         ),
         published_names=(("whitenedcse", "as published: profile bert-base or roberta-base"),),
     )
-
-    def train(self, context: StageContext) -> dict[str, Any]:
-        """Train with shuffled group whitening."""
-        from bench.baselines import _whitenedcse
-
-        return _whitenedcse.train(context)

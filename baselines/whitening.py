@@ -161,13 +161,18 @@ def fit_on_text(context: StageContext) -> dict[str, Any]:
         moments.add(base.encode(sentences[start : start + _CHUNK], progress=context.progress))
     kernel = np.ascontiguousarray(moments.kernel())
     save_file({"mean": moments.mean, "kernel": kernel}, context.out / _FILE)
+    return facts_without_steps(moments.count, cpu)
+
+
+def facts_without_steps(sentences: int, started: float) -> dict[str, Any]:
+    """What a stage without optimiser steps leaves for the record; ``started`` is of time.process_time."""
     return {
         "steps": 0,
-        "sentences_seen": moments.count,
+        "sentences_seen": sentences,
         "dev_curve": [],
         "selected_step": 0,
         "selected_dev": None,
-        "cpu_seconds": round(time.process_time() - cpu, 1),
+        "cpu_seconds": round(time.process_time() - started, 1),
     }
 
 

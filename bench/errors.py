@@ -6,6 +6,7 @@ import difflib
 import errno
 import os
 from collections.abc import Iterable
+from functools import partial
 
 
 class BenchError(Exception):
@@ -28,7 +29,7 @@ class BenchError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Survive the way back from a worker process (keyword arguments don't by default)."""
-        return _rebuild, (type(self), self.what, self.where, self.expected, self.hint)
+        return partial(type(self), where=self.where, expected=self.expected, hint=self.hint), (self.what,)
 
     def __str__(self) -> str:
         """All parts on one line, escaped for the terminal: a part may quote a file that isn't trusted."""
@@ -43,12 +44,6 @@ class BenchError(Exception):
 def printable(text: str) -> str:
     """Return a text with every character that could steer a terminal, or turn its line, as its escape."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
-
-
-def _rebuild(
-    kind: type[BenchError], what: str, where: str | None, expected: str | None, hint: str | None
-) -> BenchError:
-    return kind(what, where=where, expected=expected, hint=hint)
 
 
 class InputError(BenchError):

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import subprocess
+import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
+
+YEARS = {"STS12": 3108, "STS13": 1500, "STS14": 3750, "STS15": 3000, "STS16": 1186}
+PAIRS = {**YEARS, "STSB": 1379, "SICKR": 4927}
+"""Sizes of the tasks of sts7."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -53,6 +63,22 @@ def bounded(
 def within(name: str, what: str, *, ours: float, unit: str, goal: float) -> Claim:
     """A figure without a peer, below a limit."""
     return Claim(name, what, ours, None, unit, None, f"<= {goal:g} {unit}", ours <= goal)
+
+
+def timed(function: Callable[[], T]) -> tuple[T, float, float]:
+    """Call a function; its result, and the wall and CPU seconds it took."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    result = function()
+    return result, time.perf_counter() - wall, time.process_time() - cpu
+
+
+def run_timed(command: list[str], stdout: Any) -> tuple[float, float]:
+    """Run a command; its wall seconds, and the CPU seconds of all its processes."""
+    before = os.times()
+    _, wall, _ = timed(lambda: subprocess.run(command, check=True, stdout=stdout))  # noqa: S603
+    after = os.times()
+    used = after.children_user + after.children_system - before.children_user - before.children_system
+    return wall, used
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

@@ -11,27 +11,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections import defaultdict
 from pathlib import Path
 
-from claim import add_json, show, within
+from claim import add_json, run_timed, show, within
 
 GOAL = 180
 
 
 def bench(*arguments: str) -> tuple[float, float]:
     """Run the command; wall and CPU seconds, its workers' included."""
-    wall, before = time.perf_counter(), os.times()
-    command = [sys.executable, "-m", "bench", *arguments]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)  # noqa: S603
-    after = os.times()
-    used = after.children_user + after.children_system - before.children_user - before.children_system
-    return time.perf_counter() - wall, used
+    return run_timed([sys.executable, "-m", "bench", *arguments], subprocess.DEVNULL)
 
 
 def stage_seconds(results: Path) -> dict[str, float]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from claim import add_json, bounded, show
+from claim import add_json, bounded, show, timed
 
 from bench.data.mini.world import DEFAULT_SEED
 from bench.data.suites import data_folder, load_suite
@@ -44,13 +43,6 @@ def sentences_of(profile: str, data: Path | None, pairs: int) -> ProbeData:
     (subset,) = task.subsets
     few = replace(subset, first=subset.first[:pairs], second=subset.second[:pairs], gold=subset.gold[:pairs])
     return ProbeData(suite, (replace(task, subsets=(few,)),))
-
-
-def cpu_seconds(function: Callable[[], Any]) -> float:
-    """CPU seconds of a call."""
-    begin = time.process_time()
-    function()
-    return time.process_time() - begin
 
 
 def main() -> None:
@@ -89,7 +81,7 @@ def main() -> None:
         "trace": trace,
         "probes": lambda: measure(encoder, data, tuple(PROBES)),
     }
-    rounds = [{name: cpu_seconds(side) for name, side in sides.items()} for _ in range(arguments.rounds)]
+    rounds = [{name: timed(side)[2] for name, side in sides.items()} for _ in range(arguments.rounds)]
     least = {name: min(each[name] for each in rounds) for name in sides}
     ratio = least["probes"] / least["encode"]
     print(

@@ -10,30 +10,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from claim import add_json, show, within
+from claim import PAIRS, add_json, run_timed, show, within
 
 from bench.compare import draws as item_draws
 from bench.compare.draws import DRAWS, SEED, Run
 from bench.records.record import Place, RunRecord, Score
 from bench.records.store import ResultStore
 
-TASKS = {
-    "STS12": 3108,
-    "STS13": 1500,
-    "STS14": 3750,
-    "STS15": 3000,
-    "STS16": 1186,
-    "STSB": 1379,
-    "SICKR": 4927,
-}
 LIMITS = {"text": 3.0, "csv": 3.0, "latex": 3.0, "html": 6.0}
 MEGABYTES = 3.0
 _CODE = (
@@ -53,8 +42,8 @@ def make_campaign(root: Path, methods: int, seeds: int) -> None:
     ]
     for number, method in enumerate(names):
         for seed in range(1, seeds + 1):
-            values = {task: float(0.6 + 0.005 * number + rng.normal() / 200) for task in TASKS}
-            predictions = {task: rng.uniform(0, 1, n).astype(np.float32) for task, n in TASKS.items()}
+            values = {task: float(0.6 + 0.005 * number + rng.normal() / 200) for task in PAIRS}
+            predictions = {task: rng.uniform(0, 1, n).astype(np.float32) for task, n in PAIRS.items()}
             record = make_record(method, seed, values, number)
             record = store.write(Place("speed", method, seed, "sts7"), record, predictions)
             write_draws(Run(store, record), values, rng)
@@ -69,7 +58,7 @@ def write_draws(run: Run, values: dict[str, float], rng: np.random.Generator) ->
 
 def make_record(method: str, seed: int, values: dict[str, float], number: int) -> RunRecord:
     """A finished record with everything that a report shows."""
-    scores = [Score(task, "all", "spearman", value, TASKS[task]) for task, value in values.items()]
+    scores = [Score(task, "all", "spearman", value, PAIRS[task]) for task, value in values.items()]
     average = sum(values.values()) / len(values)
     curve = [[40 * step, 0.7 + 0.01 * step] for step in range(1, 26)]
     stage = {"sentences_seen": 7680, "dev_curve": curve, "collapse_curve": [[s, 30.0] for s, _ in curve]}
@@ -91,7 +80,7 @@ def make_record(method: str, seed: int, values: dict[str, float], number: int) -
         {"name": "bert-base-uncased", "sha256": "b" * 64},
         seed,
         "sts7",
-        {task: {"sha256": task, "reference": True, "pairs": n} for task, n in TASKS.items()},
+        {task: {"sha256": task, "reference": True, "pairs": n} for task, n in PAIRS.items()},
         f"{method} {seed}",
         "ok",
         (*scores, Score("avg", "all", "spearman", average, len(values))),
@@ -100,16 +89,6 @@ def make_record(method: str, seed: int, values: dict[str, float], number: int) -
         probes=probes,
         provenance={"encoder": {"parts": 1}, "device": "cpu"},
     )
-
-
-def cpu_seconds(command: list[str], out: Path) -> float:
-    """CPU seconds of a command and its children, its output in a file."""
-    before = os.times()
-    with out.open("wb") as stream:
-        subprocess.run(command, stdout=stream, check=True)  # noqa: S603
-    after = os.times()
-    used = after.children_user + after.children_system - before.children_user - before.children_system
-    return round(used, 2)
 
 
 def main() -> None:
@@ -128,7 +107,10 @@ def main() -> None:
         for form, limit in LIMITS.items():
             out = root / f"report.{form}"
             command = [sys.executable, "-c", _CODE, "report", "--results", str(root), "--campaign", "speed"]
-            times = [cpu_seconds([*command, "--format", form], out) for _ in range(given.rounds)]
+            times = []
+            for _ in range(given.rounds):
+                with out.open("wb") as stream:
+                    times.append(round(run_timed([*command, "--format", form], stream)[1], 2))
             facts[form] = min(times)
             what = f"{form} of {given.methods} methods x {given.seeds} seeds"
             show(given.json, within(f"report {form}", what, ours=min(times), unit="CPU s", goal=limit))

@@ -27,7 +27,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from claim import add_json, faster, show
+from claim import PAIRS, add_json, faster, show, timed
 from numpy.typing import NDArray
 from scipy import stats
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
@@ -42,15 +42,6 @@ from bench.stats.resampling import spearman_draws, spearman_rows
 from bench.stats.seeds import exact_permutation, sign_flip, welch
 from bench.stats.suite import SuiteDraws, suite_draws
 
-SIZES = {
-    "STS12": 3108,
-    "STS13": 1500,
-    "STS14": 3750,
-    "STS15": 3000,
-    "STS16": 1186,
-    "STSB": 1379,
-    "SICKR": 4927,
-}
 METHODS, DRAWS = 10, 10_000
 GOAL = 20
 ALPHA = 0.05
@@ -67,17 +58,16 @@ def graded(latent: Array) -> Array:
 def speed(arguments: argparse.Namespace) -> Iterator[Line]:
     """Time both sides task by task; the draws that both computed must agree."""
     ours_cpu = ours_wall = loop_cpu = matrix_cpu = largest = 0.0
-    for task, pairs in SIZES.items():
+    for task, pairs in PAIRS.items():
         rng = generator(0, f"speed/{task}")
         latent = rng.normal(size=pairs)
         gold = graded(latent)
         noise = rng.normal(size=(METHODS, pairs))
         rows = np.clip(0.6 + 0.1 * latent + 0.08 * noise, -1, 1).astype(np.float32)
         rows[-1] = np.round(rows[-1], 2)
-        wall, cpu = time.perf_counter(), time.process_time()
-        values = spearman_draws(rows, gold, generator(1, task), arguments.draws)
-        ours_wall += time.perf_counter() - wall
-        ours_cpu += time.process_time() - cpu
+        draw = partial(spearman_draws, rows, gold, generator(1, task), arguments.draws)
+        values, wall, cpu = timed(draw)
+        ours_wall, ours_cpu = ours_wall + wall, ours_cpu + cpu
         peer = values[: arguments.peer_draws]
         chosen = generator(1, task).integers(0, pairs, (len(peer), pairs))
         cpu = time.process_time()
@@ -98,7 +88,7 @@ def speed(arguments: argparse.Namespace) -> Iterator[Line]:
         "benchmark": "stats speed",
         "draws": arguments.draws,
         "methods": METHODS,
-        "tasks": list(SIZES.values()),
+        "tasks": list(PAIRS.values()),
         "peer_draws_measured": arguments.peer_draws,
         "ours_cpu_seconds": round(ours_cpu, 1),
         "ours_wall_seconds": round(ours_wall, 1),
@@ -188,7 +178,7 @@ def simulated_suite(
     gold: dict[str, Array] = {}
     predictions: dict[str, dict[str, Array]] = {"a": {}, "b": {}}
     common = {method: rng.normal(size=seeds) for method in predictions}
-    for task, size in SIZES.items():
+    for task, size in PAIRS.items():
         pairs = int(size * scale)
         latent, both = rng.normal(size=(2, pairs))
         gold[task] = graded(latent)

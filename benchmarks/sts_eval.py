@@ -15,13 +15,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import torch
-from claim import add_json, faster, show
+from claim import add_json, faster, show, timed
 
 from bench.data import senteval
 from bench.data.suites import data_folder, load_suite
@@ -98,13 +96,6 @@ def encode_batch(encoder: TransformerEncoder, sentences: tuple[str, ...]) -> Flo
     states = encoder.model(**batch).last_hidden_state
     vectors: FloatArray = pool((states,), batch["attention_mask"], encoder.pooling).numpy()
     return vectors
-
-
-def timed(function: Callable[[], Result]) -> tuple[Result, float, float]:
-    """Return result, wall and CPU seconds."""
-    wall, cpu = time.perf_counter(), time.process_time()
-    result = function()
-    return result, time.perf_counter() - wall, time.process_time() - cpu
 
 
 def main() -> None:

@@ -19,14 +19,13 @@ import argparse
 import json
 import os
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from claim import Claim, add_json, faster, show
+from claim import Claim, add_json, faster, show, timed
 from torch import Tensor, nn
 
 from bench.baselines.simcse import make_objective
@@ -167,13 +166,15 @@ def step(
     objective: nn.Module, optimizer: torch.optim.Optimizer, rows: list[list[int]]
 ) -> tuple[float, float]:
     """One training step; return its wall and CPU seconds."""
-    wall, cpu = time.perf_counter(), time.process_time()
-    loss = objective(rows)
-    optimizer.zero_grad(set_to_none=True)
-    loss.backward()
-    nn.utils.clip_grad_norm_(objective.parameters(), 1.0)
-    optimizer.step()
-    return time.perf_counter() - wall, time.process_time() - cpu
+
+    def whole() -> None:
+        loss = objective(rows)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        nn.utils.clip_grad_norm_(objective.parameters(), 1.0)
+        optimizer.step()
+
+    return timed(whole)[1:]
 
 
 def measure(case: Case, order: Iterator[list[int]], steps: int) -> tuple[dict[str, Any], Claim]:

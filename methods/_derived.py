@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from bench.card import BuildContext, MethodCard, Option, OptionValue
 from bench.encoder import Encoder
+from bench.errors import InputError
 from bench.registry import METHODS
 from bench.stages import SICK, TRAIN, StageContext, StageSpec
 from bench.train.recipe import training_options
@@ -26,8 +28,27 @@ _UNION = (
 )
 
 
-class Student:
-    """A method whose encoder is distilled from the member ``teacher``."""
+class Distilled:
+    """A method distilled into one plain encoder.
+
+    Args:
+        card: Its card.
+        teacher: The method to distil, with this method's options in braces.
+    """
+
+    def __init__(self, card: MethodCard, teacher: str) -> None:
+        self.card, self.teacher = card, teacher
+
+    def members(self, options: Mapping[str, OptionValue]) -> Mapping[str, str]:
+        """The teacher.
+
+        Raises:
+            InputError: none is named.
+        """
+        teacher = self.teacher.format(**options)
+        if not teacher:
+            raise InputError("no teacher", where="--methods distill", expected="distill:METHOD")
+        return {"teacher": teacher}
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
         """The student's stage, which methods with the same teacher and options share."""
@@ -51,22 +72,6 @@ def _train(context: StageContext) -> dict[str, Any]:
     from bench.train.distill import train_student
 
     return train_student(context)
-
-
-class Distilled(Student):
-    """A twin or its union, distilled into one plain encoder.
-
-    Args:
-        card: Its card.
-        teacher: The method to distil, with this method's options in braces.
-    """
-
-    def __init__(self, card: MethodCard, teacher: str) -> None:
-        self.card, self.teacher = card, teacher
-
-    def members(self, options: Mapping[str, OptionValue]) -> Mapping[str, str]:
-        """The teacher."""
-        return {"teacher": self.teacher.format(**options)}
 
 
 class Union:
@@ -94,29 +99,31 @@ class Union:
 
 def add_derived(twin: str, title: str, paper: str, origin: str) -> None:
     """Register a twin's D, UC and UC-D forms."""
-    distilled = _card(
-        f"{twin}_d",
-        f"{title} distilled into one plain encoder",
-        paper,
-        "L = mean (h_cls - (CLS_I + CLS_II))^2, the teacher frozen and in evaluation mode",
-        STUDENT_OPTIONS,
-        _UNRELEASED,
+    card = partial(MethodCard, kind="method", version=1, paper=paper)
+    published = "as published: profile bert-base or roberta-base"
+    distilled = card(
+        name=f"{twin}_d",
+        summary=f"{title} distilled into one plain encoder",
+        equations=("L = mean (h_cls - (CLS_I + CLS_II))^2, the teacher frozen and in evaluation mode",),
+        options=STUDENT_OPTIONS,
+        deviations=_UNRELEASED,
+        published_names=((f"{twin}_d", published),),
     )
-    union = _card(
-        f"{twin}_uc",
-        f"{title} in a weighted union with another unsupervised encoder",
-        paper,
-        "(1 - w)(CLS_I + CLS_II) + w CLS_UC",
-        _UNION,
-        ("the partner is trained here (option uc); the paper takes a released InfoCSE",),
+    union = card(
+        name=f"{twin}_uc",
+        summary=f"{title} in a weighted union with another unsupervised encoder",
+        equations=("(1 - w)(CLS_I + CLS_II) + w CLS_UC",),
+        options=_UNION,
+        deviations=("the partner is trained here (option uc); the paper takes a released InfoCSE",),
+        published_names=((f"{twin}_uc", published),),
     )
-    both = _card(
-        f"{twin}_uc_d",
-        f"the union {twin}_uc distilled into one plain encoder",
-        paper,
-        "L = mean (h_cls - ((1 - w)(CLS_I + CLS_II) + w CLS_UC))^2, the teacher frozen",
-        (*_UNION, *training_options(lr=1.5e-5, max_length=64, eval_every=100), _SICK_OPTION),
-        _UNRELEASED,
+    both = card(
+        name=f"{twin}_uc_d",
+        summary=f"the union {twin}_uc distilled into one plain encoder",
+        equations=("L = mean (h_cls - ((1 - w)(CLS_I + CLS_II) + w CLS_UC))^2, the teacher frozen",),
+        options=(*_UNION, *training_options(lr=1.5e-5, max_length=64, eval_every=100), _SICK_OPTION),
+        deviations=_UNRELEASED,
+        published_names=((f"{twin}_uc_d", published),),
     )
     for method in (
         Distilled(distilled, twin),
@@ -124,24 +131,3 @@ def add_derived(twin: str, title: str, paper: str, origin: str) -> None:
         Distilled(both, f"{twin}_uc[uc={{uc}},w={{w}}]"),
     ):
         METHODS.register(method.card.name, method, origin)
-
-
-def _card(
-    name: str,
-    summary: str,
-    paper: str,
-    equation: str,
-    options: tuple[Option, ...],
-    deviations: tuple[str, ...],
-) -> MethodCard:
-    return MethodCard(
-        name=name,
-        kind="method",
-        summary=summary,
-        version=1,
-        paper=paper,
-        equations=(equation,),
-        options=options,
-        deviations=deviations,
-        published_names=((name, "as published: profile bert-base or roberta-base"),),
-    )

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bench.methods._paradigm_losses import check_form, check_views, distance, no_loss
+from bench.methods._paradigm_losses import check_form, check_views, distance, no_loss, with_diagonal
 
 FACTORS = ("nearest", "farthest")
 _ADDED_SQUARE = 1e-4
@@ -212,15 +212,15 @@ def _correlation_loss(
         return 2 / count * (1 - (1 - strength) * (h * other).mean(0)) * other
 
     if form == "paper":
-        return _paper(first, second, steps, lambda h, other: _no_own(weights(h, other)), pulled)
+        return _paper(first, second, steps, lambda h, other: with_diagonal(weights(h, other)), pulled)
     first, second = (_without_dropped(view, steps) for view in (first, second))
     losses = []
     for h, other in ((first, second), (second, first)):
         constant, positive = h.detach(), other.detach()
         w = weights(constant, positive)
-        push = (_no_own(w) * (h @ constant.T)).sum() + (w.diagonal() * (constant**2).sum(1)).sum()
+        push = (with_diagonal(w) * (h @ constant.T)).sum() + (w.diagonal() * (constant**2).sum(1)).sum()
         if steps.r:
-            pull = (steps.ratio * _no_own(w).sum(1) * (h * other).sum(1)).sum()
+            pull = (steps.ratio * with_diagonal(w).sum(1) * (h * other).sum(1)).sum()
         else:
             pull = (h * pulled(constant, positive)).sum()
         losses.append(push - pull)
@@ -257,7 +257,7 @@ def _paper(
         rows = (w * (h @ constant.T)).sum(1) - (h * pull).sum(1)
         if steps.gd:
             s = constant @ positive.T
-            rows = rows * (s.diagonal() - _no_own(s, -math.inf).amax(1) < steps.m)
+            rows = rows * (s.diagonal() - with_diagonal(s, -math.inf).amax(1) < steps.m)
         losses.append(rows.sum())
     return torch.stack(losses).sum()
 
@@ -274,19 +274,19 @@ def _without_dropped(view: Tensor, steps: Steps) -> Tensor:
     if not steps.gd:
         return view
     constant = view.detach()
-    kept = 1 - _no_own(constant @ constant.T, -math.inf).amax(1) < steps.m
+    kept = 1 - with_diagonal(constant @ constant.T, -math.inf).amax(1) < steps.m
     return torch.where(kept[:, None], view, constant)
 
 
 def _energy_weights(h: Tensor, t: float) -> Tensor:
     """e^(s_ij/t) / (t sum_{k<l} e^(s_kl/t)), diagonal 0; they add up to 2/t."""
     s = h @ h.T / t
-    return _no_own((s - _off_diagonal(s).logsumexp(0)).exp()) * 2 / t
+    return with_diagonal((s - _off_diagonal(s).logsumexp(0)).exp()) * 2 / t
 
 
 def _nearest_weights(h: Tensor) -> Tensor:
     """1 / ||h_i - h_j|| at the nearest j of the same view, else 0."""
-    found = _no_own(h @ h.T, -math.inf).max(dim=1)
+    found = with_diagonal(h @ h.T, -math.inf).max(dim=1)
     values = 1 / distance(found.values)
     return torch.zeros(len(h), len(h), dtype=h.dtype, device=h.device).scatter(
         1, found.indices[:, None], values[:, None]
@@ -295,18 +295,13 @@ def _nearest_weights(h: Tensor) -> Tensor:
 
 def _farthest_weight(h: Tensor) -> Tensor:
     """1 / max_{j != i} ||h_i - h_j||."""
-    return 1 / distance(_no_own(h @ h.T, math.inf).amin(1))
+    return 1 / distance(with_diagonal(h @ h.T, math.inf).amin(1))
 
 
 def _nearest_in_other(anchors: Tensor, others: Tensor) -> Tensor:
     """min_{j != i} sqrt(||h_i - h'_j||^2 + 1e-4), h'_j constant, (N,)."""
-    hardest = _no_own(anchors @ others.detach().T, -math.inf).max(dim=1).values
+    hardest = with_diagonal(anchors @ others.detach().T, -math.inf).max(dim=1).values
     return (2 - 2 * hardest + _ADDED_SQUARE).sqrt()
-
-
-def _no_own(matrix: Tensor, value: float = 0.0) -> Tensor:
-    """The matrix with another diagonal."""
-    return matrix.masked_fill(torch.eye(len(matrix), dtype=torch.bool, device=matrix.device), value)
 
 
 def _off_diagonal(matrix: Tensor) -> Tensor:

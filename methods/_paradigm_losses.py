@@ -188,7 +188,7 @@ def dissipation(s: Tensor, parts: Paradigm) -> Tensor:
     own = s.diagonal()
     if parts.gd in ("infonce", "arccon"):
         positive = own if parts.gd == "infonce" else _pushed(own, parts.u)
-        return (_without_own(s / parts.tau).logsumexp(1) - positive / parts.tau).sigmoid()
+        return (with_diagonal(s / parts.tau, -math.inf).logsumexp(1) - positive / parts.tau).sigmoid()
     hardest = _hardest(s)[0]
     if parts.gd in ("indicator", "mpt"):
         return (own - hardest < (parts.m if parts.gd == "indicator" else parts.mpt_m)).to(s.dtype)
@@ -221,7 +221,7 @@ def negative_weights(s: Tensor, parts: Paradigm) -> Tensor:
         [[0.0, 0.5, 0.5], [0.27, 0.0, 0.73], [0.08, 0.92, 0.0]]
     """
     if parts.w in ("softmax", "infonce"):
-        weights = _without_own(s / parts.tau).softmax(1)
+        weights = with_diagonal(s / parts.tau, -math.inf).softmax(1)
         return weights if parts.w == "softmax" else weights / parts.tau
     if parts.w in ("hardest", "met"):
         values, places = _hardest(s)
@@ -229,7 +229,7 @@ def negative_weights(s: Tensor, parts: Paradigm) -> Tensor:
         return torch.zeros_like(s).scatter(1, places[:, None], at_hardest[:, None])
     if parts.w in ("uniform", "power"):
         power = 0.0 if parts.w == "uniform" else parts.power
-        weights = s.clamp_min(_LEAST_BASE).pow(power).masked_fill(_own(s), 0)
+        weights = with_diagonal(s.clamp_min(_LEAST_BASE).pow(power))
         return weights / weights.sum(1, keepdim=True)
     raise ValueError(f"w '{parts.w}' must be one of {', '.join(WEIGHTS)}")
 
@@ -352,15 +352,12 @@ def _held(values: Tensor, low: float, high: float) -> Tensor:
     return values + (values.clamp(low, high) - values).detach()
 
 
-def _own(s: Tensor) -> Tensor:
-    return torch.eye(len(s), dtype=torch.bool, device=s.device)
-
-
-def _without_own(s: Tensor) -> Tensor:
-    return s.masked_fill(_own(s), -math.inf)
+def with_diagonal(matrix: Tensor, value: float = 0.0) -> Tensor:
+    """The matrix with another diagonal."""
+    return matrix.masked_fill(torch.eye(len(matrix), dtype=torch.bool, device=matrix.device), value)
 
 
 def _hardest(s: Tensor) -> tuple[Tensor, Tensor]:
     """Largest cosine with a negative and its place, each (N,)."""
-    found = _without_own(s).max(dim=1)
+    found = with_diagonal(s, -math.inf).max(dim=1)
     return found.values, found.indices

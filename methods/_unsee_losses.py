@@ -5,34 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from bench.baselines._checks import check_alike
+
 BARLOW_OFF_DIAGONAL = 0.0051
 VICREG_WEIGHTS = (25.0, 25.0, 1.0)
 """Of invariance, variance, covariance."""
 CORINFOMAX_WEIGHTS = (0.2, 2000.0)
 """Of the covariance term, of the mean squared error."""
-
-
-def byol(z: Tensor, y: Tensor) -> Tensor:
-    """Return mean_i (2 - 2 cos(z_i, y_i)) (Cagatan 2024, BYOL; Grill et al. 2020, eq. 2).
-
-    Args:
-        z: (N, d).
-        y: (N, d).
-
-    Returns:
-        Scalar, 0 (equal directions) to 4 (opposite ones); 2 where a vector is zero.
-
-    Raises:
-        ValueError: different shapes.
-
-    Example:
-        >>> unit = torch.eye(2)
-        >>> [byol(unit, other).item() for other in (3 * unit, unit.flip(0), -unit)]
-        [0.0, 2.0, 4.0]
-    """
-    _check(z, y)
-    unit_z, unit_y = (nn.functional.normalize(x, dim=1, eps=1e-8) for x in (z, y))
-    return (2 - 2 * (unit_z * unit_y).sum(1)).mean()
 
 
 def barlow(z: Tensor, y: Tensor) -> Tensor:
@@ -55,7 +34,7 @@ def barlow(z: Tensor, y: Tensor) -> Tensor:
         >>> round(barlow(z, z[:, [0, 0]]).item(), 4)  # C = [[1, 1], [0, 0]]
         1.0051
     """
-    _check(z, y)
+    check_alike("(N, d)", z=z, y=y)
     c = z.T @ y / len(z)
     diagonal = c.diagonal()
     off = c.square().sum() - diagonal.square().sum()
@@ -83,7 +62,7 @@ def vicreg(z: Tensor, y: Tensor) -> Tensor:
         >>> [round(vicreg(z, z).item(), 2) for z in (spread, torch.ones(4, 2))]
         [0.0, 24.75]
     """
-    _check(z, y)
+    check_alike("(N, d)", z=z, y=y)
     if len(z) < 2:
         raise ValueError("variance of one row")
     invariance, variance, covariance = VICREG_WEIGHTS
@@ -157,7 +136,7 @@ class CorInfoMax(nn.Module):
         Raises:
             ValueError: different shapes.
         """
-        _check(z, y)
+        check_alike("(N, d)", z=z, y=y)
         spread, invariance = CORINFOMAX_WEIGHTS
         z64, y64 = z.double(), y.double()
         logdets = self._logdet("z", z64) + self._logdet("y", y64)
@@ -172,8 +151,3 @@ class CorInfoMax(nn.Module):
         identity = torch.eye(len(r), dtype=r.dtype, device=r.device)
         logdet: Tensor = torch.linalg.slogdet(r + self.eps * identity).logabsdet
         return logdet
-
-
-def _check(z: Tensor, y: Tensor) -> None:
-    if z.shape != y.shape or z.ndim != 2:
-        raise ValueError(f"z {tuple(z.shape)} and y {tuple(y.shape)} must be (N, d)")

@@ -3,21 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from bench.card import BuildContext, MethodCard, Option, OptionValue
-from bench.encoder import Encoder
+from bench.card import MethodCard, Option, OptionValue
 from bench.methods._derived import add_derived
-from bench.methods._twin import (
-    JOINT_OPTIONS,
-    TWIN_DEVIATIONS,
-    sub_options,
-    train_joint,
-    twin_encoder,
-    twin_stages,
-)
+from bench.methods._twin import JOINT_OPTIONS, TWIN_DEVIATIONS, Twin, sub_options
 from bench.registry import add_method
-from bench.stages import StageContext, StageSpec
 from bench.train.recipe import training_options
 
 HALF = -1
@@ -25,7 +15,7 @@ PAPER = "Zong, Yi, Shi, Wang, Xu 2025, JTCSE: Joint Tensor-Modulus Constraints a
 
 
 @add_method
-class JTCSE:
+class JTCSE(Twin):
     """JTCSE."""
 
     card = MethodCard(
@@ -66,21 +56,12 @@ class JTCSE:
         published_names=(("jtcse", "as published: profile bert-base or roberta-base"),),
     )
 
-    def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
-        """Both sub-encoders (shared with tncse), then the joint stage."""
-        return twin_stages(options, "jtcse", self.card.version, train_jtcse)
+    def caels(self, layers: int, config: Mapping[str, OptionValue]) -> tuple[int, ...]:
+        """Raises InputError where their number doesn't divide the layers."""
+        from bench.nn.twin import cael_layers
 
-    def build(self, context: BuildContext) -> Encoder:
-        """Return the sum of the towers."""
-        return twin_encoder(context)
-
-
-def train_jtcse(context: StageContext) -> dict[str, Any]:
-    """The joint stage; raises InputError where the number of CAELs doesn't divide the layers."""
-    from bench.nn.twin import cael_layers
-
-    count = int(context.config["caels"])
-    return train_joint(context, lambda layers: cael_layers(layers, layers // 2 if count == HALF else count))
+        count = int(config["caels"])
+        return cael_layers(layers, layers // 2 if count == HALF else count)
 
 
 add_derived("jtcse", "JTCSE", PAPER, __name__)

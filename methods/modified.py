@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import fields
+from functools import partial
+
 from bench.card import MethodCard, Option
 from bench.methods.paradigm import FORM_OPTION, TAU, Config, PairLoss, PairMethod, pair_card
 from bench.registry import METHODS
@@ -65,19 +69,9 @@ def modified_loss(name: str, config: Config) -> PairLoss:
     """The loss of a method of this module, with its options."""
     from bench.methods._modified_losses import LOSSES, Steps
 
-    loss, form = LOSSES[name.removeprefix("m_")], str(config["form"])
-    none = Steps()
-    steps = Steps(
-        gd=bool(config.get("gd", none.gd)),
-        w=bool(config.get("w", none.w)),
-        r=bool(config.get("r", none.r)),
-        m=float(config.get("m", none.m)),
-        tau=float(config.get("tau", none.tau)),
-        ratio=float(config.get("ratio", none.ratio)),
-        nu=float(config["nu"]),
-        factor=str(config.get("factor", none.factor)),
-    )
-    return lambda first, second: loss(first, second, steps, form)
+    make: Callable[..., Steps] = Steps
+    steps = make(**{field.name: config[field.name] for field in fields(Steps) if field.name in config})
+    return partial(LOSSES[name.removeprefix("m_")], steps=steps, form=str(config["form"]))
 
 
 def _nu_option(name: str, until: str) -> Option:

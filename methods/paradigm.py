@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from bench.baselines._trained import usual_options
 from bench.card import MethodCard, Option, OptionValue
 from bench.registry import METHODS
 from bench.stages import StageContext
-from bench.train.recipe import POOLING_OPTION, TEXT_OPTION, TrainedOnce, training_options
+from bench.train.recipe import TrainedOnce
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -66,9 +68,7 @@ def pair_card(
                 ("cls", "tanh"),
             ),
             Option("freeze_embeddings", True, "the embedding layer is not trained"),
-            *training_options(lr=lr, batch_size=128),
-            TEXT_OPTION,
-            POOLING_OPTION,
+            *usual_options(lr=lr, batch_size=128),
         ),
         deviations=(*deviations, "loss and normalisation are computed in float64 from the float32 head"),
         published_names=published_names,
@@ -100,28 +100,13 @@ def contrastive_loss(name: str, config: Config) -> PairLoss:
     """The loss of a method of this module, with its options."""
     from bench.methods import _paradigm_losses as losses
 
-    def number(option: str) -> float:
-        return float(config[option])
-
-    if name == "infonce":
-        return partial(losses.infonce, tau=number("tau"))
-    if name == "arccon":
-        return partial(losses.arccon, tau=number("tau"), u=math.radians(number("u")))
-    if name in ("mpt", "met"):
-        return partial(losses.mpt if name == "mpt" else losses.met, m=number("m"))
-    parts = losses.Paradigm(
-        gd=str(config["gd"]),
-        w=str(config["w"]),
-        r=str(config["r"]),
-        m=number("m"),
-        mpt_m=number("mpt_m"),
-        met_m=number("met_m"),
-        tau=number("tau"),
-        ratio=number("ratio"),
-        u=math.radians(number("u")),
-        power=number("power"),
-    )
-    return partial(losses.paradigm_loss, parts=parts, form=str(config["form"]))
+    given = {field.name: config[field.name] for field in fields(losses.Paradigm) if field.name in config}
+    if "u" in given:
+        given["u"] = math.radians(float(given["u"]))
+    if name != "paradigm":
+        return partial(getattr(losses, name), **given)
+    make: Callable[..., losses.Paradigm] = losses.Paradigm
+    return partial(losses.paradigm_loss, parts=make(**given), form=str(config["form"]))
 
 
 _ANGLE = Option("u", 10.0, "ArcCon's angular margin in degrees", minimum=0)

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from bench.card import BuildContext, MethodCard, OptionValue
-from bench.encoder import Encoder
+from bench.card import MethodCard
 from bench.methods._derived import add_derived
-from bench.methods._twin import (
-    JOINT_OPTIONS,
-    TWIN_DEVIATIONS,
-    sub_options,
-    train_joint,
-    twin_encoder,
-    twin_stages,
-)
+from bench.methods._twin import JOINT_OPTIONS, TWIN_DEVIATIONS, Twin, sub_options
 from bench.registry import add_method
-from bench.stages import StageContext, StageSpec
 from bench.train.recipe import training_options
 
 PAPER = "Zong, Shi, Yi, Xu 2025, TNCSE: Tensor's Norm Constraints for Unsupervised Contrastive Learning"
 
 
 @add_method
-class TNCSE:
+class TNCSE(Twin):
     """TNCSE."""
 
     card = MethodCard(
@@ -55,19 +43,6 @@ class TNCSE:
         deviations=TWIN_DEVIATIONS,
         published_names=(("tncse", "as published: profile bert-base or roberta-base"),),
     )
-
-    def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
-        """Both sub-encoders, then the joint stage."""
-        return twin_stages(options, "tncse", self.card.version, train_tncse)
-
-    def build(self, context: BuildContext) -> Encoder:
-        """Return the sum of the towers."""
-        return twin_encoder(context)
-
-
-def train_tncse(context: StageContext) -> dict[str, Any]:
-    """The joint stage."""
-    return train_joint(context, lambda layers: ())
 
 
 add_derived("tncse", "TNCSE", PAPER, __name__)

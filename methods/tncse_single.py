@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from bench.card import MethodCard, Option
+from bench.methods._twin import LTN_SCALE, NCE_FORM, TAU
 from bench.registry import add_method
 from bench.stages import StageContext
 from bench.train.recipe import POOLING_OPTION, TEXT_OPTION, TRAINING_OPTIONS, TrainedOnce
@@ -26,18 +28,13 @@ class TNCSESingle(TrainedOnce):
             "LTN = s mean_i -log c_i ||P_2i - P_2i+1|| / (||P_2i|| + ||P_2i+1||), c_i = cos(H_2i, H_2i+1)",
         ),
         options=(
-            Option("tau", 0.05, "temperature", minimum=1e-4),
+            TAU,
             Option("ictn", True, "the tensor-norm loss; without it NCE alone"),
-            Option(
-                "nce_form",
-                "released",
-                "negatives: all other 2N - 2 rows (released) or the N - 1 of the other view (paper)",
-                ("released", "paper"),
-            ),
-            Option("ltn_scale", 0.5, "factor of LTN: 0.5 released, 1 paper", minimum=0),
+            NCE_FORM,
+            LTN_SCALE,
             *TRAINING_OPTIONS,
-            Option(TEXT_OPTION.name, "train+sick", TEXT_OPTION.help, TEXT_OPTION.choices),
-            Option(POOLING_OPTION.name, POOLING_OPTION.default, POOLING_OPTION.help, POOLING_OPTION.choices),
+            replace(TEXT_OPTION, default="train+sick"),
+            POOLING_OPTION,
         ),
         deviations=(
             "rates and schedule of this ablation aren't stated: SimCSE's stand in",

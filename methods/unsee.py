@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from bench.card import BuildContext, MethodCard, Option, OptionValue
-from bench.encoder import Encoder
+from bench.card import MethodCard, Option, OptionValue
 from bench.registry import METHODS
 from bench.stages import StageContext, StageSpec
-from bench.train.recipe import trained_encoder, training_options
+from bench.train.recipe import TrainedOnce, training_options
 
 if TYPE_CHECKING:
     from torch import nn
@@ -32,7 +31,7 @@ _EQUATIONS = {
 _LAYERS = {"byol": 3, "vicreg": 3, "corinfomax": 4, "barlow": 4}
 
 
-class Unsee:
+class Unsee(TrainedOnce):
     """UNSEE with one of its objectives."""
 
     def __init__(self, objective: str) -> None:
@@ -92,59 +91,37 @@ class Unsee:
 
         Argument, result and errors are those of :func:`bench.train.sentence_encoder.train_towers`.
         """
+        from bench.baselines._bsl import byol_loss
+        from bench.methods._unsee_losses import Barlow, CorInfoMax, vicreg
         from bench.nn.backbone import load_backbone
+        from bench.train.byol import Bootstrap, Projections, predictor
         from bench.train.sentence_encoder import train_towers
 
+        config, pooling = context.config, str(context.config["pooling"])
+
         def objective(model: Any, pad_id: int) -> nn.Module:
-            return make_objective(model, pad_id, self.objective, context.config)
+            """The MLP's weights are drawn from torch's state."""
+            size = model.config.hidden_size
+            head = predictor(size, int(config["layers"]))
+            loss: Any = {"byol": byol_loss, "vicreg": vicreg}.get(self.objective)
+            if loss is None:
+                loss = Barlow(size) if self.objective == "barlow" else CorInfoMax(size)
+            if config["architecture"] == "projection":
+                return Projections(model, head, pad_id, loss=loss, pooling=pooling)
+            on_target, decay = config["architecture"] == "online_projection", float(config["decay"])
+            return Bootstrap(
+                model, head, pad_id, loss=loss, decay=decay, pooling=pooling, target_head=on_target
+            )
 
         return train_towers(
             context,
             [load_backbone(context.model)],
             objective,
-            numbered=context.config["architecture"] != "projection",
-            pooling=str(context.config["pooling"]),
-            select=str(context.config["select"]),
+            numbered=config["architecture"] != "projection",
+            pooling=pooling,
+            select=str(config["select"]),
             collapse=True,
         )
-
-    def build(self, context: BuildContext) -> Encoder:
-        """Return the online encoder of the asked checkpoint."""
-        return trained_encoder(context, self.card.name)
-
-
-def make_objective(model: Any, pad_id: int, objective: str, config: Mapping[str, OptionValue]) -> nn.Module:
-    """Return the module of an architecture; it draws the MLP's weights from torch's state.
-
-    Args:
-        model: The transformer f.
-        pad_id: Padding id.
-        objective: "byol", "barlow", "vicreg" or "corinfomax".
-        config: architecture, layers, decay, pooling.
-    """
-    from bench.methods._unsee_losses import Barlow, CorInfoMax, byol, vicreg
-    from bench.train.byol import Bootstrap, Projections, predictor
-
-    size, pooling = model.config.hidden_size, str(config["pooling"])
-    head = predictor(size, int(config["layers"]))
-    losses: dict[str, Callable[[], Any]] = {
-        "byol": lambda: byol,
-        "barlow": lambda: Barlow(size),
-        "vicreg": lambda: vicreg,
-        "corinfomax": lambda: CorInfoMax(size),
-    }
-    loss = losses[objective]()
-    if config["architecture"] == "projection":
-        return Projections(model, head, pad_id, loss=loss, pooling=pooling)
-    return Bootstrap(
-        model,
-        head,
-        pad_id,
-        loss=loss,
-        decay=float(config["decay"]),
-        pooling=pooling,
-        target_head=config["architecture"] == "online_projection",
-    )
 
 
 for _objective in _EQUATIONS:

@@ -70,6 +70,12 @@ class Grid:
     notes: tuple[str, ...]
     groups: tuple[tuple[int, str], ...] = ()
 
+    @property
+    def lines(self) -> list[tuple[str | None, tuple[Value, ...]]]:
+        """Every row, with the heading that stands above it or None."""
+        headings = dict(self.groups)
+        return [(headings.get(place), row) for place, row in enumerate(self.rows)]
+
 
 def summarise(values: Sequence[float | None]) -> Cell:
     """Mean and standard deviation of the values that are there.

@@ -2,40 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
 from statistics import fmean
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
+from bench.compare.select import grouped
 from bench.errors import DataError, NotComparableError
 from bench.records.facts import family_of
 from bench.records.record import ALL, RunRecord
 from bench.reports.grid import SCALE
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
 LONG_COLUMNS = (
-    "campaign",
-    "profile",
-    "backbone",
-    "method",
-    "seed",
-    "suite",
-    "task",
-    "subset",
-    "metric",
-    "value",
-    "n",
-    "status",
-    "reason",
-    "note",
+    *("campaign", "profile", "backbone", "method", "seed", "suite"),
+    *("task", "subset", "metric", "value", "n"),
+    *("status", "reason", "note"),
 )
-T = TypeVar("T")
-K = TypeVar("K", bound=Hashable)
 
 
-def long_frame(records: Sequence[RunRecord], campaign: str) -> pd.DataFrame:
+def long_frame(records: Sequence[RunRecord], campaign: str) -> DataFrame:
     """Return one row a value, in the metric's own unit; a failed cell is one row with an empty value."""
+    from pandas import DataFrame
+
     rows: list[dict[str, Any]] = []
     for record in records:
         backbone = record.backbone
@@ -50,31 +41,10 @@ def long_frame(records: Sequence[RunRecord], campaign: str) -> pd.DataFrame:
             "reason": record.reason,
             "note": " ".join(record.notes) or None,
         }
-        rows += [
-            {
-                **head,
-                "task": score.task,
-                "subset": score.subset,
-                "metric": score.metric,
-                "value": score.value,
-                "n": score.n,
-            }
-            for score in record.scores
-        ] or [head]
-    frame = pd.DataFrame(rows, columns=list(LONG_COLUMNS))
-    return frame.astype({"seed": "Int64", "n": "Int64", "value": "float64"})
-
-
-def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
-    """Return the items of each key, both in their order.
-
-    >>> grouped(["ab", "c", "de"], len)
-    {2: ['ab', 'de'], 1: ['c']}
-    """
-    found: dict[K, list[T]] = {}
-    for item in items:
-        found.setdefault(key(item), []).append(item)
-    return found
+        rows += [head | asdict(score) for score in record.scores] or [head]
+    return DataFrame(rows, columns=list(LONG_COLUMNS)).astype(
+        {"seed": "Int64", "n": "Int64", "value": "float64"}
+    )
 
 
 def by_profile_and_suite(records: Iterable[RunRecord]) -> list[list[RunRecord]]:
@@ -91,6 +61,15 @@ def by_method(records: Iterable[RunRecord]) -> dict[str, list[RunRecord]]:
 def finished(records: Iterable[RunRecord]) -> list[RunRecord]:
     """Return the records that have scores."""
     return [record for record in records if record.status == "ok"]
+
+
+def failures(records: Iterable[RunRecord]) -> tuple[str, ...]:
+    """Say which runs failed, and why."""
+    return tuple(
+        f"{record.method}{'' if record.seed is None else f' seed {record.seed}'}: {record.reason}"
+        for record in records
+        if record.status == "failed"
+    )
 
 
 def values(records: Iterable[RunRecord], task: str = "avg") -> list[float]:
@@ -185,28 +164,22 @@ def check_comparable(records: Sequence[RunRecord], campaign: str) -> None:
 def provenance(records: Sequence[RunRecord], campaign: str) -> tuple[str, ...]:
     """Say from which records a figure or a page was made, and how these were."""
     seeds = sorted({record.seed for record in records if record.seed is not None})
-    data = sorted({f"{task} {facts['sha256'][:8]}" for r in records for task, facts in r.tasks.items()})
-    facts = {
+    facts: dict[str, Iterable[str]] = {
         "campaign": [campaign],
-        "profile": _distinct([record.profile for record in records]),
-        "suite": _distinct([record.suite for record in records]),
+        "profile": (record.profile for record in records),
+        "suite": (record.suite for record in records),
         "records": [str(len(records))],
         "seeds": [", ".join(map(str, seeds)) or "none"],
-        "commit": _distinct([_commit(record) for record in records]),
-        "device": _distinct([str(record.provenance.get("device", "")) for record in records]),
-        "torch": _distinct([str(r.provenance.get("versions", {}).get("torch", "")) for r in records]),
-        "data": data,
+        "commit": map(_commit, records),
+        "device": (str(record.provenance.get("device", "")) for record in records),
+        "torch": (str(record.provenance.get("versions", {}).get("torch", "")) for record in records),
+        "data": (f"{task} {facts['sha256'][:8]}" for r in records for task, facts in r.tasks.items()),
     }
-    return tuple(
-        f"{name}: {', '.join(filter(None, values))}" for name, values in facts.items() if any(values)
-    )
+    told = {name: sorted(set(filter(None, values))) for name, values in facts.items()}
+    return tuple(f"{name}: {', '.join(values)}" for name, values in told.items() if values)
 
 
 def _commit(record: RunRecord) -> str:
     git = record.provenance.get("git") or {}
     commit = str(git.get("commit") or "")[:10]
     return f"{commit} with changes" if commit and git.get("dirty") else commit
-
-
-def _distinct(values: Sequence[str]) -> list[str]:
-    return sorted({value for value in values if value})

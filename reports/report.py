@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from bench.compare.select import grouped
 from bench.reports.campaign import Campaign
 from bench.reports.formats.render import as_json, frame_csv, render_grids
-from bench.reports.records import grouped, long_frame, provenance
+from bench.reports.records import long_frame
 from bench.reports.sections import SECTIONS, table_grids
 from bench.reports.tables.ablation import ablation_grids
 from bench.reports.tables.leaderboard import leaderboards
@@ -53,7 +54,7 @@ def all_figures(campaign: Campaign) -> list[Figure]:
 
 
 def _page(campaign: Campaign, table: str | None) -> str:
-    from bench.reports.formats.html import Page, Part, html
+    from bench.reports.formats.html import Part, html
 
     parts, missing = [], []
     if table is not None:
@@ -70,13 +71,4 @@ def _page(campaign: Campaign, table: str | None) -> str:
                 parts.append(Part(section.name, section.title, rich, grids, figures))
             else:
                 missing.append(f"{section.title}: {section.missing} ({section.hint}).")
-    return html(
-        Page(
-            campaign.name,
-            len(campaign.records),
-            tuple(parts),
-            tuple(missing),
-            tuple(dict.fromkeys(note for record in campaign.records for note in record.notes)),
-            provenance(campaign.records, campaign.name),
-        )
-    )
+    return html(campaign, parts, missing)

@@ -39,11 +39,6 @@ class Section:
     table: str = ""
     printed: bool = False
 
-    @property
-    def called(self) -> str:
-        """What the help calls its table."""
-        return self.table or self.name
-
     def grids(self, campaign: Campaign) -> list[Grid]:
         """Return its tables, none where there is nothing to show."""
         if not self.make:
@@ -86,7 +81,7 @@ SECTIONS = (
         "published.published_grids",
     ),
     Section("efficiency", "Efficiency", "no record", _RUN, "efficiency.efficiency_grids"),
-    Section("probes", "Probes", "no record has probes", _PROBES, "probed.probe_tables"),
+    Section("probes", "Probes", "no record has probes", _PROBES, "probes.probe_tables"),
     Section("attention", "Attention", "no record has the probe attention_sink", _PROBES),
     Section("cosines", "Cosines", "no predictions are kept with the records", _RUN),
     Section("curves", "Dev and collapse curves", "no method trained", "bench run --methods simcse trains"),
@@ -120,7 +115,7 @@ SECTIONS = (
         "overlap.overlap_grids",
     ),
 )
-TABLES = {section.called: section for section in SECTIONS if section.make}
+TABLES = {section.table or section.name: section for section in SECTIONS if section.make}
 """Sections by their name for ``--table``."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -258,16 +259,18 @@ def test_mapped_folders_refuse_their_bare_name(folder: str, monkeypatch: pytest.
         importlib.import_module(folder)
 
 
-def heavy_after(*arguments: str) -> set[str]:
-    """Run the command line and return which heavy packages it imported."""
+def heavy_after(*lines: str) -> set[str]:
+    """Run command lines in one process and return which heavy packages they imported."""
     code = (
-        "import sys\nfrom bench.cli.main import main\n"
-        "try:\n    main(sys.argv[1:])\nexcept SystemExit:\n    pass\n"
+        "import shlex, sys\nfrom bench.cli.main import main\n"
+        "for line in sys.argv[1:]:\n"
+        "    try:\n        main(shlex.split(line))\n    except SystemExit as stopped:\n"
+        "        assert not stopped.code, line\n"
         "heavy={'torch','transformers','mteb','pandas','scipy','matplotlib','numpy','rich','datasets','sklearn'}\n"
         "print('HEAVY', *sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, *arguments],
+        [sys.executable, "-c", code, *lines],
         capture_output=True,
         text=True,
         timeout=120,
@@ -279,18 +282,17 @@ def heavy_after(*arguments: str) -> set[str]:
 
 
 def test_help_imports_nothing_heavy() -> None:
-    assert heavy_after("--help") == set()
-    assert heavy_after("run", "--help") == set()
+    assert heavy_after("--help", "run --help") == set()
 
 
 @pytest.mark.slow
 def test_report_never_imports_torch(tmp_path: Path) -> None:
-    results = str(tmp_path)
-    assert "torch" not in heavy_after("run", "--methods", "noise", "--suite", "toy", "--results", results)
-    for form in ("text", "markdown", "csv", "json", "latex", "html"):
-        imports = heavy_after("report", "--results", results, "--format", form)
-        assert "pandas" in imports
-        assert not imports & {"torch", "transformers"}
+    results = shlex.quote(str(tmp_path))
+    assert "torch" not in heavy_after(f"run --methods noise --suite toy --results {results}")
+    forms = ("text", "markdown", "csv", "json", "latex", "html")
+    imports = heavy_after(*(f"report --results {results} --format {form}" for form in forms))
+    assert "pandas" in imports
+    assert not imports & {"torch", "transformers"}
 
 
 def test_the_network_is_blocked() -> None:

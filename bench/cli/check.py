@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +11,13 @@ import click
 from click.core import ParameterSource
 
 from bench.cli.files import write_file
-from bench.cli.options import NumberRange
+from bench.cli.options import PATH, NumberRange, campaign_option, check_device, data_option, level_option
 from bench.errors import InputError, NotComparableError
+from bench.gate.verdict import CellVerdict, Gate, Status, cell_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bench.gate.verdict import CellVerdict, Gate
-    from bench.plan.plan import Plan
     from bench.records.record import RunRecord
     from bench.records.store import ResultStore
 
@@ -31,32 +29,19 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--reference",
     default="results/reference",
-    show_default=True,
     metavar="DIR|REV[:DIR]",
     help="Campaign folder of the reference, or a git revision that has one.",
 )
 @click.option(
-    "--results",
-    type=click.Path(path_type=Path),
-    help="Compare the records there instead of repeating the reference's own cells.",
+    "--results", type=PATH, help="Compare the records there instead of repeating the reference's own cells."
 )
-@click.option("--campaign", default="local", show_default=True, help="Folder of records below --results.")
+@campaign_option
 @click.option("--methods", help="Only these methods of the reference, comma-separated ids as in its report.")
 @click.option("--seeds", help="Only these seeds, such as 1-5 or 1,3,7-9.")
 @click.option(
-    "--tolerance",
-    type=NumberRange(0, 100),
-    default=0.5,
-    show_default=True,
-    help="Points that an average may fall by.",
+    "--tolerance", type=NumberRange(0, 100), default=0.5, help="Points that an average may fall by."
 )
-@click.option(
-    "--level",
-    type=NumberRange(0.5, 0.999),
-    default=0.95,
-    show_default=True,
-    help="Of the intervals, together.",
-)
+@level_option("Of the intervals, together.")
 @click.option(
     "--plugin",
     "plugins",
@@ -65,7 +50,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     help="Check instead that methods keep to what every method has to; a file's code is run. Repeatable.",
 )
 @click.option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML, a test case a cell.")
-@click.option("--json", "json_file", type=_FILE, metavar="FILE", help="Write the verdict with all figures.")
+@click.option("--json", type=_FILE, metavar="FILE", help="Write the verdict with all figures.")
 @click.option(
     "--summary",
     type=_FILE,
@@ -76,14 +61,9 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 )
 @click.option("--update", is_flag=True, help="Show the difference, then make the new records the reference.")
 @click.option("--yes", is_flag=True, help="Don't ask before --update.")
-@click.option("--data", type=click.Path(path_type=Path), help="Evaluation data; default BENCH_DATA.")
+@data_option()
 @click.option(
-    "--workers",
-    type=click.IntRange(1, 256),
-    default=1,
-    show_default=True,
-    envvar="BENCH_WORKERS",
-    help="Cells side by side.",
+    "--workers", type=click.IntRange(1, 256), default=1, envvar="BENCH_WORKERS", help="Cells side by side."
 )
 @click.pass_context
 def check(context: click.Context, /, plugins: tuple[str, ...], **options: Any) -> None:
@@ -100,20 +80,21 @@ def check(context: click.Context, /, plugins: tuple[str, ...], **options: Any) -
     if plugins:
         from bench.cli.conformance import conformance
 
-        given = context.get_parameter_source
-        named = [f"--{n}" for n in options if given(n) is ParameterSource.COMMANDLINE and n != "json_file"]
+        given = [
+            name for name in options if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        ]
+        flags = {parameter.name: parameter.opts[0] for parameter in context.command.params}
+        named = [flags[name] for name in given if name != "json"]
         if named:
             raise InputError(
                 "it compares records", where=f"--plugin {plugins[0]} {named[0]}", expected="--json"
             )
-        conformance(plugins, options["json_file"])
+        conformance(plugins, options["json"])
         return
     from bench.request.parse import parse_seeds
     from bench.run.reference import check_whole, load, open_reference
 
-    wanted = _Wanted(
-        options["methods"], parse_seeds(options["seeds"]) if options["seeds"] is not None else None
-    )
+    seeds = None if options["seeds"] is None else parse_seeds(options["seeds"])
     if options["update"] and not Path(options["reference"]).is_dir():
         raise InputError("a git revision can't be updated", where="--update", expected="--reference DIR")
     if options["update"] and not options["yes"] and not sys.stdin.isatty():
@@ -121,68 +102,44 @@ def check(context: click.Context, /, plugins: tuple[str, ...], **options: Any) -
     with tempfile.TemporaryDirectory(prefix="bench-check-") as folder:
         scratch = Path(folder)
         reference = open_reference(options["reference"], scratch)
-        then = load(reference, wanted.methods, wanted.seeds)
+        then = load(reference, options["methods"], seeds)
         check_whole(then, options["reference"])
-        gate, source, new = _judged(then, wanted, scratch, options)
+        gate, source, new = _judged(then, seeds, scratch, options)
         _show(gate, options)
         if options["update"] and _update(gate, reference, source, new, ask=not options["yes"]):
             return
     _leave(gate)
 
 
-@dataclass(frozen=True)
-class _Wanted:
-    """Which of the reference's cells."""
-
-    methods: str | None
-    seeds: Sequence[int] | None
-
-
 def _judged(
-    then: Sequence[RunRecord], wanted: _Wanted, scratch: Path, options: dict[str, Any]
+    then: Sequence[RunRecord], seeds: Sequence[int] | None, scratch: Path, options: dict[str, Any]
 ) -> tuple[Gate, ResultStore, list[RunRecord]]:
     """Find or make the new records, and judge them."""
+    from bench.cli.run import execute
     from bench.gate.judge import judge
-    from bench.gate.verdict import Gate
     from bench.records.store import ResultStore
     from bench.reports.grid import SCALE
-    from bench.run.reference import CAMPAIGN, load, plans
+    from bench.run.reference import CAMPAIGN, changed, load, plans
 
     tolerance, level = options["tolerance"] / SCALE, options["level"]
     if options["results"] is not None:
         store = ResultStore(options["results"], options["campaign"])
-        new = load(store, None, wanted.seeds)
-        if wanted.methods is not None:
+        new = load(store, None, seeds)
+        if options["methods"] is not None:
             new = [record for record in new if record.method in {r.method for r in then}]
         return judge(then, new, tolerance=tolerance, level=level), store, new
     store = ResultStore(scratch / "results", CAMPAIGN)
-    planned = plans(then, options["data"], scratch / "results", options["workers"])
-    refused = _refused(planned, then)
-    if refused and not options["update"]:
-        return Gate(refused, tolerance, level), store, []
-    _run(planned)
-    new = load(store)
-    gate = judge(then, new, tolerance=tolerance, level=level, repeated=True)
-    return gate, store, new
-
-
-def _refused(planned: Sequence[Plan], then: Sequence[RunRecord]) -> tuple[CellVerdict, ...]:
-    """Return the cells whose specification isn't the reference's any more, before anything runs."""
-    from bench.gate.verdict import DIFFERENT, CellVerdict
-    from bench.run.reference import changed
-
-    found = sorted(changed(planned, then).items())
-    return tuple(CellVerdict(key, DIFFERENT, (), (), reasons=reasons) for key, reasons in found)
-
-
-def _run(planned: Sequence[Plan]) -> None:
-    from bench.cli.options import check_device
-    from bench.cli.run import execute
-
+    planned = plans(then, options["data_dir"], scratch / "results", options["workers"])
+    differing = sorted(changed(planned, then).items())
+    if differing and not options["update"]:  # then nothing runs
+        refused = (CellVerdict(key, Status.DIFFERENT, (), (), reasons=why) for key, why in differing)
+        return Gate(tuple(refused), tolerance, level), store, []
     for plan in planned:
         check_device(plan.spec.device)
     for plan in planned:
         execute(plan)
+    new = load(store)
+    return judge(then, new, tolerance=tolerance, level=level, repeated=True), store, new
 
 
 def _show(gate: Gate, options: dict[str, Any]) -> None:
@@ -195,12 +152,9 @@ def _show(gate: Gate, options: dict[str, Any]) -> None:
         click.echo(f"warning: {printable(line)}", err=True)
     click.echo(text([grid(gate)]))
     click.echo(sentence(gate))
-    if options["junit"] is not None:
-        write_file(options["junit"], junit(gate), "--junit")
-    if options["json_file"] is not None:
-        write_file(options["json_file"], as_json(gate), "--json")
-    if options["summary"] is not None:
-        write_file(options["summary"], as_markdown(gate), "--summary", append=True)
+    for option, content in (("junit", junit), ("json", as_json), ("summary", as_markdown)):
+        if options[option] is not None:
+            write_file(options[option], content(gate), f"--{option}", append=option == "summary")
 
 
 def _update(
@@ -211,10 +165,9 @@ def _update(
     Returns:
         False if nothing was replaced.
     """
-    from bench.gate.verdict import EQUAL
     from bench.run.reference import update
 
-    cells = gate.cells if gate.warnings else [cell for cell in gate.cells if cell.status != EQUAL]
+    cells = gate.cells if gate.warnings else [cell for cell in gate.cells if cell.status != Status.EQUAL]
     if not cells:
         click.echo("nothing to update")
         return False
@@ -228,10 +181,9 @@ def _update(
 
 def _leave(gate: Gate) -> None:
     """Exit as the verdict says; differences of specification or data stand on stderr, a line each."""
-    from bench.gate.verdict import DIFFERENT, cell_name
     from bench.reports.tables.gate import printable
 
-    different = gate.having(DIFFERENT)
+    different = gate.having(Status.DIFFERENT)
     for cell in different:
         for reason in cell.reasons:
             click.echo(f"not comparable: {printable(f'{cell_name(cell.key)}: {reason}')}", err=True)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli.options import NumberRange, progress_bar, results_options
+from bench.cli.options import filter_options, item_options, print_json, progress_bar, results_options
 from bench.errors import InputError
-from bench.reports.tables.comparison import checkpoint_grid, task_grid
 
 if TYPE_CHECKING:
     from bench.compare.comparison import Comparison
@@ -22,46 +20,6 @@ if TYPE_CHECKING:
 
 
 WHERE = "bench compare"
-
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-data_option = click.option(
-    "--data", "data_dir", type=click.Path(path_type=Path), help="Evaluation data; default BENCH_DATA."
-)
-
-
-def filter_options(function: F) -> F:
-    """Add --profile and --suite, which leave out other records."""
-    function = click.option("--suite", help="Only this suite.")(function)
-    return click.option("--profile", help="Only this profile.")(function)
-
-
-def item_options(function: F) -> F:
-    """Add what commands on intervals share: --level, --draws, --data and --format."""
-    for option in (
-        click.option(
-            "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
-        ),
-        data_option,
-        click.option(
-            "--draws",
-            type=click.IntRange(100, 100_000),
-            default=10_000,
-            show_default=True,
-            help="Draws of the items.",
-        ),
-        click.option(
-            "--level",
-            type=NumberRange(0.5, 0.999),
-            default=0.95,
-            show_default=True,
-            help="Confidence level of the intervals.",
-        ),
-    ):
-        function = option(function)
-    return function
 
 
 @click.command()
@@ -73,27 +31,12 @@ def item_options(function: F) -> F:
     "--test",
     type=click.Choice(["welch", "permutation"]),
     default="welch",
-    show_default=True,
     help="Test over seeds that gives the verdict.",
 )
 @click.option("--seeds-only", is_flag=True, help="Leave out what the items say.")
 @item_options
 @results_options
-def compare(
-    first: str,
-    second: str | None,
-    against: str | None,
-    profile: str | None,
-    suite: str | None,
-    level: float,
-    test: Literal["welch", "permutation"],
-    seeds_only: bool,
-    draws: int,
-    data_dir: Path | None,
-    form: str,
-    results: Path,
-    campaign: str,
-) -> None:
+def compare(first: str, second: str | None, against: str | None, seeds_only: bool, **options: Any) -> None:
     """Say whether A and B differ, in plain words, and what that does not tell.
 
     Each is a method id as in the report, METHOD#SEED for one run, a record's file, or a folder of records: a
@@ -110,16 +53,17 @@ def compare(
     others = [second] if second is not None else split_outside_brackets(against or "")
     if len(set(others)) < len(others):
         raise InputError(f"'{against}' names a method twice", where="--against")
-    store = ResultStore(results, campaign)
+    store = ResultStore(options["results"], options["campaign"])
     one = resolve(first, store, WHERE)
     sides = [resolve(other, store, WHERE) for other in others]
-    pairs = [pair for side in sides for pair in match(one, side, WHERE, profile=profile, suite=suite)]
+    only = {name: options[name] for name in ("profile", "suite")}
+    pairs = [pair for side in sides for pair in match(one, side, WHERE, **only)]
     grid = against is None and len({(a.runs[0].record.method, b.runs[0].record.method) for a, b in pairs}) > 1
-    draw = None if seeds_only else item_drawer(draws, data_dir)
+    draw = None if seeds_only else item_drawer(options["draws"], options["data_dir"])
     found = []
     for a, b in pairs:
         try:
-            found.append(compare_groups(a, b, level=level, test=test, draw=draw))
+            found.append(compare_groups(a, b, level=options["level"], test=options["test"], draw=draw))
         except InputError as error:
             if not grid:
                 raise
@@ -130,7 +74,7 @@ def compare(
         found = correct(found, f"methods of {first} and {second}", "fdr_bh")
     elif against is not None:
         found = correct(found, f"{first} against {', '.join(others)}", "holm")
-    _print(found, form)
+    _print(found, options["form"])
 
 
 def item_drawer(draws: int, data: Path | None) -> DrawItems:
@@ -148,10 +92,11 @@ def item_drawer(draws: int, data: Path | None) -> DrawItems:
 def _print(found: Sequence[Comparison], form: str) -> None:
     from bench.compare.wording import statements, verdict
     from bench.reports.formats.render import text
+    from bench.reports.tables.comparison import checkpoint_grid, task_grid
 
     if form == "json":
         rows = [asdict(one) | {"verdict": verdict(one), "statements": statements(one)} for one in found]
-        click.echo(json.dumps(rows, indent=2, allow_nan=False, ensure_ascii=False))
+        print_json(rows)
         return
     blocks = []
     for one in found:

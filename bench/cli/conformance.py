@@ -9,13 +9,15 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-if TYPE_CHECKING:
-    from bench.conformance.suite import Finding
-    from bench.reports.grid import Grid
+from bench.cli.files import write_file
+from bench.cli.options import progress_bar
+from bench.conformance.suite import FAILED, NO_CASE, PASSED, Finding, check_method, methods_of
+from bench.reports.formats.render import text
+from bench.reports.grid import Grid
+from bench.reports.tables.gate import printable
 
 
 def conformance(plugins: Sequence[str], json_file: Path | None) -> None:
@@ -28,10 +30,6 @@ def conformance(plugins: Sequence[str], json_file: Path | None) -> None:
     Raises:
         InputError: nothing of that name, a plug-in that can't be loaded, or a file that can't be written.
     """
-    from bench.cli.files import write_file
-    from bench.conformance.suite import FAILED, methods_of
-    from bench.reports.formats.render import text
-
     methods = list(dict.fromkeys(method for plugin in plugins for method in methods_of(plugin)))
     found = _run(methods)
     click.echo(text(grids(found)), nl=False)
@@ -45,30 +43,19 @@ def conformance(plugins: Sequence[str], json_file: Path | None) -> None:
 
 def _run(methods: Sequence[str]) -> list[Finding]:
     """Run all checks on all methods, with a bar on stderr."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    from bench.conformance.suite import check_method
-
     found: list[Finding] = []
-    console = Console(stderr=True)
     with (
         tempfile.TemporaryDirectory(prefix="bench-conformance-") as folder,
-        Progress(console=console, transient=True, disable=not console.is_terminal) as bar,
+        progress_bar("check", len(methods)) as advance,
     ):
-        counter = bar.add_task("check", total=len(methods))
         for method in methods:
             found += check_method(method, Path(folder))
-            bar.advance(counter)
+            advance(1)
     return found
 
 
 def grids(found: Sequence[Finding]) -> list[Grid]:
     """A table of every check for a single method and for each one that failed, a row for every other."""
-    from bench.conformance.suite import FAILED, NO_CASE, PASSED
-    from bench.reports.grid import Grid
-    from bench.reports.tables.gate import printable
-
     by_method: dict[str, list[Finding]] = {}
     for finding in found:
         by_method.setdefault(finding.method, []).append(finding)
@@ -91,8 +78,6 @@ def grids(found: Sequence[Finding]) -> list[Grid]:
 
 def _sentence(methods: Sequence[str], bad: Sequence[str]) -> str:
     """The verdict in one line."""
-    from bench.reports.tables.gate import printable
-
     count = f"{len(methods)} method{'s' * (len(methods) != 1)}"
     if bad:
         return printable(f"FAILED, {len(bad)} of {count}: {', '.join(bad)}")
@@ -101,8 +86,6 @@ def _sentence(methods: Sequence[str], bad: Sequence[str]) -> str:
 
 def _as_json(found: Sequence[Finding]) -> str:
     """All findings; text as ASCII."""
-    from bench.conformance.suite import FAILED
-
     bad = sorted({finding.method for finding in found if finding.verdict == FAILED})
     data = {"passed": not bad, "failed": bad, "findings": [asdict(finding) for finding in found]}
     return json.dumps(data, indent=2, sort_keys=True) + "\n"

@@ -8,15 +8,11 @@ from typing import Any
 
 import click
 
+from bench.cli.options import PATH, data_option, format_option
 from bench.cli.rtt import rtt
 from bench.errors import DataError, InputError
 
-data_option = click.option(
-    "--data",
-    "data_dir",
-    type=click.Path(path_type=Path),
-    help="Evaluation data; default BENCH_DATA, then ./data.",
-)
+with_data = data_option("Evaluation data; default BENCH_DATA, then ./data.")
 
 
 @click.group()
@@ -26,7 +22,7 @@ def data() -> None:
 
 @data.command()
 @click.argument("name")
-@data_option
+@with_data
 def fetch(name: str, data_dir: Path | None) -> None:
     """Download sts7, transfer7 (SentEval's files) or wiki1m (SimCSE's corpus) and check every task."""
     from bench.data.hub import fetch as fetch_group
@@ -41,7 +37,7 @@ def fetch(name: str, data_dir: Path | None) -> None:
 
 @data.command()
 @click.argument("group", required=False)
-@data_option
+@with_data
 def verify(group: str | None, data_dir: Path | None) -> None:
     """Compare every task (or those of sts7 or transfer7) with its committed fingerprint."""
     from bench.data import senteval
@@ -68,32 +64,24 @@ def verify(group: str | None, data_dir: Path | None) -> None:
 
 
 @data.command()
-@click.argument("texts", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--suite", default="sts7", show_default=True)
-@data_option
+@click.argument("texts", nargs=-1, required=True, type=PATH)
+@click.option("--suite", default="sts7")
+@with_data
 @click.option("--accept-data", is_flag=True, help="Audit data that differ from the reference version.")
 @click.option(
     "--level",
     type=click.Choice(["exact", "key", "near"]),
     default="near",
-    show_default=True,
     help="Level of the scores on clean pairs.",
 )
 @click.option(
     "--campaign",
     help="Score this campaign's records on the clean pairs (csv: these rows instead of the counts).",
 )
-@click.option("--results", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
-@click.option("--format", "form", type=click.Choice(["text", "csv"]), default="text", show_default=True)
+@click.option("--results", type=PATH, default=Path("results"))
+@format_option("text", "csv")
 def overlap(
-    texts: tuple[Path, ...],
-    suite: str,
-    data_dir: Path | None,
-    accept_data: bool,
-    level: str,
-    campaign: str | None,
-    results: Path,
-    form: str,
+    texts: tuple[Path, ...], suite: str, accept_data: bool, campaign: str | None, form: str, **options: Any
 ) -> None:
     """Audit training TEXTS (one sentence a line, .xz too) against a suite's test sets.
 
@@ -107,32 +95,21 @@ def overlap(
     from bench.probes.overlap import audit
     from bench.records.store import ResultStore
 
-    tasks = load_suite(suite, data_folder(data_dir), accept_data=accept_data)[1]
-    store = ResultStore(results, campaign) if campaign is not None else None
+    tasks = load_suite(suite, data_folder(options["data_dir"]), accept_data=accept_data)[1]
+    store = ResultStore(options["results"], campaign) if campaign is not None else None
     records = store.records() if store else []
     audits = audit(chain.from_iterable(_lines(text) for text in texts), tasks)
     if store is not None:
-        chosen = {entry.task: entry for entry in audits if entry.level == level}
+        chosen = {entry.task: entry for entry in audits if entry.level == options["level"]}
         rows = _clean_rows(store, records, suite, tasks, chosen)
         if not rows:
             raise InputError(f"no finished record of suite '{suite}'", where=f"campaign {campaign}")
-    if store is not None and form == "csv":  # one table a stream
-        _echo_frame(pd.DataFrame(rows), form)
-        return
-    counts = pd.DataFrame(
-        [
-            {
-                "task": entry.task,
-                "level": entry.level,
-                "sentences": entry.sentences,
-                "touched": entry.touched_sentences,
-                "pairs": entry.pairs,
-                "clean_pairs": entry.clean_pairs,
-            }
-            for entry in audits
-        ]
-    )
-    _echo_frame(counts, form)
+        if form == "csv":  # one table a stream
+            _echo_frame(pd.DataFrame(rows), form)
+            return
+    counts = [(e.task, e.level, e.sentences, e.touched_sentences, e.pairs, e.clean_pairs) for e in audits]
+    columns = ["task", "level", "sentences", "touched", "pairs", "clean_pairs"]
+    _echo_frame(pd.DataFrame(counts, columns=columns), form)
     if store is not None:
         click.echo("")
         _echo_frame(pd.DataFrame(rows), form)
@@ -169,21 +146,10 @@ def _clean_rows(
                     where=f"campaign {store.campaign}",
                 )
             clean = clean_score(task, chosen[task.id], predictions[task.id])
-            rows.append(
-                {
-                    "profile": record.profile,
-                    "method": record.method,
-                    "seed": record.seed,
-                    "task": task.id,
-                    "level": chosen[task.id].level,
-                    "all": record.score(task.id),
-                    "n_all": task.pairs,
-                    "clean": clean.value,
-                    "low": clean.low,
-                    "high": clean.high,
-                    "n_clean": clean.n,
-                }
-            )
+            cell = {"profile": record.profile, "method": record.method, "seed": record.seed}
+            whole = {"level": chosen[task.id].level, "all": record.score(task.id), "n_all": task.pairs}
+            part = {"clean": clean.value, "low": clean.low, "high": clean.high, "n_clean": clean.n}
+            rows.append(cell | {"task": task.id} | whole | part)
     return rows
 
 

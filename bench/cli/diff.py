@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli.compare import data_option, filter_options
-from bench.cli.options import results_options
+from bench.cli.options import data_option, filter_options, results_options
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -34,19 +33,10 @@ OF_EACH_TASK, OF_ONE_TASK = 5, 20
     help=f"Pairs per task; default {OF_EACH_TASK}, {OF_ONE_TASK} with --task.",
 )
 @filter_options
-@data_option
+@data_option()
 @results_options
 def diff(
-    first: str,
-    second: str,
-    seed: int | None,
-    task: str | None,
-    count: int | None,
-    profile: str | None,
-    suite: str | None,
-    data_dir: Path | None,
-    results: Path,
-    campaign: str,
+    first: str, second: str, seed: int | None, profile: str | None, suite: str | None, **options: Any
 ) -> None:
     """Show the pairs whose rank of similarity differs most between one run of A and one of B.
 
@@ -56,10 +46,11 @@ def diff(
     from bench.compare.select import match, resolve
     from bench.records.store import ResultStore
 
-    store = ResultStore(results, campaign)
+    store = ResultStore(options["results"], options["campaign"])
     sides = resolve(first, store, WHERE), resolve(second, store, WHERE)
     for a, b in match(*sides, WHERE, profile=profile, suite=suite):
-        _show(*choose(a, b, seed, WHERE), (a.label, b.label), task, count, data_dir)
+        one, other = choose(a, b, seed, WHERE)
+        _show(one, other, (a.label, b.label), options["task"], options["count"], options["data_dir"])
 
 
 def _show(
@@ -80,12 +71,8 @@ def _show(
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 120
     console = Console(markup=False, highlight=False, emoji=False, width=width)
     for name in tasks if task is None else [task]:
-        pairs = moved_pairs(
-            tasks[name],
-            first[name],
-            second[name],
-            count or (OF_EACH_TASK if task is None else OF_ONE_TASK),
-        )
+        most = count or (OF_EACH_TASK if task is None else OF_ONE_TASK)
+        pairs = moved_pairs(tasks[name], first[name], second[name], most)
         seeds = ["" if run.record.seed is None else f", seed {run.record.seed}" for run in (one, other)]
         console.print(
             f"{name} ({tasks[name].pairs:,} pairs): A = {labels[0]}{seeds[0]}; B = {labels[1]}{seeds[1]}"

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import click
 
 from bench.cli.export import checkpoint_option, finished_encoder, one_method, seed_option
-from bench.cli.options import check_device, progress_bar, spec_options
+from bench.cli.options import PATH, check_device, progress_bar, spec_options
 from bench.errors import InputError
 
 _WHERE = "bench encode"
@@ -21,12 +21,10 @@ _WHERE = "bench encode"
 @click.option(
     "--input", "source", required=True, metavar="FILE|-", help="Text, a sentence a line; - is stdin."
 )
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="FILE.npy to write.")
+@click.option("--out", type=PATH, required=True, help="FILE.npy to write.")
 @seed_option
 @checkpoint_option
-@click.option(
-    "--block", type=click.IntRange(1), default=4096, show_default=True, help="Sentences in memory at once."
-)
+@click.option("--block", type=click.IntRange(1), default=4096, help="Sentences in memory at once.")
 @spec_options
 def encode(
     method: str, source: str, out: Path, seed: int | None, checkpoint: str, block: int, **options: Any

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli.options import check_device, loaded_plugins, make_spec, progress_bar, spec_options
+from bench.cli.options import PATH, check_device, loaded_plugins, make_spec, progress_bar, spec_options
 from bench.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ checkpoint_option = click.option(
     "--checkpoint",
     type=click.Choice(["selected", "last"]),
     default="selected",
-    show_default=True,
     help="Selected on the dev set, or the last.",
 )
 
@@ -35,7 +34,7 @@ checkpoint_option = click.option(
 @click.command()
 @click.argument("method")
 @seed_option
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder to write.")
+@click.option("--out", type=PATH, required=True, help="Folder to write.")
 @checkpoint_option
 @spec_options
 def export(method: str, seed: int | None, out: Path, checkpoint: str, **options: Any) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from bench.errors import InputError
+from bench.records.files import write_whole
 
 
 def write_file(path: Path, text: str, where: str, *, append: bool = False) -> None:
@@ -20,14 +20,9 @@ def write_file(path: Path, text: str, where: str, *, append: bool = False) -> No
     Raises:
         InputError: it can't be written.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         before = path.read_bytes() if append and path.exists() else b""
-        try:
-            temporary.write_bytes(before + text.encode("utf-8", errors="replace"))
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        write_whole(path, before + text.encode("utf-8", errors="replace"))
     except OSError as error:
         raise InputError(f"{path} can't be written: {error.strerror}", where=where) from error

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli.options import check_device, make_spec, progress_bar, spec_options
+from bench.cli.options import PATH, check_device, make_spec, progress_bar, spec_options
 from bench.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,13 +19,12 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("method", required=False)
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder to write.")
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
+@click.option("--out", type=PATH, required=True, help="Folder to write.")
+@click.option("--seed", type=click.IntRange(0), default=1)
 @click.option(
     "--most",
     type=click.IntRange(128),
     default=2560,
-    show_default=True,
     help="Measure this many of the held-out sentences at most.",
 )
 @spec_options

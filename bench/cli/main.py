@@ -29,7 +29,7 @@ from bench.errors import BenchError, printable, storage_reason
 from bench.version import __version__
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.version_option(__version__, prog_name="bench")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def cli(debug: bool) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,7 +18,6 @@ from bench.errors import InputError
 if TYPE_CHECKING:
     from bench.request.spec import Plugin, RunSpec
 
-F = TypeVar("F", bound=Callable[..., Any])
 MOST_WORKERS = 2
 """Default of --workers on a machine with more cores: each worker holds a model and its optimiser."""
 
@@ -32,15 +33,71 @@ class NumberRange(click.FloatRange):
         return number
 
 
-_RESULTS = (
-    click.option(
-        "--results",
-        type=click.Path(path_type=Path),
-        default=Path("results"),
-        show_default=True,
-        help="Where the campaigns are.",
-    ),
-    click.option("--campaign", default="local", show_default=True, help="Folder of records below --results."),
+PATH = click.Path(path_type=Path)
+"""A file or a folder."""
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def together(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Return one decorator that adds several options, shown in this order."""
+
+    def add(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return add
+
+
+def data_option(about: str = "Evaluation data; default BENCH_DATA.") -> Callable[[F], F]:
+    """Return --data, which commands get as ``data_dir``."""
+    return click.option("--data", "data_dir", type=PATH, help=about)
+
+
+def device_options(threads: str = "Torch threads.") -> Callable[[F], F]:
+    """Return --device and --threads with its help."""
+    return together(
+        click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu"),
+        click.option("--threads", type=click.IntRange(1, 256), default=1, help=threads),
+    )
+
+
+def format_option(*forms: str) -> Callable[[F], F]:
+    """Return --format, the first of them if it isn't given; commands get it as ``form``."""
+    return click.option("--format", "form", type=click.Choice(forms), default=forms[0])
+
+
+def seeds_option(default: str) -> Callable[[F], F]:
+    """Return --seeds."""
+    return click.option("--seeds", default=default, help="Such as 1-5 or 1,3,7-9.")
+
+
+def level_option(about: str) -> Callable[[F], F]:
+    """Return --level of intervals."""
+    return click.option("--level", type=NumberRange(0.5, 0.999), default=0.95, help=about)
+
+
+def precision_option(name: str, about: str) -> Callable[[F], F]:
+    """Return the option of the arithmetic that trains."""
+    return click.option(name, type=click.Choice(["fp32", "tf32", "bf16"]), default="fp32", help=about)
+
+
+results_option = click.option(
+    "--results", type=PATH, default=Path("results"), help="Where the campaigns are."
+)
+campaign_option = click.option("--campaign", default="local", help="Folder of records below --results.")
+results_options = together(results_option, campaign_option)
+filter_options = together(
+    click.option("--profile", help="Only this profile."), click.option("--suite", help="Only this suite.")
+)
+item_options = together(
+    level_option("Confidence level of the intervals."),
+    click.option("--draws", type=click.IntRange(100, 100_000), default=10_000, help="Draws of the items."),
+    data_option(),
+    format_option("text", "json"),
+)
+set_option = click.option(
+    "--set", "overrides", multiple=True, metavar="METHOD[.STAGE].OPTION=VALUE", help="Repeatable."
 )
 plugin_option = click.option(
     "--plugin",
@@ -49,23 +106,19 @@ plugin_option = click.option(
     metavar="FILE.py|PACKAGE",
     help="Methods from a file, whose code this runs, or from an installed package. Repeatable.",
 )
-_SPEC = (
+spec_options = together(
     click.option("--profile", help="See `bench list profiles`; default mini."),
     click.option(
         "--suite",
         "suites",
         help="Comma-separated: `bench list suites`, mteb:TASK,TASK, local:FILE.toml. Default: the profile's.",
     ),
-    click.option(
-        "--data", "data_dir", type=click.Path(path_type=Path), help="Evaluation data; default BENCH_DATA."
-    ),
+    data_option(),
     click.option("--accept-data", is_flag=True, help="Evaluate data that differ from the reference version."),
     click.option("--backbone", help="Model folder (or cached hub name) instead of the profile's."),
-    click.option(
-        "--set", "overrides", multiple=True, metavar="METHOD[.STAGE].OPTION=VALUE", help="Repeatable."
-    ),
+    set_option,
     plugin_option,
-    click.option("--corpus", type=click.Path(path_type=Path), help="Training text instead of the profile's."),
+    click.option("--corpus", type=PATH, help="Training text instead of the profile's."),
     click.option(
         "--copy",
         "copies",
@@ -77,89 +130,54 @@ _SPEC = (
     click.option(
         "--world-seed", type=click.IntRange(0), help="World of the mini suites and text; default 1."
     ),
-    click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True),
-    click.option(
-        "--threads", type=click.IntRange(1, 256), default=1, show_default=True, help="Torch threads a cell."
-    ),
+    device_options("Torch threads a cell."),
     click.option(
         "--ranks",
         type=click.IntRange(1, 64),
         default=1,
-        show_default=True,
         envvar="BENCH_RANKS",
         help="Processes that train a cell together on its whole batch; with cuda one a GPU.",
     ),
-    click.option(
+    precision_option(
         "--train-precision",
-        type=click.Choice(["fp32", "tf32", "bf16"]),
-        default="fp32",
-        show_default=True,
-        help="Arithmetic of the transformers in training; losses and weights keep fp32, dev scores too.",
+        "Arithmetic of the transformers in training; losses and weights keep fp32, dev scores too.",
     ),
     click.option(
         "--transfer-solver",
         type=click.Choice(["exact", "sgd"]),
         default="exact",
-        show_default=True,
         help="Transfer tasks: the optimum, or SentEval's Adam with early stopping.",
     ),
     click.option(
         "--precision",
         type=click.Choice(["fp32", "bf16", "fp16"]),
         default="fp32",
-        show_default=True,
         help="Arithmetic of the encoder in evaluation; the record says what less than fp32 changes.",
     ),
-    *_RESULTS,
+    results_options,
 )
-
-
-def results_options(function: F) -> F:
-    """Add --results and --campaign."""
-    return _decorated(function, _RESULTS)
-
-
-def spec_options(function: F) -> F:
-    """Add what says where a cell comes from: profile, data, texts, overrides, device, results."""
-    return _decorated(function, _SPEC)
-
-
-def executor_options(function: F) -> F:
-    """Add --executor and --ray-address."""
-    options = (
-        click.option(
-            "--executor",
-            type=click.Choice(["local", "ray"]),
-            default="local",
-            show_default=True,
-            help="Where cells run: here, or on a Ray cluster whose nodes share the folder.",
-        ),
-        click.option(
-            "--ray-address",
-            metavar="HOST:PORT|auto|local",
-            help="Head node of the cluster; auto: the one that this machine is part of; local: one that "
-            "starts here for the run. Default RAY_ADDRESS, else auto.",
-        ),
-    )
-    return _decorated(function, options)
-
-
-def workers_option(function: F) -> F:
-    """Add --workers; not given, it is as many as there are cores for, at most two."""
-    option = click.option(
-        "--workers",
-        type=click.IntRange(1, 256),
-        envvar="BENCH_WORKERS",
-        help="Cells side by side; default BENCH_WORKERS, else 2 where the cores suffice, with Ray as many as "
-        "the cluster has room for.",
-    )
-    return _decorated(function, (option,))
-
-
-def _decorated(function: F, options: tuple[Callable[[F], F], ...]) -> F:
-    for option in reversed(options):  # click shows them in this order
-        function = option(function)
-    return function
+executor_options = together(
+    click.option(
+        "--executor",
+        type=click.Choice(["local", "ray"]),
+        default="local",
+        help="Where cells run: here, or on a Ray cluster whose nodes share the folder.",
+    ),
+    click.option(
+        "--ray-address",
+        metavar="HOST:PORT|auto|local",
+        help="Head node of the cluster; auto: the one that this machine is part of; local: one that "
+        "starts here for the run. Default RAY_ADDRESS, else auto.",
+    ),
+)
+workers_option = click.option(
+    "--workers",
+    type=click.IntRange(1, 256),
+    envvar="BENCH_WORKERS",
+    help="Cells side by side; default BENCH_WORKERS, else 2 where the cores suffice, with Ray as many as "
+    "the cluster has room for.",
+)
+run_options = together(spec_options, workers_option, executor_options)
 
 
 def make_spec(options: dict[str, Any]) -> RunSpec:
@@ -182,34 +200,26 @@ def make_spec(options: dict[str, Any]) -> RunSpec:
     if len(set(map(suite_label, names))) < len(names):
         raise InputError(f"'{suites}' names a suite twice", where="--suite")
     check_precision(options.get("train_precision", "fp32"), options["device"], "--train-precision")
+    if (address := options.get("ray_address")) and options["executor"] != "ray":
+        raise InputError(
+            f"cells run here, not at {address}", where="--ray-address", hint="add --executor ray"
+        )
+    same = {field.name for field in fields(RunSpec)}  # as they are, but for what stands below
+    given = {name: value for name, value in options.items() if name in same and value is not None}
     return RunSpec(
-        methods=parse_methods(options["methods"]),
-        seeds=parse_seeds(seeds) if isinstance(seeds, str) else seeds,
-        profile=DEFAULT if options["profile"] is None else options["profile"],
-        suites=names,
-        backbone=options["backbone"],
-        overrides=tuple(parse_override(text) for text in options["overrides"]),
-        device=options["device"],
-        threads=options["threads"],
-        ranks=options.get("ranks", 1),
-        train_precision=options.get("train_precision", "fp32"),
-        corpus=options["corpus"],
-        copies=parse_copies(options["copies"]),
-        dev=options["dev"],
-        world_seed=options["world_seed"],
-        data=options["data_dir"],
-        accept_data=options["accept_data"],
-        results=options["results"],
-        campaign=options["campaign"],
-        executor=options.get("executor", "local"),
-        ray_address=ray_address(options.get("executor", "local"), options.get("ray_address")),
-        workers=options.get("workers") or _default_workers(options),
-        force=options.get("force", False),
-        probes=parse_probes(options["probes"]) if options.get("probes") else (),
-        transfer_solver=options.get("transfer_solver", "exact"),
-        precision=options.get("precision", "fp32"),
-        keep_vectors=options.get("keep_vectors", False),
-        plugins=loaded_plugins(options.get("plugins", ()), options["results"]),
+        **given
+        | {
+            "methods": parse_methods(options["methods"]),
+            "seeds": parse_seeds(seeds) if isinstance(seeds, str) else seeds,
+            "profile": DEFAULT if options["profile"] is None else options["profile"],
+            "suites": names,
+            "overrides": tuple(parse_override(text) for text in options["overrides"]),
+            "copies": parse_copies(options["copies"]),
+            "data": options["data_dir"],
+            "workers": options.get("workers") or _default_workers(options),
+            "probes": parse_probes(options["probes"]) if options.get("probes") else (),
+            "plugins": loaded_plugins(options.get("plugins", ()), options["results"]),
+        }
     )
 
 
@@ -234,13 +244,6 @@ def _default_workers(options: dict[str, Any]) -> int:
     return max(1, min(MOST_WORKERS, cores // taken))
 
 
-def ray_address(executor: str, given: str | None) -> str:
-    """Return ``--ray-address``, "" for none; raises InputError where no Ray is asked for."""
-    if given and executor != "ray":
-        raise InputError(f"cells run here, not at {given}", where="--ray-address", hint="add --executor ray")
-    return given or ""
-
-
 def check_precision(precision: str, device: str, where: str) -> None:
     """Raise InputError for tf32 on a device that hasn't got it."""
     if precision == "tf32" and device == "cpu":
@@ -259,6 +262,11 @@ def check_device(device: str, ranks: int = 1) -> None:
         from bench.train.launch import check_devices
 
         check_devices(ranks, device)
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON to stdout."""
+    click.echo(json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False))
 
 
 @contextmanager

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli.options import check_device, make_spec, progress_bar, spec_options
+from bench.cli.options import (
+    PATH,
+    check_device,
+    format_option,
+    make_spec,
+    print_json,
+    progress_bar,
+    seeds_option,
+    spec_options,
+)
 from bench.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,21 +32,20 @@ _WHERE = "bench probe"
 
 @click.command()
 @click.argument("methods", nargs=-1, metavar="[METHOD]...")
-@click.option("--seeds", default="1", show_default=True, help="Such as 1-5 or 1,3,7-9.")
-@click.option("--probes", "names", default="all", show_default=True, help="Names from `bench list probes`.")
+@seeds_option("1")
+@click.option("--probes", "names", default="all", help="Names from `bench list probes`.")
 @click.option("--on", "suite", help="Suite whose sentences are probed; default is the profile's dev set.")
 @click.option("--strict", is_flag=True, help="Alignment over pairs of a gold score above 4, not at least 4.")
 @click.option(
     "--groups",
     type=click.Choice(["width", "quantiles"]),
     default="width",
-    show_default=True,
     help="Gold groups of the density: intervals of width 1, or five of like size.",
 )
 @click.option("--per-head", is_flag=True, help="Attention mass by head too (json).")
 @click.option("--sentence", help="Sentence of the attention maps; default is that of JTCSE's Fig. 9.")
-@click.option("--heatmaps", type=click.Path(path_type=Path), help="Draw its maps by layer (SVG) into DIR.")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--heatmaps", type=PATH, help="Draw its maps by layer (SVG) into DIR.")
+@format_option("text", "json")
 @spec_options
 def probe(methods: tuple[str, ...], names: str, form: str, heatmaps: Path | None, **options: Any) -> None:
     """Measure the probes of each METHOD's encoder; finished training stages are used as they are.
@@ -68,7 +75,7 @@ def probe(methods: tuple[str, ...], names: str, form: str, heatmaps: Path | None
     if heatmaps is not None:
         _draw(found, heatmaps)
     if form == "json":
-        click.echo(json.dumps([asdict(one) for one in found], indent=2, allow_nan=False, ensure_ascii=False))
+        print_json([asdict(one) for one in found])
     else:
         click.echo(text(probe_grids(found)), nl=False)
 
@@ -147,8 +154,7 @@ def _show_records(results: Path, campaign: str, form: str) -> None:
         )
     relations = energy_against_score(found)
     if form == "json":
-        tables = {"probes": [asdict(one) for one in found], "energy": [asdict(one) for one in relations]}
-        click.echo(json.dumps(tables, indent=2, allow_nan=False, ensure_ascii=False))
+        print_json({"probes": list(map(asdict, found)), "energy": list(map(asdict, relations))})
         return
     click.echo(text(probe_grids(found)), nl=False)
     for relation in relations:

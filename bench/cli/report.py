@@ -3,50 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli.options import results_options
+from bench.cli.options import PATH, filter_options, format_option, results_options
 from bench.errors import InputError
 from bench.reports.sections import TABLES
 
 if TYPE_CHECKING:
     from bench.reports.campaign import Campaign
 
-FORMATS = ("text", "markdown", "csv", "json", "latex", "html")
-
 
 @click.command()
-@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
-@click.option(
-    "--table",
-    metavar="NAME",
-    help=f"Only this table: {', '.join(TABLES)}.",
-)
-@click.option("--profile", help="Only this profile.")
-@click.option("--suite", help="Only this suite.")
+@format_option("text", "markdown", "csv", "json", "latex", "html")
+@click.option("--table", metavar="NAME", help=f"Only this table: {', '.join(TABLES)}.")
+@filter_options
 @click.option("--baseline", metavar="METHOD", help="Method that daggers compare with; default simcse.")
 @click.option(
     "--senteval-rounding", "rounded", is_flag=True, help="Average rounded scores, as SimCSE prints them."
 )
 @click.option("--standalone", is_flag=True, help="A LaTeX document, not tables for one.")
-@click.option(
-    "--figures", type=click.Path(path_type=Path), help="Draw every figure into DIR, as PDF, PNG and SVG."
-)
+@click.option("--figures", type=PATH, help="Draw every figure into DIR, as PDF, PNG and SVG.")
 @results_options
-def report(
-    form: str,
-    table: str | None,
-    profile: str | None,
-    suite: str | None,
-    baseline: str | None,
-    rounded: bool,
-    standalone: bool,
-    figures: Path | None,
-    results: Path,
-    campaign: str,
-) -> None:
+def report(form: str, table: str | None, standalone: bool, figures: Path | None, **chosen: Any) -> None:
     """Print the tables of a campaign from its records alone: leaderboards and sweeps, or one by name.
 
     html is one file for a browser, without a network: everything that the records hold.
@@ -56,7 +36,7 @@ def report(
 
     if standalone and form != "latex":
         raise InputError("--standalone is for LaTeX", where="bench report", hint="add --format latex")
-    source = _campaign(results, campaign, profile, suite, baseline, rounded)
+    source = _campaign(**chosen)
     click.echo(make(source, form, table, standalone=standalone), nl=False)
     if figures is not None:
         from bench.reports.figures.draw import draw
@@ -66,23 +46,23 @@ def report(
 
 
 def _campaign(
-    results: Path, name: str, profile: str | None, suite: str | None, baseline: str | None, rounded: bool
+    results: Path, campaign: str, profile: str | None, suite: str | None, baseline: str | None, rounded: bool
 ) -> Campaign:
     from bench.records.store import ResultStore
     from bench.reports.campaign import make_campaign
     from bench.sweeps.manifest import load_all
 
-    store = ResultStore(results, name)
+    store = ResultStore(results, campaign)
     records = [
         record
         for record in store.records()
         if (profile is None or record.profile == profile) and (suite is None or record.suite == suite)
     ]
     if not records:
-        raise InputError("no record matches", where=f"campaign {name}", hint="bench run makes records")
+        raise InputError("no record matches", where=f"campaign {campaign}", hint="bench run makes records")
     if baseline is not None and all(record.method != baseline for record in records):
         raise InputError(
             f"no record of '{baseline}'", where="--baseline", expected="a method id of the report"
         )
-    sweeps = [m for m in load_all(results / name) if profile is None or m.profile == profile]
+    sweeps = [m for m in load_all(results / campaign) if profile is None or m.profile == profile]
     return make_campaign(store, records, sweeps, baseline, rounded=rounded)

@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
-from bench.cli.options import loaded_plugins, plugin_option
+from bench.cli.options import PATH, data_option, loaded_plugins, plugin_option
 from bench.errors import InputError, printable
 
 
 @click.command()
-@click.argument("record", type=click.Path(path_type=Path))
-@click.option(
-    "--data", "data_dir", type=click.Path(path_type=Path), help="Evaluation data; default BENCH_DATA."
-)
+@click.argument("record", type=PATH)
+@data_option()
 @click.option("--model", help="Model folder or file, where the record's profile doesn't name it.")
-@click.option(
-    "--corpus", type=click.Path(path_type=Path), help="Training text, where it isn't the profile's."
-)
+@click.option("--corpus", type=PATH, help="Training text, where it isn't the profile's.")
 @click.option("--copy", "copies", multiple=True, metavar="NAME=FILE", help="As given to bench run.")
 @plugin_option
 def rerun(
-    record: Path,
-    data_dir: Path | None,
-    model: str | None,
-    corpus: Path | None,
-    copies: tuple[str, ...],
-    plugins: tuple[str, ...],
+    record: Path, data_dir: Path | None, copies: Sequence[str], plugins: Sequence[str], **given: Any
 ) -> None:
     """Repeat a RECORD.json, training included, and say equal, or which digits differ (exit code 1).
 
@@ -45,7 +38,7 @@ def rerun(
         raise InputError(f"the record can't be read: {error}", where="bench rerun") from error
     loaded_plugins(plugins)
     then = from_json(text, str(record))
-    found, now = repeat(then, data=data_dir, model=model, corpus=corpus, copies=parse_copies(copies))
+    found, now = repeat(then, data=data_dir, copies=parse_copies(copies), **given)
     if not found:
         click.echo("equal: every score is the same to the last digit")
         return

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli.options import check_device, progress_bar
+from bench.cli.options import PATH, check_device, data_option, device_options, progress_bar
 from bench.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,28 +25,15 @@ _CHUNK = {"cpu": 1024, "cuda": 16_384}  # sentences: minutes of work
 @click.option(
     "--pivots", required=True, help="Comma-separated, e.g. fr,ru; zh:cmn_Hans where a model has several."
 )
-@click.option("--corpus", type=click.Path(path_type=Path), help="Training text, a sentence a line; or:")
+@click.option("--corpus", type=PATH, help="Training text, a sentence a line; or:")
 @click.option("--profile", help="Take this profile's training text.")
-@click.option(
-    "--data", "data_dir", type=click.Path(path_type=Path), help="For --profile; default BENCH_DATA."
-)
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the copies.")
-@click.option(
-    "--models", type=click.Path(path_type=Path), help="Folder with opus-mt-en-X; default the hub's cache."
-)
-@click.option("--beams", type=click.IntRange(1, 16), default=1, show_default=True, help="1 is greedy.")
+@data_option("For --profile; default BENCH_DATA.")
+@click.option("--out", type=PATH, required=True, help="Folder of the copies.")
+@click.option("--models", type=PATH, help="Folder with opus-mt-en-X; default the hub's cache.")
+@click.option("--beams", type=click.IntRange(1, 16), default=1, help="1 is greedy.")
 @click.option("--batch-tokens", type=click.IntRange(1), help="Padded source tokens a batch.")
-@click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
-@click.option("--threads", type=click.IntRange(1, 256), default=1, show_default=True, help="Torch threads.")
-def rtt(
-    pivots: str,
-    corpus: Path | None,
-    profile: str | None,
-    data_dir: Path | None,
-    out: Path,
-    models: Path | None,
-    **options: Any,
-) -> None:
+@device_options()
+def rtt(pivots: str, out: Path, models: Path | None, **options: Any) -> None:
     """Translate a training text to each pivot language and back, for `bench run --copy`.
 
     Writes NAME.en-X-en.txt, line i for sentence i, and its provenance NAME.en-X-en.json. Stopped at any
@@ -56,7 +43,7 @@ def rtt(
     from bench.nn.threads import torch_threads
 
     wanted = _parse_pivots(pivots)
-    text = _corpus(corpus, profile, data_dir)
+    text = _corpus(options["corpus"], options["profile"], options["data_dir"])
     check_device(options["device"])
     check_installed()
     options["batch_tokens"] = options["batch_tokens"] or BATCH_TOKENS[options["device"]]

@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli.options import (
-    NumberRange,
-    check_device,
-    executor_options,
-    make_spec,
-    spec_options,
-    workers_option,
-)
+from bench.cli.options import NumberRange, check_device, make_spec, run_options, seeds_option
 from bench.errors import InputError, printable
 from bench.records.record import ALL
 
@@ -36,10 +29,8 @@ estimate_option = click.option(
     help="Comma-separated: NAME, NAME:POOLING, NAME[option=value], hf:PATH[:POOLING], [ALIAS=]st:PATH, "
     "vectors:FILE[:avg|sif]; all for every registered method that needs no path.",
 )
-@click.option("--seeds", default="1-5", show_default=True, help="Such as 1-5 or 1,3,7-9.")
-@spec_options
-@workers_option
-@executor_options
+@seeds_option("1-5")
+@run_options
 @click.option("--dry-run", is_flag=True, help="Show the cells, what is done and what they read; run nothing.")
 @estimate_option
 @click.option(

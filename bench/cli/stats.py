@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
+from typing import Any
 
 import click
 
-from bench.cli.compare import filter_options, item_drawer, item_options
-from bench.cli.options import results_options
+from bench.cli.compare import item_drawer
+from bench.cli.options import filter_options, item_options, print_json, results_options
 from bench.errors import InputError
-from bench.reports.tables.intervals import method_grid, record_grid
 
 
 @click.command()
@@ -20,14 +18,7 @@ from bench.reports.tables.intervals import method_grid, record_grid
 @item_options
 @results_options
 def stats(
-    profile: str | None,
-    suite: str | None,
-    level: float,
-    draws: int,
-    data_dir: Path | None,
-    form: str,
-    results: Path,
-    campaign: str,
+    profile: str | None, suite: str | None, level: float, draws: int, campaign: str, **options: Any
 ) -> None:
     """Draw the items of a campaign's records once, and print intervals of every record and method.
 
@@ -37,8 +28,9 @@ def stats(
     from bench.compare.intervals import method_intervals, record_intervals
     from bench.records.store import ResultStore
     from bench.reports.formats.render import text
+    from bench.reports.tables.intervals import method_grid, record_grid
 
-    store = ResultStore(results, campaign)
+    store = ResultStore(options["results"], campaign)
     runs = [
         Run(store, record)
         for record in store.records()
@@ -49,16 +41,11 @@ def stats(
             "no finished record matches", where=f"campaign {campaign}", hint="bench run makes them"
         )
     methods = method_intervals(runs, level)
-    records = list(record_intervals(runs, level, item_drawer(draws, data_dir), partial(click.echo, err=True)))
-    if form == "json":
-        rows = {
-            "campaign": campaign,
-            "level": level,
-            "draws": draws,
-            "methods": [asdict(one) for one in methods],
-            "records": [asdict(one) for one in records],
-        }
-        click.echo(json.dumps(rows, indent=2, allow_nan=False, ensure_ascii=False))
+    drawer = item_drawer(draws, options["data_dir"])
+    records = list(record_intervals(runs, level, drawer, partial(click.echo, err=True)))
+    if options["form"] == "json":
+        tables = {"methods": list(map(asdict, methods)), "records": list(map(asdict, records))}
+        print_json({"campaign": campaign, "level": level, "draws": draws, **tables})
         return
     notes = tuple(dict.fromkeys(note for run in runs for note in run.record.notes))
     grids = [method_grid(methods, campaign, level), record_grid(records, level, draws, notes)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli.options import check_device, executor_options, make_spec, spec_options, workers_option
+from bench.cli.options import check_device, make_spec, run_options, seeds_option
 from bench.cli.run import estimate_option, execute, leave_if_failed, show_estimate, show_plan
 from bench.errors import InputError
 
@@ -18,10 +18,8 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("name")
-@click.option("--seeds", default="1-2", show_default=True, help="Such as 1-5 or 1,3,7-9.")
-@spec_options
-@workers_option
-@executor_options
+@seeds_option("1-2")
+@run_options
 @click.option("--dry-run", is_flag=True, help="Show question, grid, seeds and cells; run nothing.")
 @estimate_option
 def sweep(name: str, dry_run: bool, estimate: bool, **options: Any) -> None:

@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli.options import (
+    PATH,
     check_device,
     check_precision,
+    data_option,
+    device_options,
     executor_options,
-    loaded_plugins,
+    make_spec,
     plugin_option,
+    precision_option,
     progress_bar,
-    ray_address,
+    set_option,
 )
 from bench.errors import InputError
 
@@ -25,22 +29,13 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--profile", default="mini", show_default=True, help="A profile with a [pretrain] table.")
+@click.option("--profile", default="mini", help="A profile with a [pretrain] table.")
 @click.option("--world-seed", type=click.IntRange(0), help="World of profile mini; default 1.")
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
-@click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
-@click.option("--threads", type=click.IntRange(1, 256), default=1, show_default=True, help="Torch threads.")
-@click.option(
-    "--precision",
-    type=click.Choice(["fp32", "tf32", "bf16"]),
-    default="fp32",
-    show_default=True,
-    help="Arithmetic of the transformer; loss and weights keep fp32.",
-)
-@click.option(
-    "--data", "data_dir", type=click.Path(path_type=Path), help="For minilm-mlm's text; default BENCH_DATA."
-)
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder to write.")
+@click.option("--seed", type=click.IntRange(0), default=1)
+@device_options()
+@precision_option("--precision", "Arithmetic of the transformer; loss and weights keep fp32.")
+@data_option("For minilm-mlm's text; default BENCH_DATA.")
+@click.option("--out", type=PATH, required=True, help="Folder to write.")
 def pretrain(
     profile: str, seed: int, device: str, threads: int, precision: str, out: Path, **given: Any
 ) -> None:
@@ -123,14 +118,12 @@ def _head(profile: Profile, world_seed: int | None, data_dir: Path | None) -> tu
 
 @click.command()
 @click.argument("method")
-@click.option(
-    "--option", default="lr", show_default=True, help="Option to choose, a stage's as STAGE.OPTION."
-)
+@click.option("--option", default="lr", help="Option to choose, a stage's as STAGE.OPTION.")
 @click.option("--values", required=True, help="Comma-separated, at most 6.")
-@click.option("--seed", type=int, default=100, show_default=True, help="Not one of 1-5, which are reported.")
+@click.option("--seed", type=int, default=100, help="Not one of 1-5, which are reported.")
 @click.option("--profile", help="Default mini.")
-@click.option("--data", "data_dir", type=click.Path(path_type=Path), help="Default BENCH_DATA.")
-@click.option("--set", "overrides", multiple=True, metavar="METHOD[.STAGE].OPTION=VALUE", help="Repeatable.")
+@data_option("Default BENCH_DATA.")
+@set_option
 @plugin_option
 @click.option(
     "--workers",
@@ -138,52 +131,20 @@ def _head(profile: Profile, world_seed: int | None, data_dir: Path | None) -> tu
     help="Values side by side; default 1, with Ray as many as the cluster has room for.",
 )
 @executor_options
-@click.option(
-    "--results",
-    type=click.Path(path_type=Path),
-    default=Path("results"),
-    show_default=True,
-    help="Where training stages are kept.",
-)
-def tune(
-    method: str,
-    option: str,
-    values: str,
-    seed: int,
-    profile: str | None,
-    data_dir: Path | None,
-    overrides: tuple[str, ...],
-    plugins: tuple[str, ...],
-    workers: int | None,
-    results: Path,
-    **where: Any,
-) -> None:
+@click.option("--results", type=PATH, default=Path("results"), help="Where training stages are kept.")
+def tune(method: str, option: str, values: str, seed: int, **options: Any) -> None:
     """Choose a METHOD's learning rate on the dev set alone, with the budget every method gets.
 
     Prints the dev score of each value, then the lines for the profile's TOML.
     """
-    from bench.request.parse import parse_methods, parse_override
-    from bench.request.profiles import DEFAULT
-    from bench.request.spec import RunSpec
-    from bench.run.tune import as_toml, tune_option
+    from bench.run.tune import tune_option
 
-    spec = RunSpec(
-        methods=parse_methods(method),
-        seeds=(seed,),
-        profile=DEFAULT if profile is None else profile,
-        overrides=tuple(parse_override(text) for text in overrides),
-        data=data_dir,
-        results=results,
-        executor=where["executor"],
-        ray_address=ray_address(where["executor"], where["ray_address"]),
-        workers=workers or (0 if where["executor"] == "ray" else 1),
-        plugins=loaded_plugins(plugins, results),
-    )
+    ray = options["executor"] == "ray"
+    given = {"methods": method, "seeds": (seed,), "suites": None, "copies": (), "device": "cpu", "threads": 1}
+    spec = make_spec({**options, **given, "workers": options["workers"] or (0 if ray else 1)})
 
     def report(value: float, outcome: float | str) -> None:
         text = f"FAILED, {outcome}" if isinstance(outcome, str) else f"dev {100 * outcome:.2f}"
         click.echo(f"{option}={value:g}: {text}", err=True)
 
-    click.echo(
-        as_toml(tune_option(spec, option, [text.strip() for text in values.split(",")], report)), nl=False
-    )
+    click.echo(tune_option(spec, option, [text.strip() for text in values.split(",")], report), nl=False)

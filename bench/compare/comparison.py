@@ -8,10 +8,10 @@ from statistics import fmean
 from typing import Literal
 
 from bench.compare.caveats import limits
-from bench.compare.draws import task_names
+from bench.compare.draws import common_tasks
 from bench.compare.evidence import DrawItems, ItemLevel, SeedLevel, item_level, seed_level
 from bench.compare.select import Group
-from bench.errors import BenchError, DataError, InputError, NotComparableError
+from bench.errors import BenchError, InputError, NotComparableError
 from bench.stats.correction import benjamini_hochberg, holm
 from bench.stats.items import AVERAGE, ItemDifference
 from bench.stats.seeds import ExactTest, SeedDifference
@@ -175,13 +175,7 @@ def _common_tasks(a: Group, b: Group, where: str) -> tuple[str, ...]:
         raise NotComparableError(
             f"{a.label} and {b.label} were measured on different versions of the data", where=where
         )
-    names = task_names(records[0])
-    for record in records:
-        if task_names(record) != names or record.score(AVERAGE) is None:
-            raise DataError(
-                f"a record of {record.method} lacks scores", where=where, hint="run the cell again"
-            )
-    return names
+    return common_tasks(records, where)
 
 
 def _refuse_one_seed(group: Group, where: str) -> None:

@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 from bench.data.mini.world import DEFAULT_SEED
 from bench.data.suites import data_folder, load_suite
 from bench.data.tasks import PairTask
-from bench.errors import BenchError, NotComparableError
+from bench.errors import BenchError, DataError, NotComparableError
 from bench.records.record import ALL, RunRecord, safe_name
 from bench.records.store import ResultStore
-from bench.stats.checks import FloatArray, generator
+from bench.stats.checks import generator
 from bench.stats.resampling import spearman_draws
 
 DRAWS = 10_000
@@ -60,6 +60,17 @@ def task_names(record: RunRecord) -> tuple[str, ...]:
     return tuple(task for task, *kind in found if kind == [ALL, metric] and task != "avg")
 
 
+def common_tasks(records: Sequence[RunRecord], where: str) -> tuple[str, ...]:
+    """Return the tasks of records of one suite; raises DataError where one lacks a score."""
+    names = task_names(records[0])
+    for record in records:
+        if task_names(record) != names or not names or record.score("avg") is None:
+            raise DataError(
+                f"a record of {record.method} lacks scores", where=where, hint="run the cell again"
+            )
+    return names
+
+
 def evaluation_tasks(record: RunRecord, data: Path | None) -> dict[str, PairTask]:
     """Return the tasks that a record was measured on, by name.
 
@@ -86,11 +97,6 @@ def evaluation_tasks(record: RunRecord, data: Path | None) -> dict[str, PairTask
 def _suite(name: str, data: Path | None, world_seed: int) -> dict[str, PairTask]:
     # data that differ from the reference are fine here: each record says which it was measured on
     return {task.id: task for task in load_suite(name, data, accept_data=True, world_seed=world_seed)[1]}
-
-
-def gold_scores(task: PairTask) -> FloatArray:
-    """Return (pairs,) gold scores of all subsets, in the order of the predictions."""
-    return np.concatenate([np.asarray(subset.gold, dtype=np.float64) for subset in task.subsets])
 
 
 def item_draws(
@@ -142,7 +148,8 @@ def _compute(runs: Sequence[Run], data: Path | None, draws: int, seed: int) -> l
     for column, (name, task) in enumerate(tasks.items()):
         try:
             rows = np.stack([of_tasks[name] for of_tasks in predictions])
-            drawn = spearman_draws(rows, gold_scores(task), generator(seed, f"items/{name}"), draws)
+            gold = np.concatenate([np.asarray(s.gold, dtype=np.float64) for s in task.subsets])
+            drawn = spearman_draws(rows, gold, generator(seed, f"items/{name}"), draws)
         except (KeyError, ValueError) as error:
             raise BenchError(f"no draws of {name}: {error}", where=f"suite {runs[0].record.suite}") from error
         result[:, :, column] = drawn.T

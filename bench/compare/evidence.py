@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import stdev
 
 import numpy as np
@@ -165,21 +165,20 @@ def item_level(a: Group, b: Group, tasks: Sequence[str], level: float, draw: Dra
     sizes = {s.task: s.n for s in runs[0].record.scores if (s.subset, s.metric) == (ALL, metric)}
     rows = {"a": slice(0, len(a.runs)), "b": slice(len(a.runs), len(runs))}
     sample = SuiteDraws(rows, tuple(tasks), tuple(sizes[task] for task in tasks), observed, drawn)
-    n_a, n_b = len(a.seeds), len(b.seeds)
-    whole = not (a.is_checkpoint or b.is_checkpoint) and n_a + n_b > 0
+    hierarchical = components = None
+    if not (a.is_checkpoint or b.is_checkpoint) and a.seeds + b.seeds:
+        components = variance_components(
+            sample, "a", "b", deterministic_a=a.deterministic, deterministic_b=b.deterministic, level=level
+        )
+        if min(len(a.seeds), len(b.seeds)) > 1 and len(a.seeds) * len(b.seeds) <= MOST_SEED_PAIRS:
+            hierarchical = hierarchical_bootstrap(sample, "a", "b", generator(SEED, "hierarchy"), level)
     return ItemLevel(
         tasks=paired_bootstrap(sample, "a", "b", level),
         checkpoints=tuple(
             _checkpoints(a.runs[i], b.runs[j], sample, (i, len(a.runs) + j), level) for i, j in _pairs(a, b)
         ),
-        hierarchical=hierarchical_bootstrap(sample, "a", "b", generator(SEED, "hierarchy"), level)
-        if whole and min(n_a, n_b) > 1 and n_a * n_b <= MOST_SEED_PAIRS
-        else None,
-        components=variance_components(
-            sample, "a", "b", deterministic_a=a.deterministic, deterministic_b=b.deterministic, level=level
-        )
-        if whole
-        else None,
+        hierarchical=hierarchical,
+        components=components,
     )
 
 
@@ -193,13 +192,7 @@ def _pairs(a: Group, b: Group) -> list[tuple[int, int]]:
 def _checkpoints(
     one: Run, other: Run, sample: SuiteDraws, rows: tuple[int, int], level: float
 ) -> CheckpointPair:
-    pair = SuiteDraws(
-        {"a": slice(rows[0], rows[0] + 1), "b": slice(rows[1], rows[1] + 1)},
-        sample.tasks,
-        sample.pairs,
-        sample.observed,
-        sample.draws,
-    )
+    pair = replace(sample, rows={name: slice(row, row + 1) for name, row in zip("ab", rows, strict=True)})
     first, second = one.store.predictions(one.record), other.store.predictions(other.record)
     triples = {
         task: (*sample.observed[list(rows), i].tolist(), float(spearman_rows(first[task], second[task])[0]))

@@ -8,9 +8,9 @@ from statistics import fmean, stdev
 
 import numpy as np
 
-from bench.compare.draws import Draws, Run, task_names
-from bench.compare.select import Group, check_family
-from bench.errors import BenchError, DataError
+from bench.compare.draws import Draws, Run, common_tasks, task_names
+from bench.compare.select import Group, by_seed, check_family, grouped
+from bench.errors import BenchError
 from bench.stats.checks import FloatArray
 from bench.stats.descriptive import iqm
 from bench.stats.items import AVERAGE
@@ -122,18 +122,14 @@ def method_intervals(runs: Sequence[Run], level: float) -> list[MethodInterval]:
         NotComparableError: a method's runs under several specifications.
         DataError: a record that lacks a score.
     """
-    groups: dict[tuple[str, str, str], list[Run]] = {}
-    for run in sorted(runs, key=lambda run: run.record.seed or 0):
-        record = run.record
-        groups.setdefault((record.profile, record.suite, record.method), []).append(run)
+    groups = grouped(by_seed(runs), lambda run: (run.record.profile, run.record.suite, run.record.method))
     found = [_of_method(Group(place[2], tuple(of_method)), level) for place, of_method in groups.items()]
     return sorted(found, key=lambda one: (one.profile, one.suite, -one.mean))
 
 
 def _of_method(group: Group, level: float) -> MethodInterval:
     check_family(group)
-    names = task_names(group.runs[0].record)
-    _check_scores(group, names)
+    names = common_tasks([run.record for run in group.runs], ", suite ".join(group.place))
     averages = group.scores(AVERAGE)
     d = one_sample(averages, 0.0, level) if len(averages) > 1 else None
     return MethodInterval(
@@ -145,13 +141,3 @@ def _of_method(group: Group, level: float) -> MethodInterval:
         (d.low, d.high) if d else None,
         iqm(np.array([group.scores(name) for name in names]).T),
     )
-
-
-def _check_scores(group: Group, names: Sequence[str]) -> None:
-    for record in (run.record for run in group.runs):
-        if task_names(record) != tuple(names) or not names or record.score(AVERAGE) is None:
-            raise DataError(
-                f"a record of {record.method} lacks scores",
-                where=", suite ".join(group.place),
-                hint="run the cell again",
-            )

@@ -3,15 +3,36 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from bench.compare.draws import Run
 from bench.errors import InputError, NotComparableError, printable, unknown
 from bench.records.facts import family_of
 from bench.records.record import ALL
 from bench.records.store import ResultStore
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+
+
+def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """Return the items of each key, both in their order.
+
+    >>> grouped(["ab", "c", "de"], len)
+    {2: ['ab', 'de'], 1: ['c']}
+    """
+    found: dict[K, list[T]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
+    return found
+
+
+def by_seed(runs: Iterable[Run]) -> list[Run]:
+    """Return the runs in the order of their seeds."""
+    return sorted(runs, key=lambda run: run.record.seed or 0)
 
 
 @dataclass(frozen=True)
@@ -33,10 +54,7 @@ class Side:
     @property
     def by_method(self) -> dict[str, list[Run]]:
         """The runs of each method."""
-        found: dict[str, list[Run]] = {}
-        for run in self.runs:
-            found.setdefault(run.record.method, []).append(run)
-        return found
+        return grouped(self.runs, lambda run: run.record.method)
 
 
 @dataclass(frozen=True)
@@ -216,7 +234,7 @@ def _wanted(side: Side, profile: str | None, suite: str | None) -> Side:
         for run in side.runs
         if profile in (None, run.record.profile) and suite in (None, run.record.suite)
     )
-    return Side(side.text, tuple(runs), side.single, side.is_path)
+    return replace(side, runs=tuple(runs))
 
 
 def _in_common(a: list[Run], b: list[Run], *, across: bool) -> list[tuple[list[Run], list[Run]]]:
@@ -230,10 +248,7 @@ def _in_common(a: list[Run], b: list[Run], *, across: bool) -> list[tuple[list[R
 
 def _by_place(runs: Sequence[Run]) -> dict[tuple[str, str], list[Run]]:
     """Runs by profile and suite, in the order of their seeds."""
-    found: dict[tuple[str, str], list[Run]] = {}
-    for run in sorted(runs, key=lambda run: run.record.seed or 0):
-        found.setdefault((run.record.profile, run.record.suite), []).append(run)
-    return found
+    return grouped(by_seed(runs), lambda run: (run.record.profile, run.record.suite))
 
 
 def _labels(a: Side, b: Side, runs_a: list[Run], runs_b: list[Run]) -> tuple[str, str]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from bench.card import Option, OptionValue
+from bench.conformance.checks import check
 from bench.conformance.subject import Subject
 from bench.errors import InputError
 from bench.plan.plan import Plan
@@ -19,8 +19,12 @@ KINDS = ("baseline", "method", "external")
 _UNKNOWN = "no_such_option"
 
 
-def complete_card(subject: Subject, seed: int) -> str | None:
-    """What is missing on the card."""
+@check("card")
+def complete_card(subject: Subject) -> str | None:
+    """A complete card: kind baseline, method, external, a one-line summary, a version from 1, equations.
+
+    Fill in the method's MethodCard.
+    """
     card = subject.card
     texts = (card.name, card.kind, card.summary, card.paper, card.code, *card.equations, *card.deviations)
     wrong = (
@@ -33,16 +37,24 @@ def complete_card(subject: Subject, seed: int) -> str | None:
     return next((seen for bad, seen in wrong if bad), None)
 
 
-def safe_path(subject: Subject, seed: int) -> str | None:
-    """A name that can't be asked for, or whose folder of results would have another name."""
+@check("path")
+def safe_path(subject: Subject) -> str | None:
+    """A name of letters, digits, _ . + - that begins with a letter or digit, at most 80.
+
+    It names a folder of records: choose another.
+    """
     name = subject.card.name
     if not METHOD_NAME.fullmatch(name):
         return f"the name {name!r}"
     return f"the folder '{safe_name(name)}' for it" if safe_name(name) != name else None
 
 
-def sound_options(subject: Subject, seed: int) -> str | None:
-    """An option that is there twice, has no help, or a default that isn't one of its own values."""
+@check("options")
+def sound_options(subject: Subject) -> str | None:
+    """Options with a name of their own, a help line and a default that is one of their values.
+
+    Correct the Option on the card.
+    """
     card, names = subject.card, [option.name for option in subject.card.options]
     for option in card.options:
         if names.count(option.name) > 1:
@@ -60,8 +72,12 @@ def sound_options(subject: Subject, seed: int) -> str | None:
     return None
 
 
-def refused_options(subject: Subject, seed: int) -> str | None:
-    """An option that nobody declared is taken, or a text where a number belongs."""
+@check("refused options")
+def refused_options(subject: Subject) -> str | None:
+    """An unknown option, and a text for a number, to be refused.
+
+    Leave that to MethodCard.option and Option.parse.
+    """
     try:
         subject.card.option(_UNKNOWN, "here")
     except InputError:
@@ -69,43 +85,58 @@ def refused_options(subject: Subject, seed: int) -> str | None:
     else:
         return f"option '{_UNKNOWN}' is taken"
     for option in subject.card.options:
-        if type(option.default) in (int, float, bool) and _takes(option, "two"):
+        if type(option.default) in (int, float, bool):
+            try:
+                option.parse("two", option.name)
+            except InputError:
+                continue
             return f"{option.name}=two is taken"
     return None
 
 
-def _takes(option: Option, text: str) -> bool:
-    try:
-        option.parse(text, option.name)
-    except InputError:
-        return False
-    return True
+@check("keys")
+def equal_keys(subject: Subject) -> str | None:
+    """Equal keys for equal settings.
+
+    Take no time, path or random value into a stage's config.
+    """
+    first, again = _keys(subject.planned), _keys(subject.plan())
+    names = [name for name, key in first.items() if again.get(name) != key]
+    return f"another key of {names[0]} in a second plan" if names else None
 
 
-def sound_stages(subject: Subject, seed: int) -> str | None:
-    """A stage that is not as StageSpec says, for the defaults and for every choice of every option."""
+def _keys(plan: Plan) -> Mapping[str, str]:
+    keys = {f"the cell {job.cell.describe()}": job.key for job in plan.jobs}
+    for job in plan.jobs:
+        for number, stage in enumerate(job.cell.all_stages, start=1):
+            keys[f"stage {number} of {job.cell.describe()}"] = stage.key
+    return keys
+
+
+@check("stages", "train")
+def sound_stages(subject: Subject) -> str | None:
+    """Stages with roles of their own, after their inputs, plain values as config, the same if asked again.
+
+    Make stages() a function of its options alone.
+    """
     method = subject.method
-    if not isinstance(method, TrainedMethod):
-        return None
-    for changed in ((), *_choices(subject.card.options)):
-        options = MappingProxyType(dict(subject.cell(seed).options) | dict(changed))
-        said = "".join(f" with {name}={value}" for name, value in changed)
+    assert isinstance(method, TrainedMethod)  # noqa: S101 - the check is of no other
+    for changed in ({}, *_choices(subject.card.options)):
+        options = MappingProxyType(dict(subject.cell().options) | changed)
         try:
             first, again = method.stages(options), method.stages(options)
         except InputError:
             continue  # a choice that doesn't go with the others' values
-        seen = _unsound(first) or _unequal(first, again)
-        if seen:
-            return seen + said
+        if seen := _unsound(first) or _unequal(first, again):
+            return seen + "".join(f" with {name}={value}" for name, value in changed.items())
     return None
 
 
-def _choices(options: Sequence[Option]) -> list[tuple[tuple[str, OptionValue], ...]]:
-    values: list[tuple[str, OptionValue]] = []
+def _choices(options: Sequence[Option]) -> Iterator[dict[str, OptionValue]]:
+    """Every choice of every option."""
     for option in options:
-        values += [(option.name, choice) for choice in option.choices]
-        values += [(option.name, not option.default)] if type(option.default) is bool else []
-    return [(value,) for value in values]
+        turned = (not option.default,) if type(option.default) is bool else ()
+        yield from ({option.name: choice} for choice in (*option.choices, *turned))
 
 
 def _unsound(stages: Sequence[StageSpec]) -> str | None:
@@ -113,8 +144,7 @@ def _unsound(stages: Sequence[StageSpec]) -> str | None:
     for stage in stages:
         if stage.role in roles:
             return f"two stages '{stage.role}'"
-        own_inputs = [role for role in stage.inputs if role in {other.role for other in stages}]
-        if not set(own_inputs) <= set(roles):
+        if any(other.role in stage.inputs and other.role not in roles for other in stages):
             return f"stage '{stage.role}' before what it builds on"
         if type(stage.version) is not int:
             return f"version {stage.version!r} of stage '{stage.role}'"
@@ -125,58 +155,20 @@ def _unsound(stages: Sequence[StageSpec]) -> str | None:
     return None
 
 
-def _unequal(first: Sequence[StageSpec], again: Sequence[StageSpec]) -> str | None:
-    facts = [
-        [(s.role, s.kind, s.version, s.config, s.inputs, s.text) for s in stages] for stages in (first, again)
-    ]
-    return None if facts[0] == facts[1] else "other stages from the same options, asked for once more"
+def _unequal(*asked: Sequence[StageSpec]) -> str | None:
+    first, again = ([vars(stage) | {"train": None} for stage in stages] for stages in asked)
+    return None if first == again else "other stages from the same options, asked for once more"
 
 
-def equal_keys(subject: Subject, seed: int) -> str | None:
-    """Keys that differ between two plans of the same settings."""
-    first, again = _keys(subject.planned), _keys(subject.plan())
-    names = [name for name, key in first.items() if again.get(name) != key]
-    return f"another key of {names[0]} in a second plan" if names else None
+@check("workers", "train")
+def portable_stages(subject: Subject) -> str | None:
+    """Training functions that a worker process finds by their name.
 
-
-def _keys(plan: Plan) -> Mapping[str, str]:
-    keys = {f"the cell {job.cell.describe()}": job.key for job in plan.jobs}
-    for job in plan.jobs:
-        stages = job.cell.all_stages
-        keys |= {
-            f"stage {number} of {job.cell.describe()}": s.key for number, s in enumerate(stages, start=1)
-        }
-    return keys
-
-
-def portable_stages(subject: Subject, seed: int) -> str | None:
-    """A training function that another process can't find."""
-    for stage in subject.cell(seed).all_stages:
+    Train with a function at the top of the module, not a lambda or an inner one.
+    """
+    for stage in subject.cell().all_stages:
         try:
             pickle.dumps(stage.spec.train)
         except Exception as error:  # pickle's errors are of many kinds
             return f"of stage '{stage.spec.role}': {error}"
     return None
-
-
-def complete_facts(subject: Subject, seed: int) -> str | None:
-    """What is missing among the facts that training left for the record."""
-    subject.build(seed)
-    for stage in subject.cell(seed).all_stages:
-        facts = subject.cache().facts(stage)
-        for name, kinds in _FACTS.items():
-            if name not in facts:
-                return f"stage '{stage.spec.role}' leaves no {name}"
-            if not isinstance(facts[name], kinds):
-                return f"stage '{stage.spec.role}' leaves {name} {json.dumps(facts[name])}"
-    return None
-
-
-_FACTS = {
-    "steps": int,
-    "sentences_seen": int,
-    "dev_curve": list,
-    "selected_step": int,
-    "selected_dev": float | int | None,
-    "cpu_seconds": float | int,
-}

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from bench.conformance.subject import (
-    SEEDS,
-    Subject,
-    as_array,
-    changed,
-    largest_difference,
-    random_state,
-    stir_random_state,
-)
+from bench.conformance.checks import check
+from bench.conformance.subject import SEEDS, Subject, changed, random_state, stir_random_state
 from bench.data.toy import toy_task
 from bench.encoder import Encoder, PairScorer
 from bench.eval.embed import distinct
@@ -29,7 +22,7 @@ from bench.run.task import CellTask
 
 CLOSE = 1e-4
 """Largest difference that rounding in another batch may make, as a share of the largest value."""
-SENTENCES = tuple(distinct(s for pair in toy_task().all_pairs() for s in pair))[::9]
+SENTENCES = tuple(distinct(s for pair in toy_task().all_pairs() for s in pair))[::18]
 OTHERS = ("Two dogs run.", "It was the best of times, it was the worst of times.", "3 + 4 = 7")
 SCRIPTS = (
     "Ein Bär läuft über die Straße.",
@@ -41,12 +34,24 @@ SCRIPTS = (
     "tab\tand\nline break",
     "?!… -- ((",
 )
-LONG = (" ".join(SENTENCES * 40), "a" * 5_000)
+LONG = (" ".join(SENTENCES * 80), "a" * 5_000)
+_FACTS = {
+    "steps": int,
+    "sentences_seen": int,
+    "dev_curve": list,
+    "selected_step": int,
+    "selected_dev": float | int | None,
+    "cpu_seconds": float | int,
+}
 
 
-def interface(subject: Subject, seed: int) -> str | None:
-    """What is neither an encoder nor a scorer of pairs."""
-    built = subject.build(seed)
+@check("build")
+def interface(subject: Subject) -> str | None:
+    """build(context) to return an encoder (dim, facts, encode) or a scorer of pairs (facts, score_pairs).
+
+    See bench.encoder: encode(sentences, batch_tokens, progress), score_pairs(first, second).
+    """
+    built = subject.build()
     names = ("facts",) if hasattr(built, "score_pairs") else ("dim", "facts", "encode")
     missing = [name for name in names if not hasattr(built, name)]
     if missing:
@@ -62,10 +67,13 @@ def interface(subject: Subject, seed: int) -> str | None:
     return None
 
 
-def plain_facts(subject: Subject, seed: int) -> str | None:
-    """Facts that no record can hold."""
-    facts = subject.build(seed).facts
-    for name, value in facts.items():
+@check("facts")
+def plain_facts(subject: Subject) -> str | None:
+    """Facts of texts and numbers, without a path.
+
+    Name models by what they are, not where they lie.
+    """
+    for name, value in subject.build().facts.items():
         if not isinstance(value, str | int | float):
             return f"{name} is a {type(value).__name__}"
         if isinstance(value, str) and without_paths(value) != value:
@@ -73,144 +81,235 @@ def plain_facts(subject: Subject, seed: int) -> str | None:
     return None
 
 
-def shape(subject: Subject, seed: int) -> str | None:
-    """Another shape than (sentences, dim), or (pairs,) of a scorer."""
-    seen, expected = np.shape(subject.encode(SENTENCES, seed)), _shape(subject.build(seed), len(SENTENCES))
+@check("training facts", "train")
+def complete_facts(subject: Subject) -> str | None:
+    """Facts of training: steps, sentences_seen, dev_curve, selected_step, selected_dev, cpu_seconds.
+
+    Return them from the stage's train.
+    """
+    for stage in subject.cell().all_stages:
+        facts = subject.cache().facts(stage)
+        for name, kinds in _FACTS.items():
+            if name not in facts:
+                return f"stage '{stage.spec.role}' leaves no {name}"
+            if not isinstance(facts[name], kinds):
+                return f"stage '{stage.spec.role}' leaves {name} {json.dumps(facts[name])}"
+    return None
+
+
+@check("shape")
+def shape(subject: Subject) -> str | None:
+    """A row for every sentence.
+
+    Return (len(sentences), dim), (pairs,) of a scorer.
+    """
+    seen, expected = np.shape(subject.output(list(SENTENCES))), _shape(subject, len(SENTENCES))
     return None if seen == expected else f"{seen} for {len(SENTENCES)} sentences, not {expected}"
 
 
-def _shape(built: Encoder | PairScorer, rows: int) -> tuple[int, ...]:
+def _shape(subject: Subject, rows: int) -> tuple[int, ...]:
+    built = subject.build()
     return (rows, built.dim) if isinstance(built, Encoder) else (rows,)
 
 
-def dtype(subject: Subject, seed: int) -> str | None:
-    """Another type than float32."""
-    output = subject.encode(SENTENCES, seed)
+@check("dtype")
+def dtype(subject: Subject) -> str | None:
+    """Float32.
+
+    End with .astype(np.float32).
+    """
+    output = subject.output(list(SENTENCES))
     kind = output.dtype if isinstance(output, np.ndarray) else type(output).__name__
     return None if kind == np.float32 else str(kind)
 
 
-def _finite(
-    subject: Subject, seed: int, *, sentences: Sequence[str], more: Sequence[str] = OTHERS
-) -> str | None:
+def _finite(subject: Subject, sentences: Sequence[str], more: Sequence[str] = OTHERS) -> str | None:
     """Say which of the sentences has no finite values; ``more`` are encoded along with them."""
-    output = subject.encode([*sentences, *more], seed)
+    output = subject.encode([*sentences, *more])
     if len(output) != len(sentences) + len(more):
         return f"{len(output)} rows for {len(sentences) + len(more)} sentences"
-    rows = as_array(output)[: len(sentences)]
-    bad = ~np.isfinite(rows).reshape(len(rows), -1).all(axis=1)
+    bad = ~np.isfinite(output[: len(sentences)]).reshape(len(sentences), -1).all(axis=1)
     if not bad.any():
         return None
     first = sentences[int(np.argmax(bad))]
     return f"no finite values for {first[:30]!r}{'...' if len(first) > 30 else ''}"
 
 
-finite = partial(_finite, sentences=SENTENCES, more=())
-empty_string = partial(_finite, sentences=("",))
-long_text = partial(_finite, sentences=LONG)
-scripts = partial(_finite, sentences=SCRIPTS)
+@check("finite")
+def finite(subject: Subject) -> str | None:
+    """Finite values.
+
+    Look for a division by zero, or a norm of zero.
+    """
+    return _finite(subject, SENTENCES, more=())
 
 
-def order(subject: Subject, seed: int) -> str | None:
-    """Rows that don't follow their sentences."""
+@check("order")
+def order(subject: Subject) -> str | None:
+    """Row i for sentence i, whatever the order.
+
+    Put the rows back where they were before they were sorted or grouped.
+    """
     permuted = np.random.default_rng(0).permutation(len(SENTENCES))
-    rows = as_array(subject.encode(SENTENCES, seed))[permuted]
-    return _differs(rows, subject.encode([SENTENCES[i] for i in permuted], seed), "with the order")
+    rows = subject.encode(SENTENCES)[permuted]
+    return _differs(rows, subject.encode([SENTENCES[i] for i in permuted]), "with the order")
 
 
-def alone(subject: Subject, seed: int) -> str | None:
-    """A vector that depends on the sentences around it."""
-    rows = as_array(subject.encode(SENTENCES, seed))
-    single = [as_array(subject.encode([sentence], seed))[0] for sentence in SENTENCES[:5]]
-    return _differs(rows[:5], single, "where a sentence is encoded alone")
+@check("alone", "vectors")
+def alone(subject: Subject) -> str | None:
+    """A vector that its own sentence determines.
+
+    Take nothing from the batch: no mean over it, evaluation mode; else be a scorer of pairs.
+    """
+    single = [subject.encode([sentence])[0] for sentence in SENTENCES[:5]]
+    return _differs(subject.encode(SENTENCES)[:5], single, "where a sentence is encoded alone")
 
 
-def batch_size(subject: Subject, seed: int) -> str | None:
-    """A vector that depends on the size of the batches."""
-    rows = as_array(subject.encode(SENTENCES, seed))
-    for tokens in (16, 100_000):
-        other = subject.encode(SENTENCES, seed, tokens)
-        if seen := _differs(rows, other, f"with batch_tokens={tokens}"):
-            return seen
-    return None
+@check("batch size", "vectors")
+def batch_size(subject: Subject) -> str | None:
+    """The same vectors whatever the batches are.
+
+    Mask the padding, encode in evaluation mode.
+    """
+    rows = subject.encode(SENTENCES)
+    seen = (_differs(rows, subject.encode(SENTENCES, n), f"with batch_tokens={n}") for n in (16, 100_000))
+    return next(filter(None, seen), None)
 
 
-def duplicates(subject: Subject, seed: int) -> str | None:
-    """Equal sentences with different vectors."""
-    rows = as_array(subject.encode([*SENTENCES[:4], *OTHERS, *SENTENCES[:4]], seed))
+@check("duplicates")
+def duplicates(subject: Subject) -> str | None:
+    """Equal rows for equal sentences.
+
+    Draw nothing while encoding; switch dropout off.
+    """
+    rows = subject.encode([*SENTENCES[:4], *OTHERS, *SENTENCES[:4]])
     return _differs(rows[:4], rows[-4:], "from a sentence to the same again")
 
 
-def history(subject: Subject, seed: int) -> str | None:
-    """A result that depends on what was encoded before."""
-    first = as_array(subject.encode(SENTENCES, seed))
-    subject.encode(OTHERS, seed)
-    return None if _equal(first, subject.encode(SENTENCES, seed)) else "another result after other sentences"
+@check("history")
+def history(subject: Subject) -> str | None:
+    """A result that doesn't depend on what was encoded before.
+
+    Keep no running state from call to call, draw nothing while encoding.
+    """
+    first = subject.encode(SENTENCES)
+    subject.encode(OTHERS)
+    return "another result after other sentences" if _apart(first, subject.encode(SENTENCES)) else None
 
 
-def same_seed(subject: Subject, seed: int) -> str | None:
-    """Another result of a second training from the same seed."""
-    first, again = (as_array(subject.encode(SENTENCES, seed, copy=copy)) for copy in ("a", "b"))
-    if _equal(first, again):
-        return None
+@check("same seed")
+def same_seed(subject: Subject) -> str | None:
+    """The same seed to give the same output, whatever the state of the global random generators.
+
+    Draw from generators of your own, seeded with context.seed; a deterministic method draws nothing.
+    """
+    share = _apart(subject.encode(SENTENCES), subject.encode(SENTENCES, copy="b"))
     how = "second training from the same seed" if subject.seeded else "second build"
-    return f"another result of a {how} (by {largest_difference(first, again):.1g} of the largest value)"
+    return f"another result of a {how} (by {share:.1g} of the largest value)" if share else None
 
 
-def other_seed(subject: Subject, seed: int) -> str | None:
-    """The same result of two seeds."""
-    other = next(number for number in SEEDS if number != seed)
-    equal = _equal(as_array(subject.encode(SENTENCES, seed)), subject.encode(SENTENCES, other))
-    return f"the same result from seeds {seed} and {other}" if equal else None
+@check("other seed", "seeded")
+def other_seed(subject: Subject) -> str | None:
+    """Another seed to give another output.
+
+    Use context.seed, or declare deterministic=True on the card.
+    """
+    share = _apart(*(subject.encode(SENTENCES, seed=seed) for seed in SEEDS))
+    return None if share else f"the same result from seeds {' and '.join(map(str, SEEDS))}"
 
 
-def empty_list(subject: Subject, seed: int) -> str | None:
-    """Rows for no sentences, or another type than usual."""
-    none, usual = subject.encode((), seed), getattr(subject.encode(OTHERS, seed), "dtype", None)
-    expected, kind = _shape(subject.build(seed), 0), getattr(none, "dtype", None)
-    if (np.shape(none), kind) == (expected, usual):
-        return None
-    return f"{kind} {np.shape(none)}, not {usual} {expected}"
+@check("empty list")
+def empty_list(subject: Subject) -> str | None:
+    """No sentences to give no rows.
+
+    Return np.zeros((0, dim), np.float32).
+    """
+    none, usual = subject.output([]), getattr(subject.output(list(OTHERS)), "dtype", None)
+    expected, kind = _shape(subject, 0), getattr(none, "dtype", None)
+    same = (np.shape(none), kind) == (expected, usual)
+    return None if same else f"{kind} {np.shape(none)}, not {usual} {expected}"
 
 
-def untouched_input(subject: Subject, seed: int) -> str | None:
-    """A changed list, or one that has to be a list."""
-    built, given = subject.build(seed), list(SENTENCES)
-    rows = as_array(subject.outputs(built, given))
+@check("empty string")
+def empty_string(subject: Subject) -> str | None:
+    """Finite values for ''.
+
+    An empty string is a sentence.
+    """
+    return _finite(subject, ("",))
+
+
+@check("long text")
+def long_text(subject: Subject) -> str | None:
+    """Finite values for very long sentences.
+
+    Cut what is too long.
+    """
+    return _finite(subject, LONG)
+
+
+@check("scripts")
+def scripts(subject: Subject) -> str | None:
+    """Finite values for any script, emoji and white space.
+
+    A sentence may have no known word: its vector may be zeros.
+    """
+    return _finite(subject, SCRIPTS)
+
+
+@check("input")
+def untouched_input(subject: Subject) -> str | None:
+    """Sentences that stay as they are, in any sequence.
+
+    Work on a copy: list(sentences).
+    """
+    given = list(SENTENCES)
+    rows = np.array(subject.output(given), dtype=np.float64)
     if given != list(SENTENCES):
         return "the list has other sentences afterwards"
-    return _differs(rows, subject.outputs(built, SENTENCES), "with a tuple in place of a list")
+    return _differs(rows, subject.output(SENTENCES), "with a tuple in place of a list")
 
 
-def own_output(subject: Subject, seed: int) -> str | None:
-    """An array that a later call writes to, or that later results come from."""
-    rows = subject.encode(SENTENCES, seed)
-    kept = as_array(rows)
-    subject.encode(SENTENCES[::-1], seed)
-    if not _equal(kept, rows):
+@check("output")
+def own_output(subject: Subject) -> str | None:
+    """An array of its own from every call.
+
+    Make the array in encode, keep no buffer or cache of it.
+    """
+    rows = subject.output(list(SENTENCES))
+    kept = np.array(rows, dtype=np.float64)
+    subject.encode(SENTENCES[::-1])
+    if _apart(kept, rows):
         return "the next call writes into the array of the one before"
     if isinstance(rows, np.ndarray) and rows.flags.writeable:
         rows[:] = 0
-    equal = _equal(kept, subject.encode(SENTENCES, seed))
-    return None if equal else "writing to the array changes the next result"
+    return "writing to the array changes the next result" if _apart(kept, subject.encode(SENTENCES)) else None
 
 
-def global_random_state(subject: Subject, seed: int) -> str | None:
-    """Global random generators that building or encoding leaves in another state."""
-    built = subject.build(seed)
-    touched = {name: "building" for name in subject.touched.get((seed, "a"), ())}
+@check("random state")
+def global_random_state(subject: Subject) -> str | None:
+    """The global generators of random, numpy and torch left as they were.
+
+    Use np.random.default_rng, torch.Generator, and bench.train.streams.own_random_state around dropout.
+    """
+    subject.build()
+    touched = dict.fromkeys(subject.touched, "building")
     stir_random_state()
     before = random_state()
-    subject.outputs(built, list(SENTENCES))
-    touched |= {name: "encoding" for name in changed(before, random_state()) if name not in touched}
+    subject.encode(SENTENCES)
+    touched = dict.fromkeys(changed(before, random_state()), "encoding") | touched
     return "; ".join(f"{what} changes the state of {name}" for name, what in touched.items()) or None
 
 
-def record(subject: Subject, seed: int) -> str | None:
-    """A cell that bench run couldn't finish, or whose record has a path of this machine."""
+@check("record")
+def record(subject: Subject) -> str | None:
+    """Bench run to finish a cell.
+
+    See the reason.
+    """
     plan = subject.planned
-    job = next(job for job in plan.jobs if job.cell == subject.cell(seed))
-    subject.build(seed)  # leaves the stages that the cell finds
+    job = next(job for job in plan.jobs if job.cell == subject.cell())
+    subject.build()  # leaves the stages that the cell finds
     task = CellTask((job,), replace(plan.spec, force=True), plan.training, wait=True)
     plan.store.prepare()
     (outcome,) = run_cell(task, plan.suites)
@@ -219,16 +318,22 @@ def record(subject: Subject, seed: int) -> str | None:
     if not plan.store.path(job.place).resolve().is_relative_to(plan.store.root.resolve()):
         return "a record outside the campaign's folder"
     text = to_json(outcome.record, timing=False)
-    places = {
-        f"{path}/" for path in (subject.folder.resolve(), Path.home(), Path.cwd()) if len(path.parts) > 1
-    }
-    return "a path of this machine in it" if any(place in text for place in places) else None
+    here = [path for path in (subject.folder.resolve(), Path.home(), Path.cwd()) if len(path.parts) > 1]
+    return "a path of this machine in it" if any(f"{path}/" in text for path in here) else None
 
 
-def _equal(first: object, second: object) -> bool:
-    return bool(np.array_equal(as_array(first), as_array(second), equal_nan=True))
+def _apart(first: object, second: object) -> float:
+    """Largest difference as a share of the largest value; NaN equals NaN; inf for outputs of other shapes."""
+    a, b = (np.asarray(output, dtype=np.float64) for output in (first, second))
+    if a.shape != b.shape:
+        return float("inf")
+    with np.errstate(invalid="ignore"):  # inf - inf, which is equal
+        difference = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
+    scale = max(float(np.max(np.abs(a), where=np.isfinite(a), initial=0.0)), 1e-8)
+    worst = float(np.max(difference, initial=0.0)) / scale
+    return worst if worst == worst else float("inf")
 
 
 def _differs(expected: object, seen: object, when: str) -> str | None:
-    share = largest_difference(expected, seen)
+    share = _apart(expected, seen)
     return f"the result changes {when} (by {share:.1g} of the largest value)" if share > CLOSE else None

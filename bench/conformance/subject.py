@@ -33,7 +33,7 @@ BUDGET = {"steps": 2, "epochs": 1, "batch_size": 8, "eval_every": 2}
 
 Not one step: with a warm-up the first has rate 0.
 """
-_SENTENCES, _DEV_PAIRS = 64, 24
+_SENTENCES, _DEV_PAIRS = 64, 8
 _ANCHOR = "A man is playing a guitar."
 
 
@@ -60,8 +60,9 @@ class Subject:
             raise InputError(
                 f"'{self.card.name}' needs what it is made of", expected=f"{self.card.name}:METHODS"
             )
-        self.touched: dict[tuple[int, str], tuple[str, ...]] = {}
-        self._built: dict[tuple[int, str], Encoder | PairScorer | Exception] = {}
+        self.touched: tuple[str, ...] = ()
+        """Global random generators that the first build leaves in another state."""
+        self._built: dict[tuple[int, str], Encoder | PairScorer] = {}
 
     @property
     def card(self) -> MethodCard:
@@ -81,7 +82,7 @@ class Subject:
         """The plan that its encoders come from."""
         return self.plan()
 
-    def cell(self, seed: int) -> Cell:
+    def cell(self, seed: int = SEEDS[0]) -> Cell:
         """The cell of a seed, or the only one of a method without seeds."""
         cells = {job.cell.seed: job.cell for job in self.planned.jobs}
         return cells.get(seed) or cells[None]
@@ -89,56 +90,43 @@ class Subject:
     @property
     def seeded(self) -> bool:
         """True if a seed enters."""
-        return self.cell(SEEDS[0]).seed is not None
+        return self.cell().seed is not None
 
-    def build(self, seed: int, copy: str = "a") -> Encoder | PairScorer:
+    def build(self, seed: int = SEEDS[0], copy: str = "a") -> Encoder | PairScorer:
         """Return an encoder; it is trained and built once for each seed and copy.
 
         Other copies share nothing with the first and start from other states of the global random generators.
         """
-        key = (seed, copy)
-        if key not in self._built:
-            try:
-                self._built[key] = self._build(seed, copy)
-            except Exception as error:  # any error of the plug-in's is a finding
-                self._built[key] = error
-        found = self._built[key]
-        if isinstance(found, Exception):
-            raise found
-        return found
-
-    def builder(self, seed: int, copy: str = "a") -> Builder:
-        """What builds a seed's encoders from a short text."""
-        return Builder(self.cell(seed), "cpu", short_texts(self.planned.training), self.cache(copy))
+        if (seed, copy) not in self._built:
+            cell = self.cell(seed)
+            if cell.model is not None:
+                import torch  # noqa: F401 - its generator is watched
+            with kept_random_state():
+                if copy != "a":
+                    stir_random_state()
+                before = random_state()
+                built = Builder(cell, "cpu", short_texts(self.planned.training), self.cache(copy)).encoder()
+                if not self._built:
+                    self.touched = changed(before, random_state())
+            self._built[seed, copy] = built
+        return self._built[seed, copy]
 
     def cache(self, copy: str = "a") -> StageCache:
         """The finished stages of a copy."""
         return StageCache(self.folder / copy / ".stages")
 
-    def _build(self, seed: int, copy: str) -> Encoder | PairScorer:
-        if self.cell(seed).model is not None:
-            import torch  # noqa: F401 - its generator is watched
-        with kept_random_state():
-            if copy != "a":
-                stir_random_state()
-            before = random_state()
-            encoder = self.builder(seed, copy).encoder()
-            self.touched[seed, copy] = changed(before, random_state())
-        return encoder
-
-    def encode(
-        self, sentences: Sequence[str], seed: int, batch_tokens: int | None = None, *, copy: str = "a"
+    def output(
+        self, sentences: Sequence[str], tokens: int | None = None, *, seed: int = SEEDS[0], copy: str = "a"
     ) -> FloatArray:
-        """What the encoder of a seed and copy gives for a list of sentences, see :meth:`outputs`."""
-        return self.outputs(self.build(seed, copy), list(sentences), batch_tokens)
-
-    def outputs(
-        self, encoder: Encoder | PairScorer, sentences: Sequence[str], batch_tokens: int | None = None
-    ) -> FloatArray:
-        """Vectors of sentences, or the scores of their pairs with a fixed one."""
+        """Vectors of sentences by a seed and copy, or the scores of their pairs with a fixed one."""
+        encoder = self.build(seed, copy)
         if isinstance(encoder, Encoder):
-            return encoder.encode(sentences, batch_tokens, None)
+            return encoder.encode(sentences, tokens, None)
         return encoder.score_pairs(sentences, [_ANCHOR] * len(sentences))
+
+    def encode(self, sentences: Sequence[str], *given: int, **which: Any) -> NDArray[np.float64]:
+        """The same for a list of the sentences, as an array of the caller's own, whatever its type was."""
+        return np.array(self.output(list(sentences), *given, **which), dtype=np.float64)
 
 
 def short_texts(training: TrainingData | None) -> TrainingData | None:
@@ -163,12 +151,19 @@ def _overrides(options: Sequence[tuple[str, Option]]) -> Iterator[Override]:
             yield Override(f"{method}.{option.name}={value}", method, stage or None, name, value)
 
 
+def _generators() -> list[tuple[str, Any, Any, Any]]:
+    """Each global random generator, torch's where it is loaded: name, get and set its state, seed."""
+    torch, numpy = sys.modules.get("torch"), np.random
+    return [
+        ("random", random.getstate, random.setstate, random.seed),
+        ("numpy.random", numpy.get_state, numpy.set_state, numpy.seed),
+        *([("torch", torch.get_rng_state, torch.set_rng_state, torch.manual_seed)] if torch else []),
+    ]
+
+
 def random_state() -> dict[str, Any]:
-    """States of the global random generators: random's, numpy's, and torch's where it is loaded."""
-    states: dict[str, Any] = {"random": random.getstate(), "numpy.random": np.random.get_state()}  # noqa: NPY002
-    if torch := sys.modules.get("torch"):
-        states["torch"] = torch.random.get_rng_state()
-    return states
+    """States of the global random generators."""
+    return {name: get() for name, get, _, _ in _generators()}
 
 
 def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
@@ -189,34 +184,12 @@ def kept_random_state() -> Iterator[None]:
     try:
         yield
     finally:
-        random.setstate(states["random"])
-        np.random.set_state(states["numpy.random"])  # noqa: NPY002
-        if "torch" in states:
-            sys.modules["torch"].random.set_rng_state(states["torch"])
+        for name, _, put, _ in _generators():
+            if name in states:
+                put(states[name])
 
 
 def stir_random_state() -> None:
     """Give every global generator a state that no method would: one that notices is found."""
-    random.seed(20_251_101)
-    np.random.seed(20_251_101)  # noqa: NPY002
-    if torch := sys.modules.get("torch"):
-        torch.manual_seed(20_251_101)
-
-
-def as_array(output: object) -> NDArray[np.float64]:
-    """A copy of any output as float64, for comparisons that are not about its type."""
-    return np.array(output, dtype=np.float64)
-
-
-def largest_difference(first: object, second: object) -> float:
-    """Largest difference as a share of the largest value; NaN equals NaN; inf for outputs of other shapes."""
-    a, b = as_array(first), as_array(second)
-    if a.shape != b.shape:
-        return float("inf")
-    if not a.size:
-        return 0.0
-    with np.errstate(invalid="ignore"):  # inf - inf, which is equal
-        difference = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
-    scale = max(float(np.max(np.abs(a), where=np.isfinite(a), initial=0.0)), 1e-8)
-    worst = float(np.max(difference)) / scale
-    return worst if worst == worst else float("inf")
+    for *_, seed in _generators():
+        seed(20_251_101)

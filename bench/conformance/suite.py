@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import sys
 import traceback
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.conformance.checks import BUILD, CHECKS, PLAN, Check
-from bench.conformance.subject import SEEDS, Subject, kept_random_state
+from bench.conformance import card, encoder  # noqa: F401 - they add their checks, in this order
+from bench.conformance.checks import CHECKS, Check
+from bench.conformance.subject import Subject, kept_random_state
 from bench.encoder import Encoder
 from bench.errors import BenchError, InputError
 from bench.nn.threads import torch_threads
@@ -54,49 +56,41 @@ def methods_of(plugin: str) -> tuple[str, ...]:
     return load_plugin(read_plugin(plugin, Path("results")), registry.names())
 
 
-def check_method(text: str, folder: Path, seed: int = SEEDS[0]) -> list[Finding]:
+def check_method(text: str, folder: Path) -> list[Finding]:
     """Run all checks on one registered method, in profile mini with two training steps.
 
     Args:
         text: The method as in ``--methods``; its plug-in is loaded already (:mod:`bench.request.plugins`).
         folder: Empty folder for stages and records; methods that share it train what they share once.
-        seed: 1 or 2.
 
     Raises:
         InputError: no such method or option, or a method that needs a model or other methods after a colon.
     """
-    subject, found, blocked = Subject(text, folder), list[Finding](), False
-    with kept_random_state(), torch_threads(1, needs_torch=_uses_torch(subject)):
+    subject, found = Subject(text, folder), list[Finding]()
+    with kept_random_state(), ExitStack() as stack:
         for check in CHECKS:
-            if blocked:
-                found.append(Finding(text, check.name, NOT_RUN))
-                continue
-            finding, crashed = _look(check, subject, seed)
+            if check.name == "build":
+                cells = [job.cell for job in subject.planned.jobs]
+                torch = any(cell.model is not None or cell.trains for cell in cells)
+                stack.enter_context(torch_threads(1, needs_torch=torch))
+            finding, crashed = _look(check, subject)
             found.append(finding)
-            blocked = (check is PLAN and crashed) or (check is BUILD and finding.verdict == FAILED)
+            if (check.name == "keys" and crashed) or (check.name == "build" and finding.verdict == FAILED):
+                return found + [Finding(text, later.name, NOT_RUN) for later in CHECKS[len(found) :]]
     return found
 
 
-def _uses_torch(subject: Subject) -> bool:
-    """Plan; True if a model or training is in it."""
-    try:
-        cells = [job.cell for job in subject.planned.jobs]
-    except InputError:
-        raise
-    except Exception:
-        return False  # the plan's own check says why
-    return any(cell.model is not None or cell.trains for cell in cells)
-
-
-def _look(check: Check, subject: Subject, seed: int) -> tuple[Finding, bool]:
+def _look(check: Check, subject: Subject) -> tuple[Finding, bool]:
     """The finding of one check, and whether it was an error."""
     crashed, verdict, seen = False, PASSED, None
     try:
-        if _concerns(check, subject, seed):
-            seen = check.look(subject, seed)
+        if _concerns(check, subject):
+            seen = check.look(subject)
         else:
             verdict = NO_CASE
     except (Exception, SystemExit) as error:  # whatever a method raises is a finding
+        if check.name == "keys" and isinstance(error, InputError):
+            raise  # no such option, no such model
         crashed, seen = True, _said(error, subject)
     if seen is None:
         return Finding(subject.text, check.name, verdict), crashed
@@ -104,12 +98,12 @@ def _look(check: Check, subject: Subject, seed: int) -> tuple[Finding, bool]:
     return Finding(subject.text, check.name, FAILED, " ".join(without_paths(reason).split())), crashed
 
 
-def _concerns(check: Check, subject: Subject, seed: int) -> bool:
+def _concerns(check: Check, subject: Subject) -> bool:
     if check.of == "train":
         return isinstance(subject.method, TrainedMethod)
     if check.of == "seeded":
         return subject.seeded
-    return check.of == "all" or isinstance(subject.build(seed), Encoder)
+    return check.of == "all" or isinstance(subject.build(), Encoder)
 
 
 def _said(error: BaseException, subject: Subject) -> str:

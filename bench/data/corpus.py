@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.data.tasks import MARK, normalise
+from bench.data.lines import numbered
 from bench.errors import DataError
 
 
@@ -48,17 +48,9 @@ def read_corpus(path: Path, exclude: tuple[int, int] | None = None) -> Corpus:
         raw = path.read_bytes()
     except OSError as error:
         raise DataError(f"the training text can't be read: {error.strerror}", where=str(path)) from error
-    sentences = []
-    raw = raw.removeprefix(MARK.encode())
-    for number, line in enumerate(raw.split(b"\n"), start=1):
-        if exclude and exclude[0] <= number <= exclude[1]:
-            continue
-        try:
-            sentence = normalise(line.decode("utf-8"))
-        except UnicodeDecodeError as error:
-            raise DataError("these bytes are not utf-8", where=f"{path}:{number}") from error
-        if sentence:
-            sentences.append(sentence)
+    first, last = exclude or (0, 0)
+    kept = (b"" if first <= number <= last else line for number, line in enumerate(raw.split(b"\n"), start=1))
+    sentences = [sentence for _, sentence in numbered(kept, str(path)) if sentence]
     if not sentences:
         raise DataError("the training text is empty", where=str(path))
     return make_corpus(path.name, sentences)

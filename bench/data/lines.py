@@ -8,23 +8,32 @@ from bench.data.tasks import MARK, normalise
 from bench.errors import DataError
 
 
-def sentences(lines: Iterable[bytes], where: str) -> Iterator[str]:
-    """Yield every line's sentence, white space as in the evaluation data.
+def numbered(lines: Iterable[bytes], where: str) -> Iterator[tuple[int, str]]:
+    """Yield the number of every line, from 1, and its sentence, white space as in the evaluation data.
 
     Args:
         lines: The lines of a UTF-8 text, such as a file that is open for reading bytes.
         where: Its name, for errors.
 
     Raises:
+        DataError: a line that is not UTF-8.
+    """
+    for number, line in enumerate(lines, start=1):
+        try:
+            yield number, normalise(line.decode("utf-8").removeprefix(MARK if number == 1 else ""))
+        except UnicodeDecodeError as error:
+            raise DataError("these bytes are not utf-8", where=f"{where}:{number}") from error
+
+
+def sentences(lines: Iterable[bytes], where: str) -> Iterator[str]:
+    """Yield every line's sentence; see :func:`numbered`.
+
+    Raises:
         DataError: a line without a sentence, as row i of what is made of them belongs to line i, or one that
             is not UTF-8; no line at all.
     """
     number = 0
-    for number, line in enumerate(lines, start=1):
-        try:
-            sentence = normalise(line.decode("utf-8").removeprefix(MARK if number == 1 else ""))
-        except UnicodeDecodeError as error:
-            raise DataError("these bytes are not utf-8", where=f"{where}:{number}") from error
+    for number, sentence in numbered(lines, where):
         if not sentence:
             raise DataError("this line is empty", where=f"{where}:{number}", expected="a sentence a line")
         yield sentence

@@ -143,20 +143,18 @@ def _task(entry: Any, root: Path, where: str) -> LocalTask:
             raise InputError(f"{key} = {texts[key]!r}", where=where, expected=what)
     if kind == "classification" and texts["split"] == "train":
         raise InputError("split = 'train'", where=where, expected="the name of another split")
-    columns = _columns(entry.get("columns"), len(files), where)
+    columns = entry.get("columns")
+    if columns is not None and not (len(files) == 1 and _are_names(columns)):
+        raise InputError(
+            f"columns = {columns!r}",
+            where=where,
+            expected="a list, for a task of one file, of distinct names",
+        )
     tables = tuple((key, tuple(_rows(root / texts[key], needed, columns))) for key, needed in files.items())
     task = LocalTask(texts["name"], kind, texts["language"], texts["split"], tables)
-    _CHECKS[kind](task, {key: str(root / texts[key]) for key in files})
+    for key, what, expected in _CHECKS[kind](task, texts):
+        raise DataError(what, where=str(root / texts[key]), expected=expected)
     return task
-
-
-def _columns(columns: Any, files: int, where: str) -> list[str] | None:
-    if columns is None or (files == 1 and _are_names(columns)):
-        found: list[str] | None = columns
-        return found
-    raise InputError(
-        f"columns = {columns!r}", where=where, expected="a list, for a task of one file, of distinct names"
-    )
 
 
 def _are_names(columns: Any) -> bool:
@@ -248,56 +246,51 @@ def _check_number(name: str, text: str, where: str) -> None:
         raise DataError(f"{name} is '{text}'", where=where, expected=expected)
 
 
-def _check_pairs(task: LocalTask, files: dict[str, str]) -> None:
+Faults = Iterator[tuple[str, str, str]]
+"""The file that is wrong, what is wrong with it, and what was expected."""
+
+
+def _check_pairs(task: LocalTask, files: dict[str, str]) -> Faults:
     rows = task.table("file")
     if len(rows) < 2 or (task.type == "sts" and len({float(row[2]) for row in rows}) < 2):
         what = f"{len(rows)} pairs" if len(rows) < 2 else "all scores are equal"
-        raise DataError(what, where=files["file"], expected="two pairs or more, of different scores")
+        yield "file", what, "two pairs or more, of different scores"
 
 
-def _check_classes(task: LocalTask, files: dict[str, str]) -> None:
+def _check_classes(task: LocalTask, files: dict[str, str]) -> Faults:
     known = {label for _, label in task.table("train")}
     if len(known) < 2:
-        raise DataError(f"{len(known)} class(es)", where=files["train"], expected="two or more")
+        yield "train", f"{len(known)} class(es)", "two or more"
     strange = sorted({label for _, label in task.table("test")} - known)
     if strange or not task.table("test"):
         what = f"label '{strange[0]}' doesn't occur in training" if strange else "no line"
-        raise DataError(what, where=files["test"], expected=f"one of {', '.join(sorted(known)[:20])}")
+        yield "test", what, f"one of {', '.join(sorted(known)[:20])}"
 
 
-def _check_candidates(task: LocalTask, files: dict[str, str]) -> None:
+def _check_candidates(task: LocalTask, files: dict[str, str]) -> Faults:
     found: dict[str, set[bool]] = {}
     for query, _, relevant in task.table("file"):
         found.setdefault(query, set()).add(float(relevant) > 0)
     lacking = [number for number, kinds in enumerate(found.values(), 1) if len(kinds) < 2]
     if lacking or not found:
         what = f"query {lacking[0]} has candidates of one kind only" if lacking else "no line"
-        raise DataError(what, where=files["file"], expected="relevant and other candidates for every query")
+        yield "file", what, "relevant and other candidates for every query"
 
 
-def _check_retrieval(task: LocalTask, files: dict[str, str]) -> None:
+def _check_retrieval(task: LocalTask, files: dict[str, str]) -> Faults:
     ids = {}
     for name in ("corpus", "queries"):
         found = [row[0] for row in task.table(name)]
         ids[name] = set(found)
         if len(ids[name]) < len(found) or not found:
-            raise DataError("an id twice" if found else "no line", where=files[name], expected="distinct ids")
-    judged = set()
-    for query, document, relevant in task.table("qrels"):
+            yield name, "an id twice" if found else "no line", "distinct ids"
+    for query, document, _ in task.table("qrels"):
         for kind, value in (("queries", query), ("corpus", document)):
             if value not in ids[kind]:
-                raise DataError(
-                    f"'{value}' is not an id of {Path(files[kind]).name}",
-                    where=files["qrels"],
-                    expected="known ids",
-                )
-        judged |= {query} if float(relevant) > 0 else set()
+                yield "qrels", f"'{value}' is not an id of {Path(files[kind]).name}", "known ids"
+    judged = {query for query, _, relevant in task.table("qrels") if float(relevant) > 0}
     if lacking := sorted(ids["queries"] - judged):
-        raise DataError(
-            f"query '{lacking[0]}' has no relevant document",
-            where=files["qrels"],
-            expected="one or more each",
-        )
+        yield "qrels", f"query '{lacking[0]}' has no relevant document", "one or more each"
 
 
 _CHECKS = {

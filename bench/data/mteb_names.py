@@ -61,13 +61,9 @@ def named_suites() -> dict[str, MtebSuite]:
     found = {}
     for name, entry in tomllib.loads(text).items():
         paper = entry["summary"].partition(",")[0]
-        version = (
-            f"with mteb {entry['mteb']}"
-            if "mteb" in entry
-            else "with a version of mteb that it doesn't state"
-        )
+        version = f"mteb {entry['mteb']}" if "mteb" in entry else "a version of mteb that it doesn't state"
         notes = (
-            f"{paper}'s figures were made {version}, these with the version in the record.",
+            f"{paper}'s figures were made with {version}, these with the version in the record.",
             entry.get("note"),
         )
         found[name] = MtebSuite(

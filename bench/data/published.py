@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
@@ -27,19 +27,20 @@ _NEEDED = {
     "incremental_modification": "terms",
 }
 """What a section's rows must say of their setting."""
-# sections by suite; those of mteb's suites belong to one paper: names repeat, lists of tasks don't
-_SUITES = {"sts7": ("sts7", "sts7_released_checkpoints"), "transfer7": ("transfer7",)}
-_MTEB_SUITES = {
-    "jtcse-classification": ("jtcse", "zero_shot_classification"),
-    "jtcse-reranking": ("jtcse", "reranking"),
-    "jtcse-bitext": ("jtcse", "bitext"),
-    "jtcse-sts22v2": ("jtcse", "sts22v2"),
-    "sts3": ("jtcse", "sts3_mteb"),
-    "tncse-classification": ("tncse", "zero_shot_classification"),
-    "tncse-retrieval": ("tncse", "retrieval_map10"),
-    "tncse-reranking": ("tncse", "reranking"),
-    "tncse-sts17": ("tncse", "sts17"),
-    "tncse-sts22": ("tncse", "sts22"),
+# papers and sections by suite; those of mteb's suites belong to one paper: names repeat, lists of tasks don't
+_SUITES: dict[str, tuple[Collection[str], Collection[str]]] = {
+    "sts7": (PAPERS, ("sts7", "sts7_released_checkpoints")),
+    "transfer7": (PAPERS, ("transfer7",)),
+    "jtcse-classification": (("jtcse",), ("zero_shot_classification",)),
+    "jtcse-reranking": (("jtcse",), ("reranking",)),
+    "jtcse-bitext": (("jtcse",), ("bitext",)),
+    "jtcse-sts22v2": (("jtcse",), ("sts22v2",)),
+    "sts3": (("jtcse",), ("sts3_mteb",)),
+    "tncse-classification": (("tncse",), ("zero_shot_classification",)),
+    "tncse-retrieval": (("tncse",), ("retrieval_map10",)),
+    "tncse-reranking": (("tncse",), ("reranking",)),
+    "tncse-sts17": (("tncse",), ("sts17",)),
+    "tncse-sts22": (("tncse",), ("sts22",)),
 }
 _UNTRAINED = {"bert_base", "roberta_base", "bert_whitening", "roberta_whitening", "glove"}
 # these papers say that they train on SimCSE's text; the tables that quote them don't
@@ -194,11 +195,10 @@ def _figure(paper: str, row: list[str], where: str) -> Figure:
 @cache
 def lines(suite: str) -> tuple[Line, ...]:
     """Rows of tables on a suite ("sts7", "transfer7", the papers' of mteb), none for another."""
+    papers, sections = _SUITES.get(suite, ((), ()))
     groups: dict[tuple[object, ...], dict[str, Figure]] = {}
     for figure in figures():
-        if figure.section in _SUITES.get(suite, ()) or (figure.paper, figure.section) == _MTEB_SUITES.get(
-            suite
-        ):
+        if figure.paper in papers and figure.section in sections:
             key = (figure.paper, figure.section, figure.backbone, figure.method, figure.setting)
             groups.setdefault(key, {})[figure.task] = figure
     return tuple(Line(group) for group in groups.values())

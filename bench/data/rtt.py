@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +21,7 @@ from filelock import FileLock, Timeout
 from bench.data.corpus import Corpus, make_corpus
 from bench.encoder import Progress
 from bench.errors import DataError, InputError
+from bench.records.files import write_whole
 
 MADE_BY = "bench data rtt"
 VERSION = 1  # raised when the same models and settings give other lines
@@ -172,24 +172,19 @@ class RoundTrip:
             if part is None:
                 translators = translators or load()
                 part = _translate(chunk, translators, progress)
-                _write(self._part(number), json.dumps(part, ensure_ascii=False))
+                write_whole(self._part(number), json.dumps(part, ensure_ascii=False).encode())
             parts.append(part)
         lines = [line for part in parts for line in part["lines"]]
         total = {name: sum(part["counts"][name] for part in parts) for name in parts[0]["counts"]}
         facts = {
             **self.identity(),
             "versions": dict(self.versions),
-            "copy": {
-                "file": self.text.name,
-                "sha256": _fingerprint(lines),
-                "lines": len(lines),
-                **total,
-            },
+            "copy": {"file": self.text.name, "sha256": _fingerprint(lines), "lines": len(lines), **total},
             "seconds": round(sum(part["seconds"] for part in parts), 1),
         }
         # the text last: one without its provenance is never ours
-        _write(self.provenance, json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
-        _write(self.text, "\n".join(lines) + "\n")
+        write_whole(self.provenance, (json.dumps(facts, indent=1, ensure_ascii=False) + "\n").encode())
+        write_whole(self.text, ("\n".join(lines) + "\n").encode())
         shutil.rmtree(self.parts)
         return facts
 
@@ -280,16 +275,3 @@ def _fingerprint(lines: Sequence[str]) -> str:
 
 def _sha256(payload: bytes) -> str:
     return hashlib.sha256(payload).hexdigest()
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file that is whole or not there at all."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        with temporary.open("w", encoding="utf-8", newline="\n") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

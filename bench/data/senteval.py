@@ -30,16 +30,11 @@ STS_YEARS = {
     "STS15": ("answers-forums", "answers-students", "belief", "headlines", "images"),
     "STS16": ("answer-answer", "headlines", "plagiarism", "postediting", "question-question"),
 }
-_STSB = {"train": "sts-train.csv", "dev": "sts-dev.csv", "test": "sts-test.csv"}
-_SICK = {"train": "SICK_train.txt", "dev": "SICK_trial.txt", "test": "SICK_test_annotated.txt"}
-_SICK_HEADER = "pair_ID\tsentence_A\tsentence_B\trelatedness_score"
-_MRPC_HEADER = "Quality"
-_BINARY = {
-    "MR": ("MR/rt-polarity.pos", "MR/rt-polarity.neg"),
-    "CR": ("CR/custrev.pos", "CR/custrev.neg"),
-    "SUBJ": ("SUBJ/subj.objective", "SUBJ/subj.subjective"),
-    "MPQA": ("MPQA/mpqa.pos", "MPQA/mpqa.neg"),
-}
+SICK_HEADER = ("pair_ID\tsentence_A\tsentence_B\trelatedness_score", 5)
+"""How SICK's first lines begin, and how many columns they have."""
+
+Parse = Callable[[str, str, str], tuple[str, ...]]
+"""From (line, place, split) to the label and the sentence, or two sentences."""
 
 
 @dataclass(frozen=True)
@@ -104,16 +99,21 @@ def _read_sts_subset(root: Path, year: str, name: str) -> PairSubset:
             where=f"{root / short}:{min(len(pairs), len(golds))}",
             expected=f"{max(len(pairs), len(golds))} lines as in {Path(long).name}",
         )
-    first, second, gold = [], [], []
+    found = []
     for number, (pair, score) in enumerate(zip(pairs, golds, strict=True), start=1):
-        if not score.strip():  # STS15 and STS16: an empty gold line means unlabelled
-            continue
-        where = f"{root / input_file}:{number}"
-        left, right = _columns(pair, 2, where, "two sentences with a tab between")
-        first.append(normalise(left))
-        second.append(normalise(right))
-        gold.append(_number(score, f"{root / gold_file}:{number}"))
-    return PairSubset(name, tuple(first), tuple(second), tuple(gold), input_file, len(pairs))
+        if score.strip():  # STS15 and STS16: an empty gold line means unlabelled
+            left, right = _columns(
+                pair, 2, f"{root / input_file}:{number}", "two sentences with a tab between"
+            )
+            found.append((left, right, _number(score, f"{root / gold_file}:{number}")))
+    return _subset(name, found, input_file, len(pairs))
+
+
+def _subset(name: str, rows: list[tuple[str, str, float]], file: str, last_line: int) -> PairSubset:
+    first, second, gold = tuple(zip(*rows, strict=True)) or ((), (), ())
+    return PairSubset(
+        name, tuple(map(normalise, first)), tuple(map(normalise, second)), gold, file, last_line
+    )
 
 
 def _sts_year(year: str) -> Source:
@@ -124,73 +124,78 @@ def _sts_year(year: str) -> Source:
     )
 
 
-def _read_pairs(
-    root: Path, task: str, split: str, file: str, columns: tuple[int, int, int], width: int, header: str
-) -> PairTask:
-    """Read one tab-separated file of pairs; ``columns`` are those of the sentences and the score."""
-    rows = lines(root, file)
-    start = 1 if header else 0
-    if header:
-        _check_header(rows, header, width, f"{root / file}:1")
-    first, second, gold = [], [], []
-    for number, row in enumerate(rows[start:], start=start + 1):
-        where = f"{root / file}:{number}"
-        parts = _columns(row, width, where, "tab-separated, no quoting")
-        first.append(normalise(parts[columns[0]]))
-        second.append(normalise(parts[columns[1]]))
-        gold.append(_number(parts[columns[2]], where))
-    subset = PairSubset(split, tuple(first), tuple(second), tuple(gold), file, len(rows))
-    return PairTask(task, (subset,))
+def _pairs(
+    task: str, file: str, columns: tuple[int, int, int], width: int, header: tuple[str, int] | None = None
+) -> Source:
+    """One tab-separated file of pairs; ``columns`` are those of the sentences and the score."""
+    a, b, score = columns
+
+    def read(root: Path) -> PairTask:
+        rows = _rows(root, file, header)
+        found = []
+        for number, row in rows:
+            where = f"{root / file}:{number}"
+            parts = _columns(row, width, where, "tab-separated, no quoting")
+            found.append((parts[a], parts[b], _number(parts[score], where)))
+        split = task.partition("-")[2] or "test"
+        return PairTask(task, (_subset(split, found, file, len(rows) + (header is not None)),))
+
+    return Source((file,), read)
 
 
-def _check_header(rows: list[str], header: str, width: int, where: str) -> None:
-    if not rows or not rows[0].startswith(header) or rows[0].count("\t") + 1 != width:
-        names = header.replace("\t", ", ")
-        raise DataError("the header line is missing", where=where, expected=f"{names}: {width} columns")
+def _rows(
+    root: Path, file: str, header: tuple[str, int] | None, encoding: str = "utf-8"
+) -> list[tuple[int, str]]:
+    """Number and text of every line after the header, which is checked."""
+    rows = list(enumerate(lines(root, file, encoding), start=1))
+    if header is None:
+        return rows
+    begin, width = header
+    if not rows or not rows[0][1].startswith(begin) or rows[0][1].count("\t") + 1 != width:
+        names = begin.replace("\t", ", ")
+        raise DataError(
+            "the header line is missing", where=f"{root / file}:1", expected=f"{names}: {width} columns"
+        )
+    return rows[1:]
 
 
-def _stsb(task: str, split: str) -> Source:
-    file = f"STS/STSBenchmark/{_STSB[split]}"
-    return Source((file,), lambda root: _read_pairs(root, task, split, file, (5, 6, 4), 7, ""))
+def labelled(
+    task: str,
+    files: dict[str, str],
+    parse: Parse,
+    encoding: str = "utf-8",
+    header: tuple[str, int] | None = None,
+) -> Source:
+    """A task of labelled sentences, or pairs of sentences, an item a line.
 
-
-def _sick(task: str, split: str) -> Source:
-    file = f"SICK/{_SICK[split]}"
-    return Source((file,), lambda root: _read_pairs(root, task, split, file, (1, 2, 3), 5, _SICK_HEADER))
-
-
-def _labelled(
-    root: Path, name: str, file: str, parse: Callable[[str, str], tuple[str, str]], encoding: str
-) -> LabelledSplit:
-    """Read one sentence a line; ``parse`` turns (line, place) into (label, sentence)."""
-    rows = lines(root, file, encoding)
-    items = [parse(row, f"{root / file}:{number}") for number, row in enumerate(rows, start=1)]
-    return LabelledSplit(
-        name,
-        tuple(normalise(text) for _, text in items),
-        (),
-        tuple(label for label, _ in items),
-        file,
-        len(rows),
-    )
-
-
-def _binary(task: str) -> Source:
-    positive, negative = _BINARY[task]  # an empty line of CR and MPQA is an (empty) sample, as in SentEval
+    Args:
+        task: Its name.
+        files: File of each split.
+        parse: From a line to its label and sentences; raises DataError.
+        encoding: Of all files.
+        header: How their first line begins and how many columns it has; None for files without one.
+    """
 
     def read(root: Path) -> LabelledTask:
-        return LabelledTask(
-            task,
-            (
-                _labelled(root, "positive", positive, lambda row, _: ("1", row), "latin-1"),
-                _labelled(root, "negative", negative, lambda row, _: ("0", row), "latin-1"),
-            ),
-        )
+        splits = []
+        for split, file in files.items():
+            rows = _rows(root, file, header, encoding)
+            items = [parse(row, f"{root / file}:{number}", split) for number, row in rows]
+            first = tuple(normalise(item[1]) for item in items)
+            second = tuple(normalise(item[2]) for item in items if len(item) > 2)
+            labels = tuple(item[0] for item in items)
+            splits.append(LabelledSplit(split, first, second, labels, file, len(rows) + (header is not None)))
+        return LabelledTask(task, tuple(splits))
 
-    return Source((positive, negative), read)
+    return Source(tuple(files.values()), read)
 
 
-def _parse_trec(row: str, where: str) -> tuple[str, str]:
+def _parse_class(row: str, where: str, split: str) -> tuple[str, ...]:
+    """An empty line of CR and MPQA is an (empty) sample, as in SentEval."""
+    return "1" if split == "positive" else "0", row
+
+
+def _parse_trec(row: str, where: str, split: str) -> tuple[str, ...]:
     label, colon, rest = row.partition(":")
     _, blank, question = rest.partition(" ")
     if not colon or not blank:
@@ -198,14 +203,19 @@ def _parse_trec(row: str, where: str) -> tuple[str, str]:
     return label, question
 
 
-def _parse_sst2(row: str, where: str) -> tuple[str, str]:
+def _parse_sst2(row: str, where: str, split: str) -> tuple[str, ...]:
     sentence, label = _columns(row, 2, where, "a sentence, a tab and its label")
     return _label(label, "01", where), sentence
 
 
-def _parse_sst5(row: str, where: str) -> tuple[str, str]:
+def _parse_sst5(row: str, where: str, split: str) -> tuple[str, ...]:
     label, _, sentence = row.partition(" ")
     return _label(label, "01234", where), sentence
+
+
+def _parse_mrpc(row: str, where: str, split: str) -> tuple[str, ...]:
+    label, _, _, first, second = _columns(row, 5, where, "label, two ids, two sentences; no quoting")
+    return _label(label, "01", where), first, second
 
 
 def _label(label: str, allowed: str, where: str) -> str:
@@ -214,60 +224,40 @@ def _label(label: str, allowed: str, where: str) -> str:
     return label
 
 
-def _split_task(
-    task: str, files: dict[str, str], parse: Callable[[str, str], tuple[str, str]], encoding: str = "utf-8"
-) -> Source:
-    def read(root: Path) -> LabelledTask:
-        return LabelledTask(
-            task, tuple(_labelled(root, name, file, parse, encoding) for name, file in files.items())
-        )
-
-    return Source(tuple(files.values()), read)
-
-
-def _read_mrpc(root: Path) -> LabelledTask:
-    splits = []
-    for name in ("train", "test"):
-        file = f"MRPC/msr_paraphrase_{name}.txt"
-        rows = lines(root, file)
-        _check_header(rows, _MRPC_HEADER, 5, f"{root / file}:1")
-        items = []
-        for number, row in enumerate(rows[1:], start=2):
-            where = f"{root / file}:{number}"
-            items.append(_columns(row, 5, where, "label, two ids, two sentences; no quoting"))
-            _label(items[-1][0], "01", where)
-        splits.append(
-            LabelledSplit(
-                name,
-                tuple(normalise(item[3]) for item in items),
-                tuple(normalise(item[4]) for item in items),
-                tuple(item[0] for item in items),
-                file,
-                len(rows),
-            )
-        )
-    return LabelledTask("MRPC", tuple(splits))
-
-
-def _sst_files(kind: str) -> dict[str, str]:
-    return {split: f"SST/{kind}/sentiment-{split}" for split in ("train", "dev", "test")}
-
-
 SOURCES: dict[str, Source] = {
     **{year: _sts_year(year) for year in STS_YEARS},
-    "STSB": _stsb("STSB", "test"),
-    "STSB-dev": _stsb("STSB-dev", "dev"),
-    "STSB-train": _stsb("STSB-train", "train"),
-    "SICKR": _sick("SICKR", "test"),
-    "SICKR-dev": _sick("SICKR-dev", "dev"),
-    "SICKR-train": _sick("SICKR-train", "train"),
-    **{task: _binary(task) for task in _BINARY},
-    "SST2": _split_task("SST2", _sst_files("binary"), _parse_sst2),
-    "SST5": _split_task("SST5", _sst_files("fine"), _parse_sst5),
-    "TREC": _split_task(
+    **{
+        task: _pairs(task, f"STS/STSBenchmark/sts-{split}.csv", (5, 6, 4), 7)
+        for task, split in (("STSB", "test"), ("STSB-dev", "dev"), ("STSB-train", "train"))
+    },
+    **{
+        task: _pairs(task, f"SICK/SICK_{file}.txt", (1, 2, 3), 5, SICK_HEADER)
+        for task, file in (("SICKR", "test_annotated"), ("SICKR-dev", "trial"), ("SICKR-train", "train"))
+    },
+    **{
+        task: labelled(task, {"positive": positive, "negative": negative}, _parse_class, "latin-1")
+        for task, positive, negative in (
+            ("MR", "MR/rt-polarity.pos", "MR/rt-polarity.neg"),
+            ("CR", "CR/custrev.pos", "CR/custrev.neg"),
+            ("SUBJ", "SUBJ/subj.objective", "SUBJ/subj.subjective"),
+            ("MPQA", "MPQA/mpqa.pos", "MPQA/mpqa.neg"),
+        )
+    },
+    **{
+        task: labelled(
+            task, {split: f"SST/{kind}/sentiment-{split}" for split in ("train", "dev", "test")}, parse
+        )
+        for task, kind, parse in (("SST2", "binary", _parse_sst2), ("SST5", "fine", _parse_sst5))
+    },
+    "TREC": labelled(
         "TREC", {"train": "TREC/train_5500.label", "test": "TREC/TREC_10.label"}, _parse_trec, "latin-1"
     ),
-    "MRPC": Source(tuple(f"MRPC/msr_paraphrase_{name}.txt" for name in ("train", "test")), _read_mrpc),
+    "MRPC": labelled(
+        "MRPC",
+        {split: f"MRPC/msr_paraphrase_{split}.txt" for split in ("train", "test")},
+        _parse_mrpc,
+        header=("Quality", 5),
+    ),
 }
 
 

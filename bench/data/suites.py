@@ -53,21 +53,17 @@ for _suite in (
         True,
         "The toy suite is a smoke test; its figures say nothing about a method.",
     ),
-):
-    SUITES.register(_suite.name, _suite, __name__)
-for _name, _listed in named_suites().items():
-    _summary = f"{_listed.summary} (mteb)"
-    _printed = tuple(task.id for task in _listed.tasks)
-    SUITES.register(_name, Suite(_name, _summary, _printed, note=_listed.note), __name__)
-SUITES.register(
-    STSB_MULTI,
+    *(
+        Suite(name, f"{listed.summary} (mteb)", tuple(task.id for task in listed.tasks), note=listed.note)
+        for name, listed in named_suites().items()
+    ),
     Suite(
         STSB_MULTI,
         "STS-B test as it was and in ten translations (mteb, on local files)",
         ("de", "en", "es", "fr", "it", "ja", "nl", "pl", "pt", "ru", "zh"),
     ),
-    __name__,
-)
+):
+    SUITES.register(_suite.name, _suite, __name__)
 
 _EMBEDDED: dict[str, Callable[[int], PairTask]] = {
     "mini": lambda seed: pairs(World(seed), "test"),
@@ -126,13 +122,7 @@ def load_suite(
     suite = SUITES.get(name, where="--suite")
     if suite.embedded:
         return suite, [_EMBEDDED[name](world_seed)]
-    if data is None:
-        raise InputError(
-            f"suite '{name}' needs evaluation data",
-            expected="--data DIR or BENCH_DATA",
-            hint=f"get it with: bench data fetch {name if name in GROUPS else 'sts7'} --data data",
-        )
-    root = senteval.find_root(data)
+    root = _root(name, data, "transfer7" if name == "transfer7" else "sts7")
     tasks = []
     for task_id in suite.tasks:
         task = read_task(root, task_id)
@@ -158,13 +148,7 @@ def load_transfer(name: str, data: Path | None, *, accept_data: bool = False) ->
         InputError: no data folder.
         DataError: missing, damaged or differing data; names every task that has them.
     """
-    if data is None:
-        raise InputError(
-            f"suite '{name}' needs evaluation data",
-            expected="--data DIR or BENCH_DATA",
-            hint="get it with: bench data fetch transfer7 --data data",
-        )
-    root = senteval.find_root(data)
+    root = _root(name, data, "transfer7")
     tasks: list[LabelledTask] = []
     failed: list[str] = []
     for task_id in SUITES.get(name).tasks:
@@ -181,6 +165,16 @@ def load_transfer(name: str, data: Path | None, *, accept_data: bool = False) ->
         count = f"{len(failed)} of {len(SUITES.get(name).tasks)} tasks"
         raise DataError(f"suite '{name}' lacks {count}: {' | '.join(failed)}")
     return tasks
+
+
+def _root(suite: str, data: Path | None, group: str) -> Path:
+    if data is None:
+        raise InputError(
+            f"suite '{suite}' needs evaluation data",
+            expected="--data DIR or BENCH_DATA",
+            hint=f"get it with: bench data fetch {group} --data data",
+        )
+    return senteval.find_root(data)
 
 
 def read_task(root: Path, task_id: str) -> Task:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from bench.data.corpus import Corpus, make_corpus, read_corpus
 from bench.data.hub import CORPUS
+from bench.data.lines import numbered
 from bench.data.mini.text import pairs, training_copy, training_text
 from bench.data.mini.world import ALL_COPIES, COPIES, DEFAULT_SEED, World
 from bench.data.rtt import read_provenance
 from bench.data.suites import MINI_SUITES, data_folder, load_suite
-from bench.data.tasks import MARK, PairTask, normalise
+from bench.data.tasks import PairTask
 from bench.errors import DataError, InputError
-from bench.request import profiles
 from bench.request.profiles import Profile
 from bench.request.spec import RunSpec
 from bench.stages import SICK, TRAIN, copy_name, is_paired
@@ -44,50 +44,64 @@ class TrainingData:
         needed = {text, _copy_of(text)} if is_paired(text) else {text}
         return TrainingData({name: self.texts[name] for name in sorted(needed)}, self.dev)
 
+    def plus(self, texts: Mapping[str, Corpus]) -> TrainingData:
+        """Return it with further texts."""
+        return replace(self, texts={**self.texts, **texts})
+
     @property
     def corpus(self) -> Corpus:
         """The training text itself."""
         return self.texts[TRAIN]
 
 
-def load_training_data(spec: RunSpec, profile: Profile, method: str) -> TrainingData:
+def read_training_data(spec: RunSpec, profile: Profile, training: Sequence[str]) -> TrainingData | None:
     """Read the profile's training text and dev set, or those the specification names.
 
     Args:
         spec: The specification.
         profile: Its profile.
-        method: A method that trains, for messages.
+        training: The methods that train.
+
+    Returns:
+        The data, None where no method trains.
 
     Raises:
-        InputError: no text, or a dev suite of several tasks.
+        InputError: no text, one that no method needs, or a dev suite of several tasks.
         DataError: damaged data.
     """
-    data = data_folder(spec.data)
-    seed = DEFAULT_SEED if spec.world_seed is None else spec.world_seed
+    if not training:
+        for option, given in (("--corpus", spec.corpus), ("--dev", spec.dev)):
+            if given is not None:
+                raise InputError("no method here trains", where=f"{option} {given}")
+        return None
+    data, world, dev = data_folder(spec.data), _world(spec), spec.dev or profile.dev
     copies: dict[str, Corpus] = {}
     if spec.corpus is not None:
         corpus = read_corpus(spec.corpus)
     elif uses_world(profile):
-        world = World(seed)
         corpus, copies = training_text(world), {copy: training_copy(world, copy) for copy in COPIES}
     else:
-        corpus = profile_corpus(profile, data, method)
+        corpus = profile_corpus(profile, data, training[0], dev)
     copies |= {name: read_copy(path, corpus, where=f"--copy {name}={path}") for name, path in spec.copies}
     # after the text: where both are missing, the plan names the evaluation data for its suites as well
-    name = spec.dev or profile.dev
-    tasks = load_suite(name, data, accept_data=spec.accept_data, world_seed=seed)[1]
+    tasks = load_suite(dev, data, accept_data=spec.accept_data, world_seed=world.seed)[1]
     if len(tasks) != 1:
-        raise InputError(f"'{name}' has {len(tasks)} tasks", where="--dev", expected="a suite of one task")
+        raise InputError(f"'{dev}' has {len(tasks)} tasks", where="--dev", expected="a suite of one task")
     return TrainingData({TRAIN: corpus, **copies}, tasks[0])
 
 
-def profile_corpus(profile: Profile, data: Path | None, who: str) -> Corpus:
+def _world(spec: RunSpec) -> World:
+    return World(DEFAULT_SEED if spec.world_seed is None else spec.world_seed)
+
+
+def profile_corpus(profile: Profile, data: Path | None, who: str, dev: str | None = None) -> Corpus:
     """Read the training text of a profile that has a file, without the lines that it leaves out.
 
     Args:
         profile: The profile.
         data: Data folder.
         who: Method or command that needs the text, for messages.
+        dev: The dev suite that it needs too, for messages.
 
     Raises:
         InputError: no data folder.
@@ -96,9 +110,10 @@ def profile_corpus(profile: Profile, data: Path | None, who: str) -> Corpus:
     file = Path(profile.corpus["file"])
     hint = f"get it with: bench data fetch wiki1m --data {data or 'data'}" if file.name == CORPUS else None
     if data is None:
-        raise InputError(
-            f"{who} needs a training text", expected="--corpus FILE, or --data DIR or BENCH_DATA", hint=hint
-        )
+        where = "--data DIR or BENCH_DATA"
+        if dev:
+            where = f"{file} below {where} (its dev set is suite {dev})"
+        raise InputError(f"{who} needs a training text", expected=f"--corpus FILE, or {where}", hint=hint)
     if not (data / file).exists():
         raise DataError("the training text is missing", where=str(data / file), hint=hint)
     exclude = profile.corpus.get("exclude_lines")
@@ -117,7 +132,7 @@ def read_copy(path: Path, corpus: Corpus, *, where: str) -> Corpus:
         DataError: missing, another number of lines, an empty line, not UTF-8, or made from another text.
     """
     try:
-        lines = path.read_bytes().removeprefix(MARK.encode()).removesuffix(b"\n").split(b"\n")
+        lines = path.read_bytes().removesuffix(b"\n").split(b"\n")
     except OSError as error:
         raise DataError(f"the copy can't be read: {error.strerror}", where=where) from error
     expected = len(corpus.sentences)
@@ -129,13 +144,10 @@ def read_copy(path: Path, corpus: Corpus, *, where: str) -> Corpus:
             hint="lines that the profile leaves out, and empty lines, do not count as sentences",
         )
     sentences = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            sentences.append(normalise(line.decode("utf-8")))
-        except UnicodeDecodeError as error:
-            raise DataError("these bytes are not utf-8", where=f"{path}:{number}") from error
-        if not sentences[-1]:
+    for number, sentence in numbered(lines, str(path)):
+        if not sentence:
             raise DataError("this line of the copy is empty", where=f"{path}:{number}")
+        sentences.append(sentence)
     copy = make_corpus(path.name, sentences)
     facts = read_provenance(path)
     if facts is not None and facts["corpus"]["sha256"] != corpus.sha256:
@@ -171,21 +183,21 @@ def with_texts(
         DataError: no such file, or a copy that doesn't fit the text.
     """
     if spec.corpus is None and uses_world(profile):
-        world = World(DEFAULT_SEED if spec.world_seed is None else spec.world_seed)
         missing = sorted({copy_name(name) for name in names} & set(ALL_COPIES) - training.texts.keys())
-        further = {copy: training_copy(world, copy) for copy in missing}
-        training = TrainingData({**training.texts, **further}, training.dev)
+        training = training.plus({copy: training_copy(_world(spec), copy) for copy in missing})
     files = {name: path for name, path in copy_files(names, spec, profile).items() if path is not None}
-    read = {copy: read_copy(path, training.corpus, where=str(path)) for copy, path in files.items()}
-    training = TrainingData({**training.texts, **read}, training.dev)
+    training = training.plus(
+        {copy: read_copy(path, training.corpus, where=str(path)) for copy, path in files.items()}
+    )
     if any(name.endswith(SICK) for name in names):
         training = with_sick(training, spec, profile)
-    both = {
-        name: _paired(training.texts[_base_of(name)], training.texts[_copy_of(name)])
-        for name in sorted(names)
-        if is_paired(name) and _copy_of(name) in training.texts
-    }
-    return TrainingData({**training.texts, **both}, training.dev)
+    return training.plus(
+        {
+            name: _paired(training.texts[_base_of(name)], training.texts[_copy_of(name)])
+            for name in sorted(names)
+            if is_paired(name) and _copy_of(name) in training.texts
+        }
+    )
 
 
 def copy_files(names: Collection[str], spec: RunSpec, profile: Profile) -> dict[str, Path | None]:
@@ -266,8 +278,7 @@ def with_sick(training: TrainingData, spec: RunSpec, profile: Profile) -> Traini
         DataError: no such file.
     """
     if uses_world(profile):
-        seed = DEFAULT_SEED if spec.world_seed is None else spec.world_seed
-        sentences = [s for pair in pairs(World(seed), "test").all_pairs() for s in pair]
+        sentences = [s for pair in pairs(_world(spec), "test").all_pairs() for s in pair]
         more = make_corpus("test sentences of the mini world", list(dict.fromkeys(sentences)))
     else:
         data, file = data_folder(spec.data), profile.corpus.get("sick")
@@ -278,11 +289,14 @@ def with_sick(training: TrainingData, spec: RunSpec, profile: Profile) -> Traini
                 expected="--data DIR or BENCH_DATA" if file else "a profile that names them",
             )
         more = read_corpus(data / file)
-    texts = {
-        name + SICK: make_corpus(f"{text.name} + {more.name}", (*text.sentences, *more.sentences), text.world)
-        for name, text in training.texts.items()
-    }
-    return TrainingData({**training.texts, **texts}, training.dev)
+    return training.plus(
+        {
+            name + SICK: make_corpus(
+                f"{text.name} + {more.name}", (*text.sentences, *more.sentences), text.world
+            )
+            for name, text in training.texts.items()
+        }
+    )
 
 
 def uses_world(profile: Profile) -> bool:
@@ -290,25 +304,7 @@ def uses_world(profile: Profile) -> bool:
     return "world" in profile.corpus
 
 
-def read_training_data(spec: RunSpec, profile: profiles.Profile, training: list[str]) -> TrainingData | None:
-    """Read the training text and the dev set if a method here trains."""
-    if training and spec.corpus is None and not uses_world(profile) and data_folder(spec.data) is None:
-        file = Path(profile.corpus["file"])
-        raise InputError(
-            f"{training[0]} needs a training text",
-            expected=f"--corpus FILE, or {file} below --data DIR or BENCH_DATA (its dev set is suite "
-            f"{spec.dev or profile.dev})",
-            hint="get it with: bench data fetch wiki1m --data data" if file.name == CORPUS else None,
-        )
-    if training:
-        return load_training_data(spec, profile, training[0])
-    for option, given in (("--corpus", spec.corpus), ("--dev", spec.dev)):
-        if given is not None:
-            raise InputError("no method here trains", where=f"{option} {given}")
-    return None
-
-
-def resolve_world_seed(spec: RunSpec, profile: profiles.Profile, suites: Sequence[str]) -> int:
+def resolve_world_seed(spec: RunSpec, profile: Profile, suites: Sequence[str]) -> int:
     """Return the mini world's seed; raises InputError where it is given and nothing here is of that world."""
     if spec.world_seed is None:
         return DEFAULT_SEED

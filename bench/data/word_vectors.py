@@ -21,10 +21,8 @@ FORM = "word vectors as text (word2vec or GloVe: a word and its numbers a line),
 _OPEN: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 _TEXT = (".txt", ".vec")
 _LONGEST = 1 << 20  # bytes of a line: a binary file may have no line end at all
-_EXPANDS, _SMALL = (
-    100,
-    1 << 28,
-)  # times its size that a file may unpack to, and bytes that any may; text: 2 to 5
+_EXPANDS = 100  # times its size that a file may unpack to; text: 2 to 5
+_SMALL = 1 << 28  # bytes that any may
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,12 @@
-"""What a suite measures of an encoder: one protocol for every kind of suite."""
+"""What a suite measures of an encoder: one base class for every kind of suite."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from bench.data.suites import SUITES
 from bench.encoder import Encoder, FloatArray, PairScorer, Progress
@@ -50,37 +51,39 @@ class Measured:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-class Measure(Protocol[T]):
+@dataclass(frozen=True)
+class Measure(ABC, Generic[T]):
     """A suite and everything that depends on which kind of suite it is; made by :func:`measure_of`.
 
     Nothing here loads torch or mteb before :meth:`load` (of mteb's tasks) or :meth:`measure`.
+
+    Args:
+        name: The suite's name, as in ``--suite`` or in a record.
     """
 
-    version: ClassVar[int]
+    name: str
+    version: ClassVar[int] = 1
     """Raised when the numbers of the evaluation change; part of every job's key."""
-    counted: ClassVar[str]
+    counted: ClassVar[str] = "pairs"
     """What a record calls a task's scored items: "pairs" or "items"."""
-    needs_torch: ClassVar[bool]
+    needs_torch: ClassVar[bool] = True
     """True if measuring needs torch whatever the encoder is."""
-    encodes_once: ClassVar[bool]
+    encodes_once: ClassVar[bool] = True
     """True if every distinct sentence is encoded exactly once, all in one call.
 
     Only then can vectors be kept or computed at a lower precision, can a run be estimated, and can an encoder
     say how many of the words it knew.
     """
-    scores_last: ClassVar[bool]
+    scores_last: ClassVar[bool] = False
     """True if the last checkpoint is scored in addition to the selected one."""
 
     @property
-    def name(self) -> str:
-        """The suite's name, as in ``--suite`` or in a record."""
-        ...
-
-    @property
     def notes(self) -> tuple[str, ...]:
-        """What every record and table of the suite must say."""
-        ...
+        """What every record and table of the suite must say: its own note, if it has one."""
+        note = SUITES.get(self.name).note if self.name in SUITES.names() else ""
+        return (note,) if note else ()
 
+    @abstractmethod
     def load(self, data: Path | None, *, accept_data: bool, world_seed: int) -> list[T]:
         """Read and check the tasks.
 
@@ -93,30 +96,23 @@ class Measure(Protocol[T]):
             InputError: no such suite or task, or no data folder.
             DataError: missing, damaged or differing data.
         """
-        ...
 
     def settings(self, solver: str) -> dict[str, Any]:
         """What else of the evaluation determines the scores, for keys; ``solver`` as in :class:`Setting`."""
-        ...
+        return {}
 
     def is_reference(self, task: T) -> bool:
         """True if a task's data are those that everybody else has."""
-        ...
+        return True
 
+    @abstractmethod
     def sentences(self, tasks: Sequence[T]) -> Iterator[str]:
         """Yield what is encoded, repetitions included; nothing where that isn't known beforehand."""
-        ...
 
+    @abstractmethod
     def measure(self, encoder: Encoder | PairScorer, tasks: Sequence[T], setting: Setting) -> Measured:
         """Score an encoder on tasks from :meth:`load`.
 
         Raises:
             InputError, BenchError: an encoder that can't be measured by this suite.
         """
-        ...
-
-
-def own_note(suite: str) -> tuple[str, ...]:
-    """The note that a registered suite has, none for another."""
-    note = SUITES.get(suite).note if suite in SUITES.names() else ""
-    return (note,) if note else ()

@@ -23,8 +23,8 @@ class MtebEncoder:
     Args:
         encoder: The encoder.
         name: Model name for mteb's folders, "bench/NAME".
-        revision: What distinguishes it from every other model of that name, by default :func:`revision_of`.
-            mteb's cache knows a model only by name and revision.
+        identity: What determines the encoder in addition to its weights, see :func:`revision_of`: mteb's
+            cache knows a model only by name and revision.
         progress: Called with finished sentences.
 
     Raises:
@@ -35,7 +35,7 @@ class MtebEncoder:
         self,
         encoder: Encoder | PairScorer,
         name: str,
-        revision: str | None = None,
+        identity: str = "",
         progress: Progress | None = None,
     ) -> None:
         if not isinstance(encoder, Encoder):
@@ -48,11 +48,14 @@ class MtebEncoder:
             import_mteb()
             from mteb.models import ModelMeta
             from mteb.models.model_meta import ScoringFunction
+            from mteb.similarity_functions import cos_sim, pairwise_cos_sim
 
+            # of all pairs, (n, m) from (n, dim) and (m, dim); row by row, (n,) from two (n, dim)
+            self.similarity, self.similarity_pairwise = cos_sim, pairwise_cos_sim
             self.mteb_model_meta = ModelMeta.create_empty(
                 {
                     "name": name,
-                    "revision": revision or revision_of(encoder),
+                    "revision": revision_of(encoder, identity),
                     "embed_dim": encoder.dim,
                     "similarity_fn_name": ScoringFunction.COSINE,
                 }
@@ -68,18 +71,6 @@ class MtebEncoder:
         self.encoded += len(texts)
         embeddings = embed(self.encoder, texts, progress=self.progress)
         return embeddings.vectors[[embeddings.rows[text] for text in texts]]
-
-    def similarity(self, first: Any, second: Any) -> Any:
-        """Cosines of all pairs, (n, m) from (n, dim) and (m, dim)."""
-        from mteb.similarity_functions import cos_sim
-
-        return cos_sim(first, second)
-
-    def similarity_pairwise(self, first: Any, second: Any) -> Any:
-        """Cosines row by row, (n,) from two (n, dim)."""
-        from mteb.similarity_functions import pairwise_cos_sim
-
-        return pairwise_cos_sim(first, second)
 
 
 def revision_of(encoder: Encoder, identity: str = "") -> str:
@@ -110,12 +101,8 @@ def _arrays(value: Any, name: str, seen: dict[int, Any]) -> Iterator[tuple[str, 
     if isinstance(value, torch.nn.Module):
         value = dict(value.state_dict())
     if isinstance(value, torch.Tensor):
-        yield (
-            name,
-            value.detach().cpu().contiguous().view(torch.uint8).numpy()
-            if value.dim()
-            else np.asarray(value.item()),
-        )
+        raw = value.detach().cpu().contiguous()
+        yield name, raw.view(torch.uint8).numpy() if value.dim() else np.asarray(value.item())
     elif isinstance(value, np.ndarray):
         yield name, value
     else:

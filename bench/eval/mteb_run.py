@@ -12,36 +12,24 @@ import os
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.encoder import Encoder, PairScorer, Progress
 from bench.errors import BenchError, StorageError, storage_reason
-from bench.eval.mteb_model import MtebEncoder, revision_of
+from bench.eval.measure import Measured
+from bench.eval.mteb_model import MtebEncoder
 from bench.eval.mteb_scores import Entry, suite_scores
 from bench.eval.mteb_setup import import_mteb, kept_random_state
 from bench.eval.mteb_tasks import MtebTask, mteb_task
-from bench.records.record import Score
+from bench.records.files import write_whole
 
 if TYPE_CHECKING:
     from mteb.abstasks import AbsTask
     from mteb.results import TaskResult
 
 _BATCH = 256  # texts that mteb hands over at once; encoders make their own batches
-
-
-@dataclass(frozen=True)
-class MtebRun:
-    """What an evaluation gives.
-
-    Args:
-        scores: The record's scores.
-        facts: What the record says of mteb, the model's name there and the tasks.
-    """
-
-    scores: tuple[Score, ...]
-    facts: dict[str, Any]
 
 
 def evaluate(
@@ -53,7 +41,7 @@ def evaluate(
     identity: str = "",
     force: bool = False,
     progress: Progress | None = None,
-) -> MtebRun:
+) -> Measured:
     """Measure an encoder on tasks of mteb; no global random state is changed.
 
     A finished task is kept in ``folder/parts`` at full precision, under everything that determines its
@@ -69,14 +57,19 @@ def evaluate(
         force: Measure finished tasks again.
         progress: Called with finished sentences.
 
+    Returns:
+        The record's scores, and what it says of mteb, of the model's name there and of the tasks.
+
     Raises:
         InputError: mteb isn't installed, or a method without vectors.
         BenchError: tasks that failed, each with its reason, after all others were measured.
     """
     import_mteb()
-    with kept_random_state(), _quiet(), _blas_threads():
-        revision = revision_of(encoder, identity) if isinstance(encoder, Encoder) else None
-        model = MtebEncoder(encoder, name, revision, progress)
+    import torch
+
+    limits = importlib.import_module("threadpoolctl").threadpool_limits
+    with kept_random_state(), _quiet(), limits(torch.get_num_threads(), "blas"):  # changes last digits
+        model = MtebEncoder(encoder, name, identity, progress)
         found: dict[str, list[Entry]] = {}
         failed: list[str] = []
         groups = _groups(tasks)
@@ -96,14 +89,8 @@ def evaluate(
             hint=f"the others are kept: run the same command again{_how_to_fetch(failed)}",
         )
     facts = {"version": _version(), "model": name, "revision": model.mteb_model_meta.revision}
-    return MtebRun(suite_scores(tasks, found), {**facts, "tasks": {task.id: task.facts for task in tasks}})
-
-
-def _how_to_fetch(failed: Sequence[str]) -> str:
-    """What to do about data sets that aren't in the local cache: nothing is fetched unasked."""
-    offline = os.environ.get("HF_HUB_OFFLINE") not in (None, "", "0")
-    missing = any("Couldn't reach" in reason or "offline" in reason.lower() for reason in failed)
-    return ", with HF_HUB_OFFLINE=0 before it to fetch data sets" if offline and missing else ""
+    about = {"mteb": {**facts, "tasks": {task.id: task.facts for task in tasks}}}
+    return Measured(suite_scores(tasks, found), facts=about)
 
 
 def _groups(tasks: Sequence[MtebTask]) -> list[list[MtebTask]]:
@@ -112,6 +99,13 @@ def _groups(tasks: Sequence[MtebTask]) -> list[list[MtebTask]]:
     for task in tasks:
         groups.setdefault((task.asked.name, task.splits), []).append(task)
     return list(groups.values())
+
+
+def _how_to_fetch(failed: Sequence[str]) -> str:
+    """What to do about data sets that aren't in the local cache: nothing is fetched unasked."""
+    offline = os.environ.get("HF_HUB_OFFLINE") not in (None, "", "0")
+    missing = any("Couldn't reach" in reason or "offline" in reason.lower() for reason in failed)
+    return ", with HF_HUB_OFFLINE=0 before it to fetch data sets" if offline and missing else ""
 
 
 def _finished_or_measured(
@@ -124,9 +118,7 @@ def _finished_or_measured(
     if entries is None:
         entries = _measure(model, group, folder)
         file.parent.mkdir(parents=True, exist_ok=True)
-        temporary = file.with_suffix(f".{os.getpid()}.tmp")
-        temporary.write_text(json.dumps([asdict(entry) for entry in entries]), encoding="utf-8")
-        temporary.replace(file)
+        write_whole(file, json.dumps([asdict(entry) for entry in entries]).encode())
     return {
         task.id: [e for e in entries if not task.asked.subsets or e.subset in task.asked.subsets]
         for task in group
@@ -149,11 +141,9 @@ def _measure(model: MtebEncoder, group: list[MtebTask], folder: Path) -> list[En
     """
     import mteb
 
-    every = (
-        () if any(not task.asked.subsets for task in group) else (s for t in group for s in t.asked.subsets)
-    )
-    whole = replace(group[0], asked=replace(group[0].asked, subsets=tuple(dict.fromkeys(every))))
-    task = mteb_task(whole)
+    asked = [task.asked.subsets for task in group]
+    every = dict.fromkeys(subset for subsets in asked for subset in subsets) if all(asked) else ()
+    task = mteb_task(replace(group[0], asked=replace(group[0].asked, subsets=tuple(every))))
     if not task.data_loaded and not task.is_aggregate:
         task.load_data()  # here, so that they can be counted afterwards
     settings: Any = {"batch_size": _BATCH, "show_progress_bar": False}
@@ -201,15 +191,6 @@ def _write_results(result: TaskResult, model: MtebEncoder, folder: Path, setting
 
 def _version() -> str:
     return importlib.metadata.version("mteb")
-
-
-@contextmanager
-def _blas_threads() -> Iterator[None]:
-    """Give mteb's own arithmetic as many threads as torch has: their number changes last digits."""
-    import torch
-
-    with importlib.import_module("threadpoolctl").threadpool_limits(torch.get_num_threads(), "blas"):
-        yield
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.data.local_tasks import LocalTask, read_local_suite
+from bench.data.local_tasks import KINDS, LocalTask, read_local_suite
 from bench.data.mteb_names import FILES, STSB_MULTI, MtebName, parse_suite
 from bench.errors import InputError, did_you_mean
 from bench.eval.mteb_setup import import_mteb, kept_random_state
@@ -190,62 +190,42 @@ def _dataset(task: LocalTask) -> Any:
     table, splits = datasets.Dataset.from_dict, datasets.DatasetDict
 
     if task.type in ("sts", "bitext"):
-        columns = dict(
-            zip(("sentence1", "sentence2", "score"), zip(*task.table("file"), strict=True), strict=False)
-        )
-        lists: dict[str, list[Any]] = {name: list(values) for name, values in columns.items()}
-        if "score" in lists:
-            lists["score"] = [float(value) for value in lists["score"]]
-        return splits({task.split: table(lists)})
+        rows = zip(*task.table("file"), strict=True)
+        columns: dict[str, Any] = dict(zip(KINDS[task.type]["file"], map(list, rows), strict=True))
+        if "score" in columns:
+            columns["score"] = [float(value) for value in columns["score"]]
+        return splits({task.split: table(columns)})
     if task.type == "classification":
         labels = sorted({label for _, label in task.table("train")})
-        rows = {"train": task.table("train"), task.split: task.table("test")}
+        parts = {"train": task.table("train"), task.split: task.table("test")}
         return splits(
             {
-                split: table(
-                    {"text": [text for text, _ in part], "label": [labels.index(label) for _, label in part]}
-                )
-                for split, part in rows.items()
+                split: table({"text": [x for x, _ in part], "label": [labels.index(y) for _, y in part]})
+                for split, part in parts.items()
             }
         )
-    return {"default": {task.split: _retrieval(task) if task.type == "retrieval" else _candidates(task)}}
+    return {"default": {task.split: _ranking(task, table)}}
 
 
-def _retrieval(task: LocalTask) -> dict[str, Any]:
-    corpus, queries = task.table("corpus"), task.table("queries")
+def _ranking(task: LocalTask, table: Any) -> dict[str, Any]:
+    """The data of a retrieval or reranking task; the latter's texts get ids, a document one per text."""
     relevant: dict[str, dict[str, int]] = {}
-    for query, document, grade in task.table("qrels"):
-        relevant.setdefault(query, {})[document] = int(float(grade))
-    texts, documents = ({row[0]: row[1] for row in rows} for rows in (queries, corpus))
-    return _split_data(texts, documents, relevant, None)
-
-
-def _candidates(task: LocalTask) -> dict[str, Any]:
-    """Queries and documents of a reranking file under ids of their own; a document is one per text."""
-    queries: dict[str, str] = {}
-    documents: dict[str, str] = {}
-    relevant: dict[str, dict[str, int]] = {}
-    for query, document, grade in task.table("file"):
-        q = queries.setdefault(query, f"q{len(queries)}")
-        d = documents.setdefault(document, f"d{len(documents)}")
-        relevant.setdefault(q, {})[d] = int(float(grade))
-    ranked = {q: list(judged) for q, judged in relevant.items()}
-    positive = {q: {d: grade for d, grade in judged.items() if grade} for q, judged in relevant.items()}
-    by_id = (
-        {number: text for text, number in queries.items()},
-        {number: text for text, number in documents.items()},
-    )
-    return _split_data(*by_id, positive, ranked)
-
-
-def _split_data(
-    queries: dict[str, str],
-    corpus: dict[str, str],
-    relevant: dict[str, dict[str, int]],
-    ranked: dict[str, list[str]] | None,
-) -> dict[str, Any]:
-    table = importlib.import_module("datasets").Dataset.from_dict
-
+    ranked = None
+    if task.type == "retrieval":
+        queries, corpus = (
+            {number: text for number, text in task.table(name)} for name in ("queries", "corpus")
+        )
+        for query, document, grade in task.table("qrels"):
+            relevant.setdefault(query, {})[document] = int(float(grade))
+    else:
+        found, listed = dict[str, str](), dict[str, str]()
+        for query, document, grade in task.table("file"):
+            q = found.setdefault(query, f"q{len(found)}")
+            d = listed.setdefault(document, f"d{len(listed)}")
+            relevant.setdefault(q, {})[d] = int(float(grade))
+        queries, corpus = ({number: text for text, number in texts.items()} for texts in (found, listed))
+        ranked = {q: list(judged) for q, judged in relevant.items()}
+        relevant = {q: {d: grade for d, grade in judged.items() if grade} for q, judged in relevant.items()}
     texts = list(corpus.values())
     return {
         "corpus": table({"id": list(corpus), "text": texts, "title": [""] * len(texts)}),

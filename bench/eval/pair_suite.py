@@ -3,39 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
 
 from bench.data.suites import is_reference, load_suite
 from bench.data.tasks import PairTask
 from bench.encoder import Encoder, PairScorer
-from bench.eval.measure import Measured, Setting, own_note
+from bench.eval.measure import Measure, Measured, Setting
 
 
-@dataclass(frozen=True)
-class PairSuite:
-    """Spearman's correlation of similarities with gold scores; a :class:`bench.eval.measure.Measure`."""
+class PairSuite(Measure[PairTask]):
+    """Spearman's correlation of similarities with gold scores."""
 
-    name: str
-    version: ClassVar[int] = 1
-    counted: ClassVar[str] = "pairs"
-    needs_torch: ClassVar[bool] = False
-    encodes_once: ClassVar[bool] = True
-    scores_last: ClassVar[bool] = True
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """The suite's own note, if it has one."""
-        return own_note(self.name)
+    needs_torch, scores_last = False, True
 
     def load(self, data: Path | None, *, accept_data: bool, world_seed: int) -> list[PairTask]:
         """Read and check the tasks; see :func:`bench.data.suites.load_suite`."""
         return load_suite(self.name, data, accept_data=accept_data, world_seed=world_seed)[1]
-
-    def settings(self, solver: str) -> dict[str, Any]:
-        """Nothing: there is one way to compute it."""
-        return {}
 
     def is_reference(self, task: PairTask) -> bool:
         """True if the data have the committed fingerprint, or come with the program."""
@@ -43,9 +26,7 @@ class PairSuite:
 
     def sentences(self, tasks: Sequence[PairTask]) -> Iterator[str]:
         """Yield both sentences of every pair."""
-        for task in tasks:
-            for pair in task.all_pairs():
-                yield from pair
+        return (sentence for task in tasks for pair in task.all_pairs() for sentence in pair)
 
     def measure(self, encoder: Encoder | PairScorer, tasks: Sequence[PairTask], setting: Setting) -> Measured:
         """Score an encoder, or a method that compares pairs; see :func:`bench.eval.sts.score_suite`."""

@@ -7,7 +7,7 @@ decimals of a percentage, the smallest at ties. Scores are kept unrounded.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -151,7 +151,7 @@ def nested(fitter: Fitter) -> tuple[list[float], list[float], list[float], Label
         for rest, _ in outer
         for train, validation in folds_of(rest, fitter.labels, fitter.protocol.kfold, SEED)
     ]
-    found = _validated(fitter, inner).reshape(len(outer), -1, len(REGS)).mean(1)
+    found = _validated(fitter, inner)[1].reshape(len(outer), -1, len(REGS)).mean(1)
     chosen = [_choice(accuracies) for accuracies in found]
     refits = fitter.weights(
         [Fold(rest, None, (REGS[i],)) for (rest, _), i in zip(outer, chosen, strict=True)]
@@ -165,25 +165,24 @@ def nested(fitter: Fitter) -> tuple[list[float], list[float], list[float], Label
     return dev, test, [REGS[i] for i in chosen], predictions
 
 
-def cross_validated(
-    fitter: Fitter, train: Rows, test: Rows
-) -> tuple[list[float], list[float], list[float], Labels]:
-    """Choose on folds of the training split, fit on all of it (TREC, MRPC); returns as :func:`nested`."""
-    folds = folds_of(train, fitter.labels, fitter.protocol.kfold, fitter.protocol.seed)
-    found = _validated(fitter, [Fold(*rows) for rows in folds]).mean(0)
-    chosen = _choice(found)
-    ((weights,),) = fitter.weights([Fold(train, None, (REGS[chosen],))])
-    return _on_test(fitter, weights, test, float(found[chosen]), REGS[chosen])
+def on_test(fitter: Fitter, rows: Mapping[str, Rows]) -> tuple[list[float], list[float], list[float], Labels]:
+    """Choose on the dev split (SST), else on folds of the training split (TREC, MRPC); see :func:`nested`.
 
-
-def with_dev(
-    fitter: Fitter, train: Rows, dev: Rows, test: Rows
-) -> tuple[list[float], list[float], list[float], Labels]:
-    """Choose on the dev split (SST); the fit that is chosen is the one that is tested."""
-    (weights,) = fitter.weights([Fold(train, dev)])
-    found = fitter.accuracies(weights, dev)
+    The fit that is chosen on a dev split is the one that is tested, else one on the whole training split is.
+    """
+    train, test = rows["train"], rows["test"]
+    if "dev" in rows:
+        folds = [Fold(train, rows["dev"])]
+    else:
+        split = folds_of(train, fitter.labels, fitter.protocol.kfold, fitter.protocol.seed)
+        folds = [Fold(*fold) for fold in split]
+    fits, accuracies = _validated(fitter, folds)
+    found = accuracies.mean(0)
     chosen = _choice(found)
-    return _on_test(fitter, weights[chosen], test, float(found[chosen]), REGS[chosen])
+    weights = fits[0][chosen] if "dev" in rows else fitter.weights([Fold(train, None, (REGS[chosen],))])[0][0]
+    predictions = fitter.predict(weights, test)
+    right = float((predictions == fitter.labels[test]).mean())
+    return [float(found[chosen])], [right], [REGS[chosen]], predictions
 
 
 def folds_of(rows: Rows, labels: Labels, k: int, seed: int) -> list[tuple[Rows, Rows]]:
@@ -250,15 +249,8 @@ def _run_task(task: LabelledTask, vectors: Embeddings, protocol: Protocol) -> Tr
     labels = np.concatenate([np.array([known[x] for x in s.labels])[order] for s, order in ordered])
     rows = dict(zip((s.name for s in splits), np.split(np.arange(ends[-1]), ends[:-1]), strict=True))
     fitter = Fitter(features, labels, len(classes), protocol)
-    if folded:
-        dev, test, regs, predictions = nested(fitter)
-        n_dev = len(labels)
-    elif "dev" in rows:
-        dev, test, regs, predictions = with_dev(fitter, rows["train"], rows["dev"], rows["test"])
-        n_dev = len(rows["dev"])
-    else:
-        dev, test, regs, predictions = cross_validated(fitter, rows["train"], rows["test"])
-        n_dev = len(rows["train"])
+    dev, test, regs, predictions = nested(fitter) if folded else on_test(fitter, rows)
+    n_dev = len(labels) if folded else len(rows.get("dev", rows["train"]))
     last = orders[0] if folded else orders[[s.name for s in splits].index("test")]
     gold = labels if folded else labels[rows["test"]]
     return TransferResult(
@@ -267,25 +259,21 @@ def _run_task(task: LabelledTask, vectors: Embeddings, protocol: Protocol) -> Tr
     )  # fmt: skip
 
 
-def _validated(fitter: Fitter, folds: Sequence[Fold]) -> NDArray[np.float64]:
-    """Validation accuracy, (folds, regs)."""
+def _validated(
+    fitter: Fitter, folds: Sequence[Fold]
+) -> tuple[list[NDArray[np.float64]], NDArray[np.float64]]:
+    """Weights of each fold, and their validation accuracy, (folds, regs)."""
+    fits = fitter.weights(folds)
     found = [
         fitter.accuracies(weights, fold.validation)
-        for weights, fold in zip(fitter.weights(folds), folds, strict=True)
+        for weights, fold in zip(fits, folds, strict=True)
         if fold.validation is not None
     ]
-    return np.stack(found)
+    return fits, np.stack(found)
 
 
 def _choice(accuracies: NDArray[np.float64]) -> int:
     return int(np.argmax(np.round(100 * accuracies, 2)))
-
-
-def _on_test(
-    fitter: Fitter, weights: NDArray[np.float64], test: Rows, dev: float, reg: float
-) -> tuple[list[float], list[float], list[float], Labels]:
-    predictions = fitter.predict(weights, test)
-    return [dev], [float((predictions == fitter.labels[test]).mean())], [reg], predictions
 
 
 def _joined(splits: Sequence[LabelledSplit]) -> LabelledSplit:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,28 +13,17 @@ from bench.data.tasks import LabelledTask, suite_average
 from bench.encoder import Encoder, PairScorer, Progress
 from bench.errors import BenchError
 from bench.eval.embed import embed
-from bench.eval.measure import Measured, Setting, own_note
+from bench.eval.measure import Measure, Measured, Setting
 from bench.records.record import ALL, Score
 
 if TYPE_CHECKING:  # it loads torch, which planning a suite doesn't need
     from bench.eval.transfer import Protocol, TransferResult
 
 
-@dataclass(frozen=True)
-class TransferSuite:
-    """Accuracy of logistic regressions on frozen vectors; a :class:`bench.eval.measure.Measure`."""
+class TransferSuite(Measure[LabelledTask]):
+    """Accuracy of logistic regressions on frozen vectors."""
 
-    name: str
-    version: ClassVar[int] = 1
-    counted: ClassVar[str] = "items"
-    needs_torch: ClassVar[bool] = True
-    encodes_once: ClassVar[bool] = True
-    scores_last: ClassVar[bool] = False
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """The suite's own note, if it has one."""
-        return own_note(self.name)
+    counted = "items"
 
     def load(self, data: Path | None, *, accept_data: bool, world_seed: int) -> list[LabelledTask]:
         """Read and check the tasks; see :func:`bench.data.suites.load_transfer`."""
@@ -51,8 +39,7 @@ class TransferSuite:
 
     def sentences(self, tasks: Sequence[LabelledTask]) -> Iterator[str]:
         """Yield all sentences of all splits."""
-        for task in tasks:
-            yield from sentences_of(task)
+        return (sentence for task in tasks for sentence in sentences_of(task))
 
     def measure(
         self, encoder: Encoder | PairScorer, tasks: Sequence[LabelledTask], setting: Setting

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import numpy as np
 
 from bench.encoder import Encoder, FloatArray, Progress
 from bench.errors import StorageError
+from bench.records.files import write_whole
 
 
 class CachedEncoder:
@@ -63,14 +63,9 @@ def _write(path: Path, vectors: FloatArray) -> None:
     payload = io.BytesIO()
     digest = np.array(hashlib.sha256(vectors.tobytes()).hexdigest())
     np.savez(payload, allow_pickle=False, vectors=vectors, sha256=digest)
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            temporary.write_bytes(payload.getbuffer())
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        write_whole(path, payload.getvalue())
     except OSError as error:
         raise StorageError(
             f"vectors can't be kept: {error.strerror}",

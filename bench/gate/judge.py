@@ -7,23 +7,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
 from bench.errors import DataError, InputError, NotComparableError
-from bench.gate.verdict import (
-    AVERAGE,
-    DIFFERENT,
-    EQUAL,
-    FAILED,
-    IMPROVED,
-    MISSING,
-    OK,
-    REGRESSION,
-    UNCLEAR,
-    CellVerdict,
-    Drop,
-    Gate,
-    Key,
-    Seeds,
-    cell_name,
-)
+from bench.gate.verdict import AVERAGE, CellVerdict, Drop, Gate, Key, Seeds, Status, cell_name
 from bench.records.facts import BREAKING, differing, family_of, machine, machine_warnings, same_result
 from bench.records.record import ALL, RunRecord
 from bench.stats.correction import holm
@@ -86,7 +70,8 @@ def judge(
             cells[key] = settled
     tested = sum(pair.tested for pair in pairs.values())
     drops = {key: _drops(pair, 1 - (1 - level) / tested if tested else level) for key, pair in pairs.items()}
-    for key, found in _with_holm(drops).items():
+    _add_holm(drops)
+    for key, found in drops.items():
         cells[key] = _decided(key, pairs[key], found, tolerance, repeated)
     warnings = machine_warnings(
         [record for key in then if key in now for record in then[key]],
@@ -109,7 +94,7 @@ def _finished(records: Sequence[RunRecord]) -> list[RunRecord]:
 
 
 def _seeds(records: Sequence[RunRecord]) -> Seeds:
-    return tuple(sorted((record.seed for record in records), key=lambda seed: -1 if seed is None else seed))
+    return tuple(record.seed for record in _by_seed(records))
 
 
 def _settled(key: Key, then: list[RunRecord], now: list[RunRecord], repeated: bool) -> CellVerdict | None:
@@ -122,20 +107,20 @@ def _settled(key: Key, then: list[RunRecord], now: list[RunRecord], repeated: bo
     done = _finished(now)
     seeds = _seeds(then), _seeds(done)
     if not now:
-        return CellVerdict(key, MISSING, *seeds, reasons=("there is no record of it",))
+        return CellVerdict(key, Status.MISSING, *seeds, reasons=("there is no record of it",))
     if len(done) < len(now):
         broken = (record for record in now if record.status == "failed")
         reasons = tuple(f"{_run_name(record)}: {record.reason}" for record in broken)
-        return CellVerdict(key, FAILED, *seeds, reasons=reasons)
+        return CellVerdict(key, Status.FAILED, *seeds, reasons=reasons)
     if lines := [str(each) for record in done for each in differing(then[0], record, BREAKING)]:
-        return CellVerdict(key, DIFFERENT, *seeds, reasons=tuple(dict.fromkeys(lines)))
+        return CellVerdict(key, Status.DIFFERENT, *seeds, reasons=tuple(dict.fromkeys(lines)))
     if repeated and (absent := [r for r in then if r.seed not in seeds[1]]):
         reasons = tuple(f"there is no record of {_run_name(record)}" for record in absent)
-        return CellVerdict(key, MISSING, *seeds, reasons=reasons)
+        return CellVerdict(key, Status.MISSING, *seeds, reasons=reasons)
     shared = [record for record in then if record.seed in seeds[1]]
     if len(shared) == len(done) and all(map(same_result, _by_seed(shared), _by_seed(done))):
         drops = _drops(_Pair(shared, done, tested=False, same_machine=True), 0.95)
-        return CellVerdict(key, EQUAL, *seeds, drops=drops)
+        return CellVerdict(key, Status.EQUAL, *seeds, drops=drops)
     return None
 
 
@@ -186,24 +171,18 @@ def _score(record: RunRecord, task: str) -> float:
     return value
 
 
-def _with_holm(drops: Mapping[Key, dict[str, Drop]]) -> dict[Key, dict[str, Drop]]:
+def _add_holm(drops: Mapping[Key, dict[str, Drop]]) -> None:
     """Add the p of every tested task after Holm over all of them."""
-    p = {
-        f"{position}/{task}": drop.p
-        for position, tasks in enumerate(drops.values())
+    tested = {
+        f"{number}/{task}": (tasks, task, drop)
+        for number, tasks in enumerate(drops.values())
         for task, drop in tasks.items()
-        if task != AVERAGE and drop.p is not None
+        if task != AVERAGE
     }
-    adjusted = holm(p, "every task of every tested cell").comparisons if p else {}
-    return {
-        key: {
-            task: replace(drop, adjusted_p=adjusted[name].adjusted)
-            if (name := f"{position}/{task}") in adjusted
-            else drop
-            for task, drop in tasks.items()
-        }
-        for position, (key, tasks) in enumerate(drops.items())
-    }
+    p = {name: drop.p for name, (_, _, drop) in tested.items() if drop.p is not None}
+    for name, adjusted in (holm(p, "every task of every tested cell").comparisons if p else {}).items():
+        tasks, task, drop = tested[name]
+        tasks[task] = replace(drop, adjusted_p=adjusted.adjusted)
 
 
 def _decided(key: Key, pair: _Pair, drops: dict[str, Drop], tolerance: float, repeated: bool) -> CellVerdict:
@@ -221,11 +200,11 @@ def _decided(key: Key, pair: _Pair, drops: dict[str, Drop], tolerance: float, re
         spread = SPREADS * stdev(_score(record, AVERAGE) for record in pair.then)
         shown = average.drop > spread or (shown and pair.same_machine)
     if average.drop > tolerance:
-        status = REGRESSION if shown else UNCLEAR
+        status = Status.REGRESSION if shown else Status.UNCLEAR
     else:
         gained = -average.drop > tolerance and (average.high is None or average.high < 0)
-        status = IMPROVED if gained else OK
-    if status == UNCLEAR:
+        status = Status.IMPROVED if gained else Status.OK
+    if status is Status.UNCLEAR:
         noise = (
             "the interval" if spread is None else f"{SPREADS} standard deviations of the reference's seeds"
         )

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from bench.errors import NotComparableError
 
 AVERAGE = "avg"
-EQUAL, OK, IMPROVED, UNCLEAR = "equal", "ok", "improved", "unclear"
-REGRESSION, FAILED, MISSING, DIFFERENT = "regression", "failed", "missing", "different"
-BAD = (REGRESSION, FAILED, MISSING)
+Status = StrEnum(
+    "Status", ("EQUAL", "OK", "IMPROVED", "UNCLEAR", "REGRESSION", "FAILED", "MISSING", "DIFFERENT")
+)
+BAD = (Status.REGRESSION, Status.FAILED, Status.MISSING)
 
 Key = tuple[str, str, str]
 """Profile, method, suite."""
@@ -59,7 +61,7 @@ class CellVerdict:
     """
 
     key: Key
-    status: str
+    status: Status
     seeds: Seeds
     new_seeds: Seeds
     drops: Mapping[str, Drop] = field(default_factory=dict)
@@ -98,14 +100,14 @@ class Gate:
     repeated: bool = False
     warnings: tuple[str, ...] = ()
 
-    def having(self, *statuses: str) -> tuple[CellVerdict, ...]:
+    def having(self, *statuses: Status) -> tuple[CellVerdict, ...]:
         """The cells of these statuses."""
         return tuple(cell for cell in self.cells if cell.status in statuses)
 
     @property
     def exit_code(self) -> int:
         """0 passed, 1 a regression, or a failed or missing cell, 3 not comparable."""
-        if self.having(DIFFERENT):
+        if self.having(Status.DIFFERENT):
             return NotComparableError.exit_code
         return int(bool(self.having(*BAD)))
 

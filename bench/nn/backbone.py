@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import AutoConfig, AutoModel, AutoTokenizer
+from transformers import AutoModel, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
 from bench.encoder import FloatArray, Progress
@@ -19,7 +19,7 @@ from bench.errors import InputError
 from bench.nn.batches import default_batch_tokens, length_sorted_batches
 from bench.nn.pooling import masked_token, pool
 from bench.nn.prompt import Prompt
-from bench.nn.untrusted import check_folder, check_tokenizer, not_loadable, offline
+from bench.nn.untrusted import check_folder, check_tokenizer, check_weights, not_loadable, offline
 
 
 @contextmanager
@@ -205,33 +205,10 @@ class TransformerEncoder:
 
 def _load(folder: Path, *, needs_pooler: bool) -> tuple[Any, Any]:
     """Load model and tokenizer from a folder; raises InputError for anything that isn't whole."""
-    where = folder.name
-    safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-    check_folder(folder)
-    try:
-        with offline():
-            config = AutoConfig.from_pretrained(folder, **safe)
-            model, info = AutoModel.from_pretrained(
-                folder,
-                config=config,
-                dtype=torch.float32,
-                weights_only=True,
-                output_loading_info=True,
-                **safe,
-            )
-            tokenizer = AutoTokenizer.from_pretrained(folder, **safe)
-    except Exception as error:  # transformers raises many kinds here; all mean that the folder can't be used
-        expected = "a transformers checkpoint with its tokenizer"
-        raise not_loadable(error, where, expected=expected) from error
-    check_tokenizer(tokenizer, folder)
-    missing = sorted(info["missing_keys"]) + sorted(str(key) for key in info["mismatched_keys"])
+    where, expected = folder.name, "a transformers checkpoint with its tokenizer"
+    model, tokenizer, missing = load_folder(folder, AutoModel, expected=expected)
     missing_pooler = [key for key in missing if "pooler" in key.split(".")]
-    missing = [key for key in missing if key not in missing_pooler]
-    if missing:
-        raise InputError(
-            f"{len(missing)} weight(s) are missing from the checkpoint, the first is {missing[0]}",
-            where=where,
-        )
+    check_weights([key for key in missing if key not in missing_pooler], where)
     if needs_pooler and (missing_pooler or getattr(model, "pooler", None) is None):
         raise InputError(
             "the checkpoint has no pooler weights, so pooling 'pooler' is not possible",
@@ -243,6 +220,34 @@ def _load(folder: Path, *, needs_pooler: bool) -> tuple[Any, Any]:
     if tokenizer.pad_token_id is None:
         raise InputError("the tokenizer has no padding token", where=where)
     return model, tokenizer
+
+
+def load_folder(
+    folder: Path, kind: Any, *, what: str = "this model", expected: str | None = None
+) -> tuple[Any, Any, list[str]]:
+    """Load (model, tokenizer) from a folder in float32, quietly, and the names of weights that it lacks.
+
+    Args:
+        folder: Model folder with config, tokenizer and weights (safetensors, or .bin with weights_only).
+        kind: transformers' class for the model.
+        what: What can't be loaded, for the error.
+        expected: What would have been right, for the error.
+
+    Raises:
+        InputError: a folder that can't be loaded, or one that would run or fetch something.
+    """
+    safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    check_folder(folder)
+    try:
+        with quiet(), offline():
+            model, info = kind.from_pretrained(
+                folder, dtype=torch.float32, weights_only=True, output_loading_info=True, **safe
+            )
+            tokenizer = AutoTokenizer.from_pretrained(folder, **safe)
+    except Exception as error:  # transformers raises many kinds here; all mean that the folder can't be used
+        raise not_loadable(error, folder.name, what, expected) from error
+    check_tokenizer(tokenizer, folder)
+    return model, tokenizer, sorted(info["missing_keys"]) + sorted(map(str, info["mismatched_keys"]))
 
 
 def first_position(model: Any) -> int:

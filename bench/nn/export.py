@@ -67,6 +67,14 @@ vectors = encoder.encode(["A sentence.", "Another one."])
 
 {why}
 """
+_SUM = (
+    "The vector of a sentence is the sum of those of its parts, {terms}; each part is "
+    "a plain transformers folder."
+)
+_PLAIN = (
+    "The folder is a plain transformers folder. sentence-transformers has no such pooling: it would "
+    "silently take the mean of the tokens."
+)
 
 
 def check_target(out: Path) -> None:
@@ -96,7 +104,7 @@ def export_encoder(encoder: Encoder, out: Path, card: str) -> None:
             folder = scratch / "export"  # mkdtemp's own folder is readable for its owner alone
             folder.mkdir()
             _write(encoder, folder)
-            (folder / "README.md").write_text(_front_matter(encoder) + card + _loading(encoder), "utf-8")
+            (folder / "README.md").write_text(_readme(encoder, card), "utf-8")
             _check_reloaded(encoder, folder)
             if target.exists():
                 target.rmdir()
@@ -126,7 +134,8 @@ def load_encoder(path: Path, device: str = "cpu") -> Encoder:
         )
     if (path / SETTINGS).is_file():
         return _load_transformer(path, device)
-    values = _read(path / TWIN, {"parts": list, "weights": list}, kind="sum")
+    file = path / TWIN
+    values = _read(file, {"parts": list, "weights": list}, kind="sum")
     parts, weights = values["parts"], values["weights"]
     if not all(_is_number(weight) for weight in weights) or len(weights) != len(parts):
         raise _damaged(path / TWIN, f"weights {weights!r}", "a finite number for each part")
@@ -187,7 +196,7 @@ def _write_transformer(encoder: TransformerEncoder, folder: Path) -> None:
         "kind": "transformer",
         "pooling": encoder.pooling,
         "first_layer": encoder.first_layer,
-        "template": _template(encoder),
+        "template": encoder.prompt.text if encoder.prompt else None,
         "max_length": encoder.max_length,
         "dim": encoder.dim,
     }
@@ -203,7 +212,7 @@ def _write_sentence_transformers(encoder: TransformerEncoder, folder: Path) -> N
         {"idx": 0, "name": "0", "path": "", "type": f"{kind}.Transformer"},
         {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{kind}.Pooling"},
     ]
-    (folder / "modules.json").write_text(json.dumps(modules, indent=2) + "\n", "utf-8")
+    _write_json(folder / "modules.json", modules)
     config: dict[str, Any] = {"max_seq_length": encoder.max_length, "do_lower_case": False}
     if "add_pooling_layer" in inspect.signature(type(encoder.model).__init__).parameters:
         config["model_args"] = {"add_pooling_layer": False}  # or it would warn of the pooler left out
@@ -212,11 +221,6 @@ def _write_sentence_transformers(encoder: TransformerEncoder, folder: Path) -> N
     names = (*_MODES.values(), "pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens")
     modes = {name: name == _MODES[encoder.pooling] for name in names}
     _write_json(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": encoder.dim, **modes})
-
-
-def _template(encoder: TransformerEncoder) -> str | None:
-    """Text of the template, its sentence's full stop included."""
-    return encoder.prompt.text if encoder.prompt else None
 
 
 def _check_reloaded(encoder: Encoder, folder: Path) -> None:
@@ -236,28 +240,16 @@ def _check_reloaded(encoder: Encoder, folder: Path) -> None:
         )
 
 
-def _front_matter(encoder: Encoder) -> str:
-    single = isinstance(encoder, TransformerEncoder)
-    library = "transformers" if single else "cse-bench"
-    return _FRONT_MATTER.format(library="sentence-transformers" if _is_known(encoder) else library)
-
-
-def _loading(encoder: Encoder) -> str:
-    if _is_known(encoder):
-        return _WITH_SENTENCE_TRANSFORMERS
+def _readme(encoder: Encoder, card: str) -> str:
+    """The card between its front matter and how the folder is loaded."""
     if isinstance(encoder, SumEncoder):
-        terms = (f"{w:g} x part-{i}" for i, w in enumerate(encoder.weights, start=1))
-        why = (
-            f"The vector of a sentence is the sum of those of its parts, {' + '.join(terms)}; each part is a "
-        )
-        return _WITH_BENCH.format(why=why + "plain transformers folder.")
-    why = "The folder is a plain transformers folder. sentence-transformers has no such pooling: it would "
-    return _WITH_BENCH.format(why=why + "silently take the mean of the tokens.")
-
-
-def _is_known(encoder: Encoder) -> bool:
-    """True if sentence-transformers can load the encoder's folder."""
-    return isinstance(encoder, TransformerEncoder) and encoder.pooling in _MODES
+        terms = " + ".join(f"{w:g} x part-{i}" for i, w in enumerate(encoder.weights, start=1))
+        library, loading = "cse-bench", _WITH_BENCH.format(why=_SUM.format(terms=terms))
+    elif _transformers(encoder)[0].pooling in _MODES:
+        library, loading = "sentence-transformers", _WITH_SENTENCE_TRANSFORMERS
+    else:
+        library, loading = "transformers", _WITH_BENCH.format(why=_PLAIN)
+    return _FRONT_MATTER.format(library=library) + card + loading
 
 
 def _load_transformer(folder: Path, device: str) -> TransformerEncoder:
@@ -318,5 +310,5 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e30
 
 
-def _write_json(file: Path, values: dict[str, Any]) -> None:
+def _write_json(file: Path, values: Any) -> None:
     file.write_text(json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n", "utf-8")

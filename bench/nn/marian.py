@@ -15,8 +15,8 @@ from bench.data.tasks import normalise
 from bench.encoder import Progress
 from bench.errors import BenchError, InputError
 from bench.nn.batches import length_sorted_batches
-from bench.nn.folder import content_hash, resolve
-from bench.nn.untrusted import check_folder, not_loadable, offline
+from bench.nn.folder import ModelFolder, content_hash, resolve
+from bench.nn.untrusted import check_folder, check_weights, not_loadable, offline
 
 HUB = "Helsinki-NLP"
 BATCH_TOKENS = {"cpu": 4096, "cuda": 32_768}  # cpu: fastest of 240 to 8,160 at OPUS-MT's size, one thread
@@ -25,7 +25,7 @@ _STEP = 16
 
 
 @dataclass(frozen=True)
-class TranslationModel:
+class TranslationModel(ModelFolder):
     """A model folder. The path stays here; provenance holds the rest.
 
     Args:
@@ -35,9 +35,6 @@ class TranslationModel:
         revision: The hub's commit where the folder is in its cache, else None.
     """
 
-    path: Path
-    name: str
-    sha256: str
     revision: str | None
 
     @property
@@ -150,11 +147,16 @@ class MarianTranslator:
             ) from error
 
     def _translate(self, sentences: Sequence[str], progress: Progress | None) -> Translated:
+        from bench.nn.backbone import padded
+
         rows, truncated = self._rows(sentences)
         texts = [""] * len(rows)
         unfinished = 0
         for limit, batch in limited_batches([len(row) for row in rows], self.batch_tokens):
-            translations = self._generate([rows[index] for index in batch], min(limit, self.longest - 1))
+            ids, mask = padded([rows[index] for index in batch], self.pad, self.device)
+            longest = min(limit, self.longest - 1)
+            output = self.model.generate(input_ids=ids, attention_mask=mask, max_new_tokens=longest)
+            translations = output[:, 1:].tolist()  # padded behind their ends
             unfinished += sum(self.eos not in row for row in translations)
             decoded = self.tokenizer.batch_decode(
                 translations, skip_special_tokens=True, clean_up_tokenization_spaces=False
@@ -174,15 +176,6 @@ class MarianTranslator:
         for index in longer:
             rows[index] = [*rows[index][: self.longest - 1], self.eos]
         return rows, len(longer)
-
-    def _generate(self, rows: list[list[int]], limit: int) -> list[list[int]]:
-        """Token ids of each translation, padded behind its end."""
-        from bench.nn.backbone import padded
-
-        ids, mask = padded(rows, self.pad, self.device)
-        output = self.model.generate(input_ids=ids, attention_mask=mask, max_new_tokens=limit)
-        translations: list[list[int]] = output[:, 1:].tolist()
-        return translations
 
 
 def limited_batches(lengths: Sequence[int], budget: int) -> Iterator[tuple[int, list[int]]]:
@@ -224,11 +217,7 @@ def _load(model: TranslationModel) -> tuple[Any, Any]:
         except Exception as error:  # transformers raises many kinds here; all mean that it can't be used
             raise not_loadable(error, model.name, expected="a Marian model of OPUS-MT") from error
     missing = sorted(info["missing_keys"]) + sorted(str(key) for key in info["mismatched_keys"])
-    if missing:
-        raise InputError(
-            f"{len(missing)} weight(s) are missing from the checkpoint, the first is {missing[0]}",
-            where=model.name,
-        )
+    check_weights(missing, model.name)
     return loaded, tokenizer
 
 

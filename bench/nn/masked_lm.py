@@ -7,15 +7,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
-from transformers import AutoModelForMaskedLM, AutoTokenizer, BertForMaskedLM, RobertaForMaskedLM
+from transformers import AutoModelForMaskedLM, BertForMaskedLM, RobertaForMaskedLM
 from transformers.masking_utils import create_bidirectional_mask
 
 from bench.errors import InputError
 from bench.nn.attention import ARCHITECTURES
-from bench.nn.backbone import quiet
-from bench.nn.untrusted import check_folder, check_tokenizer, not_loadable, offline
+from bench.nn.backbone import load_folder
+from bench.nn.untrusted import check_weights
 
 
 def load_masked_lm(folder: Path, *, new_head: bool = False) -> tuple[Any, Any]:
@@ -28,30 +27,13 @@ def load_masked_lm(folder: Path, *, new_head: bool = False) -> tuple[Any, Any]:
     Raises:
         InputError: no masked language model in the folder, weights missing, no mask token.
     """
-    safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-    where = folder.name
-    check_folder(folder)
-    try:
-        with quiet(), offline():
-            model, info = AutoModelForMaskedLM.from_pretrained(
-                folder, dtype=torch.float32, weights_only=True, output_loading_info=True, **safe
-            )
-            tokenizer = AutoTokenizer.from_pretrained(folder, **safe)
-    except Exception as error:  # transformers raises many kinds here; all mean that the folder can't be used
-        raise not_loadable(error, where, "this masked language model") from error
-    check_tokenizer(tokenizer, folder)
-    missing = sorted(info["missing_keys"]) + sorted(str(key) for key in info["mismatched_keys"])
+    model, tokenizer, missing = load_folder(folder, AutoModelForMaskedLM, what="this masked language model")
     if new_head:
         missing = [key for key in missing if key.startswith(f"{model.base_model_prefix}.")]
-    if missing:
-        raise InputError(
-            f"{len(missing)} weight(s) are missing from the checkpoint, the first is {missing[0]}",
-            where=where,
-            expected="a masked language model with its head",
-            hint="bench pretrain --profile minilm-mlm makes one for all-MiniLM-L6-v2",
-        )
+    hint = "bench pretrain --profile minilm-mlm makes one for all-MiniLM-L6-v2"
+    check_weights(missing, folder.name, expected="a masked language model with its head", hint=hint)
     if tokenizer.mask_token_id is None:
-        raise InputError("the tokenizer has no mask token", where=where)
+        raise InputError("the tokenizer has no mask token", where=folder.name)
     return model, tokenizer
 
 
@@ -81,15 +63,11 @@ def mlm_head(model: Any) -> nn.Module:
     Raises:
         InputError: a model other than BERT's and RoBERTa's.
     """
-    if isinstance(model, BertForMaskedLM):
-        head: nn.Module = copy.deepcopy(model.cls)
-    elif isinstance(model, RobertaForMaskedLM):
-        head = copy.deepcopy(model.lm_head)
-    else:
+    if not isinstance(model, BertForMaskedLM | RobertaForMaskedLM):
         raise InputError(
             f"the head of a {type(model).__name__}", expected="a BertForMaskedLM or a RobertaForMaskedLM"
         )
-    return head
+    return copy.deepcopy(model.cls if isinstance(model, BertForMaskedLM) else model.lm_head)
 
 
 def new_layers(model: Any, count: int) -> nn.ModuleList:

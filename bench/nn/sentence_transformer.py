@@ -14,7 +14,7 @@ from bench.encoder import FloatArray, Progress
 from bench.errors import InputError
 from bench.nn.backbone import quiet
 from bench.nn.batches import default_batch_tokens, length_sorted_batches
-from bench.nn.untrusted import check_modules, check_tokenizer, not_loadable, offline
+from bench.nn.untrusted import check_modules, check_tokenizer, check_weights, not_loadable, offline
 
 
 class SentenceTransformerEncoder:
@@ -102,11 +102,7 @@ def _check_whole(module: object, folder: Path) -> None:
     safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False, "weights_only": True}
     _, info = kind.from_pretrained(folder, config=model.config, output_loading_info=True, **safe)
     missing = [key for key in sorted(info["missing_keys"]) if "pooler" not in key.split(".")]
-    if missing:
-        raise InputError(
-            f"{len(missing)} weight(s) are missing from the checkpoint, the first is {missing[0]}",
-            where=folder.name,
-        )
+    check_weights(missing, folder.name)
     tokenizer = getattr(module, "tokenizer", None)
     if isinstance(tokenizer, PreTrainedTokenizerBase):
         check_tokenizer(tokenizer, folder)

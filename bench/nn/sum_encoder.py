@@ -39,17 +39,12 @@ class SumEncoder:
                 f"embeddings of {' and '.join(map(str, dims))} dimensions can't be added",
                 expected="one dimension",
             )
-        parts: list[Encoder] = []
-        factors: list[float] = []
+        self.parts: tuple[Encoder, ...] = ()
+        self.weights: tuple[float, ...] = ()
         for encoder, weight in zip(encoders, given, strict=True):
-            if isinstance(encoder, SumEncoder):
-                parts += encoder.parts
-                factors += [weight * factor for factor in encoder.weights]
-            else:
-                parts.append(encoder)
-                factors.append(weight)
-        self.parts: tuple[Encoder, ...] = tuple(parts)
-        self.weights: tuple[float, ...] = tuple(factors)
+            whole = encoder if isinstance(encoder, SumEncoder) else None
+            self.parts += whole.parts if whole else (encoder,)
+            self.weights += tuple(weight * factor for factor in (whole.weights if whole else (1.0,)))
         self.dim: int = dims[0]
         self.facts = self._facts()
 

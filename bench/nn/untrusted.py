@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -209,6 +209,22 @@ def not_loadable(
     if "ignore_mismatched_sizes" in reason:
         reason = "the shapes of its weights aren't those that config.json gives"
     return InputError(f"{what} can't be loaded: {reason}", where=where, expected=expected)
+
+
+def check_weights(missing: Sequence[str], where: str, **more: str) -> None:
+    """Raise InputError if weights are missing: transformers would draw them at random.
+
+    Args:
+        missing: Names of the missing ones.
+        where: The folder's name.
+        more: What was expected, and a hint.
+    """
+    if missing:
+        raise InputError(
+            f"{len(missing)} weight(s) are missing from the checkpoint, the first is {missing[0]}",
+            where=where,
+            **more,
+        )
 
 
 class _UnreadableError(InputError):

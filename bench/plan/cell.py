@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,8 +57,14 @@ class Cell:
     @property
     def all_stages(self) -> tuple[Stage, ...]:
         """Its members' stages and its own, each once."""
-        stages = [stage for _, member in self.members for stage in member.all_stages]
-        return tuple({stage.key: stage for stage in (*stages, *self.stages)}.values())
+        return tuple({stage.key: stage for _, _, stage in self.named_stages}.values())
+
+    @property
+    def named_stages(self) -> Iterator[tuple[str, Cell, Stage]]:
+        """Each stage with the cell that it is of, by its role; a member's stands after its role and a slash."""
+        for role, member in self.members:
+            yield from ((f"{role}/{name}", owner, stage) for name, owner, stage in member.named_stages)
+        yield from ((stage.spec.role, self, stage) for stage in self.stages)
 
     @property
     def member_names(self) -> set[str]:
@@ -71,11 +78,6 @@ class Cell:
     def describe(self) -> str:
         """For messages: method id and seed."""
         return self.method if self.seed is None else f"{self.method} seed {self.seed}"
-
-
-def auxiliary_facts(cell: Cell) -> dict[str, dict[str, str]]:
-    """Name and hash of each auxiliary model, for records."""
-    return {option: {"name": folder.name, "sha256": folder.sha256} for option, folder in cell.auxiliaries}
 
 
 def plugins_of(cell: Cell) -> dict[str, dict[str, Any]]:

@@ -5,7 +5,7 @@ Keys are made from it, and differences from finished records are found in it, by
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,10 +13,10 @@ from bench.card import OptionValue
 from bench.data.corpus import Corpus
 from bench.data.training import TrainingData
 from bench.nn.folder import ModelFolder
-from bench.plan.cell import Cell, auxiliary_facts, plugins_of
+from bench.plan.cell import Cell, plugins_of
 from bench.records.record import RunRecord
 from bench.request.spec import RunSpec
-from bench.stages import ARITHMETIC, StageSpec, is_paired
+from bench.stages import ARITHMETIC, Stage, StageSpec, is_paired
 
 
 def expected_record(cell: Cell, spec: RunSpec, training: TrainingData | None) -> RunRecord:
@@ -60,15 +60,10 @@ def stage_record(cell: Cell, spec: RunSpec, training: TrainingData) -> RunRecord
 
 def training_block(cell: Cell, training: TrainingData | None) -> dict[str, Any]:
     """What a record says of its training before it has begun; nothing without stages and members."""
-    members = {role: _member(member) for role, member in cell.members}
-    auxiliaries = auxiliary_facts(cell)
-    block: dict[str, Any] = {
-        **({"members": members} if members else {}),
-        **({"auxiliaries": auxiliaries} if auxiliaries else {}),
-    }
+    block = _built_on(cell)
     if training is None or not cell.trains:
         return block
-    trained = list(_trained(cell))
+    trained = [owner for _, owner, _ in cell.named_stages]
     corpus, dev = training.corpus, training.dev
     return block | {
         "corpus": {"name": corpus.name, "sha256": corpus.sha256, "sentences": len(corpus.sentences)},
@@ -76,35 +71,20 @@ def training_block(cell: Cell, training: TrainingData | None) -> dict[str, Any]:
         "arithmetic": ARITHMETIC,
         "precision": max((each.train_precision for each in trained), key=lambda name: name != "fp32"),
         "ranks": max(each.ranks for each in trained),
-        "stages": _stages(cell, training),
+        "stages": {role: _stage(stage, owner, training) for role, owner, stage in cell.named_stages},
     }
 
 
-def _trained(cell: Cell) -> Iterator[Cell]:
-    """The cell and its members, at any depth, that have stages of their own."""
-    if cell.stages:
-        yield cell
-    for _, member in cell.members:
-        yield from _trained(member)
-
-
-def _stages(cell: Cell, training: TrainingData) -> dict[str, dict[str, Any]]:
-    """What is known of each stage, the members' under their role and a slash."""
-    found = {
-        f"{role}/{name}": facts
-        for role, member in cell.members
-        for name, facts in _stages(member, training).items()
+def _stage(stage: Stage, cell: Cell, training: TrainingData) -> dict[str, Any]:
+    """What is known of a stage of a cell."""
+    text = training.texts[stage.spec.text]
+    settings = _settings(stage.spec, dict(cell.options))
+    return {
+        "key": stage.key,
+        "version": stage.spec.version,
+        **({} if text is training.corpus else {"text": _text(text, stage.spec.text)}),
+        **({"settings": settings} if settings else {}),
     }
-    for stage in cell.stages:
-        text = training.texts[stage.spec.text]
-        settings = _settings(stage.spec, dict(cell.options))
-        found[stage.spec.role] = {
-            "key": stage.key,
-            "version": stage.spec.version,
-            **({} if text is training.corpus else {"text": _text(text, stage.spec.text)}),
-            **({"settings": settings} if settings else {}),
-        }
-    return found
 
 
 def _settings(stage: StageSpec, options: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
@@ -123,16 +103,17 @@ def _text(text: Corpus, name: str) -> dict[str, Any]:
 
 def _member(cell: Cell) -> dict[str, Any]:
     """What a record says of a method that its own builds on, apart from the stages."""
-    members = {role: _member(member) for role, member in cell.members}
-    auxiliaries = auxiliary_facts(cell)
-    return {
-        "method": cell.method,
-        "version": cell.card.version,
-        "options": dict(cell.options),
-        **({"backbone": _named(cell.model)} if cell.model else {}),
-        **({"members": members} if members else {}),
-        **({"auxiliaries": auxiliaries} if auxiliaries else {}),
+    said = {"method": cell.method, "version": cell.card.version, "options": dict(cell.options)}
+    return said | ({"backbone": _named(cell.model)} if cell.model else {}) | _built_on(cell)
+
+
+def _built_on(cell: Cell) -> dict[str, Any]:
+    """The methods that a cell builds on, and the models it needs in training in addition to its own."""
+    blocks = {
+        "members": {role: _member(member) for role, member in cell.members},
+        "auxiliaries": {option: _named(folder) for option, folder in cell.auxiliaries},
     }
+    return {name: block for name, block in blocks.items() if block}
 
 
 def _named(folder: ModelFolder) -> dict[str, str]:

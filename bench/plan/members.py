@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -69,13 +70,11 @@ def without_idle_seeds(cells: list[Cell]) -> list[Cell]:
 
 def refuse_twins(cells: list[Cell]) -> None:
     """Raise InputError if two cells would stand at one place."""
-    seen: set[tuple[str, int | None]] = set()
-    for cell in cells:
-        if (cell.method, cell.seed) in seen:
+    for (method, _), count in Counter((cell.method, cell.seed) for cell in cells).items():
+        if count > 1:
             raise InputError(
-                f"'{cell.method}' is asked for twice",
+                f"'{method}' is asked for twice",
                 where="--methods",
                 expected="each method once",
                 hint="give one of them a name: NAME=METHOD",
             )
-        seen.add((cell.method, cell.seed))

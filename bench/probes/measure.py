@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bench.encoder import Encoder, FloatArray, PairScorer, Progress
+from bench.encoder import Encoder, PairScorer, Progress
 from bench.errors import BenchError, InputError
 from bench.eval.embed import Embeddings, embed
 from bench.nn.observer import Observer, UntraceableError
@@ -20,6 +20,7 @@ from bench.nn.trace import towers, traced
 from bench.probes import PROBES
 from bench.probes.data import VERSION, ProbeData
 from bench.probes.probe import Inputs, Need, Probe, ProbeOptions
+from bench.train.dev import Watched
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ def _inputs(
     watched = towers(encoder)
     if not watched:
         missing |= dict.fromkeys(("towers", "trace"), "it has no transformer")
-    kept = [_Kept(part) for part in encoder.parts] if isinstance(encoder, SumEncoder) else []
+    kept = [Watched(part) for part in encoder.parts] if isinstance(encoder, SumEncoder) else []
     whole = SumEncoder(kept, encoder.weights) if isinstance(encoder, SumEncoder) else encoder
     observers: list[Observer] = []
     try:
@@ -130,21 +131,7 @@ def _inputs(
         lambda: embeddings.cosine(*data.sides),
         encoder,
         embeddings,
-        [Embeddings(embeddings.rows, part.vectors) for part in kept],
+        [Embeddings(embeddings.rows, part.seen[-1]) for part in kept],
         watched,
         observers,
     )
-
-
-class _Kept:
-    """An encoder that keeps its latest vectors: a part of a sum."""
-
-    def __init__(self, encoder: Encoder) -> None:
-        self.dim, self.facts, self._encoder = encoder.dim, encoder.facts, encoder
-        self.vectors: FloatArray
-
-    def encode(
-        self, sentences: Sequence[str], batch_tokens: int | None = None, progress: Progress | None = None
-    ) -> FloatArray:
-        self.vectors = self._encoder.encode(sentences, batch_tokens, progress)
-        return self.vectors

@@ -44,10 +44,8 @@ class Norms:
         self._squares += float((norms - mean).square().sum()) + apart**2 * self.n * n / (self.n + n)
         self._mean += apart * n / (self.n + n)
         self.n += n
-        self._least, self._largest = (
-            min(self._least, float(norms.min())),
-            max(self._largest, float(norms.max())),
-        )
+        self._least = min(self._least, float(norms.min()))
+        self._largest = max(self._largest, float(norms.max()))
 
     def result(self) -> dict[str, float]:
         """Return {"mean", "sd", "min", "max"}.

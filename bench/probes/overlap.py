@@ -177,13 +177,7 @@ def _overlap(task: PairTask, level: str, touched: set[str], keys: dict[str, str]
     pairs = list(task.all_pairs())
     present = {sentence for pair in pairs for sentence in pair}
     clean = np.array([first not in touched and second not in touched for first, second in pairs], dtype=bool)
-    if level != "exact":  # sentences that differ in punctuation or case alone count once
-        return TaskOverlap(
-            task.id,
-            level,
-            len({keys[sentence] for sentence in present}),
-            len({keys[sentence] for sentence in present & touched}),
-            len(pairs),
-            clean,
-        )
-    return TaskOverlap(task.id, level, len(present), len(present & touched), len(pairs), clean)
+    # below "exact" sentences that differ in punctuation or case alone count once
+    alike = {sentence: sentence for sentence in present} if level == "exact" else keys
+    counts = [len({alike[sentence] for sentence in part}) for part in (present, present & touched)]
+    return TaskOverlap(task.id, level, counts[0], counts[1], len(pairs), clean)

@@ -62,12 +62,24 @@ class Fact:
         return self.default if found is None else found
 
 
-def _sha256(facts: Mapping[str, Any] | None) -> str | None:
-    return str(facts["sha256"]) if facts else None
+def _hashed(
+    name: str,
+    block: Callable[[RunRecord], Mapping[str, Any] | None],
+    label: str = "name",
+    *,
+    in_stage: bool = False,
+) -> Fact:
+    """Something that a record names by a hash; messages show a name next to it."""
 
+    def sha256(record: RunRecord) -> str | None:
+        found = block(record)
+        return str(found["sha256"]) if found else None
 
-def _label(facts: Mapping[str, Any] | None, name: str = "name") -> str:
-    return f"{facts.get(name)} {str(facts['sha256'])[:8]}" if facts else NONE
+    def show(record: RunRecord) -> str:
+        found = block(record)
+        return f"{found.get(label)} {str(found['sha256'])[:8]}" if found else NONE
+
+    return Fact(name, "encoder", sha256, in_stage=in_stage, show=show)
 
 
 def _hashes(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
@@ -107,29 +119,16 @@ FACTS = (
     Fact("method version", "encoder", lambda r: r.version),
     Fact("plug-in file", "encoder", lambda r: plugin_files(r.provenance), in_stage=True),
     Fact("option", "encoder", _options),
-    Fact(
-        "weights", "encoder", lambda r: _sha256(r.backbone), in_stage=True, show=lambda r: _label(r.backbone)
-    ),
+    _hashed("weights", lambda r: r.backbone, in_stage=True),
     Fact("auxiliary model", "encoder", lambda r: _hashes(r.training.get("auxiliaries", {})), in_stage=True),
     Fact("member", "encoder", lambda r: r.training.get("members", {})),
-    Fact(
-        "training text",
-        "encoder",
-        lambda r: _sha256(r.training.get("corpus")),
-        show=lambda r: _label(r.training.get("corpus")),
-    ),
+    _hashed("training text", lambda r: r.training.get("corpus")),
     Fact(
         "training text of stage",
         "encoder",
         lambda r: _hashes({role: stage["text"] for role, stage in _stages(r).items() if "text" in stage}),
     ),
-    Fact(
-        "dev set",
-        "encoder",
-        lambda r: _sha256(r.training.get("dev")),
-        in_stage=True,
-        show=lambda r: _label(r.training.get("dev"), "task"),
-    ),
+    _hashed("dev set", lambda r: r.training.get("dev"), "task", in_stage=True),
     Fact(
         "version of stage",
         "encoder",

@@ -10,7 +10,7 @@ import sys
 import traceback
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -84,27 +84,29 @@ def _version(name: str) -> str | None:
         return None
 
 
+def git(*arguments: str, timeout: float = 120) -> str | None:
+    """Return what git says, or None where it fails."""
+    try:
+        done = subprocess.run(  # noqa: S603
+            ["git", *arguments],  # noqa: S607
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=True,
+        )
+    except (OSError, ValueError, subprocess.SubprocessError):  # ValueError: a NUL in a name
+        return None
+    return done.stdout.strip()
+
+
 @cache
 def _git() -> tuple[tuple[str, Any], ...]:
     """Commit and dirty flag of the checkout that bench runs from; (None, None) for an installed wheel."""
-
-    def git(*arguments: str) -> str | None:
-        try:
-            result = subprocess.run(  # noqa: S603
-                ["git", "-C", str(_ROOT), *arguments],  # noqa: S607
-                capture_output=True,
-                text=True,
-                timeout=10,
-                check=True,
-            )
-        except (OSError, subprocess.SubprocessError):
-            return None
-        return result.stdout.strip()
-
     if not (_ROOT / ".git").exists():
         return (("commit", None), ("dirty", None))
-    status = git("status", "--porcelain", "--untracked-files=normal", "--", *_CODE)
-    return (("commit", git("rev-parse", "HEAD")), ("dirty", None if status is None else bool(status)))
+    here = partial(git, "-C", str(_ROOT), timeout=10)
+    status = here("status", "--porcelain", "--untracked-files=normal", "--", *_CODE)
+    return (("commit", here("rev-parse", "HEAD")), ("dirty", None if status is None else bool(status)))
 
 
 def _device_name(device: str) -> str:

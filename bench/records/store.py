@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -17,6 +16,7 @@ from filelock import FileLock, Timeout
 
 from bench.encoder import FloatArray
 from bench.errors import DataError, InputError, NewerRecordError, StorageError
+from bench.records.files import write_whole
 from bench.records.record import Place, RunRecord, from_json, safe_name, to_json
 
 _CAMPAIGN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -88,12 +88,8 @@ class ResultStore:
         None if there is none, or if it is damaged, failed, or its predictions aren't its own: the job has to
         run. Raises NewerRecordError for a record of a newer bench, which may well be finished.
         """
-        try:
-            record = self.read(place)
-        except NewerRecordError:
-            raise
-        except DataError:
-            return None
+        path = self.path(place)
+        record = _undamaged(path) if path.exists() else None
         whole = record is not None and record.status == "ok" and self.is_whole(place, record)
         return record if whole else None
 
@@ -128,9 +124,9 @@ class ResultStore:
             payload = _npz(predictions)
             digest = hashlib.sha256(payload).hexdigest()
             record = replace(record, predictions={"file": f"{path.stem}.npz", "sha256": digest})
-            _write_atomically(path.with_suffix(".npz"), payload)
+            write_whole(path.with_suffix(".npz"), payload)
         record = sealed(record)
-        _write_atomically(path, to_json(record).encode("utf-8"))
+        write_whole(path, to_json(record).encode("utf-8"))
         return record
 
     def predictions(self, record: RunRecord) -> dict[str, FloatArray]:
@@ -229,13 +225,8 @@ class ResultStore:
         found = {}
         path = self.path(place)
         for file in sorted(path.parent.parent.glob(f"*/{path.name}")):
-            try:
-                record = _read(file)
-            except NewerRecordError:
-                raise
-            except DataError:
-                continue
-            if self.path(record.place) == file:
+            record = _undamaged(file)
+            if record is not None and self.path(record.place) == file:
                 found[record.place] = record
         return found
 
@@ -260,6 +251,16 @@ def _read(path: Path) -> RunRecord:
             hint="delete the file and run the cell again",
         )
     return record
+
+
+def _undamaged(path: Path) -> RunRecord | None:
+    """Return a record, None for a damaged one; raises NewerRecordError."""
+    try:
+        return _read(path)
+    except NewerRecordError:
+        raise
+    except DataError:
+        return None
 
 
 def _arrays(file: Path) -> dict[str, FloatArray]:
@@ -303,20 +304,3 @@ def _npz(arrays: Mapping[str, FloatArray]) -> bytes:
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **{name: arrays[name] for name in arrays})
     return buffer.getvalue()
-
-
-def _write_atomically(path: Path, payload: bytes) -> None:
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}.tmp")
-    try:
-        with temporary.open("wb") as stream:
-            stream.write(payload)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -162,8 +162,9 @@ def _checked(where: str, module: str, run: Callable[[], object]) -> None:
         lines = [
             frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file
         ]
+        said = traceback.TracebackException.from_exception(error)  # str(error) may fail itself
         raise InputError(
-            f"it can't be imported: {type(error).__name__}: {error}",
+            f"it can't be imported: {type(error).__name__}: {said}",
             where=f"{where}:{lines[-1]}" if lines else where,
         ) from error
 

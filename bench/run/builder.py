@@ -121,26 +121,16 @@ class Builder:
 
     def _measured(self) -> dict[str, dict[str, Any]]:
         """What each stage's training gave, the members' under their role and a slash."""
-        found = {
-            f"{role}/{name}": facts
-            for role, member in self._members.items()
-            for name, facts in member._measured().items()
+        passing = ("cpu_seconds", *STEP_TIMES)  # the first is in the timing block
+        return {
+            role: {name: value for name, value in self.cache.facts(stage).items() if name not in passing}
+            for role, _, stage in self.cell.named_stages
         }
-        for stage in self.cell.stages:
-            facts = self.cache.facts(stage)
-            passing = ("cpu_seconds", *STEP_TIMES)  # the first is in the timing block
-            found[stage.spec.role] = {name: facts[name] for name in facts if name not in passing}
-        return found
 
     def training_seconds(self) -> dict[str, float]:
         """CPU seconds that each finished stage took when it was trained."""
-        finished = [stage for stage in self.cell.stages if self.cache.find(stage)]
-        seconds = {
-            f"{role}/{name}": value
-            for role, builder in self._members.items()
-            for name, value in builder.training_seconds().items()
-        }
-        return seconds | {stage.spec.role: self.cache.facts(stage)["cpu_seconds"] for stage in finished}
+        finished = ((role, stage) for role, _, stage in self.cell.named_stages if self.cache.find(stage))
+        return {role: self.cache.facts(stage)["cpu_seconds"] for role, stage in finished}
 
     def _train(self, stage: Stage, inputs: dict[str, Path], out: Path) -> dict[str, Any]:
         """Train a stage into ``out``, here or in several processes; return its facts."""

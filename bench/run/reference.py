@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import tarfile
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,6 +11,7 @@ from bench.errors import CellFailedError, DataError, InputError, unknown
 from bench.gate.verdict import BAD, CellVerdict, Key
 from bench.plan.plan import Plan, make_plan
 from bench.records.facts import differing
+from bench.records.provenance import git
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.request.parse import split_outside_brackets
@@ -47,7 +47,7 @@ def open_reference(text: str, scratch: Path) -> ResultStore:
 def _archive(text: str, target: Path) -> None:
     """Write the tar file of a revision's folder."""
     revision, _, path = text.partition(":")
-    commit = _git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    commit = git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
     if commit is None:
         raise InputError(
             f"'{text}' is neither a campaign folder nor a git revision",
@@ -56,27 +56,12 @@ def _archive(text: str, target: Path) -> None:
             hint=f"{_MADE_BY}; a revision that isn't here yet: git fetch",
         )
     path = path.strip("/") or DEFAULT
-    tree = _git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{commit}:{path}")
-    if tree is None or _git("cat-file", "-t", tree) != "tree":
+    tree = git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{commit}:{path}")
+    if tree is None or git("cat-file", "-t", tree) != "tree":
         raise InputError(f"revision {revision} has no folder '{path}'", where="--reference", hint=_MADE_BY)
-    root = _git("rev-parse", "--show-toplevel") or _git("rev-parse", "--git-dir") or "."
-    if _git("-C", root, "archive", "--format=tar", f"--output={target}", tree) is None:
+    root = git("rev-parse", "--show-toplevel") or git("rev-parse", "--git-dir") or "."
+    if git("-C", root, "archive", "--format=tar", f"--output={target}", tree) is None:
         raise InputError(f"git can't archive '{text}'", where="--reference")
-
-
-def _git(*arguments: str) -> str | None:
-    """Return what git says, or None where it fails."""
-    try:
-        done = subprocess.run(  # noqa: S603
-            ["git", *arguments],  # noqa: S607
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=True,
-        )
-    except (OSError, ValueError, subprocess.SubprocessError):  # ValueError: a NUL in a name
-        return None
-    return done.stdout.strip()
 
 
 def extract(archive: Path, folder: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from bench.errors import BenchError, CellFailedError, InputError
 from bench.nn.threads import torch_threads
@@ -17,30 +17,9 @@ MAX_VALUES = 6
 REPORTED_SEEDS = range(1, 6)
 
 
-@dataclass(frozen=True)
-class Tuning:
-    """What was tried and chosen.
-
-    Args:
-        profile: Profile.
-        method: Method.
-        option: The option, a stage's as STAGE.OPTION.
-        seed: The one seed, none of those that are reported.
-        scores: Value to dev score (Spearman, -1 to 1), of those whose training did not fail.
-        chosen: The value with the largest score, the earliest of equals.
-    """
-
-    profile: str
-    method: str
-    option: str
-    seed: int
-    scores: dict[float, float]
-    chosen: float
-
-
 def tune_option(
     spec: RunSpec, option: str, values: Sequence[str], report: Callable[[float, float | str], None]
-) -> Tuning:
+) -> str:
     """Train once for every value and choose by the dev score of the selected checkpoint.
 
     Args:
@@ -48,6 +27,10 @@ def tune_option(
         option: The option to vary.
         values: At most MAX_VALUES numbers.
         report: Called with each value and its dev score, or why its training failed.
+
+    Returns:
+        The lines for the profile: the value with the largest score, the earliest of equals, and the grid that
+        it was chosen from.
 
     Raises:
         InputError: too many values or none, a value twice, a reported seed, a method that doesn't train.
@@ -76,21 +59,14 @@ def tune_option(
     scores = {value: score for value in numbers if isinstance(score := outcomes[value], float)}
     if not scores:
         raise CellFailedError("every value failed", where=request.name)
-    chosen = max(scores, key=scores.__getitem__)
-    return Tuning(spec.profile, request.name, option, spec.seeds[0], scores, chosen)
-
-
-def as_toml(tuning: Tuning) -> str:
-    """The lines for the profile: the choice, and the grid it was made from."""
-    stage, dot, option = tuning.option.rpartition(".")
-    table = f"methods.{tuning.method}" + (f".{stage}" if dot else "")
-    rows = [f"[{value!r}, {score:.4f}]" for value, score in tuning.scores.items()]
+    method, seed, chosen = request.name, spec.seeds[0], max(scores, key=scores.__getitem__)
+    stage, dot, name = option.rpartition(".")
+    rows = [f"[{value!r}, {score:.4f}]" for value, score in scores.items()]
     return (
-        f"[{table}]\n{option} = {tuning.chosen!r}\n\n"
-        f"[[tuning]] # bench tune {tuning.method} --profile {tuning.profile} --option {tuning.option} "
-        f"--values {','.join(f'{value:g}' for value in tuning.scores)} --seed {tuning.seed}\n"
-        f'method = "{tuning.method}"\noption = "{tuning.option}"\nseed = {tuning.seed}\n'
-        f"dev = [{', '.join(rows)}]\n"
+        f"[methods.{method}{dot}{stage}]\n{name} = {chosen!r}\n\n"
+        f"[[tuning]] # bench tune {method} --profile {spec.profile} --option {option} "
+        f"--values {','.join(f'{value:g}' for value in scores)} --seed {seed}\n"
+        f'method = "{method}"\noption = "{option}"\nseed = {seed}\ndev = [{", ".join(rows)}]\n'
     )
 
 

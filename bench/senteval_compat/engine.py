@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bench.data.senteval import STS_YEARS
-from bench.errors import InputError, not_one_of
+from bench.errors import BenchError, InputError, not_one_of
+from bench.eval.embed import Embeddings, distinct
 from bench.eval.sgd import Classifier
 from bench.eval.transfer import SEED, SOLVERS, Protocol
 from bench.senteval_compat import classification, similarity
-from bench.senteval_compat.batches import Vectors
 
 Batcher = Callable[..., Any]
 Prepare = Callable[..., Any]
@@ -90,13 +92,37 @@ class SE:
         if not self.params.task_path:
             raise InputError("params has no 'task_path'", where=name, expected="SentEval's data folder")
         self.params.current_task = name
-        vectors = Vectors(self.params, self.batcher, self.prepare)
         root = Path(str(self.params.task_path))
         if name in (*STS_YEARS, "STSBenchmark", "SICKRelatedness"):
-            self.results = similarity.evaluate(name, root, vectors, self.params.similarity)
+            self.results = similarity.evaluate(name, root, self._vectors, self.params.similarity)
         else:
-            self.results = classification.evaluate(name, root, vectors, self.protocol)
+            self.results = classification.evaluate(name, root, self._vectors, self.protocol)
         return self.results
+
+    def _vectors(self, sentences: Iterable[str]) -> Embeddings:
+        """The batcher's vectors of the distinct sentences, float32 as SentEval's classifier takes them.
+
+        Raises:
+            BenchError: the number of rows isn't the number of sentences, or values aren't finite.
+        """
+        everything, task = list(sentences), str(self.params.current_task)
+        self.prepare(self.params, [sentence.split() for sentence in everything])
+        texts = sorted(distinct(everything), key=lambda sentence: len(sentence.split()))
+        parts = []
+        for begin in range(0, len(texts), int(self.params.batch_size)):
+            batch = [sentence.split() for sentence in texts[begin : begin + int(self.params.batch_size)]]
+            part = np.asarray(self.batcher(self.params, batch), dtype=np.float32)
+            if part.ndim != 2 or len(part) != len(batch):
+                raise BenchError(
+                    f"the batcher returned the shape {part.shape}",
+                    where=task,
+                    expected=f"({len(batch)}, dim)",
+                )
+            parts.append(part)
+        vectors = np.concatenate(parts)
+        if not np.isfinite(vectors).all():
+            raise BenchError("the batcher's vectors are not finite", where=task)
+        return Embeddings({text: row for row, text in enumerate(texts)}, vectors)
 
     def _unknown(self, name: str) -> InputError:
         if name in _WITHOUT_DATA:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,7 +13,6 @@ from scipy.stats import pearsonr, spearmanr
 from bench.data import senteval
 from bench.data.tasks import PairSubset, PairTask
 from bench.eval.embed import Embeddings
-from bench.senteval_compat.batches import Vectors
 
 _SPLITS = {
     "STSBenchmark": ("STSB-train", "STSB-dev", "STSB"),
@@ -22,21 +21,26 @@ _SPLITS = {
 
 
 def evaluate(
-    name: str, task_path: Path, vectors: Vectors, similarity: Callable[..., Any] | None
+    name: str,
+    task_path: Path,
+    vectors: Callable[[Iterable[str]], Embeddings],
+    similarity: Callable[..., Any] | None,
 ) -> dict[str, Any]:
     """Return SentEval's dictionary of a task; the correlations are scipy's result objects.
 
     Args:
         name: Task.
         task_path: SentEval's data folder.
-        vectors: The batcher.
+        vectors: The batcher's vectors of sentences.
         similarity: Computes the similarity of two vectors; None for the cosine.
     """
-    task = _read(name, senteval.find_root(task_path))
-    embedded = vectors.of(sentence for pair in task.all_pairs() for sentence in pair)
+    root = senteval.find_root(task_path)
+    tasks = [cast("PairTask", senteval.SOURCES[part].read(root)) for part in _SPLITS.get(name, (name,))]
+    embedded = vectors(sentence for task in tasks for pair in task.all_pairs() for sentence in pair)
     results: dict[str, Any] = {}
     scored: list[NDArray[np.float32]] = []
-    for subset in task.subsets:
+    subsets = [subset for task in tasks for subset in task.subsets]
+    for subset in subsets:
         found = _similarities(subset, embedded, similarity)
         scored.append(found)
         results[subset.name] = {
@@ -44,7 +48,7 @@ def evaluate(
             "spearman": spearmanr(found, subset.gold),
             "nsamples": len(found),
         }
-    gold = np.concatenate([subset.gold for subset in task.subsets])
+    gold = np.concatenate([subset.gold for subset in subsets])
     everything = np.concatenate(scored)
     sizes = [len(found) for found in scored]
     results["all"] = {
@@ -54,18 +58,9 @@ def evaluate(
             "wmean": np.average(values, weights=sizes),
         }
         for kind, correlation in (("pearson", pearsonr), ("spearman", spearmanr))
-        for values in [[results[subset.name][kind][0] for subset in task.subsets]]
+        for values in [[results[subset.name][kind][0] for subset in subsets]]
     }
     return results
-
-
-def _read(name: str, root: Path) -> PairTask:
-    if name not in _SPLITS:
-        return cast("PairTask", senteval.SOURCES[name].read(root))
-    splits = [senteval.SOURCES[part].read(root) for part in _SPLITS[name]]
-    return PairTask(
-        name, tuple(subset for split in splits if isinstance(split, PairTask) for subset in split.subsets)
-    )
 
 
 def _similarities(

@@ -7,8 +7,6 @@ average rank is (L + H + 1) / 2. Ranks are doubled, so all sums are exact intege
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -18,7 +16,6 @@ MAX_PAIRS = 1_000_000  # twice its cube fits in an int64
 _CHUNK = 2**17  # counts held at a time: 1 MiB an array, so that a few stay in cache
 
 IntArray = NDArray[np.int64]
-Indices = NDArray[np.intp]
 
 
 def spearman_rows(predictions: ArrayLike, gold: ArrayLike) -> FloatArray:
@@ -87,36 +84,30 @@ def spearman_draws(
     return result
 
 
-@dataclass(frozen=True)
 class _Side:
     """The order of one side's values, and its ties: as groups where there are many, else place by place.
 
     Args:
+        values: (pairs,).
+
+    Attributes:
         by_value: (pairs,) the pairs sorted by value.
         edges: (values + 1,) where in that order each distinct value begins, and the end; None with few ties.
         group: (pairs,) which distinct value is at each place.
-        tied: (ties,) the places whose value occurs more than once; empty with ``edges``.
+        tied: (ties,) the places whose value occurs more than once.
         first: (ties,) for each of them the first place with its value.
         end: (ties,) and the place after the last one.
     """
 
-    by_value: Indices
-    edges: Indices | None
-    group: Indices
-    tied: Indices
-    first: Indices
-    end: Indices
-
-
-def _side(values: FloatArray) -> _Side:
-    by_value = np.argsort(values, kind="stable")
-    ordered = values[by_value]
-    begins = np.r_[True, ordered[1:] != ordered[:-1]]
-    edges, group = np.r_[np.flatnonzero(begins), len(values)], np.cumsum(begins) - 1
-    tied = np.flatnonzero(np.diff(edges)[group] > 1)
-    if 8 * len(tied) > len(values):
-        return _Side(by_value, edges, group, *np.empty((3, 0), dtype=np.intp))
-    return _Side(by_value, None, group, tied, edges[group[tied]], edges[group[tied] + 1])
+    def __init__(self, values: FloatArray) -> None:
+        self.by_value = np.argsort(values, kind="stable")
+        ordered = values[self.by_value]
+        begins = np.r_[True, ordered[1:] != ordered[:-1]]
+        edges, self.group = np.r_[np.flatnonzero(begins), len(values)], np.cumsum(begins) - 1
+        self.tied = np.flatnonzero(np.diff(edges)[self.group] > 1)
+        self.first, self.end = edges[self.group[self.tied]], edges[self.group[self.tied] + 1]
+        many = 8 * len(self.tied) > len(values)
+        self.edges: NDArray[np.intp] | None = edges if many else None
 
 
 class _Correlator:
@@ -129,7 +120,7 @@ class _Correlator:
     """
 
     def __init__(self, rows: FloatArray, scores: FloatArray, size: int) -> None:
-        self._gold, self._sides = _side(scores), [_side(row) for row in rows]
+        self._gold, self._sides = _Side(scores), [_Side(row) for row in rows]
         self._gold_place = np.argsort(self._gold.by_value)
         self._weighted, self._drawn, self._twice = np.empty((3, size, len(scores)), dtype=np.int64)
         self._below = np.zeros((size, len(scores) + 1), dtype=np.int64)

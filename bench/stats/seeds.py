@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -99,12 +98,8 @@ def welch(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> SeedDifference:
     check_level(level)
     if not (_varies(x) or _varies(y)):
         return _without_spread(float(x[0] - y[0]), len(x), len(y))
-    with _on_like_scores():
-        test = stats.ttest_ind(x, y, equal_var=False)
-    low, high = test.confidence_interval(level)
     difference = float(x.mean() - y.mean())
-    t, df, p = float(test.statistic), float(test.df), float(test.pvalue)
-    return SeedDifference(difference, float(low), float(high), t, df, p, len(x), len(y))
+    return _tested(lambda: stats.ttest_ind(x, y, equal_var=False), level, difference, 0.0, (len(x), len(y)))
 
 
 def one_sample(a: ArrayLike, fixed: float, level: float = 0.95) -> SeedDifference:
@@ -133,13 +128,8 @@ def one_sample(a: ArrayLike, fixed: float, level: float = 0.95) -> SeedDifferenc
     check_level(level)
     if not _varies(x):
         return _without_spread(float(x[0]) - value, len(x), 1)
-    with _on_like_scores():
-        test = stats.ttest_1samp(x, value)
-    low, high = test.confidence_interval(level)
-    t, df, p = float(test.statistic), float(test.df), float(test.pvalue)
-    return SeedDifference(
-        float(x.mean()) - value, float(low) - value, float(high) - value, t, df, p, len(x), 1
-    )
+    difference = float(x.mean()) - value
+    return _tested(lambda: stats.ttest_1samp(x, value), level, difference, value, (len(x), 1))
 
 
 def seed_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> SeedDifference:
@@ -256,12 +246,16 @@ def _varies(scores: FloatArray) -> bool:
     return bool(np.ptp(scores) > _LEAST_SPREAD)
 
 
-@contextmanager
-def _on_like_scores() -> Iterator[None]:
-    """Silence scipy's warning that scores agree in all but their last digits: seeds may well do so."""
-    with warnings.catch_warnings():
+def _tested(
+    test: Callable[[], Any], level: float, difference: float, fixed: float, seeds: tuple[int, int]
+) -> SeedDifference:
+    """A t test of scipy's; its interval is that of the difference and ``fixed`` together."""
+    with warnings.catch_warnings():  # seeds may well agree in all but their last digits
         warnings.filterwarnings("ignore", message="Precision loss occurred")
-        yield
+        found = test()
+    low, high = (float(end) - fixed for end in found.confidence_interval(level))
+    t, df, p = float(found.statistic), float(found.df), float(found.pvalue)
+    return SeedDifference(difference, low, high, t, df, p, *seeds)
 
 
 def _without_spread(difference: float, n_a: int, n_b: int) -> SeedDifference:

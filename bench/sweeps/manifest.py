@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from bench.data.tasks import decimal
 from bench.errors import DataError, StorageError
+from bench.records.files import write_whole
 from bench.schema import Block, Rows, count, fault, label
 from bench.sweeps.grids import SWEEPS
 
@@ -49,14 +49,9 @@ class Manifest:
 def save(manifest: Manifest, campaign: Path) -> None:
     """Write a sweep's grid next to its records, atomically; raises StorageError if it can't be written."""
     path = campaign / FOLDER / f"{manifest.profile}-{manifest.sweep}.json"
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            temporary.write_text(json.dumps(asdict(manifest), indent=1) + "\n", encoding="utf-8")
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        write_whole(path, (json.dumps(asdict(manifest), indent=1) + "\n").encode())
     except OSError as error:
         raise StorageError(f"the sweep's grid can't be written: {error.strerror}", where=str(path)) from error
 

@@ -37,7 +37,26 @@ def predictor(size: int, blocks: int) -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
-class Bootstrap(nn.Module):
+class _Views(nn.Module):
+    """An encoder under a head, and a loss between two views of a sentence."""
+
+    def __init__(self, encoder: Any, head: nn.Module, pad_id: int, loss: PairLoss, pooling: str) -> None:
+        super().__init__()
+        self.encoder, self.head = encoder, head
+        self.pad_id, self.loss, self.pooling = pad_id, loss, pooling
+
+    def vectors(self, model: Any, *views: Sequence[list[int]]) -> tuple[Tensor, ...]:
+        """Vectors of the views, (B, H) each; all rows go through one call. Raises InputError where B is 1."""
+        if len(views[0]) < 2:
+            raise InputError(
+                "a batch of one sentence has no batch statistics",
+                expected="batch_size 2 or more, and no last batch of one (drop_last=true leaves it out)",
+            )
+        rows = [row for view in views for row in view]
+        return pooled_states(model, rows, self.pad_id, self.pooling).chunk(len(views))
+
+
+class Bootstrap(_Views):
     """The step of a method with a target network: L = d(q(e1), t2) + d(q(e2), t1).
 
     e and t are a view's vectors under the online encoder and under the target, its moving average (Grill et
@@ -67,10 +86,8 @@ class Bootstrap(nn.Module):
         pooling: str = "avg",
         target_head: bool = False,
     ) -> None:
-        super().__init__()
-        self.encoder, self.head = encoder, head
-        self.pad_id, self.loss, self.partners, self.pooling = pad_id, loss, partners, pooling
-        self.target_head = target_head
+        super().__init__(encoder, head, pad_id, loss, pooling)
+        self.partners, self.target_head = partners, target_head
         self.target = MomentumCopy(encoder, decay)
         self.target.model.train()
         self.started = False
@@ -81,7 +98,6 @@ class Bootstrap(nn.Module):
         Raises:
             InputError: one sentence, which has no batch statistics.
         """
-        _check_batch(len(batch))
         if self.started:
             self.target.update(self.encoder)
         self.started = True
@@ -94,13 +110,8 @@ class Bootstrap(nn.Module):
                 target = tuple(map(self.head, target))
         return self.loss(self.head(online[0]), target[1]) + self.loss(self.head(online[1]), target[0])
 
-    def vectors(self, model: Any, *views: list[list[int]]) -> tuple[Tensor, ...]:
-        """Vectors of the views, (B, H) each; all rows go through one call."""
-        rows = [row for view in views for row in view]
-        return pooled_states(model, rows, self.pad_id, self.pooling).chunk(len(views))
 
-
-class Projections(nn.Module):
+class Projections(_Views):
     """Two dropout views of one encoder under one head, both with gradient: L = d(q(e1), q(e2)), no target.
 
     Args:
@@ -114,21 +125,8 @@ class Projections(nn.Module):
     def __init__(
         self, encoder: Any, head: nn.Module, pad_id: int, *, loss: PairLoss, pooling: str = "avg"
     ) -> None:
-        super().__init__()
-        self.encoder, self.head = encoder, head
-        self.pad_id, self.loss, self.pooling = pad_id, loss, pooling
+        super().__init__(encoder, head, pad_id, loss, pooling)
 
     def forward(self, rows: Sequence[list[int]]) -> Tensor:
         """Loss of token rows; raises InputError for one, see :class:`Bootstrap`."""
-        _check_batch(len(rows))
-        states = pooled_states(self.encoder, [*rows, *rows], self.pad_id, self.pooling)
-        first, second = states.chunk(2)
-        return self.loss(self.head(first), self.head(second))
-
-
-def _check_batch(rows: int) -> None:
-    if rows < 2:
-        raise InputError(
-            "a batch of one sentence has no batch statistics",
-            expected="batch_size 2 or more, and no last batch of one (drop_last=true leaves it out)",
-        )
+        return self.loss(*map(self.head, self.vectors(self.encoder, rows, rows)))

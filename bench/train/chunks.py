@@ -5,10 +5,9 @@ Where several processes train together, each encodes a share (:mod:`bench.train.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,18 +18,12 @@ from bench.nn.batches import default_batch_tokens, length_sorted_batches
 from bench.nn.denoising import mask_states
 from bench.nn.lookup import looked_up_once
 from bench.nn.pooling import pool
-from bench.nn.twin import twin_states
+from bench.nn.twin import TwinStates, twin_states
 from bench.train.distributed import size, spread
 from bench.train.precision import lowered, widened
 
-
-class TwinClsStates(NamedTuple):
-    """[CLS] of both towers (B, H), and of their cross streams (None without CAELs)."""
-
-    first: Tensor
-    second: Tensor
-    cross_first: Tensor | None
-    cross_second: Tensor | None
+TwinClsStates = TwinStates
+"""Of [CLS] alone, (B, H) each."""
 
 
 def cls_states(model: Any, rows: Sequence[list[int]], pad_id: int, *, budget: int | None = None) -> Tensor:
@@ -56,7 +49,17 @@ def pooled_states(
     Returns:
         (B, H), row i for ``rows[i]``.
     """
-    return spread(rows, partial(_pooled, model, pad_id=pad_id, pooling=pooling, budget=budget))
+
+    def encode(ids: Tensor, mask: Tensor) -> list[Tensor | None]:
+        with lowered(model.device):
+            last = model(input_ids=ids, attention_mask=mask).last_hidden_state
+        return [pool((widened(last),), mask, pooling)]
+
+    def share(own: Sequence[list[int]]) -> Tensor:
+        states: Tensor = _in_chunks([model], own, pad_id, budget, encode, cls=pooling == "cls")[0]
+        return states
+
+    return spread(rows, share)
 
 
 def prompted_states(model: Any, rows: Sequence[list[int]], tokenizer: Any) -> Tensor:
@@ -69,19 +72,25 @@ def prompted_states(model: Any, rows: Sequence[list[int]], tokenizer: Any) -> Te
     return spread(rows, encode)
 
 
-def _pooled(
-    model: Any, rows: Sequence[list[int]], *, pad_id: int, pooling: str, budget: int | None
-) -> Tensor:
-    device = str(model.device)
-    chunks = _chunks(rows, device, budget)
-    states = []
-    with _economical([model], rows, pad_id, cls=pooling == "cls"):
-        for chunk in chunks:
-            ids, mask = padded([rows[i] for i in chunk], pad_id, device)
-            with lowered(device):
-                last = model(input_ids=ids, attention_mask=mask).last_hidden_state
-            states.append(pool((widened(last),), mask, pooling))
-    return _in_order(states, chunks)
+def _in_chunks(
+    models: Sequence[Any],
+    rows: Sequence[list[int]],
+    pad_id: int,
+    budget: int | None,
+    encode: Callable[[Tensor, Tensor], list[Tensor | None]],
+    *,
+    cls: bool,
+) -> list[Any]:
+    """What ``encode`` makes of each chunk's ids and mask, joined: row i for row i; None stays."""
+    device, lengths = str(models[0].device), [len(row) for row in rows]
+    tokens = default_batch_tokens(device) if budget is None else budget
+    chunks = list(length_sorted_batches(lengths, tokens)) if tokens else [list(range(len(rows)))]
+    with _economical(models, rows, pad_id, cls=cls):
+        parts = [encode(*padded([rows[i] for i in chunk], pad_id, device)) for chunk in chunks]
+    place = torch.empty(len(rows), dtype=torch.long)
+    place[torch.tensor([i for chunk in chunks for i in chunk])] = torch.arange(len(rows))
+    here = sent(place, device)
+    return [None if column[0] is None else torch.cat(column)[here] for column in zip(*parts, strict=True)]
 
 
 @contextmanager
@@ -119,55 +128,20 @@ def twin_cls_states(
         budget: As for :func:`pooled_states`.
     """
 
-    def encode(own: Sequence[list[int]]) -> TwinClsStates:
-        return _twin(first, second, own, pad_id, caels, cross_stream, budget)
+    def encode(ids: Tensor, mask: Tensor) -> list[Tensor | None]:
+        with lowered(first.device):
+            twin = twin_states(first, second, ids, mask, tuple(caels), cross_stream)
+        states = (twin.first[:, 0], twin.second[:, 0], twin.cross_first, twin.cross_second)
+        return [None if each is None else widened(each) for each in states]
+
+    def share(own: Sequence[list[int]]) -> list[Any]:
+        return _in_chunks([first, second], own, pad_id, budget, encode, cls=True)
 
     if size() == 1:
-        return encode(rows)
+        return TwinClsStates(*share(rows))
 
     def joined(own: Sequence[list[int]]) -> Tensor:
-        return torch.cat([states for states in encode(own) if states is not None], dim=1)
+        return torch.cat([states for states in share(own) if states is not None], dim=1)
 
     columns = spread(rows, joined).chunk(4 if caels else 2, dim=1)
     return TwinClsStates(columns[0], columns[1], *(columns[2:] or (None, None)))
-
-
-def _twin(
-    first: Any,
-    second: Any,
-    rows: Sequence[list[int]],
-    pad_id: int,
-    caels: Sequence[int],
-    cross_stream: str,
-    budget: int | None,
-) -> TwinClsStates:
-    device = str(first.device)
-    chunks = _chunks(rows, device, budget)
-    parts = []
-    with _economical([first, second], rows, pad_id, cls=True):
-        for chunk in chunks:
-            ids, mask = padded([rows[i] for i in chunk], pad_id, device)
-            with lowered(device):
-                twin = twin_states(first, second, ids, mask, tuple(caels), cross_stream)
-            states = (twin.first[:, 0], twin.second[:, 0], twin.cross_first, twin.cross_second)
-            parts.append([None if each is None else widened(each) for each in states])
-    columns: list[Any] = [
-        _in_order(column, chunks) if column[0] is not None else None for column in zip(*parts, strict=True)
-    ]
-    return TwinClsStates(*columns)
-
-
-def _chunks(rows: Sequence[list[int]], device: str, budget: int | None) -> list[list[int]]:
-    """Row numbers of each chunk."""
-    budget = default_batch_tokens(device) if budget is None else budget
-    if not budget:
-        return [list(range(len(rows)))]
-    return list(length_sorted_batches([len(row) for row in rows], budget))
-
-
-def _in_order(parts: Sequence[Any], chunks: Sequence[list[int]]) -> Tensor:
-    """Join the chunks' states, row i again for row i of the batch."""
-    states = torch.cat(list(parts))
-    place = torch.empty(len(states), dtype=torch.long)
-    place[torch.tensor([i for chunk in chunks for i in chunk])] = torch.arange(len(states))
-    return states[sent(place, str(states.device))]

@@ -9,7 +9,6 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -29,18 +28,6 @@ from bench.train.distributed import joined
 Work = Callable[[Path, Progress | None], Any]
 """What each process runs: it gets a folder of its own for what nobody reads, and what counts progress."""
 _LAST_WORDS = 10.0  # seconds in which a process that is told to end may do so
-
-
-@dataclass(frozen=True)
-class _Setting:
-    """What a process needs before it can read its work."""
-
-    rank: int
-    size: int
-    folder: Path
-    device: str
-    threads: int
-    plugins: tuple[Plugin, ...]
 
 
 def check_devices(size: int, device: str) -> None:
@@ -80,15 +67,16 @@ def run_together(
     """
     check_devices(size, device)
     with tempfile.TemporaryDirectory() as folder:
-        threads = torch.get_num_threads()
-        settings = [
-            _Setting(rank, size, Path(folder), device, threads, tuple(plugins)) for rank in range(size)
-        ]
-        running: dict[Connection, BaseProcess] = {}
+        context, running = get_context("spawn"), dict[Connection, BaseProcess]()
         try:
-            for setting in settings:
-                ours, process = _start(setting)
-                running[ours] = process
+            for rank in range(size):
+                ours, theirs = context.Pipe()
+                given = (theirs, rank, size, Path(folder), device, torch.get_num_threads(), tuple(plugins))
+                started = context.Process(target=_process, args=given)
+                with interrupt_held():
+                    started.start()
+                theirs.close()
+                running[ours] = started
             parcel = ForkingPickler.dumps(work)
             with suppress(BrokenPipeError):  # it has ended already: what it said is read below
                 for ours in running:
@@ -100,16 +88,6 @@ def run_together(
             raise
         finally:
             _end(running)
-
-
-def _start(setting: _Setting) -> tuple[Connection, BaseProcess]:
-    context = get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_process, args=(setting, theirs))
-    with interrupt_held():
-        process.start()
-    theirs.close()
-    return ours, process
 
 
 def _watch(running: dict[Connection, BaseProcess], progress: Progress | None) -> Any:
@@ -159,21 +137,23 @@ def _end(running: dict[Connection, BaseProcess]) -> None:
             process.join()
 
 
-def _process(setting: _Setting, pipe: Connection) -> None:
-    """What a process does."""
+def _process(
+    pipe: Connection, rank: int, size: int, folder: Path, device: str, threads: int, plugins: Sequence[Plugin]
+) -> None:
+    """What a process does; all but the pipe's content is what it needs before it can read its work."""
     leave_on_interrupt()
-    if setting.rank:
+    if rank:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - until the process ends
     try:
-        torch.set_num_threads(setting.threads)
-        load_plugins(setting.plugins)
+        torch.set_num_threads(threads)
+        load_plugins(plugins)
         work: Work = pipe.recv()
-        scratch = setting.folder / f"rank-{setting.rank}"
+        scratch = folder / f"rank-{rank}"
         scratch.mkdir()
-        report = (lambda n: pipe.send(("progress", n))) if setting.rank == 0 else None
-        with joined(setting.rank, setting.size, setting.folder / "meeting", setting.device):
+        report = (lambda n: pipe.send(("progress", n))) if rank == 0 else None
+        with joined(rank, size, folder / "meeting", device):
             result = work(scratch, report)
-        pipe.send(("done", result if setting.rank == 0 else None))
+        pipe.send(("done", result if rank == 0 else None))
     except (Exception, SystemExit) as error:
         _send_failure(pipe, error)
         os._exit(1)  # leaving in order would wait for the others

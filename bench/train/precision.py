@@ -20,22 +20,23 @@ def training_at(precision: str) -> Iterator[None]:
         precision: "fp32"; "bf16", torch's autocast to bfloat16 in what :func:`lowered` encloses; "tf32",
             float32 whose products round their factors to 10 bits, on CUDA devices.
     """
-    before = torch.get_float32_matmul_precision()
     token = _current.set(precision)
-    if precision == "tf32":
-        torch.set_float32_matmul_precision("high")
     try:
-        yield
+        with _products("high") if precision == "tf32" else nullcontext():
+            yield
     finally:
-        torch.set_float32_matmul_precision(before)
         _current.reset(token)
 
 
-@contextmanager
-def in_float32() -> Iterator[None]:
+def in_float32() -> AbstractContextManager[object]:
     """Evaluate within a training: products take float32 as it is."""
+    return _products("highest")
+
+
+@contextmanager
+def _products(precision: str) -> Iterator[None]:
     before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
+    torch.set_float32_matmul_precision(precision)
     try:
         yield
     finally:

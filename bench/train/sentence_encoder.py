@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from bench.card import OptionValue
-from bench.encoder import Encoder
 from bench.errors import InputError
 from bench.nn.backbone import TokenRows, TransformerEncoder, load_backbone, quiet
 from bench.nn.sum_encoder import SumEncoder
@@ -73,16 +73,16 @@ def train_towers(
         InputError: settings that don't fit the text or the model.
     """
     config, cpu = context.config, time.process_time()
-    models = [model for model, _ in towers]
+    models, tokenizer = [model for model, _ in towers], towers[0][1]
     for model in models:
         set_dropout(model, float(config["dropout"]))
         model.to(context.device)
-    tokenizer = towers[0][1]
     rows = TokenRows(tokenizer, context.sentences, int(config["max_length"]), numbered=numbered)
     settings = _settings(config, len(rows))
     with own_random_state(context.seed, f"head/{context.role}", context.device):
         objective = make_objective(*models, tokenizer.pad_token_id).to(context.device)
-    encoder = _encoder([TransformerEncoder(tower, pooling, device=context.device) for tower in towers])
+    parts = [TransformerEncoder(tower, pooling, device=context.device) for tower in towers]
+    encoder = parts[0] if len(parts) == 1 else SumEncoder(parts)
     dev = DevEvaluation(context.dev_score, encoder, select, collapse)
     seed_draws(context.seed, f"dropout/{context.role}")
     with own_random_state(context.seed, f"dropout/{context.role}", context.device):
@@ -106,18 +106,9 @@ def train_towers(
 
 
 def _settings(config: Mapping[str, OptionValue], sentences: int) -> TrainSettings:
-    return TrainSettings(
-        lr=float(config["lr"]),
-        batch_size=int(config["batch_size"]),
-        steps=planned_steps(config, sentences),
-        eval_every=int(config["eval_every"]),
-        weight_decay=float(config["weight_decay"]),
-        clip=float(config["clip"]),
-        schedule=str(config["schedule"]),
-        warmup=float(config.get("warmup", 0.0)),
-        drop_last=bool(config.get("drop_last", False)),
-        decay_all=bool(config.get("decay_all", True)),
-    )
+    known = {field.name for field in fields(TrainSettings)}
+    given: dict[str, Any] = {name: value for name, value in config.items() if name in known}
+    return TrainSettings(**given | {"steps": planned_steps(config, sentences)})
 
 
 def set_dropout(model: nn.Module, probability: float) -> None:
@@ -143,10 +134,6 @@ def tower_folders(stage_folder: Path, checkpoint: str) -> list[Path]:
     """Model folders of a checkpoint: itself, or tower-1, tower-2, ... of several."""
     folder = checkpoint_folder(stage_folder, checkpoint)
     return sorted(folder.glob("tower-*")) or [folder]
-
-
-def _encoder(parts: list[TransformerEncoder]) -> Encoder:
-    return parts[0] if len(parts) == 1 else SumEncoder(parts)
 
 
 def _save(towers: Sequence[Loaded], state: State, folder: Path) -> None:

@@ -46,7 +46,7 @@ def save(figure: Figure, path: Path, **options: Any) -> None:
 
     Args:
         figure: The figure.
-        path: The file.
+        path: The file; its folder is made.
         options: Of ``Figure.savefig``.
 
     Raises:
@@ -54,4 +54,5 @@ def save(figure: Figure, path: Path, **options: Any) -> None:
     """
     drawn = io.BytesIO()
     figure.savefig(drawn, **options)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(drawn.getvalue())

@@ -40,7 +40,6 @@ def _save(figure: Figure, folder: Path) -> list[Path]:
     """Write one figure's files."""
     drawn, paths = _drawn(figure), []
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         for ending, metadata in _FORMATS.items():
             paths.append(folder / f"{figure.name}.{ending}")
             with warnings.catch_warnings():  # a letter that the font lacks is a box

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from bench.errors import InputError
 from bench.reports.figures.canvas import plain_canvas, save
@@ -27,28 +26,21 @@ def draw_heatmaps(
         InputError: the file can't be written.
     """
     with plain_canvas():
-        _draw(tokens, layers, title, path)
+        from matplotlib.figure import Figure
 
-
-def _draw(tokens: Sequence[str], layers: Sequence[Sequence[Sequence[float]]], title: str, path: Path) -> None:
-    from matplotlib.figure import Figure
-
-    rows = -(-len(layers) // _COLUMNS)
-    figure = Figure(figsize=(2.8 * _COLUMNS, 2.8 * rows + 0.4), layout="constrained")
-    panels = figure.subplots(rows, _COLUMNS, squeeze=False)
-    image: Any = None
-    for number, panel in enumerate(panels.flat):
-        if number >= len(layers):
+        rows = -(-len(layers) // _COLUMNS)
+        figure = Figure(figsize=(2.8 * _COLUMNS, 2.8 * rows + 0.4), layout="constrained")
+        panels = figure.subplots(rows, _COLUMNS, squeeze=False)
+        for number, (panel, weights) in enumerate(zip(panels.flat, layers, strict=False), start=1):
+            image = panel.imshow(weights, vmin=0, vmax=1, cmap="viridis")
+            panel.set_title(f"layer {number}", fontsize=8)
+            panel.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=5)
+            panel.set_yticks(range(len(tokens)), tokens, fontsize=5)
+        for panel in panels.flat[len(layers) :]:
             panel.set_axis_off()
-            continue
-        image = panel.imshow(layers[number], vmin=0, vmax=1, cmap="viridis")
-        panel.set_title(f"layer {number + 1}", fontsize=8)
-        panel.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=5)
-        panel.set_yticks(range(len(tokens)), tokens, fontsize=5)
-    figure.colorbar(image, ax=panels, label="attention, mean over heads", shrink=0.6)
-    figure.suptitle(title, fontsize=9)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        save(figure, path, format="svg", metadata={"Date": None})
-    except OSError as error:
-        raise InputError(f"a heatmap can't be written: {error.strerror}", where=str(path)) from error
+        figure.colorbar(image, ax=panels, label="attention, mean over heads", shrink=0.6)
+        figure.suptitle(title, fontsize=9)
+        try:
+            save(figure, path, format="svg", metadata={"Date": None})
+        except OSError as error:
+            raise InputError(f"a heatmap can't be written: {error.strerror}", where=str(path)) from error

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bench.compare.select import grouped
 from bench.errors import DataError
 from bench.records.record import safe_name
 from bench.reports.campaign import GRADIENT, PROBES, Campaign, read_json, read_table
 from bench.reports.figures.figure import Figure, Series
-from bench.reports.records import grouped
 from bench.schema import LARGEST
 
 _SPECIAL = ("[CLS]", "[SEP]", "<s>", "</s>")
@@ -32,24 +32,20 @@ def extra_figures(campaign: Campaign) -> list[Figure]:
     Raises:
         DataError: a damaged file.
     """
-    root = campaign.store.root
-    made: list[Figure] = []
-    for path in sorted(root.glob(PROBES)):
-        made += _checked(path, lambda path=path: list(_probe_figures(path)))
-    folder = root / GRADIENT
-    grid, hardest = folder / "gradient-grid.csv", folder / "gradient-hardest.csv"
-    if grid.exists():
-        made += _checked(grid, lambda: list(_grids(grid)))
-    if hardest.exists():
-        made += _checked(hardest, lambda: list(_hardest(hardest)))
-    for path in sorted(folder.glob("*/gradient.json")):
-        made += _checked(path, lambda path=path: list(_measured(path)))
-    return made
+    root, folder = campaign.store.root, campaign.store.root / GRADIENT
+    readers = (
+        (root, PROBES, _probe_figures),
+        (folder, "gradient-grid.csv", _grids),
+        (folder, "gradient-hardest.csv", _hardest),
+        (folder, "*/gradient.json", _measured),
+    )
+    found = ((path, make) for place, names, make in readers for path in sorted(place.glob(names)))
+    return [figure for path, make in found for figure in _checked(path, make)]
 
 
-def _checked(path: Path, make: Any) -> list[Figure]:
+def _checked(path: Path, make: Callable[[Path], Iterable[Figure]]) -> list[Figure]:
     try:
-        made: list[Figure] = make()
+        made = list(make(path))
         if not all(map(_is_drawable, made)):
             raise ValueError("a number that can't be drawn, or another number of them than places")
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
@@ -89,55 +85,33 @@ def _probe_figures(path: Path) -> Iterator[Figure]:
             title = f"Cosines by gold score: {name}"
             yield Figure(f"{file}-density", "cosines", title, "lines", "cosine", "density", source, series)
         for number, tower in enumerate(one["probes"].get("attention_sink", {}).get("maps") or (), start=1):
-            yield _attention_map(tower, f"{name}, tower {number}", f"{file}-attention-{number}", source)
-
-
-def _attention_map(tower: dict[str, Any], name: str, file: str, source: tuple[str, ...]) -> Figure:
-    labels = tuple(
-        token if token in _SPECIAL else f"token {place}" for place, token in enumerate(tower["tokens"])
-    )
-    cells = tuple(tuple(map(float, row)) for row in tower["layers"][-1])
-    note = f"Layer {len(tower['layers'])}, mean over heads; rows are queries. Words are left out."
-    title = f"Attention: {name}"
-    return Figure(
-        file,
-        "attention",
-        title,
-        "heat",
-        "key",
-        "query",
-        source,
-        rows=labels,
-        columns=labels,
-        cells=cells,
-        note=note,
-    )
+            tokens = enumerate(tower["tokens"])
+            labels = tuple(token if token in _SPECIAL else f"token {place}" for place, token in tokens)
+            cells = tuple(tuple(map(float, row)) for row in tower["layers"][-1])
+            note = f"Layer {len(tower['layers'])}, mean over heads; rows are queries. Words are left out."
+            own, title = f"{file}-attention-{number}", f"Attention: {name}, tower {number}"
+            yield Figure(
+                own, "attention", title, "heat", "key", "query", source, (), labels, labels, cells, note
+            )
 
 
 def _grids(path: Path) -> Iterator[Figure]:
     """Gradient dissipation and ratios over the means of the angles (gradient paradigm, Figures 2, 4, 10)."""
     table = read_table(path, _GRID)
     source = (f"file: {GRADIENT}/{path.name}", "bench gradient: sampled angles")
-    rows, columns = (sorted({float(line[key]) for line in table}, reverse=key == "mu_pos") for key in _GRID)
+    rows, columns = (
+        _thinned(sorted({float(line[key]) for line in table}, reverse=key == "mu_pos")) for key in _GRID
+    )
     at = {(float(line["mu_pos"]), float(line["mu_neg"])): line for line in table}
-    rows, columns = _thinned(rows), _thinned(columns)
+    labels = tuple(f"{angle:.2f}" for angle in rows), tuple(f"{angle:.2f}" for angle in columns)
+    axes = "mean angle of negatives", "mean angle of positives"
     for key in table[0]:
-        if key in _GRID:
-            continue
-        kind, _, loss = key.partition("_")
-        cells = tuple(tuple(float(at[(p, n)][key]) for n in columns) for p in rows)
-        yield Figure(
-            f"gradient-{safe_name(key.replace('_', '-'))}",
-            "gradient",
-            f"{_NAMES.get(kind, kind)}: {loss.replace('_', ' ')}",
-            "heat",
-            "mean angle of negatives",
-            "mean angle of positives",
-            source,
-            rows=tuple(f"{p:.2f}" for p in rows),
-            columns=tuple(f"{n:.2f}" for n in columns),
-            cells=cells,
-        )
+        if key not in _GRID:
+            kind, _, loss = key.partition("_")
+            file = f"gradient-{safe_name(key.replace('_', '-'))}"
+            title = f"{_NAMES.get(kind, kind)}: {loss.replace('_', ' ')}"
+            cells = tuple(tuple(float(at[(p, n)][key]) for n in columns) for p in rows)
+            yield Figure(file, "gradient", title, "heat", *axes, source, (), *labels, cells)
 
 
 def _thinned(values: Sequence[float]) -> list[float]:
@@ -151,21 +125,14 @@ def _hardest(path: Path) -> Iterator[Figure]:
     """Share of the hardest negative by temperature (Figure 3)."""
     table = read_table(path, _HARDEST)
     source = (f"file: {GRADIENT}/{path.name}", "bench gradient: sampled angles")
-    for key, title in (("share", "as the paper writes it"), ("share_released", "as the released code")):
+    axes = "mean angle of negatives", "share"
+    for key, how in (("share", "as the paper writes it"), ("share_released", "as the released code")):
         series = tuple(
             Series(f"tau {tau}", *_columns([(line["mu_neg"], line[key]) for line in lines]))
             for tau, lines in grouped(table, lambda line: line["tau"]).items()
         )
-        yield Figure(
-            f"gradient-hardest-{key.replace('_', '-')}",
-            "gradient",
-            f"Share of the hardest negative, {title}",
-            "lines",
-            "mean angle of negatives",
-            "share",
-            source,
-            series,
-        )
+        name, title = f"gradient-hardest-{key.replace('_', '-')}", f"Share of the hardest negative, {how}"
+        yield Figure(name, "gradient", title, "lines", *axes, source, series)
 
 
 def _measured(path: Path) -> Iterator[Figure]:
@@ -205,15 +172,14 @@ def _measured(path: Path) -> Iterator[Figure]:
         )
         if series:
             yield lines(short, f"{label.capitalize()} against the step", ("step", label), series)
-    angles = tuple(
+    angles = [
         Series(
             kind,
-            tuple(float(s["step"]) for s in steps),
-            tuple(float(s[f"{kind}_angle"][0]) for s in steps),
+            *_columns([(s["step"], s[f"{kind}_angle"][0]) for s in steps]),
             tuple(float(s[f"{kind}_angle"][1]) for s in steps),
         )
         for kind in ("positive", "negative")
-    )
+    ]
     note = "Bars are standard deviations over pairs."
     yield lines("angles", "Angles", ("step", "angle"), angles, note)
 

@@ -1,300 +1,212 @@
-"""From records to figures: seeds, curves, probes, cost, sweeps, gains."""
+"""From records to figures: seeds, curves, probes, cost, gains, cosines."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 
+from bench.compare.select import grouped
 from bench.errors import DataError
 from bench.records.record import RunRecord, safe_name
 from bench.reports.campaign import Campaign
-from bench.reports.figures.figure import Figure, Series
+from bench.reports.figures.figure import Figure, Kind, Series
 from bench.reports.grid import SCALE, summarise
-from bench.reports.records import (
-    by_method,
-    by_profile_and_suite,
-    finished,
-    grouped,
-    main_metric,
-    provenance,
-    values,
-)
+from bench.reports.records import by_method, by_profile_and_suite, finished, main_metric, provenance, values
 from bench.reports.tables.gains import LOSSES
-from bench.reports.tables.probes import EnergyAgainstScore, Probed, energy_against_score, from_records
+from bench.reports.tables.probes import Probed, energy_against_score, from_records
 from bench.reports.tables.significance import averages
 from bench.reports.tables.sweeps import curves
 
 Values = tuple[float, ...]
+Points = Mapping[str, tuple[float, float]]
+
+
+class _Place:
+    """Finished records of one profile and suite, and what all their figures say."""
+
+    def __init__(self, campaign: Campaign, records: Sequence[RunRecord]) -> None:
+        first = records[0]
+        self.campaign, self.records, self.runs = campaign, records, by_method(records)
+        self.metric = main_metric(records)
+        self.average = f"average, {self.metric.capitalize()} x 100"
+        self._name = f"{safe_name(first.profile)}-{safe_name(first.suite)}"
+        self._on = f"{first.suite}, {first.profile}"
+        self._source = provenance(records, campaign.name)
+
+    def figure(
+        self, name: str, section: str, what: str, kind: Kind, axes: tuple[str, str], **shown: Any
+    ) -> Figure:
+        """Return a figure of these records; ``shown`` is what differs from kind to kind."""
+        title = f"{what}: {self._on}"
+        return Figure(f"{self._name}-{name}", section, title, kind, *axes, self._source, **shown)
+
+    def scatter(
+        self, name: str, section: str, what: str, axes: tuple[str, str], at: Points, note: str = ""
+    ) -> Iterator[Figure]:
+        """Yield a figure with a point a method; nothing for fewer than two."""
+        if len(at) > 1:
+            series = tuple(Series(method, (x,), (y,), (), (method,)) for method, (x, y) in at.items())
+            yield self.figure(name, section, what, "points", axes, series=series, note=note)
 
 
 def figures(campaign: Campaign) -> list[Figure]:
     """Return every figure of a campaign, place by place; those that its records can't have are not there."""
-    found: list[Figure | None] = []
-    for records in by_profile_and_suite(campaign.records):
-        done = finished(records)
-        if not done:
-            continue
-        where = f"{safe_name(done[0].profile)}-{safe_name(done[0].suite)}"
-        source = provenance(done, campaign.name)
-        found.append(_seeds(done, where, source))
-        found += _cost(done, where, source)
-        found += _curves(done, where, source)
-        found += _probes(from_records(done), where, source)
-        found.append(_gains(done, where, source))
-        found.append(_cosines(campaign, done, where, source))
-    return [figure for figure in found if figure is not None]
+    places = [_Place(campaign, done) for r in by_profile_and_suite(campaign.records) if (done := finished(r))]
+    parts = (_seeds, _cost, _curves, _probes, _gains, _cosines)
+    return [figure for place in places for part in parts for figure in part(place)]
 
 
-def _seeds(records: Sequence[RunRecord], where: str, source: tuple[str, ...]) -> Figure:
+def _seeds(place: _Place) -> Iterator[Figure]:
     """Every seed's average, a row a method."""
-    runs = by_method(records)
-    names = [one.method for one in averages(records)]
+    names = [one.method for one in averages(place.records)]
     series = []
     for kind, wanted in (("seed", False), ("no seed", True)):
         found = [
             (SCALE * value, float(row), f"{name}, seed {r.seed}: {SCALE * value:.2f}")
             for row, name in enumerate(names)
-            for r in runs[name]
+            for r in place.runs[name]
             if (r.seed is None) == wanted and (value := r.score("avg")) is not None
         ]
         if found:
             x, y, labels = zip(*found, strict=True)
             series.append(Series(kind, x, y, (), labels))
-    return Figure(
-        f"{where}-seeds",
-        "seeds",
-        f"Seeds: {_on(records)}",
-        "strip",
-        _average(records),
-        "",
-        source,
-        tuple(series),
-        rows=tuple(names),
-    )
+    axes = place.average, ""
+    yield place.figure("seeds", "seeds", "Seeds", "strip", axes, series=tuple(series), rows=tuple(names))
 
 
-def _on(records: Sequence[RunRecord]) -> str:
-    """Suite and profile, for titles."""
-    return f"{records[0].suite}, {records[0].profile}"
-
-
-def _average(records: Sequence[RunRecord]) -> str:
-    """The label of an axis of averages."""
-    return f"average, {main_metric(records).capitalize()} x 100"
-
-
-def _scatter(
-    name: str,
-    section: str,
-    title: str,
-    axes: tuple[str, str],
-    at: dict[str, tuple[float, float]],
-    source: tuple[str, ...],
-) -> Figure | None:
-    """A point a method; None for fewer than two."""
-    if len(at) < 2:
-        return None
-    series = tuple(Series(method, (x,), (y,), (), (method,)) for method, (x, y) in at.items())
-    return Figure(name, section, title, "points", *axes, source, series)
-
-
-def _cost(records: Sequence[RunRecord], where: str, source: tuple[str, ...]) -> list[Figure | None]:
+def _cost(place: _Place) -> Iterator[Figure]:
     """Average against CPU seconds of training, and against GMAC where they were measured."""
     training: dict[str, tuple[float, float]] = {}
     gmac: dict[str, tuple[float, float]] = {}
-    for method, runs in by_method(records).items():
+    for method, runs in place.runs.items():
         mean = summarise(values(runs)).mean
-        if mean is None:
-            continue
         seconds = [sum(r.timing["training_cpu_seconds"].values()) for r in runs if r.training.get("stages")]
         costs = [r.probes["cost"]["gmac"] for r in runs if "gmac" in r.probes.get("cost", {})]
-        if seconds:
-            training[method] = fmean(seconds), SCALE * mean
-        if costs:
-            gmac[method] = fmean(costs), SCALE * mean
-    kinds = (
-        ("training", "training", "CPU seconds of training", training),
-        ("gmac", "inference", "GMAC of a sentence", gmac),
-    )
-    return [
-        _scatter(
-            f"{where}-{short}",
-            "efficiency",
-            f"Score and {what}: {_on(records)}",
-            (label, _average(records)),
-            at,
-            source,
-        )
-        for short, what, label, at in kinds
-    ]
+        for at, found in ((training, seconds), (gmac, costs)):
+            if found and mean is not None:
+                at[method] = fmean(found), SCALE * mean
+    axes = "CPU seconds of training", place.average
+    yield from place.scatter("training", "efficiency", "Score and training", axes, training)
+    axes = "GMAC of a sentence", place.average
+    yield from place.scatter("gmac", "efficiency", "Score and inference", axes, gmac)
 
 
-def _curves(records: Sequence[RunRecord], where: str, source: tuple[str, ...]) -> list[Figure]:
+def _curves(place: _Place) -> Iterator[Figure]:
     """Dev score and effective rank against the step of each method's last stage, means over seeds."""
-    return curve_figures(
-        by_method(records),
-        {"dev": f"Dev curves: {_on(records)}", "rank": f"Collapse: {_on(records)}"},
-        (where, "curves", source),
-        "Of the last stage; mean over seeds.",
-    )
+    note = "Of the last stage; mean over seeds."
+    for name, label, series in curve_series(place.runs):
+        what = "Dev curves" if name == "dev" else "Collapse"
+        yield place.figure(name, "curves", what, "lines", ("step", label), series=series, note=note)
 
 
-def curve_figures(
+def curve_series(
     lines: Mapping[str, Sequence[RunRecord]],
-    titles: Mapping[str, str],
-    of: tuple[str, str, tuple[str, ...]],
-    note: str = "",
-) -> list[Figure]:
-    """A figure of the dev scores and one of the effective ranks, with a line for each group of runs.
+) -> Iterator[tuple[str, str, tuple[Series, ...]]]:
+    """Yield the dev scores and the effective ranks against the step, each where there are some.
 
     Args:
-        lines: Runs of each line.
-        titles: Of the figures "dev" and "rank".
-        of: Beginning of the figures' names, their section, their provenance.
-        note: What one must know to read them.
+        lines: Runs of each line; it shows their mean.
+
+    Yields:
+        "dev" or "rank", the label of the y axis, and the lines.
     """
     kinds = (
         ("dev_curve", "dev", "dev score x 100", SCALE),
         ("collapse_curve", "rank", "effective rank of the dev vectors", 1.0),
     )
-    name, section, source = of
-    made = []
-    for key, short, label, scale in kinds:
-        found = {line: _mean_curve(runs, key, scale) for line, runs in lines.items()}
-        series = tuple(Series(line, *curve) for line, curve in found.items() if curve is not None)
-        if series:
-            file, title = f"{name}-{short}", titles[short]
-            made.append(Figure(file, section, title, "lines", "step", label, source, series, note=note))
-    return made
+    for key, name, label, scale in kinds:
+        found = ((line, _mean_curve(runs, key, scale)) for line, runs in lines.items())
+        if series := tuple(Series(line, *curve) for line, curve in found if curve[0]):
+            yield name, label, series
 
 
-def _mean_curve(runs: Sequence[RunRecord], key: str, scale: float) -> tuple[Values, Values] | None:
-    found: dict[float, list[float]] = {}
-    for curve in curves(runs, key):
-        for step, value, *_ in curve:
-            found.setdefault(float(step), []).append(scale * value)
-    steps = sorted(found)
-    return (tuple(steps), tuple(fmean(found[step]) for step in steps)) if steps else None
+def _mean_curve(runs: Sequence[RunRecord], key: str, scale: float) -> tuple[Values, Values]:
+    points = (point for curve in curves(runs, key) for point in curve)
+    at = grouped(points, lambda point: float(point[0]))
+    steps = tuple(sorted(at))
+    return steps, tuple(fmean(scale * point[1] for point in at[step]) for step in steps)
 
 
-def _probes(found: Sequence[Probed], where: str, source: tuple[str, ...]) -> list[Figure | None]:
-    if not found:
-        return []
-    title = f"{found[0].suite}, {found[0].profile}"
+def _probes(place: _Place) -> Iterator[Figure]:
+    """Alignment and uniformity, CLS energy, and attention by layer."""
+    found = from_records(place.records)
     groups = grouped(found, lambda one: one.method)
-
-    def mean(runs: Sequence[Probed], *path: str | int) -> float | None:
-        values = [value for run in runs if (value := run.value(*path)) is not None]
-        return fmean(values) if values else None
-
     plane = {}
     for method, runs in groups.items():
-        alignment, uniformity = mean(runs, "alignment", "value"), mean(runs, "uniformity", "value")
+        alignment, uniformity = _mean(runs, "alignment", "value"), _mean(runs, "uniformity", "value")
         if alignment is not None and uniformity is not None:
             plane[method] = uniformity, alignment
-    name = f"Alignment and uniformity: {title}"
-    made = [_scatter(f"{where}-plane", "probes", name, ("uniformity", "alignment"), plane, source)]
-    made += [_energy(relation, where, source) for relation in energy_against_score(found)]
+    axes = "uniformity", "alignment"
+    yield from place.scatter("plane", "probes", "Alignment and uniformity", axes, plane)
+    for relation in energy_against_score(found):
+        at = {method: (energy, SCALE * average) for method, (energy, average) in relation.methods.items()}
+        axes, note = ("E_CLS", "average x 100"), f"{relation.sentence()}."
+        yield from place.scatter("energy", "probes", "CLS energy and score", axes, at, note)
     for number, what in enumerate(("[CLS]", "[SEP]", "final punctuation")):
-        rows = {
-            m: [mean(runs, "attention_sink", "layers", i, number) for i in range(_layers(runs))]
-            for m, runs in groups.items()
+        layers = {
+            method: [_mean(runs, "attention_sink", "layers", i, number) for i in range(depth)]
+            for method, runs in groups.items()
+            if (depth := max(len(run.probes.get("attention_sink", {}).get("layers", ())) for run in runs))
         }
-        made.append(
-            _layer_map(f"{where}-attention-{number + 1}", f"Attention on {what}: {title}", rows, source)
-        )
-    return made
+        if layers:
+            deepest = max(map(len, layers.values()))
+            yield place.figure(
+                f"attention-{number + 1}",
+                "attention",
+                f"Attention on {what}",
+                "heat",
+                ("layer", "method"),
+                rows=tuple(layers),
+                columns=tuple(str(layer + 1) for layer in range(deepest)),
+                cells=tuple((*row, *[None] * (deepest - len(row))) for row in layers.values()),
+                note="Share of the attention, 0 to 1; mean over heads, sentences and seeds.",
+            )
 
 
-def _layers(runs: Sequence[Probed]) -> int:
-    return max(len(run.probes.get("attention_sink", {}).get("layers", ())) for run in runs)
+def _mean(runs: Iterable[Probed], *path: str | int) -> float | None:
+    return summarise([run.value(*path) for run in runs]).mean
 
 
-def _energy(relation: EnergyAgainstScore, where: str, source: tuple[str, ...]) -> Figure | None:
-    at = {method: (energy, SCALE * average) for method, (energy, average) in relation.methods.items()}
-    axes = ("E_CLS", "average x 100")
-    title = f"CLS energy and score: {relation.suite}, {relation.profile}"
-    figure = _scatter(f"{where}-energy", "probes", title, axes, at, source)
-    return None if figure is None else replace(figure, note=relation.sentence() + ".")
-
-
-def _layer_map(
-    name: str, title: str, rows: dict[str, list[float | None]], source: tuple[str, ...]
-) -> Figure | None:
-    depth = max(map(len, rows.values()), default=0)
-    if not depth:
-        return None
-    cells = tuple(tuple(row) + (None,) * (depth - len(row)) for row in rows.values() if row)
-    names = tuple(method for method, row in rows.items() if row)
-    columns = tuple(str(layer + 1) for layer in range(depth))
-    note = "Share of the attention, 0 to 1; mean over heads, sentences and seeds."
-    return Figure(
-        name,
-        "attention",
-        title,
-        "heat",
-        "layer",
-        "method",
-        source,
-        rows=names,
-        columns=columns,
-        cells=cells,
-        note=note,
-    )
-
-
-def _gains(records: Sequence[RunRecord], where: str, source: tuple[str, ...]) -> Figure | None:
+def _gains(place: _Place) -> Iterator[Figure]:
     """Losses before and after their modification (gradient paradigm, Figure 1)."""
-    runs = by_method(records)
-    there = [loss for loss in LOSSES if loss in runs and f"m_{loss}" in runs]
+    there = [loss for loss in LOSSES if loss in place.runs and f"m_{loss}" in place.runs]
     series = []
     for name, prefix in (("original", ""), ("modified", "m_")):
-        found = [summarise(values(runs[f"{prefix}{loss}"])) for loss in there]
-        rows = [(i, cell) for i, cell in enumerate(found) if cell.mean is not None]
-        if rows:
-            series.append(
-                Series(
-                    name,
-                    tuple(SCALE * cell.mean for _, cell in rows if cell.mean is not None),
-                    tuple(float(i) for i, _ in rows),
-                    tuple(SCALE * (cell.sd or 0.0) for _, cell in rows),
-                )
-            )
-    if not there or not series:
-        return None
-    title = f"Losses before and after their modification: {_on(records)}"
-    label = _average(records)
-    return Figure(
-        f"{where}-gains", "gains", title, "strip", label, "", source, tuple(series), rows=tuple(there)
-    )
+        cells = [summarise(values(place.runs[f"{prefix}{loss}"])) for loss in there]
+        found = [
+            (SCALE * cell.mean, float(row), SCALE * (cell.sd or 0.0))
+            for row, cell in enumerate(cells)
+            if cell.mean is not None
+        ]
+        if found:
+            series.append(Series(name, *zip(*found, strict=True)))
+    if series:
+        what, axes = "Losses before and after their modification", (place.average, "")
+        yield place.figure("gains", "gains", what, "strip", axes, series=tuple(series), rows=tuple(there))
 
 
-def _cosines(
-    campaign: Campaign, records: Sequence[RunRecord], where: str, source: tuple[str, ...]
-) -> Figure | None:
+def _cosines(place: _Place) -> Iterator[Figure]:
     """Densities of the similarities of all test pairs, a line a method, from the kept predictions."""
-    if main_metric(records) != "spearman":  # predictions of other suites aren't similarities
-        return None
+    if place.metric != "spearman":  # predictions of other suites aren't similarities
+        return
     edges = np.linspace(-1, 1, 81)
     middles = tuple(float(x) for x in (edges[:-1] + edges[1:]) / 2)
     series = []
-    for method, runs in by_method(records).items():
+    for method, runs in place.runs.items():
         heights = []
         for run in runs:
             try:
-                values = np.concatenate(list(campaign.store.predictions(run).values()))
+                values = np.concatenate(list(place.campaign.store.predictions(run).values()))
             except (DataError, ValueError):  # missing, or of a suite that isn't of pairs
                 continue
             if values.ndim == 1 and len(values) and float(np.abs(values).max()) <= 1 + 1e-5:
                 heights.append(np.histogram(np.clip(values, -1, 1), edges, density=True)[0])
         if heights:
             series.append(Series(method, middles, tuple(float(y) for y in np.mean(heights, axis=0))))
-    if not series:
-        return None
-    title, note = f"Cosines of the test pairs: {_on(records)}", "All tasks together; mean over seeds."
-    return Figure(
-        f"{where}-cosines", "cosines", title, "lines", "cosine", "density", source, tuple(series), note=note
-    )
+    if series:
+        what, note = "Cosines of the test pairs", "All tasks together; mean over seeds."
+        axes = "cosine", "density"
+        yield place.figure("cosines", "cosines", what, "lines", axes, series=tuple(series), note=note)

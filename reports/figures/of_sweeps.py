@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+
 import numpy as np
 
 from bench.records.record import RunRecord, safe_name
 from bench.reports.campaign import Campaign
-from bench.reports.figures.figure import Figure, Series
-from bench.reports.figures.of_records import curve_figures
+from bench.reports.figures.figure import Figure, Kind, Series
+from bench.reports.figures.of_records import curve_series
 from bench.reports.grid import SCALE, summarise
 from bench.reports.records import provenance, values
 from bench.reports.tables.sweeps import norm_ratio, points, shown_task
-from bench.sweeps.grids import SWEEPS
+from bench.sweeps.grids import SWEEPS, Sweep
 from bench.sweeps.manifest import Manifest
 
 
@@ -20,67 +22,55 @@ def sweep_figures(campaign: Campaign) -> list[Figure]:
     return [figure for manifest in campaign.sweeps for figure in _sweep(manifest, campaign)]
 
 
-def _sweep(manifest: Manifest, campaign: Campaign) -> list[Figure]:
+def _sweep(manifest: Manifest, campaign: Campaign) -> Iterator[Figure]:
     sweep = SWEEPS[manifest.sweep]
     if sweep.surface:
-        return [_surface(manifest, campaign)]
-    made: list[Figure] = []
+        yield _surface(manifest, campaign)
+        return
     for suite in manifest.suites:
-        records = [r for r in campaign.records if (r.profile, r.suite) == (manifest.profile, suite)]
-        at = points(manifest, records)
+        at = points(manifest, suite, campaign.records)
         used = list({id(r): r for group in at.values() for r in group if r.status == "ok"}.values())
+        if not used:
+            continue
         name = f"{safe_name(manifest.profile)}-{manifest.sweep}-{safe_name(suite)}"
-        if used:
-            made.append(_sweep_scores(manifest, name, suite, at, provenance(used, campaign.name)))
-        if used and sweep.curves:
-            made += _sweep_curves(manifest, name, suite, at, provenance(used, campaign.name))
-    return made
+        on, source = f"({suite}, {manifest.profile})", provenance(used, campaign.name)
+        yield _scores(sweep, at, name, f"{sweep.question} {on}", source)
+        for column in dict.fromkeys(place[1] for place in at) if sweep.curves else ():
+            lines = {row: runs for (row, other), runs in at.items() if other == column}
+            file, title = f"{name}-{safe_name(column)}", f"{sweep.question} {column} {on}"
+            for short, label, series in curve_series(lines):
+                yield Figure(
+                    f"{file}-{short}", "sweeps", title, "lines", "step", label, source, series=series
+                )
 
 
-def _sweep_scores(
-    manifest: Manifest,
+def _scores(
+    sweep: Sweep,
+    at: Mapping[tuple[str, str], Sequence[RunRecord]],
     name: str,
-    suite: str,
-    at: dict[tuple[str, str], list[RunRecord]],
+    title: str,
     source: tuple[str, ...],
 ) -> Figure:
-    sweep = SWEEPS[manifest.sweep]
+    """The scores over the grid, a series a column: lines over numbers, else a strip."""
     rows, columns = (list(dict.fromkeys(place[i] for place in at)) for i in (0, 1))
     task = shown_task(sweep.task, [r for group in at.values() for r in group])
     series = []
     for column in columns:
         cells = [summarise(values(at.get((row, column), []), task)) for row in rows]
-        there = [(i, cell, cell.mean) for i, cell in enumerate(cells) if cell.mean is not None]
-        places = [float(rows[i]) if sweep.numeric else float(i) for i, _, _ in there]
-        means = tuple(SCALE * mean for _, _, mean in there)
-        spread = tuple(SCALE * (cell.sd or 0.0) for _, cell, _ in there)
-        x, y = (tuple(places), means) if sweep.numeric else (means, tuple(places))
-        if means:
+        found = [
+            (float(row) if sweep.numeric else float(i), SCALE * cell.mean, SCALE * (cell.sd or 0.0))
+            for i, (row, cell) in enumerate(zip(rows, cells, strict=True))
+            if cell.mean is not None
+        ]
+        if found:
+            places, means, spread = zip(*found, strict=True)
+            x, y = (places, means) if sweep.numeric else (means, places)
             series.append(Series(column, x, y, spread))
-    title, label = f"{sweep.question} ({suite}, {manifest.profile})", f"Spearman x 100, {task}"
-    note = f"{sweep.source}. Bars are standard deviations over seeds."
-    if sweep.numeric:
-        axes = sweep.axis, label
-        return Figure(name, "sweeps", title, "lines", *axes, source, tuple(series), note=note)
-    axes = label, sweep.axis
-    return Figure(name, "sweeps", title, "strip", *axes, source, tuple(series), rows=tuple(rows), note=note)
-
-
-def _sweep_curves(
-    manifest: Manifest,
-    name: str,
-    suite: str,
-    at: dict[tuple[str, str], list[RunRecord]],
-    source: tuple[str, ...],
-) -> list[Figure]:
-    """Dev score and effective rank against the step, a figure a column, a line a row."""
-    made = []
-    for column in dict.fromkeys(place[1] for place in at):
-        title = f"{SWEEPS[manifest.sweep].question} {column} ({suite}, {manifest.profile})"
-        lines = {row: runs for (row, other), runs in at.items() if other == column}
-        of = f"{name}-{safe_name(column)}", "sweeps", source
-        made += curve_figures(lines, {"dev": title, "rank": title}, of)
-    return made
+    label, note = f"Spearman x 100, {task}", f"{sweep.source}. Bars are standard deviations over seeds."
+    kind: Kind = "lines" if sweep.numeric else "strip"
+    axes = (sweep.axis, label) if sweep.numeric else (label, sweep.axis)
+    names = () if sweep.numeric else tuple(rows)
+    return Figure(name, "sweeps", title, kind, *axes, source, tuple(series), rows=names, note=note)
 
 
 def _surface(manifest: Manifest, campaign: Campaign) -> Figure:

@@ -67,9 +67,10 @@ class _Axis:
         return [round(i * step, 10) for i in range(first, last + 1)]
 
 
-def _text(x: float, y: float, text: str, anchor: str = "start", style: str = "", more: str = "") -> str:
-    kind = f' class="{style}"' if style else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{kind}{more}>{escape(text)}</text>'
+def _text(x: float, y: float, text: str, anchor: str, style: str, more: str = "", title: str = "") -> str:
+    whole = f"<title>{escape(title)}</title>" if title else ""
+    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" class="{style}"{more}'
+    return f"<text {place}>{escape(text)}{whole}</text>"
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, style: str) -> str:
@@ -123,11 +124,8 @@ def _legend(series: dict[int, Series], top: float, *, lines: bool) -> tuple[list
             )
         else:
             parts.append(_marker(number, left + 12, y, one.name))
-        name = escape(one.name)
-        parts.append(
-            f'<text x="{left + 30:.1f}" y="{y + 4:.1f}" class="tick">{escape(short(one.name, 28))}'
-            f"<title>{name}</title></text>"
-        )
+        name = f"{escape(short(one.name, 28))}<title>{escape(one.name)}</title>"
+        parts.append(f'<text x="{left + 30:.1f}" y="{y + 4:.1f}" class="tick">{name}</text>')
     return parts, math.ceil(len(series) / _LEGEND_COLUMNS) * _LEGEND_ROW + 8
 
 
@@ -136,12 +134,16 @@ def _dash(number: int) -> str:
     return f' stroke-dasharray="{dash}"' if dash else ""
 
 
+def _reach(values: Sequence[float], spread: Sequence[float]) -> list[float]:
+    """The values, and the ends of their bars."""
+    return [*values, *(v + end for v, s in zip(values, spread, strict=False) for end in (-s, s))]
+
+
 def _plane(figure: Figure) -> tuple[list[str], float]:
     """Points or lines over two numbers."""
     bottom = _HEIGHT - _BOTTOM
-    reach = [(v - s, v + s) for one in figure.series for v, s in zip(one.y, one.spread, strict=False)]
     x = _Axis([v for one in figure.series for v in one.x], _LEFT, WIDTH - _RIGHT)
-    y = _Axis([v for one in figure.series for v in one.y] + [v for pair in reach for v in pair], bottom, _TOP)
+    y = _Axis([v for one in figure.series for v in _reach(one.y, one.spread)], bottom, _TOP)
     parts = _axes(figure, x, y, bottom)
     for number, one in enumerate(figure.series):
         at = [(x.at(a), y.at(b)) for a, b in zip(one.x, one.y, strict=True)]
@@ -152,9 +154,8 @@ def _plane(figure: Figure) -> tuple[list[str], float]:
                 f"<title>{escape(one.name)}</title></path>"
             )
         for (a, _), value, spread in zip(at, one.y, one.spread, strict=False):
-            parts.append(
-                _line(a, y.at(value - spread), a, y.at(value + spread), f"spread c{number % COLOURS}")
-            )
+            style = f"spread c{number % COLOURS}"
+            parts.append(_line(a, y.at(value - spread), a, y.at(value + spread), style))
         if figure.kind == "points" or len(at) <= 12:
             labels = one.labels or (one.name,) * len(at)
             for (a, b), label, u, v in zip(at, labels, one.x, one.y, strict=True):
@@ -190,31 +191,20 @@ def _strip(figure: Figure) -> tuple[list[str], float]:
     longest = max(map(len, figure.rows), default=0)
     left = min(6.4 * min(longest, 40) + 16, 270)
     bottom = _TOP + _ROW * len(figure.rows) + 6
-    reach = [
-        v + sign * s
-        for one in figure.series
-        for v, s in zip(one.x, one.spread, strict=False)
-        for sign in (-1, 1)
-    ]
-    x = _Axis([v for one in figure.series for v in one.x] + reach, left, WIDTH - _RIGHT)
+    x = _Axis([v for one in figure.series for v in _reach(one.x, one.spread)], left, WIDTH - _RIGHT)
     parts = _axes(figure, x, None, bottom)
     for row, name in enumerate(figure.rows):
         y = _TOP + _ROW * (row + 0.5)
         parts.append(_line(left, y, WIDTH - _RIGHT, y, "grid"))
-        parts.append(
-            f'<text x="{left - 8:.1f}" y="{y + 4:.1f}" text-anchor="end" class="tick">'
-            f"{escape(short(name, 40))}<title>{escape(name)}</title></text>"
-        )
+        parts.append(_text(left - 8, y + 4, short(name, 40), "end", "tick", title=name))
     count = len(figure.series)
     for number, one in enumerate(figure.series):
         shift = (number - (count - 1) / 2) * min(5, 14 / max(count, 1)) if one.spread else 0.0
         for place, (value, at) in enumerate(zip(one.x, one.y, strict=True)):
             y = _TOP + _ROW * (at + 0.5) + shift
             if one.spread:
-                spread = one.spread[place]
-                parts.append(
-                    _line(x.at(value - spread), y, x.at(value + spread), y, f"spread c{number % COLOURS}")
-                )
+                spread, style = one.spread[place], f"spread c{number % COLOURS}"
+                parts.append(_line(x.at(value - spread), y, x.at(value + spread), y, style))
             name = figure.rows[int(at)]
             label = one.labels[place] if one.labels else f"{name}, {one.name}: {value:.2f}"
             parts.append(_marker(number, x.at(value), y, label))

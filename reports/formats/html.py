@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
@@ -12,10 +13,13 @@ from jinja2 import Environment, PackageLoader, select_autoescape
 from markupsafe import Markup
 
 from bench.errors import printable
+from bench.reports.campaign import Campaign
 from bench.reports.figures import svg
 from bench.reports.figures.figure import Figure
-from bench.reports.grid import SCALE, Cell, Grid, Quoted, number, plain
+from bench.reports.grid import SCALE, Cell, Grid, Quoted, number
+from bench.reports.records import provenance
 from bench.reports.tables.boards import Board
+from bench.reports.tables.significance import LEVEL
 from bench.version import __version__
 
 _MOST_DATA = 300  # points that a figure repeats as a table
@@ -32,29 +36,14 @@ class Part:
     figures: tuple[Figure, ...] = ()
 
 
-@dataclass(frozen=True)
-class Page:
-    """What the page shows.
+def html(campaign: Campaign, parts: Sequence[Part], missing: Sequence[str]) -> str:
+    """Return a campaign's page as one file.
 
     Args:
-        campaign: The campaign's name.
-        records: Number of its records.
+        campaign: Where the parts come from.
         parts: Its parts.
         missing: What it could show, why it doesn't, and what makes it.
-        remarks: What every report with these records must say.
-        facts: How the records were made.
     """
-
-    campaign: str
-    records: int
-    parts: tuple[Part, ...]
-    missing: tuple[str, ...] = ()
-    remarks: tuple[str, ...] = ()
-    facts: tuple[str, ...] = ()
-
-
-def html(page: Page) -> str:
-    """Return the page as one file."""
     folder = files("bench.reports") / "templates"
     style, script = ((folder / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
     environment = Environment(
@@ -66,15 +55,22 @@ def html(page: Page) -> str:
     )
     environment.filters |= {
         "svg": _svg,
-        "plain": plain,
         "number": number,
         "data": _data,
         "interval": _interval,
         "breaks": _breaks,
     }
-    environment.tests |= {"cell": _is_cell, "quoted": _is_quoted}
+    environment.tests |= {
+        "cell": lambda value: isinstance(value, Cell),
+        "quoted": lambda value: isinstance(value, Quoted),
+    }
     text = environment.get_template("report.html").render(
-        page=page,
+        campaign=campaign,
+        parts=parts,
+        missing=missing,
+        remarks=dict.fromkeys(note for record in campaign.records for note in record.notes),
+        facts=provenance(campaign.records, campaign.name),
+        level=f"{100 * LEVEL:g}%",
         version=__version__,
         style=Markup(style),  # noqa: S704 - our own file
         script=Markup(script),  # noqa: S704 - our own file
@@ -94,14 +90,6 @@ def _svg(figure: Figure) -> Markup:
     return Markup(svg.draw(figure))  # noqa: S704 - it escapes every text
 
 
-def _is_cell(value: object) -> bool:
-    return isinstance(value, Cell)
-
-
-def _is_quoted(value: object) -> bool:
-    return isinstance(value, Quoted)
-
-
 def _breaks(text: str) -> Markup:
     """A name that may break after its punctuation; joining escapes every piece."""
     return Markup("<wbr>").join(re.findall(r"[^,\[+_=:/]+[,\[+_=:/]*|[,\[+_=:/]+", printable(text)))
@@ -118,14 +106,9 @@ def _interval(ends: tuple[float, float] | None) -> str:
 
 def _data(figure: Figure) -> list[tuple[str, ...]]:
     """A figure's points as rows (series or row, x, y), where they are few."""
-    if sum(len(one.x) for one in figure.series) > _MOST_DATA:
+    points = [(one.name, x, y) for one in figure.series for x, y in zip(one.x, one.y, strict=True)]
+    if len(points) > _MOST_DATA:
         return []
     if figure.kind == "strip":
-        return [
-            (figure.rows[int(row)], one.name, f"{value:.2f}")
-            for one in figure.series
-            for value, row in zip(one.x, one.y, strict=True)
-        ]
-    return [
-        (one.name, f"{a:.4g}", f"{b:.4g}") for one in figure.series for a, b in zip(one.x, one.y, strict=True)
-    ]
+        return [(figure.rows[int(row)], name, f"{value:.2f}") for name, value, row in points]
+    return [(name, f"{x:.4g}", f"{y:.4g}") for name, x, y in points]

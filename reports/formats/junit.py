@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
-from bench.gate.verdict import DIFFERENT, FAILED, MISSING, REGRESSION, Gate
+from bench.gate.verdict import Gate, Status
 from bench.reports.tables.gate import WORDS, describe, sentence
 
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 can't hold at all."""
-_BROKEN = (FAILED, MISSING, DIFFERENT)
+_BROKEN = (Status.FAILED, Status.MISSING, Status.DIFFERENT)
 
 
 def junit(gate: Gate) -> str:
@@ -21,7 +21,7 @@ def junit(gate: Gate) -> str:
         "testsuite",
         name="bench check",
         tests=str(len(gate.cells)),
-        failures=str(len(gate.having(REGRESSION))),
+        failures=str(len(gate.having(Status.REGRESSION))),
         errors=str(len(gate.having(*_BROKEN))),
         skipped="0",
     )
@@ -31,8 +31,8 @@ def junit(gate: Gate) -> str:
             suite, "testcase", classname=_valid(f"{profile}.{on}"), name=_valid(method)
         )
         text = _valid(describe(cell))
-        if cell.status == REGRESSION or cell.status in _BROKEN:
-            kind = "failure" if cell.status == REGRESSION else "error"
+        if cell.status == Status.REGRESSION or cell.status in _BROKEN:
+            kind = "failure" if cell.status == Status.REGRESSION else "error"
             ElementTree.SubElement(case, kind, type=WORDS[cell.status], message=text).text = text
         else:
             ElementTree.SubElement(case, "system-out").text = text

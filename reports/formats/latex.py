@@ -91,15 +91,11 @@ def _table(grid: Grid, part: range) -> str:
     last = part.stop == len(grid.rows)
     which = "" if whole else f" (rows {part.start + 1}-{part.stop})"
     notes = " ".join(grid.notes) if last else ""
-    headings = {start: name for start, name in grid.groups if start in part}
     lines: list[str] = []
-    for number in part:
-        if number in headings:
+    for heading, (label, *cells) in grid.lines[part.start : part.stop]:
+        if heading is not None:
             lines += [r"\midrule"] * bool(lines)
-            lines.append(
-                rf"\multicolumn{{{len(grid.header)}}}{{l}}{{\textit{{{escape(headings[number])}}}}} \\"
-            )
-        label, *cells = grid.rows[number]
+            lines.append(rf"\multicolumn{{{len(grid.header)}}}{{l}}{{\textit{{{escape(heading)}}}}} \\")
         first = _label(label)
         guard = "{}" if first.startswith("*") else ""  # or it would belong to the line break before it
         lines.append(" & ".join([guard + first, *map(cell_text, cells)]) + r" \\")

@@ -39,10 +39,9 @@ def text(grids: Sequence[Grid]) -> str:
         table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
         for position, name in enumerate(grid.header):
             table.add_column(_line(name), justify="right" if position else "left", no_wrap=True)
-        headings = dict(grid.groups)
-        for place, row in enumerate(grid.rows):
-            if place in headings:
-                table.add_row(_line(headings[place]))
+        for heading, row in grid.lines:
+            if heading is not None:
+                table.add_row(_line(heading))
             table.add_row(*(_line(plain(cell)) for cell in row))
         console.print(table)
         for note in grid.notes:
@@ -71,11 +70,9 @@ def markdown(grids: Sequence[Grid]) -> str:
             "| " + " | ".join(map(markdown_escape, grid.header)) + " |",
             "|" + "|".join(["---"] + ["---:"] * (len(grid.header) - 1)) + "|",
         ]
-        headings = dict(grid.groups)
-        for place, row in enumerate(grid.rows):
-            if place in headings:
-                blank = " |" * (len(grid.header) - 1)
-                lines.append(f"| *{markdown_escape(headings[place])}* |{blank}")
+        for heading, row in grid.lines:
+            if heading is not None:
+                lines.append(f"| *{markdown_escape(heading)}* |{' |' * (len(grid.header) - 1)}")
             lines.append("| " + " | ".join(map(_markdown, row)) + " |")
         lines += ["", *(f"- {markdown_escape(note)}" for note in grid.notes), ""]
         parts.append("\n".join(lines))
@@ -120,9 +117,9 @@ def grids_csv(grids: Sequence[Grid]) -> str:
     writer = csv_module.writer(output, lineterminator="\n")
     writer.writerow(GRID_COLUMNS)
     for grid in grids:
-        group, headings = "", dict(grid.groups)
-        for place, (label, *cells) in enumerate(grid.rows):
-            group = headings.get(place, group)
+        group = ""
+        for heading, (label, *cells) in grid.lines:
+            group = group if heading is None else heading
             for name, cell in zip(grid.header[1:], cells, strict=True):
                 facts: tuple[object, ...] = ("", "", "", "", plain(cell))
                 if isinstance(cell, Cell):

@@ -45,17 +45,11 @@ class Board:
         table: The leaderboard.
         lines: Its rows.
         notes: Lines below it.
-        families: Registered names of its methods.
-        groups: Their kinds of encoder.
-        level: Confidence level of the intervals, as it is printed.
     """
 
     table: Table
     lines: tuple[Line, ...]
     notes: tuple[str, ...]
-    families: tuple[str, ...]
-    groups: tuple[str, ...]
-    level: str = f"{100 * LEVEL:g}%"
 
 
 def boards(campaign: Campaign) -> list[Board]:
@@ -80,9 +74,7 @@ def _board(campaign: Campaign, records: Sequence[RunRecord]) -> Board:
                 tuple(_published(first, table.tasks, footnotes)),
             )
         )
-    families = tuple(sorted({line.name for line in lines}))
-    groups = tuple(dict.fromkeys(line.row.group for line in lines))
-    return Board(table, tuple(lines), (*table.notes, *footnotes.notes), families, groups)
+    return Board(table, tuple(lines), (*table.notes, *footnotes.notes))
 
 
 def _published(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from bench.compare.comparison import Comparison
-    from bench.compare.evidence import CheckpointPair
-    from bench.reports.grid import Grid
+from bench.compare.comparison import Comparison
+from bench.compare.wording import SCALE, interval, p_value, percent, points, seed_list
+from bench.reports.grid import DASH, Grid
+from bench.stats.correlations import CorrelationTest
 
 EXACT = "exact p (lowest possible)"
 """Heading of a permutation test's p, with the smallest p that so many seeds can give in parentheses."""
@@ -15,9 +13,6 @@ EXACT = "exact p (lowest possible)"
 
 def task_grid(c: Comparison) -> Grid:
     """The table of tasks; seeds and items have columns of their own."""
-    from bench.compare.wording import SCALE, interval, p_value, percent, points, seed_list
-    from bench.reports.grid import Grid
-
     seeds = c.seed_level
     items = c.item_level
     single = items.checkpoints[0] if items and seeds is None and len(items.checkpoints) == 1 else None
@@ -39,9 +34,9 @@ def task_grid(c: Comparison) -> Grid:
         if items:
             row += [interval(items.tasks[task].low, items.tasks[task].high), p_value(items.tasks[task].p)]
         if single:
-            row += [_p_of(single, task, "williams"), _p_of(single, task, "steiger")]
+            row += [_p_of(single.williams.get(task)), _p_of(single.steiger.get(task))]
         if c.corrected_tasks:
-            row.append(p_value(c.corrected_tasks[task]) if task in c.corrected_tasks else "-")
+            row.append(p_value(c.corrected_tasks[task]) if task in c.corrected_tasks else DASH)
         rows.append(tuple(row))
     sides = (
         f"{name} = {label} ({seed_list(s)})"
@@ -53,9 +48,6 @@ def task_grid(c: Comparison) -> Grid:
 
 def checkpoint_grid(c: Comparison) -> Grid | None:
     """Checkpoint by checkpoint, with the number of tasks that each test of the items calls different."""
-    from bench.compare.wording import interval, p_value, percent, points
-    from bench.reports.grid import Grid
-
     items = c.item_level
     if items is None or len(items.checkpoints) < 2:
         return None
@@ -90,8 +82,5 @@ def checkpoint_grid(c: Comparison) -> Grid | None:
     return Grid(f"{title}(of {len(names)}) with p <= {alpha:.2g}", header, tuple(rows), ())
 
 
-def _p_of(pair: CheckpointPair, task: str, test: Literal["williams", "steiger"]) -> str:
-    from bench.compare.wording import p_value
-
-    found = getattr(pair, test).get(task)
-    return "-" if found is None else p_value(found.p)
+def _p_of(test: CorrelationTest | None) -> str:
+    return DASH if test is None else p_value(test.p)

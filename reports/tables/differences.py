@@ -9,7 +9,7 @@ from bench.reports.grid import DASH, Grid, interval, signed
 from bench.reports.records import by_profile_and_suite
 from bench.reports.tables.comparison import EXACT
 from bench.reports.tables.items import MethodDraws, compare_items, method_draws
-from bench.reports.tables.significance import Family, Pair, all_pairs, averages
+from bench.reports.tables.significance import Family, all_pairs, averages
 
 _HEADER = (
     *("A", "B", "A - B", "seeds 95%", "p", "p corrected", EXACT, "verdict"),
@@ -33,14 +33,15 @@ def significance_grids(campaign: Campaign) -> list[Grid]:
 
 
 def _matrix(names: Sequence[str], family: Family, where: str) -> Grid:
-    at = {(pair.first, pair.second): pair for pair in family.pairs}
-    rows = []
-    for number, row in enumerate(names, start=1):
-        cells = [
-            "" if row == column else _difference(at.get((row, column)), at.get((column, row)))
-            for column in names
-        ]
-        rows.append((f"{number} {row}", *cells))
+    at = {}
+    for pair in family.pairs:
+        mark = "*" if pair.differs else "?" if pair.p is None else ""
+        at[pair.first, pair.second] = f"{signed(pair.difference)}{mark}"
+        at[pair.second, pair.first] = f"{signed(-pair.difference)}{mark}"
+    rows = [
+        (f"{number} {row}", *(at.get((row, column), "") for column in names))
+        for number, row in enumerate(names, start=1)
+    ]
     untested = dict.fromkeys(pair.reason for pair in family.pairs if pair.reason)
     notes = (
         "Average of the row's method less that of the column's, in points; columns have the rows' numbers.",
@@ -49,14 +50,6 @@ def _matrix(names: Sequence[str], family: Family, where: str) -> Grid:
         *([f"?: not tested ({'; '.join(untested)})."] if untested else []),
     )
     return Grid(f"Differences: {where}", ("method", *map(str, range(1, len(names) + 1))), tuple(rows), notes)
-
-
-def _difference(pair: Pair | None, turned: Pair | None) -> str:
-    found = pair or turned
-    if found is None:
-        return DASH
-    size = found.difference if pair else -found.difference
-    return f"{signed(size)}{'*' if found.differs else '?' if found.p is None else ''}"
 
 
 def _pairs(family: Family, drawn: MethodDraws, where: str) -> Grid:

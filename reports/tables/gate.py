@@ -7,35 +7,12 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
-from bench.gate.verdict import (
-    BAD,
-    DIFFERENT,
-    EQUAL,
-    FAILED,
-    IMPROVED,
-    MISSING,
-    OK,
-    REGRESSION,
-    UNCLEAR,
-    CellVerdict,
-    Drop,
-    Gate,
-    Seeds,
-    cell_name,
-)
+from bench.gate.verdict import BAD, CellVerdict, Drop, Gate, Seeds, Status, cell_name
 from bench.reports.formats.render import markdown, markdown_escape
-from bench.reports.grid import DASH, SCALE, Grid, number
+from bench.reports.grid import DASH, SCALE, Grid, interval, number, signed
 
-WORDS = {
-    EQUAL: "equal",
-    OK: "ok",
-    IMPROVED: "improved",
-    UNCLEAR: "unclear",
-    REGRESSION: "REGRESSION",
-    FAILED: "FAILED",
-    MISSING: "MISSING",
-    DIFFERENT: "NOT COMPARABLE",
-}
+WORDS = {status: status.upper() if status in BAD else str(status) for status in Status}
+WORDS[Status.DIFFERENT] = "NOT COMPARABLE"
 
 
 def printable(text: str) -> str:
@@ -45,7 +22,7 @@ def printable(text: str) -> str:
 
 def sentence(gate: Gate) -> str:
     """The verdict in one line."""
-    different = gate.having(DIFFERENT)
+    different = gate.having(Status.DIFFERENT)
     if different:
         return "NOT COMPARABLE: " + "; ".join(map(describe, different))
     bad = gate.having(*BAD)
@@ -53,7 +30,7 @@ def sentence(gate: Gate) -> str:
         return f"FAILED, {len(bad)} of {_cells(len(gate.cells))}: " + "; ".join(map(describe, bad))
     counts = Counter(WORDS[cell.status] for cell in gate.cells)
     parts = ", ".join(f"{count} {word}" for word, count in counts.items())
-    unclear = "".join(f"; {describe(cell)}" for cell in gate.having(UNCLEAR))
+    unclear = "".join(f"; {describe(cell)}" for cell in gate.having(Status.UNCLEAR))
     return f"PASSED, {_cells(len(gate.cells))}: {parts}{unclear}"
 
 
@@ -66,13 +43,19 @@ def describe(cell: CellVerdict) -> str:
     name, average = cell_name(cell.key), cell.average
     why = "; ".join(cell.reasons)
     if average is None:
-        texts = {FAILED: "failed", MISSING: "is missing", DIFFERENT: "isn't the reference's"}
+        texts = {
+            Status.FAILED: "failed",
+            Status.MISSING: "is missing",
+            Status.DIFFERENT: "isn't the reference's",
+        }
         return printable(f"{name} {texts[cell.status]}: {why}")
-    if cell.status == EQUAL:
+    if cell.status == Status.EQUAL:
         return printable(f"{name} is equal to the last bit")
     verb = "fell" if average.drop > 0 else "rose"
-    text = f"{name} {verb} by {number(abs(average.drop))} points{_interval(average, ' [{}]')}"
-    if cell.spread is not None and cell.status in (REGRESSION, UNCLEAR):
+    text = f"{name} {verb} by {number(abs(average.drop))} points"
+    if average.low is not None:
+        text += f" {interval(average.low, average.high)}"
+    if cell.spread is not None and cell.status in (Status.REGRESSION, Status.UNCLEAR):
         text += f", 3 sd of the reference's seeds {number(cell.spread)}"
     text += f", from {number(average.reference)} to {number(average.new)}"
     if cell.worst and len(cell.drops) > 2:
@@ -91,7 +74,7 @@ def grid(gate: Gate) -> Grid:
         if cell.new_seeds != cell.seeds:
             seeds += f" / {_seeds(cell.new_seeds)}"
         rows.append((WORDS[cell.status], method, suite, profile, seeds, *_numbers(cell.average)))
-        if cell.status in (REGRESSION, UNCLEAR, IMPROVED) and len(cell.drops) > 2:
+        if cell.status in (Status.REGRESSION, Status.UNCLEAR, Status.IMPROVED) and len(cell.drops) > 2:
             for task, drop in list(cell.drops.items())[:-1]:
                 p = "" if drop.adjusted_p is None else f"p {drop.adjusted_p:.3f}"
                 rows.append(("", "", printable(task), "", p, *_numbers(drop)))
@@ -115,7 +98,7 @@ def _notes(gate: Gate) -> tuple[str, ...]:
             "interval and its p (corrected after Holm over all tasks of these cells) show where the average "
             "moved."
         )
-    shown = (UNCLEAR, REGRESSION, FAILED, MISSING, DIFFERENT)
+    shown = (Status.UNCLEAR, Status.REGRESSION, Status.FAILED, Status.MISSING, Status.DIFFERENT)
     notes += [
         f"{cell_name(cell.key)}: {'; '.join(cell.reasons)}."
         for cell in gate.cells
@@ -157,14 +140,7 @@ def as_json(gate: Gate) -> str:
 def _numbers(drop: Drop | None) -> tuple[str, str, str, str]:
     if drop is None:
         return (DASH, DASH, DASH, DASH)
-    fall = f"{SCALE * drop.drop:+.2f}"
-    return (number(drop.reference), number(drop.new), fall, _interval(drop, "[{}]") or DASH)
-
-
-def _interval(drop: Drop, form: str) -> str:
-    if drop.low is None or drop.high is None:
-        return ""
-    return form.format(f"{SCALE * drop.low:+.2f}, {SCALE * drop.high:+.2f}")
+    return (number(drop.reference), number(drop.new), signed(drop.drop), interval(drop.low, drop.high))
 
 
 def _seeds(seeds: Seeds) -> str:

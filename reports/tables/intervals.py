@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from bench.compare.intervals import MethodInterval, RecordInterval
-    from bench.reports.grid import Grid
+from bench.compare.intervals import MethodInterval, RecordInterval
+from bench.compare.wording import percent, seed_list, span
+from bench.errors import printable
+from bench.reports.grid import DASH, Grid, number
 
 
 def method_grid(methods: list[MethodInterval], campaign: str, level: float) -> Grid:
     """Return the table of each method's interval over seeds."""
-    from bench.compare.wording import SCALE, percent, seed_list, span
-    from bench.errors import printable
-    from bench.reports.grid import Grid
-
     rows = tuple(
         (
             printable(one.method),
             one.profile,
             one.suite,
             seed_list(one.seeds),
-            f"{SCALE * one.mean:.2f}",
-            "-" if one.sd is None else f"{SCALE * one.sd:.2f}",
-            "-" if one.interval is None else span(*one.interval),
-            f"{SCALE * one.iqm:.2f}",
+            number(one.mean),
+            number(one.sd),
+            DASH if one.interval is None else span(*one.interval),
+            number(one.iqm),
         )
         for one in methods
     )
@@ -38,18 +33,14 @@ def method_grid(methods: list[MethodInterval], campaign: str, level: float) -> G
 
 def record_grid(records: list[RecordInterval], level: float, draws: int, notes: tuple[str, ...]) -> Grid:
     """Return the table of each record's interval over items."""
-    from bench.compare.wording import SCALE, percent, span
-    from bench.errors import printable
-    from bench.reports.grid import Grid
-
     rows = tuple(
         (
             printable(one.method),
             one.profile,
             one.suite,
-            "-" if one.seed is None else str(one.seed),
-            f"{SCALE * one.scores['avg']:.2f}",
-            "-" if one.intervals is None else span(*one.intervals["avg"]),
+            DASH if one.seed is None else str(one.seed),
+            number(one.scores["avg"]),
+            DASH if one.intervals is None else span(*one.intervals["avg"]),
         )
         for one in records
     )

@@ -24,14 +24,10 @@ def method_draws(campaign: Campaign, records: Sequence[RunRecord]) -> MethodDraw
     """
     found: MethodDraws = {}
     for method, runs in by_method(finished(records)).items():
-        total, count = np.zeros(1), 0
-        for record in runs:
-            drawn = stored_draws(Run(campaign.store, record))
-            if drawn is None:
-                break
-            total, count = total + drawn.mean(1, dtype=np.float64), count + 1
-        if count == len(runs):
-            found[method] = total / count
+        kept = (stored_draws(Run(campaign.store, record)) for record in runs)
+        averages = [drawn.mean(1, dtype=np.float64) for drawn in kept if drawn is not None]
+        if len(averages) == len(runs):
+            found[method] = sum(averages, np.zeros(1)) / len(runs)
     return found
 
 

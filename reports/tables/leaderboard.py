@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from bench.records.record import RunRecord
@@ -12,6 +12,8 @@ from bench.reports.grid import CAPTION, DASH, Cell, Grid, Value, number, ranks, 
 from bench.reports.records import (
     by_method,
     by_profile_and_suite,
+    failures,
+    finished,
     group_of,
     is_ranked,
     main_metric,
@@ -80,7 +82,7 @@ class Table:
     suite: str
     tasks: tuple[str, ...]
     rows: tuple[Row, ...]
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...]
 
 
 def leaderboard_grids(campaign: Campaign) -> list[Grid]:
@@ -116,25 +118,21 @@ def _marked(row: Row, sign: str, rows: Sequence[Row]) -> Row:
 
 
 def _row(method: str, records: Sequence[RunRecord], tasks: Sequence[str]) -> Row:
-    failed = [record for record in records if record.status == "failed"]
     metric = main_metric(records)
     cells = {task: summarise([record.score(task, metric=metric) for record in records]) for task in tasks}
-    reasons = tuple(
-        f"{method}{'' if record.seed is None else f' seed {record.seed}'}: {record.reason}"
-        for record in failed
-    )
+    reasons = failures(records)
     trained = [record for record in records if record.training.get("stages")]
     seen = [sum(stage["sentences_seen"] for stage in r.training["stages"].values()) for r in trained]
     seconds = [sum(record.timing["training_cpu_seconds"].values()) for record in trained]
     return Row(
         method,
         cells,
-        len(failed),
+        len(reasons),
         round(fmean(seen)) if seen else None,
         fmean(seconds) if seconds else None,
         reasons,
         all(map(is_ranked, records)),
-        group_of(next((record for record in records if record.status == "ok"), records[0])),
+        group_of(next(iter(finished(records)), records[0])),
     )
 
 

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from statistics import fmean, stdev
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
+from bench.compare.select import grouped
 from bench.errors import NotComparableError
 from bench.probes import PROBES
 from bench.probes.probe import Column, Probe
 from bench.records.record import RunRecord
-from bench.reports.grid import DASH, Grid
+from bench.reports.campaign import Campaign
+from bench.reports.grid import DASH, Grid, summarise
+from bench.reports.records import finished
 from bench.stats.checks import MIN_PAIRS
 from bench.stats.items import spearman_interval
 from bench.stats.resampling import spearman_rows
-
-K = TypeVar("K")
 
 
 @dataclass(frozen=True)
@@ -88,9 +88,19 @@ def from_records(records: Sequence[RunRecord]) -> list[Probed]:
     """Return the probes of the finished records that have some."""
     return [
         Probed(r.profile, r.method, r.seed, r.suite, r.score("avg"), r.probes, r.timing.get("probes", {}))
-        for r in records
-        if r.status == "ok" and r.probes
+        for r in finished(records)
+        if r.probes
     ]
+
+
+def probe_tables(campaign: Campaign) -> list[Grid]:
+    """Return two tables a profile and suite; the last says whether CLS energy ranks methods as the score."""
+    found = from_records(campaign.records)
+    grids = probe_grids(found)
+    if grids:
+        relations = [relation.sentence() for relation in energy_against_score(found)]
+        grids[-1] = replace(grids[-1], notes=(*grids[-1].notes, *relations))
+    return grids
 
 
 def energy_against_score(found: Sequence[Probed], level: float = 0.95) -> list[EnergyAgainstScore]:
@@ -107,18 +117,18 @@ def energy_against_score(found: Sequence[Probed], level: float = 0.95) -> list[E
         NotComparableError: probes of different sentences.
     """
     relations = []
-    for (profile, suite), group in _groups(found, lambda one: (one.profile, one.suite)).items():
+    for (profile, suite), group in grouped(found, lambda one: (one.profile, one.suite)).items():
         _check_same_sentences(group)
         points: dict[str, tuple[float, float]] = {}
         left_out: dict[str, str] = {}
-        for method, runs in _groups(group, lambda one: one.method).items():
+        for method, runs in grouped(group, lambda one: one.method).items():
             why = _why_left_out(runs[0])
-            energies = [value for run in runs if (value := run.value("cls_energy", "value")) is not None]
-            averages = [run.average for run in runs if run.average is not None]
-            if why or not energies or not averages:
+            energy = summarise([run.value("cls_energy", "value") for run in runs]).mean
+            average = summarise([run.average for run in runs]).mean
+            if why or energy is None or average is None:
                 left_out[method] = why or "it has no CLS energy or no average"
             else:
-                points[method] = fmean(energies), fmean(averages)
+                points[method] = energy, average
         relations.append(_relation(profile, suite, points, level, left_out))
     return relations
 
@@ -126,11 +136,11 @@ def energy_against_score(found: Sequence[Probed], level: float = 0.95) -> list[E
 def probe_grids(found: Sequence[Probed]) -> list[Grid]:
     """Return two tables for each profile and suite: the vectors; attention and cost. Means over seeds."""
     grids = []
-    for (profile, suite), group in _groups(found, lambda one: (one.profile, one.suite)).items():
+    for (profile, suite), group in grouped(found, lambda one: (one.profile, one.suite)).items():
         _check_same_sentences(group)
         data = group[0].probes.get("data", {})
         on = f"{', '.join(data.get('tasks', {}))}, {data.get('sentences', 0):,} sentences"
-        rows = _groups(group, lambda one: one.method)
+        rows = grouped(group, lambda one: one.method)
         for title in dict.fromkeys(probe.table for probe in PROBES.values()):
             probes = [probe for probe in PROBES.values() if probe.table == title]
             columns = [(probe, column) for probe in probes for column in probe.columns]
@@ -147,11 +157,9 @@ def probe_grids(found: Sequence[Probed]) -> list[Grid]:
 
 def _cell(runs: Sequence[Probed], probe: Probe, column: Column) -> str:
     blocks = (run.timing if column.timing else run.probes.get(probe.name) for run in runs)
-    values = [value for block in blocks if (value := _number(block, column.path)) is not None]
-    if not values:
-        return DASH
-    text = format(column.scale * fmean(values), column.form)
-    return text if len(values) < 2 else f"{text}±{format(column.scale * stdev(values), column.form)}"
+    found = summarise([_number(block, column.path) for block in blocks])
+    spread = "" if found.sd is None else f"±{format(column.scale * found.sd, column.form)}"
+    return DASH if found.mean is None else format(column.scale * found.mean, column.form) + spread
 
 
 def _number(block: Any, path: Sequence[str | int]) -> float | None:
@@ -162,13 +170,6 @@ def _number(block: Any, path: Sequence[str | int]) -> float | None:
         except (KeyError, IndexError, TypeError):
             return None
     return float(block) if isinstance(block, int | float) and not isinstance(block, bool) else None
-
-
-def _groups(items: Sequence[Probed], key: Callable[[Probed], K]) -> dict[K, list[Probed]]:
-    groups: dict[K, list[Probed]] = {}
-    for item in items:
-        groups.setdefault(key(item), []).append(item)
-    return groups
 
 
 def _check_same_sentences(found: Sequence[Probed]) -> None:
@@ -206,20 +207,14 @@ def _missing(rows: dict[str, list[Probed]], names: Sequence[str]) -> list[str]:
     """Why a method lacks probes, one line for each method and reason."""
     lines = []
     for method, runs in rows.items():
-        reasons: dict[str, list[str]] = {}
-        for name in names:
-            block = runs[0].probes.get(name, {})
-            if "missing" in block:
-                reasons.setdefault(str(block["missing"]), []).append(name)
+        blocks = {name: runs[0].probes.get(name, {}) for name in names}
+        missing = {name: str(block["missing"]) for name, block in blocks.items() if "missing" in block}
+        reasons = grouped(missing, missing.__getitem__)
         lines += [f"{method}, no {', '.join(lacking)}: {reason}" for reason, lacking in reasons.items()]
     return lines
 
 
 def _conventions(found: Sequence[Probed], names: Sequence[str]) -> list[str]:
     """How each probe was measured."""
-    lines = []
-    for name in names:
-        blocks = [one.probes.get(name, {}) for one in found]
-        stated = dict.fromkeys(str(block["convention"]) for block in blocks if "convention" in block)
-        lines += [f"{name}: {convention}" for convention in stated]
-    return lines
+    told = ((name, one.probes.get(name, {}).get("convention")) for name in names for one in found)
+    return list(dict.fromkeys(f"{name}: {convention}" for name, convention in told if convention is not None))

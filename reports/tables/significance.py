@@ -86,23 +86,15 @@ def compare_pair(a: Averages, b: Averages) -> Pair:
     difference = fmean(a.values) - fmean(b.values)
     short = next((one for one in (a, b) if len(one.values) < 2 and not one.deterministic), None)
     if short is not None:
-        reason = f"{short.method} has one seed"
-        return Pair(a.method, b.method, difference, reason=reason)
+        return Pair(a.method, b.method, difference, reason=f"{short.method} has one seed")
     if a.deterministic and b.deterministic:
         return Pair(a.method, b.method, difference, reason="neither has seeds")
-    from bench.stats.seeds import MAX_SEEDS, exact_permutation, one_sample, welch  # scipy.stats is slow
+    from bench.stats.seeds import MAX_SEEDS, exact_permutation, seed_difference  # scipy.stats is slow
 
-    exact = None
-    if b.deterministic:
-        d = one_sample(a.values, b.values[0], LEVEL)
-    elif a.deterministic:
-        turned = one_sample(b.values, a.values[0], LEVEL)
-        d = replace(turned, difference=-turned.difference, low=-turned.high, high=-turned.low)
-    else:
-        d = welch(a.values, b.values, LEVEL)
-        if len(a.values) + len(b.values) <= MAX_SEEDS:
-            test = exact_permutation(a.values, b.values)
-            exact = test.p, test.minimum_p
+    d, exact = seed_difference(a.values, b.values, LEVEL), None
+    if not (a.deterministic or b.deterministic) and len(a.values) + len(b.values) <= MAX_SEEDS:
+        test = exact_permutation(a.values, b.values)
+        exact = test.p, test.minimum_p
     return Pair(a.method, b.method, difference, d.low, d.high, d.p, exact=exact)
 
 

@@ -51,17 +51,13 @@ def _suite_grids(campaign: Campaign, suite: str) -> list[Grid]:
             rows += [
                 (row.method, *(row.cells.get(task, Cell(None, None, 0)) for task in tasks)) for row in members
             ]
+    once = dict.fromkeys(row.method for table in tables for row in table.rows if row.finished == 1)
+    single = [f"One run, so no standard deviation: {', '.join(once)}."] if once else []
     notes = (
         tables[0].notes[0],
         CAPTION + " Ranked within a backbone.",
-        *_single([row for table in tables for row in table.rows]),
+        *single,
         *dict.fromkeys(note for table in tables for note in table.notes[1:]),
     )
     header = ("method", *(TASK_NAMES.get(task, task) for task in tasks))
     return [Grid(f"{suite}, campaign {campaign.name}", header, tuple(rows), notes, tuple(groups))]
-
-
-def _single(rows: Sequence[Row]) -> list[str]:
-    """Which methods ran once, and so have no standard deviation."""
-    names = dict.fromkeys(row.method for row in rows if row.finished == 1)
-    return [f"One run, so no standard deviation: {', '.join(names)}."] if names else []

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bench.records.record import RunRecord
 from bench.reports.grid import DASH, Cell, Grid, Value, summarise
-from bench.reports.records import check_comparable
+from bench.reports.records import check_comparable, failures, finished
 from bench.stats.seeds import welch
 from bench.sweeps.grids import SWEEPS
 from bench.sweeps.manifest import Manifest
@@ -28,10 +28,8 @@ def sweep_grids(manifests: Sequence[Manifest], records: Sequence[RunRecord], cam
     for manifest in manifests:
         if SWEEPS[manifest.sweep].surface:
             grids.append(_surface_grid(manifest))
-            continue
-        for suite in manifest.suites:
-            found = [r for r in records if (r.profile, r.suite) == (manifest.profile, suite)]
-            grids.append(_grid(manifest, suite, found, campaign))
+        else:
+            grids += [_grid(manifest, suite, records, campaign) for suite in manifest.suites]
     return grids
 
 
@@ -59,17 +57,20 @@ def _surface_grid(manifest: Manifest) -> Grid:
     return Grid(f"Sweep {sweep.name}", header, rows, (f"{sweep.question} ({sweep.source}.)",))
 
 
-def points(manifest: Manifest, records: Sequence[RunRecord]) -> dict[tuple[str, str], list[RunRecord]]:
+def points(
+    manifest: Manifest, suite: str, records: Sequence[RunRecord]
+) -> dict[tuple[str, str], list[RunRecord]]:
     """Return the records at each (row, column); a deterministic method's one record counts for all seeds."""
+    own = [r for r in records if (r.profile, r.suite) == (manifest.profile, suite)]
     return {
-        (row, column): [r for r in records if r.method == method and r.seed in (None, *manifest.seeds)]
+        (row, column): [r for r in own if r.method == method and r.seed in (None, *manifest.seeds)]
         for row, column, method in manifest.points
     }
 
 
 def _grid(manifest: Manifest, suite: str, records: Sequence[RunRecord], campaign: str) -> Grid:
     sweep = SWEEPS[manifest.sweep]
-    at = points(manifest, records)
+    at = points(manifest, suite, records)
     used = list({id(record): record for group in at.values() for record in group}.values())
     check_comparable(used, campaign)
     rows, columns = (list(dict.fromkeys(place[i] for place in at)) for i in (0, 1))
@@ -79,26 +80,19 @@ def _grid(manifest: Manifest, suite: str, records: Sequence[RunRecord], campaign
     body: list[list[Value]] = [
         [row, *(cells.get((row, column), Cell(None, None, 0)) for column in columns)] for row in rows
     ]
-    if sweep.norms:
-        header += [f"||CLS|| {column}" for column in columns]
-        for line, row in zip(body, rows, strict=True):
-            line += [_norm(at.get((row, column), [])) for column in columns]
-    if sweep.curves:
-        header += [f"rank {column}" for column in columns]
-        for line, row in zip(body, rows, strict=True):
-            line += [_rank(at.get((row, column), [])) for column in columns]
+    for wanted, name, measure in ((sweep.norms, "||CLS||", _norm), (sweep.curves, "rank", _rank)):
+        if wanted:
+            header += [f"{name} {column}" for column in columns]
+            for line, row in zip(body, rows, strict=True):
+                line += [measure(at.get((row, column), [])) for column in columns]
     notes = [
         f"{sweep.question} ({sweep.source}.)",
-        f"Spearman x 100 ({task}), mean and standard deviation over seeds {_said(manifest.seeds)}.",
+        f"Spearman x 100 ({task}), mean and standard deviation over seeds "
+        f"{', '.join(map(str, manifest.seeds))}.",
+        *dict.fromkeys(note for record in used for note in record.notes),
+        *(f"Failed: {reason}" for reason in failures(used)),
+        *(_collapse_notes(at, rows, columns) if sweep.curves else []),
     ]
-    notes += dict.fromkeys(note for record in used for note in record.notes)
-    notes += [
-        f"Failed: {r.method}{'' if r.seed is None else f' seed {r.seed}'}: {r.reason}"
-        for r in used
-        if r.status == "failed"
-    ]
-    if sweep.curves:
-        notes += _collapse_notes(at, rows, columns)
     missing = [place for place, group in at.items() if not group]
     if missing:
         notes.append("Not run yet: " + "; ".join(f"{row}, {column}" for row, column in missing) + ".")
@@ -108,7 +102,7 @@ def _grid(manifest: Manifest, suite: str, records: Sequence[RunRecord], campaign
 
 def shown_task(wanted: str, records: Sequence[RunRecord]) -> str:
     """The sweep's own task where every record has it, else the average."""
-    done = [record for record in records if record.status == "ok"]
+    done = finished(records)
     return wanted if done and all(record.score(wanted) is not None for record in done) else "avg"
 
 
@@ -155,7 +149,3 @@ def _collapse_notes(
         if told:
             notes.append(f"{column}, {row} minus {rows[0]}: {'; '.join(told)}.")
     return notes
-
-
-def _said(seeds: Sequence[int]) -> str:
-    return ", ".join(map(str, seeds))

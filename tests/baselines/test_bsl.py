@@ -5,14 +5,13 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-import re
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModel
 
 from bench.baselines._bsl import byol_loss
 from bench.card import OptionValue
@@ -20,12 +19,12 @@ from bench.errors import InputError
 from bench.nn.backbone import load_backbone, padded, token_rows
 from bench.nn.pooling import mean_tokens
 from bench.stages import planned_steps
-from bench.train.byol import Bootstrap, predictor
+from bench.train.byol import predictor
 from bench.train.chunks import pooled_states
-from bench.train.loop import TrainSettings, batches, rate, train
-from bench.train.sentence_encoder import set_dropout
+from bench.train.loop import TrainSettings, batches, rate
 from bench.train.streams import own_random_state
 from tests.support.momentum import slow_mean
+from tests.support.steps import gradients_of, objective_of, same_step
 from tests.support.training import (
     SENTENCES,
     options_of,
@@ -48,29 +47,7 @@ def test_loss_by_hand_and_limits() -> None:
     assert float(byol_loss(a, b)) == pytest.approx(slow)
     assert float(byol_loss(a, 7 * a)) == pytest.approx(0, abs=1e-12)
     assert float(byol_loss(a, -a)) == pytest.approx(4)
-    zero = torch.zeros(3, 5, dtype=torch.float64, requires_grad=True)
-    loss = byol_loss(zero, b[:3])
-    torch.autograd.backward(loss)
-    assert float(loss.detach()) == 2
-    assert zero.grad is not None
-    assert bool(zero.grad.isfinite().all())
-
-
-def test_loss_reaches_the_predictions_alone() -> None:
-    q, y = random(4, 3).requires_grad_(), random(4, 3, seed=1).requires_grad_()
-    torch.autograd.backward(byol_loss(q, y))
-    assert q.grad is not None
-    assert y.grad is None
-    assert bool((q.grad.abs().sum(1) > 0).all())
-    assert torch.autograd.gradcheck(lambda x: byol_loss(x, y.detach()), (q,))
-
-
-def test_loss_of_other_shapes() -> None:
-    message = r"predictions \(2, 3\) and targets \(3, 3\) must be \(B, H\)"
-    with pytest.raises(ValueError, match=message):
-        byol_loss(torch.ones(2, 3), torch.ones(3, 3))
-    with pytest.raises(ValueError, match=r"must be \(B, H\)"):
-        byol_loss(torch.ones(3), torch.ones(3))
+    assert float(byol_loss(0 * a, b)) == 2
 
 
 @pytest.mark.parametrize("blocks", [1, 3])
@@ -93,102 +70,70 @@ def test_predictor_is_the_formula(blocks: int) -> None:
     assert len(weights) == 8 * blocks
 
 
-def step_of(
-    folder: Path, others: list[str] | None = None, *, dropout: float = 0.0, decay: float = 0.9
-) -> tuple[Bootstrap, Any, Any]:
-    """(objective, model, tokenizer) in float64; one block."""
-    model, tokenizer = load_backbone(folder)
-    set_dropout(model, dropout)
-    model.double()
-    with own_random_state(1, "head"):
-        head = predictor(model.config.hidden_size, 1)
-    partners = token_rows(tokenizer, others, 12) if others else None
-    made = Bootstrap(model, head, tokenizer.pad_token_id, loss=byol_loss, decay=decay, partners=partners)
-    return made.double().train(), model, tokenizer
+def step_of(folder: Path, others: Sequence[str] = (), **changes: OptionValue) -> tuple[Any, list[Any], Any]:
+    """One block."""
+    small: dict[str, OptionValue] = {"blocks": 1, "decay": 0.9}
+    return objective_of("bsl", folder, SENTENCES, {"partners": others}, **(small | changes))
 
 
-@pytest.mark.parametrize("others", [OTHERS, None])
-def test_steps_equal_a_transcription(tiny_bert: Path, others: list[str] | None) -> None:
+@pytest.mark.parametrize("others", [OTHERS, ()])
+def test_steps_equal_a_transcription(tiny_bert: Path, others: Sequence[str]) -> None:
     """Three steps: losses, gradients, and the target, which moves with the weights after a step."""
-    made, model, tokenizer = step_of(tiny_bert, others)
+    made, rows, tokenizer = step_of(tiny_bert, others)
+    model = made.encoder
     slow_target = copy.deepcopy(model)
-    rows = token_rows(tokenizer, SENTENCES, 12)
-    other_rows = token_rows(tokenizer, others or SENTENCES, 12)
-    for step, chosen in enumerate(([0, 1, 2, 3], [2, 0], [3, 1])):
-        made.zero_grad()
-        loss = made([(i, rows[i]) for i in chosen])
-        torch.autograd.backward(loss)
-        got = {name: p.grad.clone() for name, p in made.named_parameters() if p.grad is not None}
-        assert all(p.grad is None for p in made.target.model.parameters())
+    other_rows = token_rows(tokenizer, others or SENTENCES, 64)
+    for chosen in ([0, 1, 2, 3], [2, 0], [3, 1]):
+        loss = made([rows[i] for i in chosen])
         for mine, theirs in zip(made.target.model.parameters(), slow_target.parameters(), strict=True):
             torch.testing.assert_close(mine, theirs.detach(), rtol=1e-12, atol=1e-12)
-
-        made.zero_grad()
-        first, second = [rows[i] for i in chosen], [other_rows[i] for i in chosen]
+        first, second = [rows[i][1] for i in chosen], [other_rows[i] for i in chosen]
         q1, q2 = (made.head(slow_mean(model, view)) for view in (first, second))
         with torch.no_grad():
             t1, t2 = (slow_mean(slow_target, view) for view in (first, second))
         cosines = torch.cosine_similarity(q1, t2) + torch.cosine_similarity(q2, t1)
-        expected = (4 - 2 * cosines).mean()
-        torch.autograd.backward(expected)
-        assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-9), step
+        got = same_step(made, loss, (4 - 2 * cosines).mean())
         assert 0 <= float(loss.detach()) <= 8
-        compared = 0
-        for name, parameter in made.named_parameters():
-            if parameter.grad is not None:
-                torch.testing.assert_close(got[name], parameter.grad, rtol=1e-6, atol=1e-9)
-                compared += 1
-        assert compared > 40
         with torch.no_grad():  # the optimiser's step, and after it the target's
-            for name, parameter in made.named_parameters():
-                if name in got:
-                    parameter.sub_(0.1 * got[name])
+            for name, gradient in got.items():
+                made.get_parameter(name).sub_(0.1 * gradient)
             for slow, fast in zip(slow_target.parameters(), model.parameters(), strict=True):
                 slow.copy_(0.9 * slow + 0.1 * fast)
+    assert not any(p.requires_grad for p in made.target.model.parameters())
 
 
 def test_swapped_views_give_the_same_loss_without_dropout(tiny_bert: Path) -> None:
-    losses = []
-    for texts, others in ((SENTENCES, OTHERS), (OTHERS, SENTENCES)):
-        made, _, tokenizer = step_of(tiny_bert, others)
-        losses.append(float(made(list(enumerate(token_rows(tokenizer, texts, 12)))).detach()))
-    assert losses[0] == pytest.approx(losses[1], rel=1e-12)
-    same, _, tokenizer = step_of(tiny_bert)
-    plain = same(list(enumerate(token_rows(tokenizer, SENTENCES, 12))))
-    assert losses[0] != pytest.approx(float(plain.detach()))
+    swap = objective_of("bsl", tiny_bert, OTHERS, {"partners": SENTENCES}, blocks=1)
+    one, other, same = (
+        float(made(batch).detach())
+        for made, batch, _ in (step_of(tiny_bert, OTHERS), swap, step_of(tiny_bert))
+    )
+    assert one == pytest.approx(other, rel=1e-12)
+    assert one != pytest.approx(same)
 
 
 def test_the_target_keeps_its_dropout_and_is_no_part_of_the_module(tiny_bert: Path) -> None:
-    made, model, tokenizer = step_of(tiny_bert, dropout=0.5, decay=1.0)
+    made, batch, _ = step_of(tiny_bert, dropout=0.5, decay=1.0)
     names = {name.split(".")[0] for name, _ in made.named_parameters()}
     assert names == {"encoder", "head"}
     made.eval()
     made.train()
     assert made.target.model.training
-    rows = token_rows(tokenizer, SENTENCES, 12)
+    rows = [row for _, row in batch]
     one, two = made.vectors(made.target.model, rows, rows)
     assert not torch.allclose(one, two)
     before = copy.deepcopy(made.target.model.state_dict())
     with torch.no_grad():
-        for parameter in model.parameters():
+        for parameter in made.encoder.parameters():
             parameter.add_(1)
-    made(list(enumerate(rows)))
-    made(list(enumerate(rows)))
+    made(batch)
+    made(batch)
     assert all(torch.equal(before[name], value) for name, value in made.target.model.state_dict().items())
 
 
-def test_two_sentences_of_one_word_and_a_batch_of_one(tiny_bert: Path) -> None:
-    made, _, tokenizer = step_of(tiny_bert)
-    rows = list(enumerate(token_rows(tokenizer, ["two", ""], 12)))
-    loss = made(rows)
-    torch.autograd.backward(loss)
-    assert all(bool(p.grad.isfinite().all()) for p in made.parameters() if p.grad is not None)
-    with pytest.raises(InputError) as caught:
-        made(rows[:1])
-    assert str(caught.value) == (
-        "a batch of one sentence has no batch statistics; expected batch_size 2 or more, and no last batch "
-        "of one (drop_last=true leaves it out)"
-    )
+def test_two_sentences_of_one_word_and_of_none(tiny_bert: Path) -> None:
+    made, batch, _ = objective_of("bsl", tiny_bert, ["two", ""], blocks=1)
+    assert all(bool(part.isfinite().all()) for part in gradients_of(made, made(batch)).values())
 
 
 @pytest.mark.parametrize("budget", [None, 1, 20])
@@ -234,18 +179,6 @@ def test_planned_steps_of_both_kinds() -> None:
     assert planned_steps(config | {"drop_last": True, "steps": 5}, 7) == 5
 
 
-def test_less_than_a_batch_is_an_error(tiny_bert: Path) -> None:
-    made, model, tokenizer = step_of(tiny_bert)
-    settings = TrainSettings(lr=0.1, batch_size=5, steps=3, eval_every=9, drop_last=True)
-    rows = list(enumerate(token_rows(tokenizer, SENTENCES, 12)))
-    with pytest.raises(InputError) as caught:
-        train(made, model, rows, settings, seed=1, corpus="c", dev_score=lambda: 0.0)
-    assert str(caught.value) == (
-        "4 sentences don't fill a batch of 5, and a short one is dropped; expected a smaller batch_size, or "
-        "drop_last=false"
-    )
-
-
 def test_training_leaves_the_online_encoder_alone(tmp_path: Path, tiny_bert: Path) -> None:
     """Its pairs here are the sentences with their words in another order."""
     backwards = [" ".join(sentence.split()[::-1]) for sentence in toy_sentences()]
@@ -253,7 +186,6 @@ def test_training_leaves_the_online_encoder_alone(tmp_path: Path, tiny_bert: Pat
     paired = train({"partners": backwards})
     assert paired.facts["sentences_seen"] == 6 * 24  # no short batch of the 60 sentences
     assert paired.score() == pytest.approx(paired.facts["selected_dev"], abs=1e-6)  # both by mean pooling
-    assert paired.kept().keys() == AutoModel.from_pretrained(tiny_bert).state_dict().keys()
     assert all(0 <= loss <= 8 for loss in paired.losses)
     assert train().losses != paired.losses
 
@@ -265,18 +197,3 @@ def test_its_text_is_paired_unless_it_asks_for_dropout_alone(tmp_path: Path) -> 
     own.write_text("a man\n")
     with pytest.raises(InputError, match=r"name it with --copy a=FILE \(bench data rtt makes it\)"):
         plan_on_toy("bsl", tmp_path, corpus=own, dev="toy")
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"batch_size": 1}, "a batch of one sentence has no batch statistics"),
-        ({"batch_size": 59, "drop_last": False}, "a batch of one sentence has no batch statistics"),
-        ({"batch_size": 61}, "60 sentences don't fill a batch of 61, and a short one is dropped"),
-        ({"decay": 1.5}, "momentum 1.5; expected 0 to 1"),
-        ({"warmup": 2.0}, "warmup 2.0; expected a share of the steps, 0 to 1"),
-    ],
-)
-def test_bad_settings(tmp_path: Path, tiny_bert: Path, changes: dict[str, OptionValue], message: str) -> None:
-    with pytest.raises(InputError, match=re.escape(message)):
-        train_alone("bsl", tiny_bert, tmp_path, blocks=1, **changes)

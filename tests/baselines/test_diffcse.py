@@ -5,14 +5,14 @@ from __future__ import annotations
 import copy
 import math
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel, AutoTokenizer, BertForMaskedLM
+from transformers import AutoConfig, AutoTokenizer, BertForMaskedLM
 
 from bench.baselines import _diffcse
 from bench.baselines._diffcse import edited_tokens, replaced_tokens, rtd_loss, training_head
@@ -25,7 +25,7 @@ from bench.registry import METHODS
 from bench.train.masking import mask_tokens
 from bench.train.streams import generator, own_random_state
 from tests.support.cli import Cli
-from tests.support.language_models import gradients, objective_of
+from tests.support.steps import cls_of, gradients_of, nce_by_loops, objective_of, same_step, under_batch_norms
 from tests.support.training import SENTENCES, options_of, plan_on_toy, random, train_alone
 
 
@@ -82,20 +82,11 @@ def test_detection_loss_limits() -> None:
     assert float(none) == pytest.approx(math.log(2))
 
 
-@pytest.mark.parametrize(
-    ("logits", "labels", "mask", "reduction", "message"),
-    [
-        ((2, 3), (2, 3), (2, 3), "cells", r"logits \(2, 3\), labels \(2, 3\) and mask \(2, 3\) must be"),
-        ((2, 3, 2), (2, 4), (2, 4), "cells", r"must be \(N, L, 2\), \(N, L\) and \(N, L\)"),
-        ((2, 3, 2), (2, 3), (2, 4), "cells", r"and mask \(2, 4\) must be"),
-        ((2, 3, 2), (2, 3), (2, 3), "mean", "reduction 'mean' must be 'cells' or 'sentence'"),
-    ],
-)
-def test_bad_input(
-    logits: tuple[int, ...], labels: tuple[int, ...], mask: tuple[int, ...], reduction: str, message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        rtd_loss(torch.zeros(logits), torch.zeros(labels).long(), torch.ones(mask), reduction)
+def made_of(
+    backbone: Path, folder: Path, sentences: Sequence[str] = SENTENCES, **changes: OptionValue
+) -> tuple[Any, list[Any], Any]:
+    given = {"auxiliaries": {"generator": folder}}
+    return objective_of("diffcse", backbone, sentences, given, **({"max_length": 8} | changes))
 
 
 def test_labels() -> None:
@@ -149,8 +140,8 @@ def test_the_generator_speaks_greedily_at_every_position(tiny_mlm: Path) -> None
 
 def test_its_dropout_is_active_only_where_asked(tiny_bert: Path, tiny_mlm: Path) -> None:
     for active in (True, False):
-        made, tokenizer = objective_of(tiny_bert, tiny_mlm, options_of("diffcse", generator_dropout=active))
-        ids, mask = padded(token_rows(tokenizer, SENTENCES, 12), 0, "cpu")
+        made, batch, _ = made_of(tiny_bert, tiny_mlm, max_length=12, generator_dropout=active)
+        ids, mask = padded(batch, 0, "cpu")
         with own_random_state(1, "dropout"):
             one, two = (edited_tokens(made.generator, ids, mask, cls_id=2) for _ in range(2))
         assert torch.equal(one, two) != active
@@ -177,21 +168,12 @@ def transcription(
     """The loss sentence by sentence, from the formulas alone."""
     rows = token_rows(tokenizer, sentences * 2, int(config["max_length"]))
     longest, batch = max(map(len, rows)), len(sentences)
-    h = torch.stack([made.encoder(input_ids=torch.tensor([r])).last_hidden_state[0, 0] for r in rows])
-    if config["head"] == "bn":
-        hidden = h @ made.head[0].weight.T
-        hidden = (hidden - hidden.mean(0)) / (hidden.var(0, unbiased=False) + 1e-5).sqrt()
-        hidden = torch.relu(hidden * made.head[1].weight + made.head[1].bias) @ made.head[3].weight.T
-        p = (hidden - hidden.mean(0)) / (hidden.var(0, unbiased=False) + 1e-5).sqrt()
-    else:
-        p = torch.tanh(h @ made.head[0].weight.T + made.head[0].bias)
-    loss = torch.zeros((), dtype=torch.float64)
-    for i in range(batch):
-        scores = [torch.cosine_similarity(p[i], p[batch + j], dim=0) / 0.05 for j in range(batch)]
-        loss = loss + (torch.logsumexp(torch.stack(scores), 0) - scores[i]) / batch
+    h = torch.stack([cls_of(made.encoder, row) for row in rows])
+    p = torch.tanh(made.head[0](h)) if config["head"] == "tanh" else under_batch_norms(made.head, h)
+    loss = nce_by_loops(p[:batch], p[batch:])
 
     ids = torch.tensor([row + [tokenizer.pad_token_id] * (longest - len(row)) for row in rows])
-    masked, chosen = mask_tokens(ids, tokenizer, float(config["mask"]), generator(1, "mask"))
+    masked, chosen = mask_tokens(ids, tokenizer, float(config["mask"]), generator(1, "mask/diffcse"))
     inserted = p if config["rtd_input"] == "after_head" else h
     detector, detection = made.discriminator, torch.zeros((), dtype=torch.float64)
     for n, row in enumerate(rows):
@@ -221,42 +203,30 @@ PAPER: dict[str, OptionValue] = {"edited": "masked", "rtd_reduction": "sentence"
 
 
 @pytest.mark.parametrize(
-    ("changes", "sentences"),
+    ("backbone", "changes", "sentences"),
     [
-        ({}, SENTENCES),
-        ({"rtd_weight": 0.5, "mask": 0.15, "rtd_input": "before_head", "head": "tanh"}, SENTENCES),
-        ({"rtd_weight": 0.5, **PAPER}, SENTENCES),
-        ({"rtd_weight": 0.5}, ["a"]),  # a batch of one sentence of one word
-        ({"rtd_weight": 0.5}, ["a", "the"]),
+        ("tiny_bert", {}, SENTENCES),
+        (
+            "tiny_bert",
+            {"rtd_weight": 0.5, "mask": 0.15, "rtd_input": "before_head", "head": "tanh"},
+            SENTENCES,
+        ),
+        ("tiny_bert", {"rtd_weight": 0.5, **PAPER}, SENTENCES),
+        ("tiny_bert", {"rtd_weight": 0.5}, ["a"]),  # a batch of one sentence of one word
+        ("tiny_bert", {"rtd_weight": 0.5}, ["a", "the"]),
+        ("tiny_roberta", {"rtd_weight": 0.5}, SENTENCES),
     ],
 )
 def test_one_step_equals_a_transcription(
-    tiny_bert: Path, tiny_mlm: Path, changes: dict[str, OptionValue], sentences: list[str]
+    backbone: str, changes: dict[str, OptionValue], sentences: list[str], request: pytest.FixtureRequest
 ) -> None:
-    check_step(tiny_bert, tiny_mlm, changes, sentences)
-
-
-def test_one_step_of_a_roberta(tiny_roberta: Path) -> None:
-    check_step(tiny_roberta, tiny_roberta, {"rtd_weight": 0.5}, SENTENCES)
-
-
-def check_step(
-    backbone: Path, generator_folder: Path, changes: dict[str, OptionValue], sentences: list[str]
-) -> None:
-    config = options_of("diffcse", max_length=8, **({"generator_dropout": False} | changes))
-    made, tokenizer = objective_of(backbone, generator_folder, config)
+    folder: Path = request.getfixturevalue(backbone)
+    mlm = request.getfixturevalue({"tiny_bert": "tiny_mlm"}.get(backbone, backbone))
+    changes = {"generator_dropout": False} | changes
+    made, batch, tokenizer = made_of(folder, mlm, sentences, **changes)
     masked_lm = copy.deepcopy(made.generator).eval()
-    loss = made(token_rows(tokenizer, sentences, 8))
-    torch.autograd.backward(loss)
-    got = gradients(made)
-    made.zero_grad()
-    expected = transcription(made, tokenizer, masked_lm, config, sentences)
-    torch.autograd.backward(expected)
-    assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-9)
-    wanted = gradients(made)
-    assert got.keys() == wanted.keys()
-    for name, gradient in wanted.items():
-        torch.testing.assert_close(got[name], gradient, rtol=1e-6, atol=1e-9)
+    loss, config = made(batch), options_of("diffcse", **({"max_length": 8} | changes))
+    got = same_step(made, loss, transcription(made, tokenizer, masked_lm, config, sentences))
     parts = {name.split(".")[0] for name in got}
     assert parts == {"encoder", "head", "discriminator", "classifier"}  # the generator has none
     for part in ("discriminator.encoder", "classifier"):
@@ -264,36 +234,28 @@ def check_step(
 
 
 def test_without_detection_it_is_info_nce_on_the_heads_output(tiny_bert: Path, tiny_mlm: Path) -> None:
-    made, tokenizer = objective_of(tiny_bert, tiny_mlm, options_of("diffcse", rtd_weight=0.0))
-    masks = generator(1, "mask").get_state()
-    loss = made(token_rows(tokenizer, SENTENCES, 8))
-    torch.autograd.backward(loss)
-    alone = gradients(made)
-    assert {name.split(".")[0] for name in alone} == {"encoder", "head"}
-    assert torch.equal(generator(1, "mask").get_state(), masks)
+    made, batch, tokenizer = made_of(tiny_bert, tiny_mlm, rtd_weight=0.0)
+    masks = made.masks.get_state()
     config = options_of("diffcse", rtd_weight=0.0, max_length=8)
-    assert float(loss.detach()) == pytest.approx(
-        float(transcription(made, tokenizer, made.generator, config, SENTENCES).detach()), rel=1e-9
-    )
+    expected = transcription(made, tokenizer, made.generator, config, SENTENCES)
+    alone = same_step(made, made(batch), expected)
+    assert {name.split(".")[0] for name in alone} == {"encoder", "head"}
+    assert torch.equal(made.masks.get_state(), masks)
 
-    whole, _ = objective_of(tiny_bert, tiny_mlm, options_of("diffcse", rtd_weight=0.5))
+    whole, _, _ = made_of(tiny_bert, tiny_mlm, rtd_weight=0.5)
+    joined = gradients_of(whole, whole(batch))
+    assert any(not torch.allclose(joined[name], gradient) for name, gradient in alone.items())
     inner = whole.detection
     whole.detection = lambda views, vectors: inner(views, vectors.detach())
-    torch.autograd.backward(whole(token_rows(tokenizer, SENTENCES, 8)))
-    cut = gradients(whole)
+    cut = gradients_of(whole, whole(batch))
     for name, gradient in alone.items():
         torch.testing.assert_close(cut[name], gradient, rtol=1e-9, atol=1e-12)
-
-    joined, _ = objective_of(tiny_bert, tiny_mlm, options_of("diffcse", rtd_weight=0.5))
-    torch.autograd.backward(joined(token_rows(tokenizer, SENTENCES, 8)))
-    assert any(not torch.allclose(gradients(joined)[name], gradient) for name, gradient in alone.items())
 
 
 def test_the_first_token_of_the_edited_text_is_never_seen(
     tiny_bert: Path, tiny_mlm: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, tokenizer = objective_of(tiny_bert, tiny_mlm, options_of("diffcse"))
-    rows = token_rows(tokenizer, SENTENCES, 8)
+    made, rows, _ = made_of(tiny_bert, tiny_mlm)
     seen: list[Tensor] = []
     made.classifier.register_forward_hook(lambda _module, args, _out: seen.append(args[0].detach()))
     base = edited_tokens(made.generator.eval(), *padded([*rows, *rows], 0, "cpu"), cls_id=2)
@@ -306,35 +268,14 @@ def test_the_first_token_of_the_edited_text_is_never_seen(
     assert not torch.allclose(seen[0], seen[2])
 
 
-def test_odd_sentences(tiny_bert: Path, tiny_mlm: Path) -> None:
-    """Nothing to mask, equal sentences, an empty one: finite loss and gradient."""
-    for sentences in (["quokka"], ["a", "a"], ["", "the doctor"]):
-        made, tokenizer = objective_of(tiny_bert, tiny_mlm, options_of("diffcse"))
-        loss = made(token_rows(tokenizer, sentences, 8))
-        torch.autograd.backward(loss)
-        assert bool(loss.isfinite())
-        assert all(bool(gradient.isfinite().all()) for gradient in gradients(made).values())
-
-
 def test_the_discriminator_starts_as_the_backbone_and_learns_apart(tiny_bert: Path, tiny_mlm: Path) -> None:
-    made, tokenizer = objective_of(tiny_bert, tiny_mlm, options_of("diffcse"), dropout=0.1)
+    made, _, tokenizer = made_of(tiny_bert, tiny_mlm, dropout=0.1)
     pairs = list(zip(made.encoder.parameters(), made.discriminator.parameters(), strict=True))
     assert all(torch.equal(one, two) and one is not two for one, two in pairs)
     assert all(m.p == 0.1 for m in made.discriminator.modules() if isinstance(m, nn.Dropout))
     assert not any(p.requires_grad for p in made.generator.parameters())
     assert made.generator.training  # its dropout is active
     assert tokenizer.pad_token_id == 0
-
-
-@pytest.mark.parametrize("method", ["diffcse", "infocse"])
-def test_training_keeps_the_encoder_alone(
-    tmp_path: Path, tiny_bert: Path, tiny_mlm: Path, method: str
-) -> None:
-    (auxiliary,) = METHODS.get(method).card.auxiliaries
-    found = train_alone(method, tiny_bert, tmp_path, {"auxiliaries": {auxiliary: tiny_mlm}})
-    before, after = AutoModel.from_pretrained(tiny_bert).state_dict(), found.kept()
-    assert after.keys() == before.keys()  # no auxiliary network is kept
-    assert not torch.equal(after["embeddings.LayerNorm.weight"], before["embeddings.LayerNorm.weight"])
 
 
 @pytest.mark.parametrize("method", ["diffcse", "infocse"])

@@ -4,31 +4,25 @@ from __future__ import annotations
 
 import copy
 import math
-import re
 from collections import Counter
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
 from torch import Tensor
-from transformers import AutoModel
 
-from bench.baselines._esimcse import ESimCSEObjective, Run, queue_nce
-from bench.baselines._simcse import SimCSEObjective
+from bench.baselines._esimcse import queue_nce, random_start
 from bench.card import OptionValue
 from bench.errors import InputError
-from bench.nn.backbone import load_backbone, padded, token_rows
 from bench.train.augment import repeat_subwords, repetition_bound
 from bench.train.momentum import MomentumCopy, VectorQueue
 from bench.train.recipe import info_nce
-from bench.train.sentence_encoder import set_dropout
 from bench.train.streams import generator
-from tests.support.training import SENTENCES, options_of, random, train_alone
-
-options = partial(options_of, "esimcse")
+from tests.support.steps import cls_of, nce_by_loops, objective_of, same_step, under_head
+from tests.support.training import SENTENCES, random, train_alone
 
 
 def row_of(subwords: int) -> list[int]:
@@ -151,23 +145,10 @@ def test_momentum_copy_refuses_what_it_cannot_follow() -> None:
         MomentumCopy(source, 0.5, start=torch.nn.Linear(2, 2))
 
 
-def by_loops(anchors: Tensor, positives: Tensor, queue: Tensor, tau: float) -> Tensor:
-    """The formula as it is printed."""
-
-    def cosine(a: Tensor, b: Tensor) -> Tensor:
-        return torch.cosine_similarity(a, b, dim=0) / tau
-
-    rows = []
-    for i, z in enumerate(anchors):
-        scores = [cosine(z, p) for p in positives] + [cosine(z, q) for q in queue]
-        rows.append(torch.stack([s.exp() for s in scores]).sum().log() - scores[i])
-    return torch.stack(rows).mean()
-
-
 @pytest.mark.parametrize(("batch", "held"), [(1, 1), (1, 7), (3, 0), (5, 2), (4, 9)])
 def test_loss_is_the_formula(batch: int, held: int) -> None:
     a, p, q = random(batch, 5), random(batch, 5, seed=1), random(held, 5, seed=2)
-    assert float(queue_nce(a, p, q, 0.05)) == pytest.approx(float(by_loops(a, p, q, 0.05)), rel=1e-9)
+    assert float(queue_nce(a, p, q, 0.05)) == pytest.approx(float(nce_by_loops(a, p, 0.05, q)), rel=1e-9)
 
 
 def test_loss_by_hand_and_limits() -> None:
@@ -182,41 +163,10 @@ def test_loss_by_hand_and_limits() -> None:
     values = [float(queue_nce(z, p, random(40, 5, seed=2)[:n], 0.05)) for n in range(41)]
     assert values[0] == pytest.approx(float(info_nce(z, p, 0.05)))
     assert all(later >= earlier for earlier, later in pairwise(values))
-    zero = torch.zeros(2, 5, dtype=torch.float64, requires_grad=True)
-    torch.autograd.backward(queue_nce(zero, p[:2], z, 0.05))
-    assert zero.grad is not None
-    assert bool(zero.grad.isfinite().all())
-
-
-def test_loss_gradient() -> None:
-    a, p = random(3, 4).requires_grad_(), random(3, 4, seed=1).requires_grad_()
-    q = random(5, 4, seed=2)
-    assert torch.autograd.gradcheck(lambda x, y: queue_nce(x, y, q, 0.3), (a, p))
     one = random(1, 4).requires_grad_()  # alone in its batch an anchor still learns from the queue
-    torch.autograd.backward(queue_nce(one, random(1, 4, seed=1), q, 0.3))
+    torch.autograd.backward(queue_nce(one, random(1, 4, seed=1), random(5, 4, seed=2), 0.3))
     assert one.grad is not None
     assert float(one.grad.abs().max()) > 0
-
-
-@pytest.mark.parametrize(
-    ("a", "p", "q", "tau", "message"),
-    [
-        (
-            (2, 3),
-            (3, 3),
-            (1, 3),
-            0.05,
-            r"anchors \(2, 3\) and positives \(3, 3\) must be \(B, H\), the queue",
-        ),
-        ((2, 3), (2, 3), (1, 4), 0.05, r"the queue \(1, 4\) \(M, H\)"),
-        ((2, 3), (2, 3), (1, 3), 0.0, "tau 0.0 must be above 0"),
-    ],
-)
-def test_bad_input(
-    a: tuple[int, ...], p: tuple[int, ...], q: tuple[int, ...], tau: float, message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        queue_nce(torch.ones(a), torch.ones(p), torch.ones(q), tau)
 
 
 TEXT = [
@@ -229,124 +179,81 @@ TEXT = [
 ]
 
 
-def objective_of(folder: Path, sentences: int = len(TEXT), **changes: OptionValue) -> tuple[Any, Any, Any]:
-    """(objective, model, tokenizer) in float64 without dropout."""
-    model, tokenizer = load_backbone(folder)
-    set_dropout(model, 0.0)
-    model.double()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(5)
-        objective = ESimCSEObjective(
-            model, tokenizer.pad_token_id, options(**changes), Run(3, "esimcse", sentences)
-        )
-    return objective.double().train(), model, tokenizer
-
-
 @pytest.mark.parametrize("start", ["random", "pretrained"])
 def test_steps_equal_a_transcription(tiny_bert: Path, start: str) -> None:
-    """Losses of three batches, the last of one sentence, and the last one's gradient; M = 6.
+    """Losses and gradients of three batches, the last of one sentence; M = 6.
 
-    The transcription pads to the longest, makes one forward of both views and moves each weight by itself.
+    The transcription encodes each sentence alone and moves each weight by itself.
     """
-    objective, model, tokenizer = objective_of(tiny_bert, momentum=0.9, momentum_init=start, queue=6)
-    assert objective.slow is not None
-    phi = copy.deepcopy(objective.slow.model)
-    rows = token_rows(tokenizer, TEXT, 20)
+    settings: dict[str, OptionValue] = {"momentum": 0.9, "momentum_init": start, "queue": 6}
+    made, rows, _ = objective_of("esimcse", tiny_bert, TEXT, **settings)
+    phi = copy.deepcopy(made.slow.model)
     queue: list[Tensor] = []
-    pad = tokenizer.pad_token_id
-
-    def project(network: Any, views: list[list[int]]) -> Tensor:
-        ids, mask = padded(views, pad, "cpu")
-        h = network(input_ids=ids, attention_mask=mask).last_hidden_state[:, 0]
-        return torch.tanh(h @ objective.head.weight.T + objective.head.bias)
-
-    for step, batch in enumerate(([0, 1, 2, 3], [4, 5, 6, 7], [8])):
-        objective.zero_grad()
-        loss = objective([(i, rows[i]) for i in batch])
-        torch.autograd.backward(loss)
-        got = {name: p.grad.clone() for name, p in objective.named_parameters() if p.grad is not None}
-        assert objective.slow is not None
-        assert all(p.grad is None for p in objective.slow.model.parameters())
-
-        objective.zero_grad()
-        views = [repeat_subwords(rows[i], 0.32, generator(3, f"augment/esimcse/0/{i}")) for i in batch]
-        z = project(model, [rows[i] for i in batch] + views)
+    for batch in ([0, 1, 2, 3], [4, 5, 6, 7], [8]):
+        loss = made([rows[i] for i in batch])
+        views = [repeat_subwords(rows[i][1], 0.32, generator(1, f"augment/esimcse/0/{i}")) for i in batch]
+        anchors = [under_head(made, rows[i][1]) for i in batch]
+        expected = nce_by_loops(anchors, [under_head(made, view) for view in views], 0.05, queue)
+        got = same_step(made, loss, expected, rel=1e-8)
         with torch.no_grad():
-            for slow, fast in zip(phi.parameters(), model.parameters(), strict=True):
+            for slow, fast in zip(phi.parameters(), made.encoder.parameters(), strict=True):
                 slow.copy_(0.9 * slow + 0.1 * fast)
-        held = torch.stack(queue) if queue else torch.zeros(0, 16, dtype=torch.float64)
-        expected = by_loops(z[: len(batch)], z[len(batch) :], held, 0.05)
-        with torch.no_grad():
-            queue += list(project(phi.eval(), [rows[i] for i in batch]))
+            states = [cls_of(phi.eval(), rows[i][1]) for i in batch]
+            queue += [torch.tanh(made.head.weight @ h + made.head.bias) for h in states]
             if len(queue) > len(batch):
                 queue = queue[-6:]
-        torch.autograd.backward(expected)
-        assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-8), step
-        assert objective.queue is not None
-        torch.testing.assert_close(objective.queue.vectors, torch.stack(queue), rtol=1e-9, atol=1e-9)
-        compared = 0
-        for name, parameter in objective.named_parameters():
-            if parameter.grad is not None:
-                torch.testing.assert_close(got[name], parameter.grad, rtol=1e-6, atol=1e-9)
-                compared += 1
-        assert compared > 40
+        torch.testing.assert_close(made.queue.vectors, torch.stack(queue), rtol=1e-9, atol=1e-9)
         with torch.no_grad():  # an optimiser step: the copy must have moved with the weights before it
-            for p, gradient in ((p, got[n]) for n, p in objective.named_parameters() if n in got):
-                p.sub_(0.1 * gradient)
-    assert [len(queue), objective.seen] == [6, 9]
-    assert max(len(view) for view in views) > len(rows[8])  # some sentence was really repeated
+            for name, gradient in got.items():
+                made.get_parameter(name).sub_(0.1 * gradient)
+    assert not any(p.requires_grad for p in made.slow.model.parameters())
+    assert [len(queue), made.seen] == [6, 9]
+    assert max(len(view) for view in views) > len(rows[8][1])  # some sentence was really repeated
 
 
 def test_random_start_is_like_the_model_and_not_it(tiny_bert: Path) -> None:
-    objective, model, _ = objective_of(tiny_bert)
-    other, _, _ = objective_of(tiny_bert, momentum_init="pretrained")
-    assert objective.slow is not None
-    assert other.slow is not None
-    assert torch.equal(objective.head.weight, other.head.weight)  # a switch changes only what it switches
+    made, _, _ = objective_of("esimcse", tiny_bert)
+    other, _, _ = objective_of("esimcse", tiny_bert, momentum_init="pretrained")
+    assert torch.equal(made.head.weight, other.head.weight)  # a switch changes only what it switches
+    model = made.encoder
     for fresh, same, theta in zip(
-        objective.slow.model.parameters(), other.slow.model.parameters(), model.parameters(), strict=True
+        made.slow.model.parameters(), other.slow.model.parameters(), model.parameters(), strict=True
     ):
         assert torch.equal(same, theta)
         assert fresh.dtype == theta.dtype
     name = "embeddings.word_embeddings.weight"
-    assert not torch.equal(objective.slow.model.get_parameter(name), model.get_parameter(name))
+    assert not torch.equal(made.slow.model.get_parameter(name), model.get_parameter(name))
     model.pooler = None
-    bare = ESimCSEObjective(model, 0, options(), Run(1, "esimcse", 4))
-    assert bare.slow is not None
-    assert bare.slow.model.pooler is None
+    assert random_start(model).pooler is None
 
 
 def test_momentum_vectors_have_no_dropout(tiny_bert: Path) -> None:
     """In training mode, dropout 0.5: the queue's vectors are those of the evaluation mode."""
-    objective, model, tokenizer = objective_of(tiny_bert, momentum=0.0)
-    set_dropout(model, 0.5)
-    objective.train()
-    batch = list(enumerate(token_rows(tokenizer, SENTENCES, 12)))
-    objective(batch)
-    first = objective.queue.vectors
-    objective.seen = 0
-    objective(batch)
-    assert torch.equal(first, objective.queue.vectors)
-    model.eval()  # with momentum 0 the copy is the encoder itself
+    made, batch, _ = objective_of("esimcse", tiny_bert, momentum=0.0, dropout=0.5)
+    made(batch)
+    first = made.queue.vectors
+    made.seen = 0
+    made(batch)
+    assert torch.equal(first, made.queue.vectors)
+    made.encoder.eval()  # with momentum 0 the copy is the encoder itself
     with torch.no_grad():
-        torch.testing.assert_close(
-            first, objective.projected([row for _, row in batch]), rtol=1e-9, atol=1e-9
-        )
-    assert sum(p.numel() for p in objective.parameters()) == sum(p.numel() for p in model.parameters()) + 272
+        expected = made.projected([row for _, row in batch])
+    torch.testing.assert_close(first, expected, rtol=1e-9, atol=1e-9)
+    sizes = [sum(p.numel() for p in module.parameters()) for module in (made, made.encoder)]
+    assert sizes[0] == sizes[1] + 272
 
 
 def test_queue_is_emptied_and_repetition_drawn_again_by_the_epoch(tiny_bert: Path) -> None:
     seen: dict[str, list[list[int]]] = {}
     for resample in ("never", "per_epoch"):
-        objective, _, tokenizer = objective_of(tiny_bert, repetition_resample=resample, repetition_rate=0.6)
-        rows = list(enumerate(token_rows(tokenizer, TEXT, 20)))
+        changes: dict[str, OptionValue] = {"repetition_resample": resample, "repetition_rate": 0.6}
+        made, rows, _ = objective_of("esimcse", tiny_bert, TEXT, **changes)
         lengths = []
         for epoch in range(2):
             for batch in (rows[:4], rows[4:8], rows[8:]):
-                objective(batch)
-                assert objective.queue.vectors is not None
-                lengths.append(len(objective.queue.vectors))
-            positive = objective.positive(8, rows[8][1], epoch if resample == "per_epoch" else 0)
+                made(batch)
+                lengths.append(len(made.queue.vectors))
+            positive = made.positive(8, rows[8][1], epoch if resample == "per_epoch" else 0)
             seen.setdefault(resample, []).append(positive)
         assert lengths == [4, 8, 9] * 2
     never, anew = seen["never"], seen["per_epoch"]
@@ -358,49 +265,21 @@ def test_the_frozen_positive_depends_on_the_epoch_of_the_step(
     tiny_bert: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for resample, epochs in (("never", [0, 0, 0]), ("per_epoch", [0, 1, 2])):
-        objective, _, tokenizer = objective_of(tiny_bert, sentences=4, repetition_resample=resample)
-        rows = list(enumerate(token_rows(tokenizer, SENTENCES, 20)))
-        asked: list[int] = []
-        plain = objective.positive
-
-        def note(
-            number: int, row: list[int], epoch: int, asked: list[int] = asked, plain: Any = plain
-        ) -> Any:
-            asked.append(epoch)
-            return plain(number, row, epoch)
-
-        monkeypatch.setattr(objective, "positive", note)
+        made, batch, _ = objective_of("esimcse", tiny_bert, repetition_resample=resample)
+        spied = Mock(side_effect=made.positive)
+        monkeypatch.setattr(made, "positive", spied)
         for _ in range(3):
-            objective(rows)
-        assert asked == [epoch for epoch in epochs for _ in rows]
-
-
-@pytest.mark.parametrize("sentences", [["two"], ["two", "a"], ["", "the farmer"]])
-def test_short_batches_and_one_word_sentences(tiny_bert: Path, sentences: list[str]) -> None:
-    objective, _, tokenizer = objective_of(tiny_bert, sentences=100)
-    batch = list(enumerate(token_rows(tokenizer, sentences, 32)))
-    first = objective(batch)  # no queue yet; both views are equal
-    assert float(first.detach()) >= 0
-    second = objective(batch[:1])
-    torch.autograd.backward(second)
-    assert float(second.detach()) > 0
-    assert all(bool(p.grad.isfinite().all()) for p in objective.parameters() if p.grad is not None)
-    assert objective.queue.vectors is not None
-    assert len(objective.queue.vectors) == len(batch) + 1
+            made(batch)
+        asked = [call.args[2] for call in spied.call_args_list]
+        assert asked == [epoch for epoch in epochs for _ in batch]
 
 
 def test_without_queue_and_repetition_it_is_simcse(tiny_bert: Path) -> None:
-    objective, model, tokenizer = objective_of(tiny_bert, queue=0, repetition_rate=0.0)
-    assert (objective.slow, objective.queue) == (None, None)
-    rows = token_rows(tokenizer, SENTENCES, 12)
-    plain = SimCSEObjective(model, tokenizer.pad_token_id, 0.05).double()
-    plain.head.load_state_dict(objective.head.state_dict())
-    assert float(objective(list(enumerate(rows))).detach()) == float(plain(rows).detach())
-
-
-def test_training_keeps_the_encoder_alone(tmp_path: Path, tiny_bert: Path) -> None:
-    found = train_alone("esimcse", tiny_bert, tmp_path)
-    assert found.kept().keys() == AutoModel.from_pretrained(tiny_bert).state_dict().keys()
+    made, batch, _ = objective_of("esimcse", tiny_bert, queue=0, repetition_rate=0.0)
+    assert (made.slow, made.queue) == (None, None)
+    plain, rows, _ = objective_of("simcse", tiny_bert)
+    plain.head.load_state_dict(made.head.state_dict())
+    assert float(made(batch).detach()) == float(plain(rows).detach())
 
 
 def test_the_queue_only_adds_negatives_within_an_epoch(tmp_path: Path, tiny_bert: Path) -> None:
@@ -409,15 +288,3 @@ def test_the_queue_only_adds_negatives_within_an_epoch(tmp_path: Path, tiny_bert
     more = [full - plain for full, plain in zip(train().losses, train(queue=0).losses, strict=True)]
     assert (more[0], more[3]) == (0, 0)
     assert all(more[step] > 0 for step in (1, 2, 4, 5))
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"max_length": 36}, "max_length 36 grows to 45 tokens with the repeated ones, the model takes 40"),
-        ({"momentum": 1.5}, "momentum 1.5; expected 0 to 1"),
-    ],
-)
-def test_bad_settings(tmp_path: Path, tiny_bert: Path, changes: dict[str, OptionValue], message: str) -> None:
-    with pytest.raises(InputError, match=re.escape(message)):
-        train_alone("esimcse", tiny_bert, tmp_path, **changes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +13,22 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoModel
 
-from bench.baselines._pcl import PCLObjective, contrast_rows, group_contrast, pcl_loss, row_divergence
+from bench.baselines._pcl import contrast_rows, group_contrast, pcl_loss, row_divergence
 from bench.baselines._rankcse import off_diagonal
 from bench.card import OptionValue
-from bench.errors import InputError
-from bench.nn.backbone import load_backbone, token_rows
+from bench.nn.backbone import load_backbone
 from bench.registry import discover
 from bench.train.edits import backwards, edited_views, lengthened, shortened, shuffled
 from bench.train.recipe import info_nce
-from bench.train.sentence_encoder import set_dropout
-from bench.train.streams import generator, own_random_state
+from bench.train.streams import generator
+from tests.support.steps import (
+    cls_of,
+    gradients_of,
+    nce_by_loops,
+    objective_of,
+    same_step,
+    under_head,
+)
 from tests.support.training import SENTENCES, options_of, random, train_alone
 
 ROW = [2, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 11, 3]  # 11 subwords, one of them twice
@@ -167,156 +173,74 @@ def test_divergence_by_hand_and_limits() -> None:
     assert float(row_divergence(a, b)) > 0
     assert float(row_divergence(a, b)) != pytest.approx(float(row_divergence(b, a)))
     assert float(row_divergence(a + 3, b)) == pytest.approx(float(row_divergence(a, b)))
-    x, y = a.clone().requires_grad_(), b.clone().requires_grad_()
-    assert torch.autograd.gradcheck(row_divergence, (x, y))  # gradient to both sides
-    assert torch.autograd.gradcheck(lambda rows: group_contrast(rows, 2), (x,))
 
 
 def test_six_terms_of_equal_weight() -> None:
     z, y = random(4, 3, 5), random(4, 3, 5, seed=1)
     loss = float(pcl_loss(z, y, 0.3))
-    rows = {
-        name: by_loops(a[0], b[1:].transpose(0, 1), b[0], 0.3)
-        for name, a, b in (("zz", z, z), ("yy", y, y), ("zy", z, y), ("yz", y, z))
-    }
-    expected = (
-        float(info_nce(z[0], z[1], 0.3))
-        + float(info_nce(y[0], y[1], 0.3))
-        + contrast_by_loops(rows["zz"], 3)
-        + contrast_by_loops(rows["yy"], 3)
-        + divergence_by_loops(rows["zy"], rows["yz"])
-        + divergence_by_loops(rows["zz"], rows["yy"])
-    )
-    assert loss == pytest.approx(expected, rel=1e-9)
-    same = contrast_by_loops(rows["zz"], 3) + float(info_nce(z[0], z[1], 0.3))
+    expected = slow_loss(z.transpose(0, 1), y.transpose(0, 1), 0.3)
+    assert loss == pytest.approx(float(expected), rel=1e-9)
+    rows = by_loops(z[0], z[1:].transpose(0, 1), z[0], 0.3)
+    same = contrast_by_loops(rows, 3) + float(info_nce(z[0], z[1], 0.3))
     assert float(pcl_loss(z, z, 0.3)) == pytest.approx(2 * same)  # equal encoders: both divergences are 0
     order = torch.tensor([2, 0, 1])
     assert float(pcl_loss(z[:, order], y[:, order], 0.3)) == pytest.approx(loss)
-    leaves = (z.clone().requires_grad_(), y.clone().requires_grad_())
-    assert torch.autograd.gradcheck(lambda a, b: pcl_loss(a, b, 0.5), leaves)
-    torch.autograd.backward(pcl_loss(*leaves, 0.3))
-    for leaf in leaves:
-        assert leaf.grad is not None
-        assert bool((leaf.grad.abs().sum(-1) > 0).all())
 
 
-def test_one_sentence_and_zero_vectors_are_finite() -> None:
+def test_one_sentence_has_its_positives_alone() -> None:
     one = random(10, 1, 5)
     only_positives = contrast_by_loops(by_loops(one[0], one[1:].transpose(0, 1), one[0], 0.05), 9)
     assert float(pcl_loss(one, one, 0.05)) == pytest.approx(2 * only_positives)
-    zero = torch.zeros(3, 2, 5, dtype=torch.float64, requires_grad=True)
-    torch.autograd.backward(pcl_loss(zero, random(3, 2, 5), 0.05))
-    assert zero.grad is not None
-    assert bool(zero.grad.isfinite().all())
-
-
-@pytest.mark.parametrize(
-    ("own", "peer", "tau", "message"),
-    [
-        (
-            (2, 3, 4),
-            (2, 3, 5),
-            0.05,
-            r"vectors \(2, 3, 4\) and \(2, 3, 5\) must be \(V, B, H\), V at least 2",
-        ),
-        ((1, 3, 4), (1, 3, 4), 0.05, "V at least 2"),
-        ((3, 4), (3, 4), 0.05, r"must be \(V, B, H\)"),
-        ((2, 3, 4), (2, 3, 4), 0.0, "tau 0.0 must be above 0"),
-    ],
-)
-def test_bad_input(own: tuple[int, ...], peer: tuple[int, ...], tau: float, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        pcl_loss(torch.ones(own), torch.ones(peer), tau)
-
-
-def test_bad_rows() -> None:
-    z, p = torch.ones(3, 4), torch.ones(3, 2, 4)
-    message = r"anchors \(3, 4\) and negatives \(2, 4\) must be \(B, H\), positives \(3, 2, 4\) \(B, S, H\)"
-    with pytest.raises(ValueError, match=message):
-        contrast_rows(z, p, z[:2], 0.05)
-    with pytest.raises(ValueError, match="must be"):
-        contrast_rows(z, p[:2], z, 0.05)
-    with pytest.raises(ValueError, match="tau -1 must be above 0"):
-        contrast_rows(z, p, z, -1)
 
 
 # one step
 
 
-options = partial(options_of, "pcl")
-
-
-def objective_of(folder: Path, **changes: OptionValue) -> tuple[Any, Any, Any]:
-    """(objective, model, tokenizer) in float64 without dropout; the peer's weights are others."""
-    model, tokenizer = load_backbone(folder)
-    set_dropout(model, 0.0)
-    with own_random_state(1, "head"):
-        made = PCLObjective(
-            model, tokenizer.pad_token_id, options(**changes), generator(1, "augment")
-        ).double()
-        with torch.no_grad():
-            for parameter in made.peer.parameters():
-                parameter.add_(0.1 * torch.randn(parameter.shape, dtype=torch.float64))
-    return made.train(), model, tokenizer
+def made_of(
+    folder: Path, sentences: Sequence[str] = SENTENCES, **changes: OptionValue
+) -> tuple[Any, list[Any], Any]:
+    """The peer's weights are others."""
+    made, rows, tokenizer = objective_of("pcl", folder, sentences, **changes)
+    with torch.no_grad():
+        for number, parameter in enumerate(made.peer.parameters()):
+            parameter.add_(0.1 * random(*parameter.shape, seed=number))
+    return made, rows, tokenizer
 
 
 @pytest.mark.parametrize(
-    ("changes", "sentences"),
+    ("backbone", "changes", "sentences"),
     [
-        ({}, SENTENCES),
-        ({"rounds": 1, "share": 0.5, "peer_mask": True, "tau": 0.2}, SENTENCES),
-        ({}, ["two"]),
-        ({"max_length": 7}, ["a man is playing a guitar for the children on the hill", "a"]),
+        ("tiny_bert", {}, SENTENCES),
+        ("tiny_bert", {"rounds": 1, "share": 0.5, "peer_mask": True, "tau": 0.2}, SENTENCES),
+        ("tiny_bert", {}, ["two"]),
+        ("tiny_bert", {"max_length": 7}, ["a man is playing a guitar for the children on the hill", "a"]),
+        ("tiny_roberta", {}, SENTENCES),
     ],
 )
 def test_one_step_equals_a_transcription(
-    tiny_bert: Path, changes: dict[str, OptionValue], sentences: list[str]
+    backbone: str, changes: dict[str, OptionValue], sentences: list[str], request: pytest.FixtureRequest
 ) -> None:
-    check_step(tiny_bert, changes, sentences)
-
-
-def test_one_step_of_a_roberta(tiny_roberta: Path) -> None:
-    check_step(tiny_roberta, {}, SENTENCES)
-
-
-def check_step(folder: Path, changes: dict[str, OptionValue], sentences: list[str]) -> None:
-    config = options(**changes)
-    made, model, tokenizer = objective_of(folder, **changes)
-    rows = token_rows(tokenizer, sentences, int(config["max_length"]))
-    loss = made(rows)
-    torch.autograd.backward(loss)
-    got = {name: p.grad.clone() for name, p in made.named_parameters() if p.grad is not None}
-
-    made.zero_grad()
-    draw, views = generator(1, "augment"), []
+    folder: Path = request.getfixturevalue(backbone)
+    made, rows, tokenizer = made_of(folder, sentences, **changes)
+    config = options_of("pcl", **({"max_length": 20} | changes))
+    longest = int(config["max_length"])
+    draw, groups = generator(1, "augment/pcl"), []
     for row in rows:
-        group = [row, row]
+        groups.append([row, row])
         for _ in range(int(config["rounds"])):
-            group += edited_views(row, float(config["share"]), int(config["max_length"]), draw)
-        views.append(group)
-    longest = max(len(view) for group in views for view in group)
-    assert longest <= int(config["max_length"])
+            groups[-1] += edited_views(row, float(config["share"]), longest, draw)
+    widest = max(len(view) for group in groups for view in group)
+    assert widest <= longest
     z, y = [], []
-    for group in views:
-        for view in group:
-            h = model(input_ids=torch.tensor([view])).last_hidden_state[0, 0]
-            z.append(torch.tanh(made.head.weight @ h + made.head.bias))
-            padding = 0 if config["peer_mask"] else longest - len(view)
-            seen = torch.tensor([view + [tokenizer.pad_token_id] * padding])
-            h = made.peer(input_ids=seen, attention_mask=torch.ones_like(seen)).last_hidden_state[0, 0]
-            pooled = torch.tanh(made.peer_pooler.weight @ h + made.peer_pooler.bias)
-            y.append(torch.tanh(made.head.weight @ pooled + made.head.bias))
-    shape = (len(rows), len(views[0]), model.config.hidden_size)
-    own, peer = (torch.stack(vectors).view(shape) for vectors in (z, y))
-    expected = slow_loss(own, peer, float(config["tau"]))
-    torch.autograd.backward(expected)
-    assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-9)
-    compared = set()
-    for name, parameter in made.named_parameters():
-        if parameter.grad is not None:
-            torch.testing.assert_close(got[name], parameter.grad, rtol=1e-6, atol=1e-9)
-            compared.add(name.split(".")[0])
-    assert compared >= {"encoder", "peer", "head"}
+    for view in (view for group in groups for view in group):
+        z.append(under_head(made, view))
+        padding = 0 if config["peer_mask"] else widest - len(view)
+        h = cls_of(made.peer, view + [tokenizer.pad_token_id] * padding)  # it attends to padding
+        pooled = torch.tanh(made.peer_pooler.weight @ h + made.peer_pooler.bias)
+        y.append(torch.tanh(made.head.weight @ pooled + made.head.bias))
+    own, peer = (torch.stack(vectors).view(len(rows), len(groups[0]), -1) for vectors in (z, y))
+    got = same_step(made, made(rows), slow_loss(own, peer, float(config["tau"])))
+    assert {name.split(".")[0] for name in got} >= {"encoder", "peer", "head"}
 
 
 def slow_loss(own: Tensor, peer: Tensor, tau: float) -> Tensor:
@@ -331,52 +255,50 @@ def slow_loss(own: Tensor, peer: Tensor, tau: float) -> Tensor:
     terms = []
     for i in range(batch):
         for vectors in (own, peer):
-            scores = torch.stack(
-                [torch.cosine_similarity(vectors[i, 0], vectors[j, 1], dim=0) / tau for j in range(batch)]
-            )
-            terms.append(torch.logsumexp(scores, 0) - scores[i])
             p = row(i, vectors, vectors).softmax(0)
             wanted = torch.tensor([1.0] * positives + [0.0] * (batch - 1), dtype=torch.float64)
             terms.append(nn.functional.binary_cross_entropy_with_logits(p, wanted))
         for one, two in ((row(i, own, peer), row(i, peer, own)), (row(i, own, own), row(i, peer, peer))):
             p, q = one.softmax(0), two.softmax(0)
             terms.append((q * (q / p).log()).mean())
-    return torch.stack(terms).sum() / batch
+    views = [nce_by_loops(vectors[:, 0], vectors[:, 1], tau) for vectors in (own, peer)]
+    return torch.stack(terms).sum() / batch + torch.stack(views).sum()
 
 
 def test_padding_matters_to_the_peer_alone(tiny_bert: Path) -> None:
     """A longer sentence in the step changes what the peer makes of the others, as the card declares."""
     assert discover().get("pcl").card.padding_matters
     for masked in (False, True):
-        made, _, tokenizer = objective_of(tiny_bert, peer_mask=masked)
-        rows = token_rows(tokenizer, SENTENCES, 20)
+        made, rows, _ = made_of(tiny_bert, peer_mask=masked)
         with torch.no_grad():
             wide, narrow = made.peer_states(rows)[1], made.peer_states(rows[1:2])[0]
         assert torch.allclose(wide, narrow) == masked
 
 
-def test_the_peer_starts_as_the_backbone_and_is_no_part_of_what_is_kept(tiny_bert: Path) -> None:
-    model, tokenizer = load_backbone(tiny_bert)
-    set_dropout(model, 0.1)
-    made = PCLObjective(model, 0, options(), generator(1, "augment"))
+def test_the_peer_starts_as_the_backbone_with_its_pooler_or_a_fresh_one(
+    tiny_bert: Path, tmp_path: Path
+) -> None:
+    made, _, _ = objective_of("pcl", tiny_bert, dropout=0.1)
     pairs = list(zip(made.encoder.parameters(), made.peer.parameters(), strict=True))
     assert all(torch.equal(one, two) and one is not two for one, two in pairs)
     assert made.peer_pooler is made.peer.pooler.dense
     assert all(m.p == 0.1 for m in made.peer.modules() if isinstance(m, nn.Dropout))
     assert len(made.views([2, 7, 8, 9, 3])) == 10
+    bare_folder = tmp_path / "bare"
+    model, tokenizer = load_backbone(tiny_bert)
     model.pooler = None
-    bare = PCLObjective(model, 0, options(rounds=1), generator(1, "augment"))
+    model.save_pretrained(bare_folder)
+    tokenizer.save_pretrained(bare_folder)
+    bare, rows, _ = objective_of("pcl", bare_folder, ["two", "a child"], rounds=1)
     assert bare.peer_pooler.weight.shape == (16, 16)
     assert len(bare.views([2, 7, 8, 9, 3])) == 6
-    loss = bare.train()(token_rows(tokenizer, ["two", "a child"], 12))
-    torch.autograd.backward(loss)
+    loss = bare(rows)
     assert bool(loss.isfinite())
-    assert bare.peer_pooler.weight.grad is not None
+    assert "peer_pooler.weight" in gradients_of(bare, loss)
 
 
 def test_edits_are_drawn_anew_each_time(tiny_bert: Path) -> None:
-    made, _, tokenizer = objective_of(tiny_bert)
-    (row,) = token_rows(tokenizer, ["Two children are singing a song on the hill."], 20)
+    made, (row,), _ = objective_of("pcl", tiny_bert, ["Two children are singing a song on the hill."])
     first, second = made.views(row), made.views(row)
     assert first[:2] == second[:2] == [row, row]
     assert first[2:] != second[2:]
@@ -387,16 +309,9 @@ def test_edits_are_drawn_anew_each_time(tiny_bert: Path) -> None:
 # training
 
 
-def test_training_keeps_the_encoder_alone(tmp_path: Path, tiny_bert: Path) -> None:
+def test_the_pooler_that_learns_is_the_peers(tmp_path: Path, tiny_bert: Path) -> None:
     found = train_alone("pcl", tiny_bert, tmp_path)
     assert found.facts["sentences_seen"] == 24 + 24 + 12 + 24
-    before, after = AutoModel.from_pretrained(tiny_bert).state_dict(), found.kept()
-    assert after.keys() == before.keys()  # neither peer nor head is kept
-    assert not torch.equal(after["embeddings.LayerNorm.weight"], before["embeddings.LayerNorm.weight"])
-    pooler = "pooler.dense.weight"  # it was the peer's that learned
-    assert torch.equal(after[pooler], before[pooler])
-
-
-def test_a_bad_share(tmp_path: Path, tiny_bert: Path) -> None:
-    with pytest.raises(InputError, match=r"pcl\.share: share 1\.5; expected 0 to 1"):
-        train_alone("pcl", tiny_bert, tmp_path, share=1.5)
+    pooler = "pooler.dense.weight"
+    before = AutoModel.from_pretrained(tiny_bert).state_dict()
+    assert torch.equal(found.kept()[pooler], before[pooler])

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
-import re
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast, RobertaConfig, RobertaModel
 
 import bench
-from bench.baselines._promptbert import PromptBERTObjective, training_templates
+from bench.baselines._promptbert import training_templates
 from bench.card import BuildContext, OptionValue
 from bench.errors import InputError
 from bench.nn.backbone import TransformerEncoder, load_backbone
@@ -34,6 +32,7 @@ from bench.registry import discover
 from bench.train.recipe import info_nce
 from bench.train.sentence_encoder import set_dropout
 from tests.support.cli import Cli, records
+from tests.support.steps import nce_by_loops, objective_of, same_step
 from tests.support.training import SENTENCES, options_of, stages_of, toy_score, train_alone
 
 OF = 'This sentence of "{sentence}" means{mask}.'
@@ -250,35 +249,14 @@ def test_denoising_needs_position_ids() -> None:
 # the objective
 
 
-def objective_of(folder: Path, sentences: list[str], **changes: OptionValue) -> tuple[Any, Any, list[Prompt]]:
-    model, tokenizer = tower(folder)
-    config = options(max_length=12, **changes)
-    prompts = [Prompt(tokenizer, text) for text in training_templates(config, tokenizer.mask_token)]
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(5)
-        made = PromptBERTObjective(model, prompts, sentences, config)
-    return made.double().train(), tokenizer, prompts
-
-
-def batch_of(sentences: list[str]) -> list[tuple[int, list[int]]]:
-    return [(number, []) for number in range(len(sentences))]
-
-
 @pytest.mark.parametrize("name", ["tiny_bert", "byte_roberta"])
 @pytest.mark.parametrize("denoising", [True, False])
 def test_a_step_equals_a_transcription(name: str, denoising: bool, request: pytest.FixtureRequest) -> None:
     """Loss and gradient: each row alone in a forward of its own, delta of each row by itself."""
-    objective, tokenizer, prompts = objective_of(
-        request.getfixturevalue(name), SENTENCES, denoising=denoising
-    )
-    model = objective.encoder
-    loss = objective(batch_of(SENTENCES))
-    torch.autograd.backward(loss)
-    got = {n: p.grad.clone() for n, p in objective.named_parameters() if p.grad is not None}
-
-    objective.zero_grad()
-    views = []
-    for prompt in prompts:
+    folder = request.getfixturevalue(name)
+    made, batch, tokenizer = objective_of("promptbert", folder, max_length=12, denoising=denoising)
+    model, views = made.encoder, []
+    for prompt in made.prompts:
         front = [tokenizer.cls_token_id, *prompt.before]
         back = [*prompt.after, tokenizer.sep_token_id]
         vectors = []
@@ -292,40 +270,20 @@ def test_a_step_equals_a_transcription(name: str, denoising: bool, request: pyte
                 bare = torch.tensor([[*front, *back]])
                 states = model(input_ids=bare, position_ids=torch.tensor([places])).last_hidden_state[0]
                 h = h - states[bare[0].tolist().index(tokenizer.mask_token_id)]
-            vectors.append(torch.tanh(objective.head.weight @ h + objective.head.bias))
-        views.append(torch.stack(vectors))
-    similarity = torch.nn.functional.cosine_similarity(views[0].unsqueeze(1), views[1].unsqueeze(0), dim=-1)
-    expected = torch.nn.functional.cross_entropy(similarity / 0.05, torch.arange(4))
-    torch.autograd.backward(expected)
-    assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-8)
-    compared = 0
-    for n, parameter in objective.named_parameters():
-        if parameter.grad is not None:
-            torch.testing.assert_close(got[n], parameter.grad, rtol=1e-6, atol=1e-9)
-            compared += 1
-    assert compared > 30
-
-
-@pytest.mark.parametrize("sentences", [["two"], ["two", "a"], ["", "the farmer"], ["a man is singing " * 9]])
-def test_short_batches_and_one_word_sentences(tiny_bert: Path, sentences: list[str]) -> None:
-    objective, _, _ = objective_of(tiny_bert, sentences)
-    set_dropout(objective, 0.3)
-    loss = objective(batch_of(sentences))
-    torch.autograd.backward(loss)
-    assert math.isfinite(float(loss.detach()))
-    assert float(loss.detach()) > 0 or len(sentences) == 1
-    assert all(bool(p.grad.isfinite().all()) for p in objective.parameters() if p.grad is not None)
+            vectors.append(torch.tanh(made.head.weight @ h + made.head.bias))
+        views.append(vectors)
+    same_step(made, made(batch), nce_by_loops(views[0], views[1]), rel=1e-8, least=30)
 
 
 def test_gradient_reaches_the_encoder_through_the_noise(tiny_bert: Path) -> None:
-    objective, tokenizer, prompts = objective_of(tiny_bert, SENTENCES)
-    rows = [prompt.rows(SENTENCES, 40) for prompt in prompts]
-    states = [mask_states(objective.encoder, view, tokenizer).detach() for view in rows]
-    clean = [denoised(objective.encoder, *part) for part in zip(prompts, rows, states, strict=True)]
+    made, _, tokenizer = objective_of("promptbert", tiny_bert)
+    rows = [prompt.rows(SENTENCES, 40) for prompt in made.prompts]
+    states = [mask_states(made.encoder, view, tokenizer).detach() for view in rows]
+    clean = [denoised(made.encoder, *part) for part in zip(made.prompts, rows, states, strict=True)]
     torch.autograd.backward(info_nce(clean[0], clean[1], 0.05))
-    grad = objective.encoder.embeddings.word_embeddings.weight.grad
+    grad = made.encoder.embeddings.word_embeddings.weight.grad
     assert grad is not None
-    assert set(grad.abs().sum(1).nonzero().flatten().tolist()) >= set(prompts[0].before)
+    assert set(grad.abs().sum(1).nonzero().flatten().tolist()) >= set(made.prompts[0].before)
 
 
 # training, build and export
@@ -423,19 +381,6 @@ def test_hf_takes_a_prompt_too(cli: Cli, tmp_path: Path, tiny_bert: Path) -> Non
     export_encoder(TransformerEncoder(tiny_bert, "mask", template=TEST_STOP), tmp_path / "out", "# A card\n")
     loaded: Any = load_encoder(tmp_path / "out")
     assert loaded.prompt.text == TEST_STOP
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"max_length": 31}, "max_length 31 and a template are longer than the model's longest input"),
-        ({"template2": "{sentence}"}, "the template '{sentence}' can't be used with this model"),
-        ({"dropout": 2.0}, "dropout 2.0; expected 0 or more and less than 1"),
-    ],
-)
-def test_bad_settings(tmp_path: Path, tiny_bert: Path, changes: dict[str, OptionValue], message: str) -> None:
-    with pytest.raises(InputError, match=re.escape(message)):
-        train_alone("promptbert", tiny_bert, tmp_path, **changes)
 
 
 def test_another_mask_token_needs_a_template_of_ones_own(tiny_bert: Path) -> None:

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from bench.baselines._rankcse import (
-    RankCSEObjective,
     consistency,
     list_mle,
     list_net,
@@ -25,13 +24,13 @@ from bench.baselines._rankcse import (
 from bench.card import OptionValue
 from bench.encoder import FloatArray, Progress
 from bench.errors import BenchError, InputError
-from bench.nn.backbone import TransformerEncoder, load_backbone, token_rows
+from bench.nn.backbone import TransformerEncoder
 from bench.registry import discover
 from bench.train.recipe import info_nce
-from bench.train.sentence_encoder import set_dropout
 from bench.train.streams import generator
 from bench.train.teachers import Teacher, cosine_matrix, mixed_cosines
 from tests.support.cli import Cli
+from tests.support.steps import gradients_of, nce_by_loops, objective_of, same_step, under_head
 from tests.support.training import SENTENCES, options_of, plan_on_toy, random, stages_of, train_alone
 
 options = partial(options_of, "rankcse")
@@ -201,22 +200,6 @@ def test_negative_entropy_is_what_the_clamp_of_log_m_leaves() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: consistency(torch.ones(2, 3)), r"lists \(2, 3\) must be \(B, B\)"),
-        (lambda: consistency(torch.ones(2, 2), "x"), "form 'x'; expected js or neg_entropy"),
-        (lambda: list_net(torch.ones(2, 3), torch.ones(3, 3)), r"student's \(2, 3\) and teacher's \(3, 3\)"),
-        (lambda: list_net(torch.ones(1, 0), torch.ones(1, 0)), "R and K at least 1"),
-        (lambda: list_mle(torch.ones(3), torch.ones(3)), r"lists must be \(R, K\)"),
-        (lambda: list_mle(torch.ones(1, 2), torch.ones(1, 2), eps=-1), "eps -1 must be at least 0"),
-    ],
-)
-def test_bad_input(call: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        call()
-
-
-@pytest.mark.parametrize(
     ("changes", "expected"),
     [
         ({}, lambda c, t: mle_by_loops(c / 0.05, t, 1e-7)),
@@ -295,17 +278,11 @@ def test_teachers_similarities_are_mixed_not_their_vectors() -> None:
     assert float(cosine_matrix(torch.zeros(2, 3), torch.ones(2, 3)).abs().max()) == 0
 
 
-def objective_of(folder: Path, teachers: Sequence[Teacher], **changes: OptionValue) -> tuple[Any, Any, Any]:
-    """(objective, model, tokenizer) in float64 without dropout."""
-    model, tokenizer = load_backbone(folder)
-    set_dropout(model, 0.0)
-    model.double()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(5)
-        objective = RankCSEObjective(
-            model, tokenizer.pad_token_id, options(**changes), teachers, generator(1, "ties")
-        )
-    return objective.double().train(), model, tokenizer
+def made_of(
+    folder: Path, *teachers: Any, sentences: Sequence[str] = SENTENCES, **changes: OptionValue
+) -> tuple[Any, list[Any], Any]:
+    members = {f"teacher{number}": encoder for number, encoder in enumerate(teachers, start=1)}
+    return objective_of("rankcse", folder, sentences, {"members": members}, **changes)
 
 
 @pytest.mark.parametrize(
@@ -316,26 +293,14 @@ def objective_of(folder: Path, teachers: Sequence[Teacher], **changes: OptionVal
         ({"gamma": 0.3, "alpha": 0.9, "beta": 0.5}, 1),
     ],
 )
-def test_a_step_equals_a_transcription(tiny_bert: Path, changes: dict[str, OptionValue], count: int) -> None:
-    """Loss and gradient, padded to the longest, all rows by loops; the teachers are two poolings."""
+def test_a_step_equals_a_transcription(tiny_bert: Path, changes: dict[str, Any], count: int) -> None:
+    """Loss and gradient, all rows by loops; the teachers are two poolings."""
     encoders = [TransformerEncoder(tiny_bert, pooling) for pooling in ("avg", "pooler")][:count]
     settings = options(**changes)
-    teachers = [Teacher(encoder, SENTENCES) for encoder in encoders]
-    objective, model, tokenizer = objective_of(tiny_bert, teachers, **changes)
-    loss = objective(list(enumerate(token_rows(tokenizer, SENTENCES, 40))))
-    torch.autograd.backward(loss)
-    got = {name: p.grad.clone() for name, p in objective.named_parameters() if p.grad is not None}
-    assert all(p.grad is None for encoder in encoders for p in encoder.model.parameters())
-
-    objective.zero_grad()
-    batch = tokenizer(SENTENCES * 2, padding=True, return_tensors="pt")
-    z = torch.tanh(model(**batch).last_hidden_state[:, 0] @ objective.head.weight.T + objective.head.bias)
-    size = len(SENTENCES)
+    made, batch, _ = made_of(tiny_bert, *encoders, **changes)
+    z, size = [under_head(made, row) for _, row in batch], len(SENTENCES)
     s = torch.stack(
-        [
-            torch.stack([torch.cosine_similarity(z[i], z[size + j], dim=0) / 0.05 for j in range(size)])
-            for i in range(size)
-        ]
+        [torch.stack([torch.cosine_similarity(one, other, dim=0) / 0.05 for other in z]) for one in z]
     )
     weights = [1.0] if count == 1 else [float(settings["alpha"]), 1 - float(settings["alpha"])]
     t = torch.zeros(size, size, dtype=torch.float64)
@@ -343,7 +308,7 @@ def test_a_step_equals_a_transcription(tiny_bert: Path, changes: dict[str, Optio
         vectors = torch.from_numpy(encoder.encode(SENTENCES)).double()
         for i, j in itertools.product(range(size), range(size)):
             t[i, j] += weight * float(torch.cosine_similarity(vectors[i], vectors[j], dim=0)) / 0.05
-    expected = torch.stack([s[i].logsumexp(0) - s[i, i] for i in range(size)]).mean()
+    expected = nce_by_loops(z, z)
     p, q = s.softmax(1).clamp(min=1e-7), s.T.softmax(1).clamp(min=1e-7)
     for i in range(size):
         share = -(entropy(p[i]) + entropy(q[i])) / 2
@@ -352,15 +317,9 @@ def test_a_step_equals_a_transcription(tiny_bert: Path, changes: dict[str, Optio
         expected = expected + float(settings["beta"]) * share / size
     rank = net_by_loops(s, t) if settings["rank_loss"] == "listnet" else mle_by_loops(s, t, 1e-7)
     expected = expected + float(settings["gamma"]) * rank
-    torch.autograd.backward(expected)
     # the teachers' cosines are float32: an error of 1e-7, divided by tau
-    assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=5e-6)
-    compared = 0
-    for name, parameter in objective.named_parameters():
-        if parameter.grad is not None:
-            torch.testing.assert_close(got[name], parameter.grad, rtol=1e-4, atol=1e-6)
-            compared += 1
-    assert compared > 40
+    got = same_step(made, made(batch), expected, rel=5e-6, rtol=1e-4, atol=1e-6)
+    assert all(p.grad is None for encoder in encoders for p in encoder.model.parameters())
     assert float(got["head.weight"].abs().max()) > 0.01
 
 
@@ -368,33 +327,22 @@ def test_a_step_equals_a_transcription(tiny_bert: Path, changes: dict[str, Optio
 @pytest.mark.parametrize("size", [1, 2])
 def test_one_or_two_sentences_have_nothing_to_rank(tiny_bert: Path, rank: str, size: int) -> None:
     encoder = Counting()
-    objective, model, tokenizer = objective_of(tiny_bert, [Teacher(encoder, SENTENCES)], rank_loss=rank)
-    rows = token_rows(tokenizer, ["two", "a"][:size], 32)
-    loss = objective(list(enumerate(rows)))
-    torch.autograd.backward(loss)
+    made, batch, _ = made_of(tiny_bert, encoder, sentences=["two", "a"][:size], rank_loss=rank)
+    loss = made(batch)
     assert encoder.asked == []
-    with torch.no_grad():
-        z = torch.tanh(objective.head(torch.from_numpy(states(model, tokenizer, ["two", "a"][:size]))))
-    plain = float(info_nce(z, z, 0.05)) + float(consistency(cosine_matrix(z, z) / 0.05))
-    assert float(loss.detach()) == pytest.approx(plain, abs=1e-5)
-    assert all(bool(p.grad.isfinite().all()) for p in objective.parameters() if p.grad is not None)
-
-
-def states(model: Any, tokenizer: Any, sentences: Sequence[str]) -> Any:
-    batch = tokenizer(list(sentences), padding=True, return_tensors="pt")
-    with torch.no_grad():
-        return model(**batch).last_hidden_state[:, 0].numpy()
+    z = torch.stack([under_head(made, row) for _, row in batch])
+    plain = info_nce(z, z, 0.05) + consistency(cosine_matrix(z, z) / 0.05)
+    assert float(loss.detach()) == pytest.approx(float(plain.detach()), abs=1e-5)
+    assert all(bool(part.isfinite().all()) for part in gradients_of(made, loss).values())
 
 
 def test_short_last_batch_and_no_ranking_term(tiny_bert: Path) -> None:
-    encoder = Counting()
-    objective, _, tokenizer = objective_of(tiny_bert, [Teacher(encoder, SENTENCES)])
-    rows = list(enumerate(token_rows(tokenizer, SENTENCES, 32)))
-    assert bool(objective(rows[1:]).isfinite())
+    encoder, silent = Counting(), Counting()
+    made, batch, _ = made_of(tiny_bert, encoder)
+    assert bool(made(batch[1:]).isfinite())
     assert encoder.asked == SENTENCES[1:]
-    silent = Counting()
-    plain, _, _ = objective_of(tiny_bert, [Teacher(silent, SENTENCES)], gamma=0.0)
-    plain(rows)
+    plain, batch, _ = made_of(tiny_bert, silent, gamma=0.0)
+    plain(batch)
     assert silent.asked == []
 
 
@@ -449,11 +397,6 @@ def test_no_teacher_at_all_is_bad_input() -> None:
 def test_bad_teachers(tmp_path: Path, tiny_bert: Path, method: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         plan_on_toy(method, tmp_path, backbone=str(tiny_bert))
-
-
-def test_a_bad_alpha(tmp_path: Path, tiny_bert: Path) -> None:
-    with pytest.raises(InputError, match=r"alpha 1\.5; expected 0 to 1"):
-        train_alone("rankcse", tiny_bert, tmp_path, alpha=1.5)
 
 
 def test_a_teacher_without_vectors(cli: Cli, tiny_bert: Path) -> None:

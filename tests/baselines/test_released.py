@@ -68,12 +68,17 @@ def test_a_folder_comes_before_the_hub_and_the_pinned_revision_before_others(
     assert find_tower(Tower(hub="org/name", revision="abc1234"), "here") == pinned
 
 
-def test_a_twin_is_the_sum_of_its_towers_and_stands_beside_its_published_figures(
-    cli: Cli, hub: Path, tmp_path: Path, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def towers(tmp_path: Path, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TNCSE's download."""
     monkeypatch.setenv("BENCH_CHECKPOINTS", str(tmp_path / "download"))
-    for folder in ("TNCSE_BERT_CKPT/BERT_1", "TNCSE_BERT_CKPT/BERT_2"):
-        shutil.copytree(tiny_bert, tmp_path / "download" / folder)
+    for number in (1, 2):
+        shutil.copytree(tiny_bert, tmp_path / "download" / "TNCSE_BERT_CKPT" / f"BERT_{number}")
+
+
+def test_a_twin_is_the_sum_of_its_towers_and_stands_beside_its_published_figures(
+    cli: Cli, hub: Path, tmp_path: Path, tiny_bert: Path, towers: None
+) -> None:
     code, _, err = cli("run", "--methods", "released:tncse_bert", "--suite", "toy")
     assert code == 0, err
     (file,) = (tmp_path / "results/local/mini").glob("released_tncse_bert-*/no-seed/toy.json")
@@ -103,11 +108,8 @@ def test_a_twin_is_the_sum_of_its_towers_and_stands_beside_its_published_figures
 
 @pytest.mark.slow
 def test_a_union_has_the_authors_weights(
-    cli: Cli, hub: Path, tmp_path: Path, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, hub: Path, tmp_path: Path, tiny_bert: Path, towers: None
 ) -> None:
-    monkeypatch.setenv("BENCH_CHECKPOINTS", str(tmp_path / "download"))
-    for folder in ("TNCSE_BERT_CKPT/BERT_1", "TNCSE_BERT_CKPT/BERT_2"):
-        shutil.copytree(tiny_bert, tmp_path / "download" / folder)
     hub_folder(hub, "ffgcc/InfoCSE-bert-base", 40 * "a", tiny_bert)
     code, _, err = cli("run", "--methods", "released:tncse_uc_bert", "--suite", "toy")
     assert code == 0, err

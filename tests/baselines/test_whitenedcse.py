@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from transformers import AutoModel
 
-from bench.baselines._whitenedcse import WhitenedCSEObjective, multi_positive_nce
+from bench.baselines._whitenedcse import multi_positive_nce
 from bench.card import OptionValue
-from bench.errors import InputError
-from bench.nn.backbone import load_backbone, padded, token_rows
 from bench.train.augment import repeat_subwords
 from bench.train.group_whitening import group_whiten, inverse_root
-from bench.train.sentence_encoder import set_dropout
-from bench.train.streams import generator, own_random_state
-from tests.support.training import SENTENCES, by_loops, options_of, random, train_alone
+from bench.train.streams import generator
+from tests.support.steps import cls_of, gradients_of, nce_by_loops, objective_of, same_step
+from tests.support.training import SENTENCES, by_loops, options_of, random
 
 EPS = 1e-5
 
@@ -158,30 +155,9 @@ def test_loss_is_the_formula() -> None:
     equal = torch.ones(16, 4, dtype=torch.float64)
     assert float(multi_positive_nce([equal] * 3, 0.05)) == pytest.approx(2 * math.log(16))
     assert float(multi_positive_nce([view[:1] for view in views], 0.05)) == 0
-    leaves = [view[:3].clone().requires_grad_() for view in views]
-    assert torch.autograd.gradcheck(lambda *given: multi_positive_nce(given, 0.3), tuple(leaves))
-    with pytest.raises(ValueError, match=r"1 view\(s\): a positive needs a second one"):
-        multi_positive_nce(views[:1], 0.05)
-    with pytest.raises(ValueError, match=r"must be \(B, H\)"):
-        multi_positive_nce([views[0], views[1][:2]], 0.05)
 
 
 # one step
-
-
-def options(**changes: OptionValue) -> dict[str, OptionValue]:
-    return options_of("whitenedcse", **({"groups": 4} | changes))
-
-
-def objective_of(folder: Path, **changes: OptionValue) -> tuple[Any, Any, Any]:
-    """(objective, model, tokenizer) in float64 without dropout."""
-    model, tokenizer = load_backbone(folder)
-    set_dropout(model, 0.0)
-    with own_random_state(1, "head"):
-        made = WhitenedCSEObjective(
-            model, tokenizer.pad_token_id, options(**changes), generator(1, "order"), generator(1, "augment")
-        )
-    return made.double().train(), model, tokenizer
 
 
 @pytest.mark.parametrize(
@@ -196,22 +172,16 @@ def objective_of(folder: Path, **changes: OptionValue) -> tuple[Any, Any, Any]:
 def test_one_step_equals_a_transcription(
     tiny_bert: Path, changes: dict[str, OptionValue], sentences: list[str]
 ) -> None:
-    config = options(**changes)
-    made, model, tokenizer = objective_of(tiny_bert, **changes)
-    rows = token_rows(tokenizer, sentences, 20)
-    loss = made(rows)
-    torch.autograd.backward(loss)
-    got = {name: p.grad.clone() for name, p in made.named_parameters() if p.grad is not None}
-
-    made.zero_grad()
-    orders, repetitions = generator(1, "order"), generator(1, "augment")
+    changes = {"groups": 4} | changes
+    config = options_of("whitenedcse", **changes)
+    made, rows, _ = objective_of("whitenedcse", tiny_bert, sentences, **changes)
+    orders, repetitions = (generator(1, f"{name}/whitenedcse") for name in ("order", "augment"))
     vectors: list[Tensor] = []
     texts = [rows]
     for _ in range(int(config["views"]) - 1):
         texts.append([repeat_subwords(row, float(config["repetition_rate"]), repetitions) for row in rows])
     for text in texts:
-        ids, mask = padded(text, tokenizer.pad_token_id, "cpu")
-        states = model(input_ids=ids, attention_mask=mask).last_hidden_state[:, 0]
+        states = torch.stack([cls_of(made.encoder, row) for row in text])
         order = torch.randperm(16, generator=orders) if config["shuffle"] else torch.arange(16)
         pieces: list[Tensor | None] = [None] * 16
         for group in order.view(int(config["groups"]), -1).tolist():
@@ -223,47 +193,20 @@ def test_one_step_equals_a_transcription(
                 pieces[place] = column
         white = torch.stack([piece for piece in pieces if piece is not None], dim=1)
         vectors.append(torch.tanh(white @ made.head.weight.T + made.head.bias))
-    expected = torch.zeros((), dtype=torch.float64)
-    for other in vectors[1:]:
-        cosines = torch.nn.functional.cosine_similarity(vectors[0].unsqueeze(1), other.unsqueeze(0), dim=-1)
-        expected = expected + torch.nn.functional.cross_entropy(cosines / 0.05, torch.arange(len(rows)))
-    torch.autograd.backward(expected)
-    assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-6)
-    compared = 0
-    for name, parameter in made.named_parameters():
-        if parameter.grad is not None:
-            torch.testing.assert_close(got[name], parameter.grad, rtol=1e-4, atol=1e-6)
-            compared += 1
-    assert compared > 40
+    expected = torch.stack([nce_by_loops(vectors[0], other) for other in vectors[1:]]).sum()
+    same_step(made, made(rows), expected, rel=1e-6, rtol=1e-4, atol=1e-6)
 
 
 def test_batch_of_one_learns_nothing_and_views_have_their_own_order(tiny_bert: Path) -> None:
-    made, _, tokenizer = objective_of(tiny_bert)
-    loss = made(token_rows(tokenizer, ["the farmer"], 12))
-    torch.autograd.backward(loss)
+    make = partial(objective_of, "whitenedcse", tiny_bert, ["the farmer"], groups=4)
+    made, rows, _ = make()
+    loss = made(rows)
     assert float(loss.detach()) == 0
-    assert all(float(p.grad.abs().max()) == 0 for p in made.parameters() if p.grad is not None)
+    assert all(float(part.abs().max()) == 0 for part in gradients_of(made, loss).values())
     seen = [made.whitened(random(40, 16)) for _ in range(3)]
     assert not torch.allclose(seen[0], seen[1])
     assert not torch.allclose(seen[1], seen[2])
-    plain, _, _ = objective_of(tiny_bert, shuffle=False)
+    plain, _, _ = make(shuffle=False)
     assert torch.equal(plain.whitened(random(40, 16)), plain.whitened(random(40, 16)))
-    other, _, _ = objective_of(tiny_bert, shuffle=False, repetition_rate=0.5)
+    other, _, _ = make(shuffle=False, repetition_rate=0.5)
     assert torch.equal(plain.head.weight, other.head.weight)  # a switch changes only what it switches
-
-
-def test_groups_that_do_not_divide(tiny_bert: Path) -> None:
-    with pytest.raises(InputError) as caught:
-        objective_of(tiny_bert, groups=5)
-    assert str(caught.value) == (
-        "whitenedcse.groups: 5 groups don't divide the backbone's 16 channels; expected a divisor of 16"
-    )
-
-
-# training
-
-
-def test_training_keeps_the_encoder_alone(tmp_path: Path, tiny_bert: Path) -> None:
-    found = train_alone("whitenedcse", tiny_bert, tmp_path, groups=4)
-    assert found.facts["sentences_seen"] == 24 + 24 + 12 + 24
-    assert found.kept().keys() == AutoModel.from_pretrained(tiny_bert).state_dict().keys()

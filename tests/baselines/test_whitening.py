@@ -117,6 +117,14 @@ def test_a_zero_row_stays_zero() -> None:
     assert unit(np.asarray([[3.0, 4.0], [0.0, 0.0]])).tolist() == [[0.6, 0.8], [0, 0]]
 
 
+def white_by_hand(vectors: Any, k: int | None = None) -> Any:
+    """Whitened by numpy's covariance and its SVD, then of length 1."""
+    rows = vectors.astype(np.float64)
+    u, s, _ = np.linalg.svd(np.cov(rows.T))
+    white = (rows - rows.mean(0)) @ (u / np.sqrt(s))[:, :k]
+    return white / np.linalg.norm(white, axis=1, keepdims=True)
+
+
 class Fixed:
     """Given vectors, and what was asked for."""
 
@@ -143,14 +151,9 @@ def test_target_fits_on_both_sides_of_a_tasks_pairs_as_often_as_they_stand_there
     first, second = ["0", "0", "0", "3", "4"], ["1", "2", "0", "1", "5"]
     got = scorer.score_pairs(first, second)
     assert base.asked == [["0", "3", "4", "1", "2", "5"]]  # each distinct sentence once
-    stacked = vectors[[int(s) for s in first + second]].astype(np.float64)
-    u, s, _ = np.linalg.svd(np.cov(stacked.T))
-    white = (stacked - stacked.mean(0)) @ (u / np.sqrt(s))[:, :2]
-    expected = [
-        white[i] @ white[i + 5] / np.linalg.norm(white[i]) / np.linalg.norm(white[i + 5]) for i in range(5)
-    ]
+    white = white_by_hand(vectors[[int(s) for s in first + second]], 2)
     assert got.dtype == np.float32
-    np.testing.assert_allclose(got, expected, atol=1e-5)
+    np.testing.assert_allclose(got, (white[:5] * white[5:]).sum(1), atol=1e-5)
     assert got[2] == pytest.approx(1)
     other = scorer.score_pairs([*first, "7"], [*second, "8"])[:5]
     assert np.abs(other - got).max() > 1e-3  # another task is another fit
@@ -227,10 +230,7 @@ def test_the_stage_fits_on_the_training_text(
     assert isinstance(encoder, Encoder)
     assert (encoder.dim, encoder.facts["fit"]) == (16, "train")
     got = encoder.encode(sentences)
-    vectors = by_hand(uneven_bert, sentences).astype(np.float64)
-    u, s, _ = np.linalg.svd(np.cov(vectors.T))
-    white = (vectors - vectors.mean(0)) @ (u / np.sqrt(s))
-    white /= np.linalg.norm(white, axis=1, keepdims=True)
+    white = white_by_hand(by_hand(uneven_bert, sentences))
     np.testing.assert_allclose(got @ got.T, white @ white.T, atol=2e-3)
     assert got.dtype == np.float32
     few = build(uneven_bert, {"whitening": tmp_path / "a"}, fit="train", k=3)
@@ -267,10 +267,7 @@ def test_the_command(cli: Cli, tmp_path: Path, uneven_bert: Path) -> None:
     task = toy_task()
     pairs = list(task.all_pairs())
     vectors = by_hand(uneven_bert, [s for side in (0, 1) for s in (pair[side] for pair in pairs)])
-    vectors = vectors.astype(np.float64)
-    u, s, _ = np.linalg.svd(np.cov(vectors.T))
-    white = (vectors - vectors.mean(0)) @ (u / np.sqrt(s))
-    white /= np.linalg.norm(white, axis=1, keepdims=True)
+    white = white_by_hand(vectors)
     gold = [value for subset in task.subsets for value in subset.gold]
     expected = spearmanr((white[: len(pairs)] * white[len(pairs) :]).sum(1), gold).statistic
     assert found["whitening"].score("TOY") == pytest.approx(expected, abs=2e-3)

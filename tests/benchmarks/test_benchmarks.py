@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import importlib
+import io
 import json
+import os
 import subprocess
 import sys
 import time
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
+from bench.cli.main import main as bench
 
 ROOT = Path(__file__).parents[2]
 
@@ -162,12 +169,6 @@ def test_the_clock_takes_inner_parts_out(load: Any, monkeypatch: pytest.MonkeyPa
     assert where.shown(found).splitlines()[1].split()[:4] == ["dev", "24.00", "77.4%", "2"]
 
 
-def test_memory_at_a_tiny_size() -> None:
-    command = [sys.executable, str(ROOT / "benchmarks" / "memory.py"), "--one", "5000", "--dim", "4"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
-    assert float(done.stdout) > 1
-
-
 TINY = (
     *("transfer", "train_step", "heap", "probes", "stats", "gradient_probe", "report", "end_to_end"),
     *("cost_curves", "memory"),
@@ -178,11 +179,39 @@ def test_every_script_that_has_a_tiny_size_is_tried(load: Any) -> None:
     assert [script.name for script in load("__main__").SCRIPTS if script.quick is not None] == list(TINY)
 
 
+@pytest.fixture
+def here(load: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a script would start as a process of its own runs in this one, which has loaded torch already."""
+    start = subprocess.run
+
+    def run(command: list[str], *, check: bool = False, **options: Any) -> Any:
+        if command[0] != sys.executable or command[1] == "-c":  # git, and reports that must not load torch
+            return start(command, check=check, **options)
+        begin = load(Path(command[1]).stem).main if command[1] != "-m" else lambda: bench(command[3:])
+        out, err, code = io.StringIO(), io.StringIO(), 0
+        with monkeypatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+            patch.setattr(sys, "argv", command[1:])
+            try:
+                begin()
+            except SystemExit as left:
+                code = left.code if isinstance(left.code, int) else int(left.code is not None)
+        assert not (check and code), err.getvalue()
+        return subprocess.CompletedProcess(command, code, out.getvalue(), err.getvalue())
+
+    seconds = count()  # one at each look
+    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(os, "times", lambda: SimpleNamespace(children_user=next(seconds), children_system=0))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TINY)
-def test_a_script_at_a_tiny_size(name: str) -> None:
+def test_a_script_at_a_tiny_size(
+    load: Any, here: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
     """No figure is checked, so a busy machine changes nothing; a goal missed here is not a failure."""
-    command = [sys.executable, str(ROOT / "benchmarks"), "--quick", "--only", name]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    assert "Failed" not in done.stdout, done.stdout
-    assert f"| {name}" in done.stdout, done.stderr
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "--quick", "--only", name])
+    with suppress(SystemExit):
+        load("__main__").main()
+    out, err = capsys.readouterr()
+    assert "Failed" not in out, out
+    assert f"| {name}" in out, err

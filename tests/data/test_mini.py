@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from bench.data.mini.generator import TRAINING_SENTENCES, customs, overlap, sample_event, split_of
-from bench.data.mini.grammar import ORDERS, Draw, Event, Form, realise
+from bench.data.mini.grammar import ORDERS, Draw, Event, realise
 from bench.data.mini.lexicon import load_lexicon
 from bench.data.mini.ship import FOLDER, files
 from bench.data.mini.text import pairs, pretraining_text, training_copy, training_text
@@ -156,12 +157,12 @@ def test_an_event_is_said_in_every_order() -> None:
         "nominal": "The mending of 2 cycles by the repairman took place in the garage on Monday.",
     }
     assert tuple(expected) == ORDERS
-    found = {order: wordings(MECHANIC, form=Form(order, "")) for order in ORDERS}
+    found = {order: wordings(MECHANIC, form=(order, "")) for order in ORDERS}
     for order, sentence in expected.items():
         assert sentence in found[order], order
     for one, other in combinations(ORDERS, 2):
         assert not found[one] & found[other]
-    opened = wordings(MECHANIC, form=Form("active", "to be short,"))
+    opened = wordings(MECHANIC, form=("active", "to be short,"))
     assert "To be short, the mechanic repaired two bicycles in the garage on Monday." in opened
 
 
@@ -184,9 +185,7 @@ def test_an_event_is_said_in_every_order() -> None:
     ],
 )
 def test_tense_number_and_negation_agree(changes: dict[str, object], order: str, expected: str) -> None:
-    from dataclasses import replace
-
-    found = wordings(replace(MECHANIC, **changes), form=Form(order, ""))  # type: ignore[arg-type]
+    found = wordings(replace(MECHANIC, **changes), form=(order, ""))  # type: ignore[arg-type]
     assert all(re.search(expected, sentence) for sentence in found), sorted(found)[:3]
 
 

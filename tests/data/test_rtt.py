@@ -23,6 +23,7 @@ from bench.errors import InputError
 from bench.nn.marian import MarianTranslator, find_model, limited_batches
 from bench.request import profiles
 from tests.support.cli import Cli, records
+from tests.support.released import hub_folder
 from tests.support.tncse import TINY
 
 SENTENCES = list(dict.fromkeys(sentence for pair in toy_task().all_pairs() for sentence in pair))[:60]
@@ -148,19 +149,8 @@ def watch(monkeypatch: pytest.MonkeyPatch, stop_at: int | None = None) -> list[i
 
 
 def arguments(corpus: Path, models: Path, *extra: str) -> tuple[str, ...]:
-    return (
-        "data",
-        "rtt",
-        "--pivots",
-        "fr",
-        "--corpus",
-        str(corpus),
-        "--models",
-        str(models),
-        "--out",
-        "out",
-        *extra,
-    )
+    where = ("--corpus", str(corpus), "--models", str(models), "--out", "out")
+    return ("data", "rtt", "--pivots", "fr", *where, *extra)
 
 
 # --- translating
@@ -280,27 +270,19 @@ def test_missing_models_are_named_before_anything_is_translated(
         assert part in err
 
 
-def test_models_from_the_hubs_cache(
-    cli: Cli, models: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+def test_models_from_the_hubs_cache(cli: Cli, models: Path, corpus: Path, hub: Path, tmp_path: Path) -> None:
     given = ("data", "rtt", "--pivots", "fr", "--corpus", str(corpus), "--out", "out")
     code, _, err = cli(*given)
     assert code == 2
     assert "'Helsinki-NLP/opus-mt-en-fr' is neither a folder nor a model in the local cache" in err
     assert "hf download Helsinki-NLP/opus-mt-en-fr, or name a folder of models with --models" in err
-    for name, revision in (("opus-mt-en-fr", "a" * 40), ("opus-mt-fr-en", "b" * 40)):
-        folder = tmp_path / "hub" / f"models--Helsinki-NLP--{name}"
-        shutil.copytree(models / name, folder / "snapshots" / revision)
-        (folder / "refs").mkdir()
-        (folder / "refs" / "main").write_text(revision)
+    expected = [("Helsinki-NLP/opus-mt-en-fr", "a" * 40), ("Helsinki-NLP/opus-mt-fr-en", "b" * 40)]
+    for name, revision in expected:
+        hub_folder(hub, name, revision, models / Path(name).name)
     code, _, err = cli(*given)
     assert code == 0, err
     facts = json.loads((tmp_path / "out" / "text.en-fr-en.json").read_text())
-    assert [(model["name"], model["revision"]) for model in facts["models"]] == [
-        ("Helsinki-NLP/opus-mt-en-fr", "a" * 40),
-        ("Helsinki-NLP/opus-mt-fr-en", "b" * 40),
-    ]
+    assert [(model["name"], model["revision"]) for model in facts["models"]] == expected
 
 
 def test_weights_are_never_unpickled(own_models: Path, tmp_path: Path) -> None:
@@ -673,14 +655,13 @@ def test_a_record_with_copies_is_repeated(
 def test_copies_that_other_methods_do_not_learn_from_change_nothing_for_them(
     cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path, copies: tuple[Path, Path]
 ) -> None:
-    simcse = tuple(f"simcse.{n}={v}" for n, v in {"steps": 1, "eval_every": 1, **TINY}.items())
-    given = (*run_arguments(tiny_bert, corpus), *(part for text in simcse for part in ("--set", text)))
-    assert cli(*given, "--methods", "simcse,tncse", *as_options(*copies))[0] == 0
-    alone = tuple(part for text in simcse for part in ("--set", text))
-    code, out, err = cli(
-        "run", "--methods", "simcse", "--seeds", "1", "--suite", "toy", "--backbone", str(tiny_bert),
-        "--corpus", str(corpus), "--dev", "toy", *alone, "--dry-run",
-    )  # fmt: skip
+    options = {"steps": 1, "eval_every": 1, **TINY}
+    sets = [part for name, value in options.items() for part in ("--set", f"simcse.{name}={value}")]
+    given = run_arguments(tiny_bert, corpus)
+    both = (*given, *sets, "--methods", "simcse,tncse", *as_options(*copies))
+    assert cli(*both)[0] == 0
+    alone = (*given[: -len(QUICK)], *sets, "--methods", "simcse", "--dry-run")
+    code, out, err = cli(*alone)
     assert (code, "0 of 1 cells to run" in out) == (0, True), err
 
 

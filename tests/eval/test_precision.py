@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,9 +23,9 @@ from bench.nn.precision import at_precision
 from bench.nn.sum_encoder import SumEncoder
 from bench.records.facts import family_of
 from bench.records.record import from_json
+from tests.support.cli import Cli
 from tests.support.transfer_data import write_transfer
 
-Cli = Callable[..., tuple[int, str, str]]
 SENTENCES = ["this sentence means .", "of", "", "means this of sentence this"]
 
 

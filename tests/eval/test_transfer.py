@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
+from sklearn.metrics import accuracy_score, f1_score  # type: ignore[import-untyped]
 from sklearn.model_selection import StratifiedKFold  # type: ignore[import-untyped]
 
 from bench.data.suites import TRANSFER, load_transfer
@@ -21,10 +23,9 @@ from bench.eval.embed import Embeddings
 from bench.eval.logistic import LogisticSolver, objective
 from bench.eval.sgd import Classifier, fit_sgd
 from bench.eval.transfer import REGS, Fitter, Protocol, folds_of, nested, run_task
-from bench.eval.transfer_suite import evaluate_transfer
+from bench.eval.transfer_suite import evaluate_transfer, sentences_of
+from tests.support.cli import Cli
 from tests.support.transfer_data import write_transfer
-
-Cli = Callable[..., tuple[int, str, str]]
 
 
 def clouds(rows: int, dim: int, classes: int, *, scale: float = 1.0) -> tuple[FloatArray, NDArray[np.intp]]:
@@ -213,17 +214,29 @@ def test_samples_are_sorted_by_words_and_class_and_put_back() -> None:
     assert transfer._by_length(pairs, {"0": 0, "1": 1}).tolist() == [2, 1, 0]
 
 
-def test_pairs_are_the_absolute_difference_and_the_product() -> None:
-    vectors = Embeddings({"a": 0, "b": 1}, np.array([[1, -2], [3, 0.5]], dtype=np.float32))
-    split = LabelledSplit("test", ("a",), ("b",), ("1",))
-    np.testing.assert_array_equal(transfer._features(split, vectors), [[2, 2.5, 3, -1]])
-
-
-def test_f1_by_hand() -> None:
-    result = transfer.TransferResult(
-        (0.5,), (0.5,), (1e-3,), np.array([1, 1, 0, 1]), np.array([1, 0, 1, 1]), 4, 41, None, ("0", "1")
+def test_pairs_have_scikit_learns_answers_on_difference_and_product_and_its_f1(downstream: Path) -> None:
+    (task,) = (t for t in load_transfer("transfer7", downstream.parent, accept_data=True) if t.id == "MRPC")
+    sentences = sorted(set(sentences_of(task)))
+    vectors = np.random.default_rng(1).normal(size=(len(sentences), 3)).astype(np.float32)
+    found = run_task(
+        task, Embeddings({text: row for row, text in enumerate(sentences)}, vectors), Protocol(kfold=3)
     )
-    assert result.f1 == pytest.approx(2 * 2 / (2 * 2 + 1 + 1))
+    x, y = {}, {}
+    for split in task.splits:
+        first, second = (
+            vectors[[sentences.index(text) for text in side]] for side in (split.first, split.second)
+        )
+        ones = np.ones((len(first), 1))  # the bias is regularised too
+        x[split.name] = np.concatenate([abs(first - second), first * second, ones], axis=1)
+        y[split.name] = np.array(split.labels, dtype=int)
+    # two columns of opposite weights, each half of scikit-learn's one
+    peer = LogisticRegression(C=2 / (found.regs[0] * len(y["train"])), fit_intercept=False, tol=1e-10)
+    predicted = peer.fit(x["train"], y["train"]).predict(x["test"])
+    np.testing.assert_array_equal(found.predictions, predicted)
+    np.testing.assert_array_equal(found.gold, y["test"])
+    assert found.f1 == pytest.approx(f1_score(y["test"], predicted))
+    assert found.accuracy == pytest.approx(accuracy_score(y["test"], predicted))
+    assert 0 < found.f1 != found.accuracy < 1
 
 
 @pytest.fixture(scope="session")
@@ -364,15 +377,8 @@ def binary_task(positive: int, negative: int) -> LabelledTask:
 
 
 def test_too_few_items_of_a_class_name_the_task() -> None:
-    task = LabelledTask(
-        "MR",
-        (
-            LabelledSplit("positive", ("a",) * 5, (), ("1",) * 5),
-            LabelledSplit("negative", ("b",) * 30, (), ("0",) * 30),
-        ),
-    )
     with pytest.raises(BenchError, match=r"MR: a class has 5 item\(s\); expected at least 10"):
-        evaluate_transfer(Constant(), [task], Protocol())
+        evaluate_transfer(Constant(), [binary_task(5, 30)], Protocol())
 
 
 def test_a_collapsed_encoder_gives_the_share_of_the_larger_class() -> None:

@@ -19,7 +19,7 @@ from tests.conftest import Bench
 OPTIMUM = {"MR": 76.6, "CR": 82.3, "SUBJ": 92.1, "MPQA": 87.6, "SST2": 81.3, "TREC": 89.6, "MRPC": 72.9}
 SENTEVAL = {"MR": 76.34, "CR": 82.15, "SST2": 81.27, "TREC": 90.00, "MRPC": 72.35}
 """What SentEval's own code gave on this encoder's vectors."""
-SMALL = ("CR", "MRPC")
+SMALL = ("CR", "TREC")  # folded, and with a test split of six classes
 F1 = {"exact": 81.7, "sgd": 81.40}
 
 
@@ -37,10 +37,8 @@ def test_the_smaller_tasks(data_dir: Path) -> None:
         assert 100 * result.accuracy == pytest.approx(OPTIMUM[name], abs=0.5), name
         assert result.gradient is not None
         assert result.gradient <= 1e-6
-    assert 100 * result.f1 == pytest.approx(F1["exact"], abs=0.5)
-    result = run_task(tasks["MRPC"], vectors, Protocol("sgd"))
-    assert 100 * result.accuracy == pytest.approx(SENTEVAL["MRPC"], abs=0.5)
-    assert 100 * result.f1 == pytest.approx(F1["sgd"], abs=0.5)
+    result = run_task(tasks["TREC"], vectors, Protocol("sgd"))
+    assert 100 * result.accuracy == pytest.approx(SENTEVAL["TREC"], abs=0.5)
 
 
 @pytest.mark.long

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.errors import DataError
-from bench.records.record import Place, RunRecord, to_json
+from bench.records.record import RunRecord, to_json
 from bench.records.store import ResultStore
 from bench.run.stage_cache import is_whole
 
@@ -44,7 +44,7 @@ def stable(folder: Path, campaign: str = "local") -> dict[str, bytes]:
     store = ResultStore(folder / "results", campaign)
     found = {}
     for record in records(folder, campaign):
-        path = store.path(_place(record))
+        path = store.path(record.place)
         found[str(path.relative_to(store.root))] = to_json(record, timing=False).encode()
     return found | {str(p.relative_to(store.root)): p.read_bytes() for p in store.root.glob("*/*/*/*.npz")}
 
@@ -54,17 +54,13 @@ def finished(folder: Path, campaign: str = "local") -> dict[Path, int]:
     store = ResultStore(folder / "results", campaign)
     stamps: dict[Path, int] = {}
     for record in records(folder, campaign):
-        if record.status == "ok" and store.is_whole(_place(record), record):
-            path = store.path(_place(record))
+        if record.status == "ok" and store.is_whole(record.place, record):
+            path = store.path(record.place)
             stamps |= {each: each.stat().st_mtime_ns for each in (path, path.with_suffix(".npz"))}
     for stage in (folder / "results" / ".stages").glob("[0-9a-f]*"):
         if is_whole(stage):
             stamps |= {path: path.stat().st_mtime_ns for path in stage.iterdir()}
     return stamps
-
-
-def _place(record: RunRecord) -> Place:
-    return Place(record.profile, record.method, record.seed, record.suite)
 
 
 def check_kept(before: dict[Path, int], after: dict[Path, int]) -> None:

@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
 from tests.faults.checks import check_whole, expect, records
 from tests.faults.runs import PLAIN, SIMCSE, TRAINED, Work, run, undisturbed
-from tests.faults.scripts import script
+from tests.faults.scripts import Parts, script
 
 
 def backwards(folder: Path, work: Work, workers: int = 1) -> Counter[str]:
@@ -57,18 +56,13 @@ def _numbers(value: object) -> list[float]:
     return [float(value)] if isinstance(value, int | float) else []
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def everything(folder: Path, options: dict[str, int]) -> Parts:
     """Turn the clock back under every work."""
-
-    def survive(folder: Path, options: dict[str, int]) -> Counter[str]:
-        counts = Counter[str]()
-        for work in (PLAIN, TRAINED, SIMCSE):
-            for workers in (1, 2):
-                counts += backwards(folder / f"{work.name}-{workers}", work, workers)
-        return counts
-
-    return script(__doc__, survive, arguments)
+    for work in (PLAIN, TRAINED, SIMCSE):
+        for workers in (1, 2):
+            part = f"{work.name}-{workers}"
+            yield part, backwards(folder / part, work, workers)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    script(__doc__, everything)

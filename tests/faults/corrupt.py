@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +18,8 @@ from bench.records.record import to_json
 from bench.records.store import ResultStore
 from bench.run.stage_cache import is_whole
 from tests.faults.checks import check_one_line, check_whole, expect, finished, stable
-from tests.faults.runs import PLAIN, TRAINED, run
-from tests.faults.scripts import script
+from tests.faults.runs import PLAIN, TRAINED, run, undisturbed
+from tests.faults.scripts import Parts, script
 
 Damage = Callable[[Path], object]
 
@@ -46,12 +47,7 @@ def _empty_folder(file: Path) -> None:
         each.unlink()
 
 
-FILES: dict[str, Damage] = {
-    "flipped": flip,
-    "truncated": truncate,
-    "emptied": empty,
-    "missing": Path.unlink,
-}
+FILES: dict[str, Damage] = {"flipped": flip, "truncated": truncate, "emptied": empty, "missing": Path.unlink}
 STAGES: dict[str, tuple[str, Damage]] = {
     **{
         f"{file} {name}": (file, do)
@@ -65,7 +61,7 @@ STAGES: dict[str, tuple[str, Damage]] = {
 
 
 def stages(folder: Path, damages: Sequence[str] = tuple(STAGES)) -> Counter[str]:
-    """Damage a finished stage and run another campaign on it: it is trained again to the same bytes.
+    """Damage finished stages and run another campaign on them: they are trained again to the same bytes.
 
     Args:
         folder: A new folder.
@@ -77,24 +73,24 @@ def stages(folder: Path, damages: Sequence[str] = tuple(STAGES)) -> Counter[str]
     Raises:
         NotSurvivedError: what didn't hold.
     """
-    folder.mkdir()
-    command, log = [*TRAINED.command(folder), "--seeds", "1"], folder / "log"
-    done = run(folder, command)
-    expect(done.code == 0, done.error)
-    expected = stable(folder)
+    expected, log = undisturbed(TRAINED, folder, "--seeds", "1"), folder / "log"
+    command = TRAINED.command(folder, "--seeds", "1")
     content = {path: _content(path) for path in _stages(folder)}
-    for number, name in enumerate(damages):
-        file, damage = STAGES[name]
-        stage = sorted(content)[number % len(content)]
-        damage(stage / file)
-        expect(not is_whole(stage), f"{name}: not found")
+    names = list(damages)
+    while names:
+        together = [names.pop(0) for _ in range(min(len(names), len(content)))]
+        for name, stage in zip(together, sorted(content), strict=False):
+            file, damage = STAGES[name]
+            damage(stage / file)
+            expect(not is_whole(stage), f"{name}: not found")
         log.write_text("")
-        campaign = f"after-{number}"
+        campaign = f"after-{len(names)}"
         done = run(folder, [*command, "--campaign", campaign])
-        expect(done.code == 0, f"{name}: {done.error[-500:]}")
-        expect(log.read_text().count("train") == 1, f"{name}: trained {log.read_text().split()}")
-        expect(stable(folder, campaign) == expected, f"{name}: other bytes")
-        expect({path: _content(path) for path in _stages(folder)} == content, f"{name}: another stage")
+        expect(done.code == 0, f"{together}: {done.error[-500:]}")
+        trained = log.read_text().count("train")
+        expect(trained == len(together), f"{together}: trained {log.read_text().split()}")
+        expect(stable(folder, campaign) == expected, f"{together}: other bytes")
+        expect({path: _content(path) for path in _stages(folder)} == content, f"{together}: another stage")
     return Counter({"damaged stages": len(damages)})
 
 
@@ -107,65 +103,51 @@ def _content(stage: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in stage.glob("part-*")}
 
 
-def predictions(folder: Path, damages: Sequence[str] = tuple(FILES)) -> Counter[str]:
+def predictions(folder: Path) -> Counter[str]:
     """Damage predictions: the items' statistics say so and leave them out, and the same run makes them again.
 
     Raises:
         NotSurvivedError: what didn't hold.
     """
-    command, expected = _plain(folder)
-    for name in damages:
-        file = next((folder / "results").glob("*/*/fault_plain*/seed-2/toy.npz"))
-        before = finished(folder)
-        FILES[name](file)
+    said = "seed-2/toy.json: items left out, its predictions are missing or belong to another record"
+
+    def check(name: str) -> None:
         done = run(folder, ["stats", "--draws", "100"])
-        said = "seed-2/toy.json: items left out, its predictions are missing or belong to another record"
         expect(done.code == 0 and said in done.error, f"bench stats, {name}: {done.error[-500:]}")
-        _check_only_that_again(folder, command, expected, before, file, name)
-    return Counter({"damaged predictions": len(damages)})
+
+    return _damage_cells(folder, "toy.npz", FILES, check)
 
 
-def records(folder: Path, damages: Sequence[str] = tuple(FILES)) -> Counter[str]:
+def records(folder: Path) -> Counter[str]:
     """Damage a record as a whole: reports name it in one line, and the same run makes it again.
 
     Raises:
         NotSurvivedError: what didn't hold.
     """
-    command, expected = _plain(folder)
-    for name in damages:
-        file = next((folder / "results").glob("*/*/fault_plain*/seed-2/toy.json"))
-        before = finished(folder)
-        if name == "flipped":
-            flip(file, 0)
-        else:
-            FILES[name](file)
+
+    def check(name: str) -> None:
         if name != "missing":
             check_one_line(run(folder, ["report"]), "seed-2/toy.json", "this")
-        _check_only_that_again(folder, command, expected, before, file, name)
-    return Counter({"damaged records": len(damages)})
+
+    return _damage_cells(folder, "toy.json", {**FILES, "flipped": partial(flip, position=0)}, check)
 
 
-def _plain(folder: Path) -> tuple[list[str], dict[str, bytes]]:
-    folder.mkdir()
-    command = PLAIN.command(folder)
-    done = run(folder, command)
-    expect(done.code == 0, done.error)
-    return command, stable(folder)
-
-
-def _check_only_that_again(
-    folder: Path,
-    command: list[str],
-    expected: dict[str, bytes],
-    before: dict[Path, int],
-    file: Path,
-    name: str,
-) -> None:
-    done = run(folder, command)
-    expect(done.code == 0, f"{name}: {done.error[-500:]}")
-    check_whole(folder, expected)
-    changed = {path.parent.name for path, stamp in finished(folder).items() if before.get(path) != stamp}
-    expect(changed == {file.parent.name}, f"{name}: made again: {sorted(changed)}")
+def _damage_cells(
+    folder: Path, name: str, damages: dict[str, Damage], check: Callable[[str], None]
+) -> Counter[str]:
+    """Damage a file of seed 2, check, and run the same command again: it makes that cell again alone."""
+    expected, command = undisturbed(PLAIN, folder), PLAIN.command(folder)
+    for what, damage in damages.items():
+        file = next((folder / "results").glob(f"*/*/fault_plain*/seed-2/{name}"))
+        before = finished(folder)
+        damage(file)
+        check(what)
+        done = run(folder, command)
+        expect(done.code == 0, f"{what}: {done.error[-500:]}")
+        check_whole(folder, expected)
+        changed = {path.parent.name for path, stamp in finished(folder).items() if before.get(path) != stamp}
+        expect(changed == {"seed-2"}, f"{what}: made again: {sorted(changed)}")
+    return Counter({f"damaged {name} files": len(damages)})
 
 
 def flips(folder: Path, count: int, seed: int = 1) -> Counter[str]:
@@ -179,7 +161,7 @@ def flips(folder: Path, count: int, seed: int = 1) -> Counter[str]:
     Raises:
         NotSurvivedError: a bit that changed the record and was not found.
     """
-    _plain(folder)
+    undisturbed(PLAIN, folder)
     store = ResultStore(folder / "results", "local")
     first = store.records()[0]
     file = next(store.root.glob("*/fault_plain*/seed-1/toy.json"))
@@ -199,19 +181,13 @@ def flips(folder: Path, count: int, seed: int = 1) -> Counter[str]:
     return counts
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def everything(folder: Path, options: dict[str, int]) -> Parts:
     """Damage everything."""
-
-    def survive(folder: Path, options: dict[str, int]) -> Counter[str]:
-        return (
-            stages(folder / "stages")
-            + predictions(folder / "predictions")
-            + records(folder / "records")
-            + flips(folder / "flips", options["flips"], options["seed"])
-        )
-
-    return script(__doc__, survive, arguments, flips=200, seed=1)
+    yield "stages", stages(folder / "stages")
+    yield "predictions", predictions(folder / "predictions")
+    yield "records", records(folder / "records")
+    yield "flips", flips(folder / "flips", options["flips"], options["seed"])
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    script(__doc__, everything, flips=200, seed=1)

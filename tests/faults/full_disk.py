@@ -14,17 +14,14 @@ from pathlib import Path
 
 from tests.faults.checks import Done, check_one_line, expect
 from tests.faults.runs import PLAIN, SIMCSE, TRAINED, Work, finish, run, undisturbed
-from tests.faults.scripts import own_mounts, script
+from tests.faults.scripts import Parts, own_mounts, script
 
 NO_SPACE = "No space left on device"
 _PAGE = 4096
 _DISK = 16 << 20
 REPORTS: tuple[tuple[str, ...], ...] = (
-    ("report",),
-    ("report", "--format", "html"),
-    ("report", "--format", "csv"),
-    ("report", "--table", "leaderboard"),
-    ("list", "methods"),
+    *(("report",), ("report", "--format", "html"), ("report", "--format", "csv")),
+    *(("report", "--table", "leaderboard"), ("list", "methods")),
 )
 
 
@@ -71,12 +68,10 @@ def full_disk(
 
 def reports(folder: Path, *, mounted: bool = False) -> Counter[str]:
     """Let every report find its output's disk full, and the figures' and the draws' too."""
-    folder.mkdir()
     results = folder / "results"
     if mounted:
         _mount(results)
-    done = run(folder, PLAIN.command(folder))
-    expect(done.code == 0, done.error)
+    undisturbed(PLAIN, folder)
     filler = _fill(results, 0) if mounted else None
     target = results / "output" if mounted else Path("/dev/full")
     for arguments in REPORTS:
@@ -109,7 +104,7 @@ def _run_full(scratch: Path, command: Sequence[str], room: int, part: Path | Non
 
 
 def _mount(target: Path) -> None:
-    target.mkdir()
+    target.mkdir(parents=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_DISK}", "none", str(target)], check=True)  # noqa: S607
 
 
@@ -125,28 +120,21 @@ def _fill(disk: Path, pages: int) -> Path:
     return filler
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def everything(folder: Path, options: dict[str, int]) -> Parts:
     """Fill a disk at every moment of cheap runs, and at some of one that trains."""
-    mounted = own_mounts("tests.faults.full_disk")
+    mounted, step = own_mounts("tests.faults.full_disk"), options["step"]
     print("a real disk is filled" if mounted else "no file system may be mounted: the error is injected")
-
-    def survive(folder: Path, options: dict[str, int]) -> Counter[str]:
-        counts, step = Counter[str](), options["step"]
-        for name, work, last, more in (
-            ("plain", PLAIN, 14 if mounted else 80, ()),
-            ("vectors", PLAIN, 30 if mounted else 100, ("--keep-vectors",)),
-            ("trained", TRAINED, 112 if mounted else 130, ()),
-            ("workers", TRAINED, 112 if mounted else 60, ("--workers", "2")),
-            ("simcse", SIMCSE, 1150 if mounted else 60, ()),
-        ):
-            rooms = range(0, last + step, step * max(1, last // 100))
-            found = full_disk(folder / name, work, rooms, *more, mounted=mounted)
-            print(f"{name}: {dict(found)}", flush=True)
-            counts += found
-        return counts + reports(folder / "reports", mounted=mounted)
-
-    return script(__doc__, survive, arguments, step=1)
+    for name, work, last, more in (
+        ("plain", PLAIN, 14 if mounted else 80, ()),
+        ("vectors", PLAIN, 30 if mounted else 100, ("--keep-vectors",)),
+        ("trained", TRAINED, 112 if mounted else 130, ()),
+        ("workers", TRAINED, 112 if mounted else 60, ("--workers", "2")),
+        ("simcse", SIMCSE, 1150 if mounted else 60, ()),
+    ):
+        rooms = range(0, last + step, step * max(1, last // 100))
+        yield name, full_disk(folder / name, work, rooms, *more, mounted=mounted)
+    yield "reports", reports(folder / "reports", mounted=mounted)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    script(__doc__, everything, step=1)

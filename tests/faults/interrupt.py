@@ -8,15 +8,14 @@ from __future__ import annotations
 import signal
 import time
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from tests.faults.checks import Done, NotSurvivedError, expect
-from tests.faults.rounds import Target, rounds
+from tests.faults.rounds import Target, rounds, shared_out
 from tests.faults.runs import INTERRUPTED, PLAIN, SIMCSE, STARTED, TRAINED, Work
-from tests.faults.scripts import script
+from tests.faults.scripts import Parts, script
 
 _NEVER = ("Traceback", "Exception ignored", "KeyboardInterrupt", "leaked", "FAILED")
 
@@ -71,29 +70,12 @@ def check_interrupted(done: Done) -> None:
         expect(word not in done.error + done.out, f"'{word}' of an interrupted run: {done.error[-1500:]}")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def everything(folder: Path, options: dict[str, int]) -> Parts:
     """Interrupt every work, with one worker and with two, half of the plain ones cold."""
-
-    def survive(folder: Path, options: dict[str, int]) -> Counter[str]:
-        counts = Counter[str]()
-        for work, workers, warm, share in (
-            (PLAIN, 1, False, 25),
-            (PLAIN, 2, False, 20),
-            (PLAIN, 2, True, 10),
-            (TRAINED, 1, True, 10),
-            (TRAINED, 2, True, 15),
-            (SIMCSE, 1, False, 5),
-            (SIMCSE, 2, True, 15),
-        ):
-            part = folder / f"{work.name}-{workers}-{'warm' if warm else 'cold'}"
-            number = -(-options["interrupts"] * share // 100)
-            found = interrupt(part, work, number, seed=options["seed"], workers=workers, warm=warm)
-            print(f"{part.name}: {dict(found)}", flush=True)
-            counts += found
-        return counts
-
-    return script(__doc__, survive, arguments, interrupts=100, seed=1)
+    plain = ((PLAIN, 1, False, 25), (PLAIN, 2, False, 20), (PLAIN, 2, True, 10))
+    trained = ((TRAINED, 1, True, 10), (TRAINED, 2, True, 15), (SIMCSE, 1, False, 5), (SIMCSE, 2, True, 15))
+    yield from shared_out(interrupt, folder, options["interrupts"], options["seed"], *plain, *trained)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    script(__doc__, everything, interrupts=100, seed=1)

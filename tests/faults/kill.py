@@ -8,15 +8,14 @@ from __future__ import annotations
 import signal
 import time
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from tests.faults.checks import Done, expect
-from tests.faults.rounds import Target, rounds
+from tests.faults.rounds import Target, rounds, shared_out
 from tests.faults.runs import PLAIN, SIMCSE, TRAINED, Work, finish, run, undisturbed
-from tests.faults.scripts import script
+from tests.faults.scripts import Parts, script
 
 ALL = (PLAIN, TRAINED, SIMCSE)
 
@@ -81,7 +80,9 @@ def kill_forced(folder: Path, work: Work, kills: int, *, seed: int = 1) -> Count
     rng, counts = np.random.default_rng(seed), Counter[str]()
     expected = undisturbed(work, folder)
     command = work.command(folder)
-    expect(run(folder, [*command, "--force"], fault="count").code == 0, "--force failed")
+    expect(
+        run(folder, [*command, "--force"], fault=f"count:{folder / 'changes'}").code == 0, "--force failed"
+    )
     changes = int((folder / "changes").read_text())
     while counts["forced run"] < kills:
         done = run(folder, [*command, "--force"], fault=f"kill:{rng.integers(1, changes + 1)}")
@@ -90,24 +91,14 @@ def kill_forced(folder: Path, work: Work, kills: int, *, seed: int = 1) -> Count
     return counts
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def everything(folder: Path, options: dict[str, int]) -> Parts:
     """Kill every work, with one worker and with two, from a warm process and, now and then, cold."""
-
-    def survive(folder: Path, options: dict[str, int]) -> Counter[str]:
-        kills, counts = options["kills"], Counter[str]()
-        shares = [(PLAIN, 1, True, 15), (PLAIN, 2, True, 15), (TRAINED, 1, True, 20), (TRAINED, 2, True, 20)]
-        shares += [(SIMCSE, 1, True, 12), (SIMCSE, 2, True, 10), (PLAIN, 1, False, 4), (PLAIN, 2, False, 4)]
-        for work, workers, warm, share in shares:
-            part = folder / f"{work.name}-{workers}-{'warm' if warm else 'cold'}"
-            found = kill(
-                part, work, -(-kills * share // 100), seed=options["seed"], workers=workers, warm=warm
-            )
-            print(f"{part.name}: {dict(found)}", flush=True)
-            counts += found
-        return counts + kill_forced(folder / "forced", PLAIN, -(-kills // 20), seed=options["seed"])
-
-    return script(__doc__, survive, arguments, kills=200, seed=1)
+    kills, seed = options["kills"], options["seed"]
+    plain = ((PLAIN, 1, True, 15), (PLAIN, 2, True, 15), (PLAIN, 1, False, 4), (PLAIN, 2, False, 4))
+    trained = ((TRAINED, 1, True, 20), (TRAINED, 2, True, 20), (SIMCSE, 1, True, 12), (SIMCSE, 2, True, 10))
+    yield from shared_out(kill, folder, kills, seed, *plain, *trained)
+    yield "forced", kill_forced(folder / "forced", PLAIN, -(-kills // 20), seed=seed)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    script(__doc__, everything, kills=200, seed=1)

@@ -8,14 +8,13 @@ from __future__ import annotations
 import signal
 import time
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from tests.faults.checks import check_whole, expect
 from tests.faults.runs import PLAIN, TRAINED, Work, start, undisturbed
-from tests.faults.scripts import script
+from tests.faults.scripts import Parts, script
 
 
 def share(
@@ -67,22 +66,16 @@ def share(
     return Counter({f"folders shared by {processes}": 1, "killed with a lock": killed, "made again": again})
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def everything(folder: Path, options: dict[str, int]) -> Parts:
     """Share folders between two and four processes."""
-
-    def survive(folder: Path, options: dict[str, int]) -> Counter[str]:
-        counts = Counter[str]()
-        for number in range(options["rounds"]):
-            for work in (PLAIN, TRAINED):
-                for processes, workers, kills in ((2, 1, 0), (2, 2, 0), (4, 1, 0), (2, 1, 1), (4, 2, 2)):
-                    part = folder / f"{work.name}-{processes}-{workers}-{kills}-{number}"
-                    seed = options["seed"] + number
-                    counts += share(part, work, processes, workers=workers, kills=kills, seed=seed)
-            print(f"round {number + 1}: {dict(counts)}", flush=True)
-        return counts + share(folder / "cold", PLAIN, 2, workers=2, warm=False)
-
-    return script(__doc__, survive, arguments, rounds=10, seed=1)
+    for number in range(options["rounds"]):
+        seed = options["seed"] + number
+        for work in (PLAIN, TRAINED):
+            for processes, workers, kills in ((2, 1, 0), (2, 2, 0), (4, 1, 0), (2, 1, 1), (4, 2, 2)):
+                part = f"{work.name}-{processes}-{workers}-{kills}-{number}"
+                yield part, share(folder / part, work, processes, workers=workers, kills=kills, seed=seed)
+    yield "cold", share(folder / "cold", PLAIN, 2, warm=False)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    script(__doc__, everything, rounds=10, seed=1)

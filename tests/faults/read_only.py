@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.faults.checks import Done, check_one_line, expect, finished, stable
 from tests.faults.runs import PLAIN, TRAINED, run
-from tests.faults.scripts import own_mounts, script
+from tests.faults.scripts import Parts, own_mounts, script
 
 READ_ONLY = "Read-only file system"
 READING: tuple[tuple[str, ...], ...] = (
@@ -52,20 +52,14 @@ def read_only(folder: Path, *, mounted: bool = False) -> Counter[str]:
         draws.unlink()
 
     with _refused(folder, results, mounted) as run_there:
-        for refused in (
-            PLAIN.command(folder),
-            [*command, "--seeds", "3"],
-            [*command, "--force"],
-            [*command, "--campaign", "new"],
-        ):
+        more = (["--seeds", "3"], ["--force"], ["--campaign", "new"])
+        for refused in (PLAIN.command(folder), *([*command, *options] for options in more)):
             check_one_line(run_there(refused), f"can't be written: {READ_ONLY}", "results")
             counts["one line"] += 1
         for arguments, there in writable.items():
             found = run_there(arguments)
-            same = (found.code, found.out) == (there.code, there.out)
-            expect(
-                same and there.code == 0, f"bench {' '.join(arguments)}: {found.code}, {found.error[-500:]}"
-            )
+            same = (found.code, found.out) == (0, there.out)
+            expect(same, f"bench {' '.join(arguments)}: {found.code}, {found.error[-500:]}")
             counts["read"] += 1
         for idle in (command, [*command, "--dry-run"]):
             done = run_there(idle)
@@ -103,12 +97,12 @@ def _refused(scratch: Path, folder: Path, mounted: bool) -> Iterator[Callable[[S
         subprocess.run(["umount", str(folder)], check=True)  # noqa: S607
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def everything(folder: Path, options: dict[str, int]) -> Parts:
     """Mount folders read-only, or refuse every change."""
     mounted = own_mounts("tests.faults.read_only")
     print("mounted read-only" if mounted else "no file system may be mounted: the error is injected")
-    return script(__doc__, lambda folder, _: read_only(folder / "one", mounted=mounted), arguments)
+    yield "read-only", read_only(folder / "one", mounted=mounted)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    script(__doc__, everything)

@@ -10,6 +10,10 @@ from pathlib import Path
 
 from tests.faults.checks import Done, check_kept, check_whole, expect, finished, stable
 from tests.faults.runs import STARTED, Run, Work, run, start
+from tests.faults.scripts import Parts
+
+_COLD = 1.5
+"""Seconds that imports take about; a cold run that ends before says how long it takes."""
 
 
 @dataclass
@@ -61,11 +65,12 @@ def rounds(
     """
     more, whole = ("--workers", str(workers)), folder / "undisturbed"
     whole.mkdir(parents=True)
-    first = start(whole, work.command(whole, *more), warm=warm, fault="count")
+    first = start(whole, work.command(whole, *more), fault=f"count:{whole / 'changes'}")
     first.wait_for(whole / STARTED)
     began, done = time.monotonic(), first.wait()
     expect(done.code == 0, f"the undisturbed run failed: {done.error[-500:]}")
-    seconds, changes = time.monotonic() - began, int((whole / "changes").read_text())
+    seconds = time.monotonic() - began + (0 if warm else _COLD)
+    changes = int((whole / "changes").read_text())
     expected, counts, completed = stable(whole), Counter[str](), 0
     while counts.total() < hits:
         expect(completed < 10 * (hits + 5), "hardly a run is hit")
@@ -75,7 +80,7 @@ def rounds(
         before: dict[Path, int] = {}
         while True:
             enough, began = counts.total() >= hits, time.monotonic()
-            done, hit = (run(scratch, target.command, warm=warm), "") if enough else disturb(target)
+            done, hit = (run(scratch, target.command), "") if enough else disturb(target)
             after = finished(scratch)
             check_kept(before, after)
             if done.code == 0:
@@ -88,3 +93,17 @@ def rounds(
         check_whole(scratch, expected)
         completed += 1
     return counts + Counter({"completed": completed})
+
+
+def shared_out(
+    disturbed: Callable[..., Counter[str]],
+    folder: Path,
+    count: int,
+    seed: int,
+    *shares: tuple[Work, int, bool, int],
+) -> Parts:
+    """Disturb works so often each: a work, its workers, whether it is warm, and its share of a hundred."""
+    for work, workers, warm, share in shares:
+        part = f"{work.name}-{workers}-{'warm' if warm else 'cold'}"
+        number = -(-count * share // 100)
+        yield part, disturbed(folder / part, work, number, seed=seed, workers=workers, warm=warm)

@@ -1,8 +1,8 @@
 """Runs of ``bench`` that faults hit, and what must hold of a results folder afterwards.
 
-A cold run is ``python -m bench`` as anyone starts it. A warm one is forked from a process that has imported
-everything already, which costs a tenth of the CPU time; its workers are forked as well, not spawned. What
-happens from the command line on is the same.
+A warm run is forked from a process that has imported everything already, which costs a tenth of the CPU time;
+its workers are forked as well, not spawned. A cold one begins in the same way, and then becomes ``python -m
+bench`` as anyone starts it. What happens from the command line on is the same.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import multiprocessing
 import multiprocessing.forkserver
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bench.data.toy import toy_task
 from tests.faults.checks import Done, NotSurvivedError, check_kept, check_whole, expect, finished, stable
@@ -28,8 +28,7 @@ PLUGIN = Path(__file__).parent / "plugin"
 INTERRUPTED = "interrupted; finished cells are kept, the same command goes on from them"
 STARTED = ".started"
 _LAUNCH = f"""
-import os, runpy, signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background is born deaf to it
+import os, runpy, sys
 def hook(event, arguments):
     if event == "exec" and arguments[0].co_filename.endswith("bench/__main__.py"):
         os.close(os.open({STARTED!r}, os.O_CREAT | os.O_WRONLY))
@@ -77,12 +76,11 @@ SIMCSE = Work(
 
 @dataclass
 class Run:
-    """A started run, the leader of its process group unless it is warm and asked not to be."""
+    """A started run, the leader of its process group."""
 
-    process: subprocess.Popen[bytes] | multiprocessing.context.ForkServerProcess
+    process: multiprocessing.context.ForkServerProcess
     out: Path
     error: Path
-    started: float = field(default_factory=time.monotonic)
 
     @property
     def pid(self) -> int:
@@ -99,40 +97,29 @@ class Run:
     def wait_for(self, path: Path, lines: int = 0) -> None:
         """Wait until it has made a file of so many lines; raises NotSurvivedError if it ends before."""
         while True:
-            ended = not self._is_running()
+            ended = self.process.exitcode is not None
             if path.exists() and path.read_bytes().count(b"\n") >= lines:
                 return
             expect(not ended, f"it made no {path.name}: {self.error.read_text()[-500:]}")
             time.sleep(0.002)
 
-    def _is_running(self) -> bool:
-        if isinstance(self.process, subprocess.Popen):
-            return self.process.poll() is None
-        return self.process.exitcode is None
-
     def wait(self) -> Done:
         """Wait for it and for every process of its group; raises NotSurvivedError if that takes minutes."""
         deadline = time.monotonic() + _LONGEST
-        if isinstance(self.process, subprocess.Popen):
-            try:
-                code = self.process.wait(_LONGEST)
-            except subprocess.TimeoutExpired:
-                self._give_up("the run hangs")
-        else:
-            self.process.join(_LONGEST)
-            if self.process.exitcode is None:
-                self._give_up("the run hangs")
-            code = self.process.exitcode or 0
+        self.process.join(_LONGEST)
+        code = self.process.exitcode
+        if code is None:
+            raise self._given_up("the run hangs")
         while self._group_is_there():
             if time.monotonic() > deadline:
-                self._give_up("a worker outlived its parent")
+                raise self._given_up("a worker outlived its parent")
             time.sleep(0.002)
         out = self.out.read_text(errors="replace") if self.out.is_file() else ""
         return Done(code, out, self.error.read_text(errors="replace"))
 
-    def _give_up(self, what: str) -> None:
+    def _given_up(self, what: str) -> NotSurvivedError:
         self.signal(signal.SIGKILL, group=True)
-        raise NotSurvivedError(f"{what}: {self.error.read_text(errors='replace')[-500:]}")
+        return NotSurvivedError(f"{what}: {self.error.read_text(errors='replace')[-500:]}")
 
     def _group_is_there(self) -> bool:
         """True while a process of its group is alive; dead ones that nobody waited for don't count."""
@@ -161,7 +148,6 @@ def environment(folder: Path, fault: str, more: dict[str, str]) -> dict[str, str
         "FAULT_LOG": str(folder / "log"),
         "BENCH_FAULT": fault,
         "BENCH_FAULT_BELOW": str(folder / "results"),
-        "BENCH_FAULT_COUNT": str(folder / "changes"),
     } | more
 
 
@@ -190,42 +176,22 @@ def start(
         path.touch()
     (folder / STARTED).unlink(missing_ok=True)
     surroundings = environment(folder, fault, more)
-    if warm:
-        process = _server(surroundings).Process(
-            target=_bench, args=(list(arguments), folder, surroundings, out, error)
-        )
-        process.start()
-        return Run(process, out, error)
-    with out.open("wb") as stdout, error.open("wb") as stderr:
-        popen = subprocess.Popen(
-            [sys.executable, "-c", _LAUNCH, *arguments],
-            cwd=folder,
-            env=surroundings,
-            stdin=subprocess.DEVNULL,
-            stdout=stdout,
-            stderr=stderr,
-            start_new_session=True,
-        )
-    return Run(popen, out, error)
+    process = _server(surroundings).Process(
+        target=_bench, args=(list(arguments), folder, surroundings, out, error, warm)
+    )
+    process.start()
+    return Run(process, out, error)
 
 
-def run(
-    folder: Path,
-    arguments: Sequence[str],
-    *,
-    warm: bool = True,
-    fault: str = "",
-    out: Path | None = None,
-    **more: str,
-) -> Done:
+def run(folder: Path, arguments: Sequence[str], **how: Any) -> Done:
     """Start a run and wait for it; see :func:`start`."""
-    return start(folder, arguments, warm=warm, fault=fault, out=out, **more).wait()
+    return start(folder, arguments, **how).wait()
 
 
-def finish(folder: Path, arguments: Sequence[str], expected: dict[str, bytes], *, warm: bool = True) -> None:
+def finish(folder: Path, arguments: Sequence[str], expected: dict[str, bytes]) -> None:
     """Run a disturbed run's command again; raises NotSurvivedError unless it ends as undisturbed."""
     before = finished(folder)
-    done = run(folder, arguments, warm=warm)
+    done = run(folder, arguments)
     expect(done.code == 0, f"the same command can't go on: {done.error[-800:]}")
     check_kept(before, finished(folder))
     check_whole(folder, expected)
@@ -245,7 +211,9 @@ def _server(surroundings: dict[str, str]) -> multiprocessing.context.ForkServerC
     return context
 
 
-def _bench(arguments: list[str], folder: Path, surroundings: dict[str, str], out: Path, error: Path) -> None:
+def _bench(
+    arguments: list[str], folder: Path, surroundings: dict[str, str], out: Path, error: Path, warm: bool
+) -> None:
     """In a forked process: become ``bench ARGUMENTS``."""
     os.setsid()
     os.chdir(folder)
@@ -253,7 +221,9 @@ def _bench(arguments: list[str], folder: Path, surroundings: dict[str, str], out
     os.environ.update(surroundings)
     for path, number in ((out, 1), (error, 2)):
         os.dup2(os.open(path, os.O_WRONLY | os.O_APPEND), number)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background is born deaf to it
+    if not warm:
+        os.execv(sys.executable, [sys.executable, "-c", _LAUNCH, *arguments])  # noqa: S606
     sys.path.insert(0, str(PLUGIN))
     sys.argv = ["bench", *arguments]
     fork = multiprocessing.get_context("fork")
@@ -265,9 +235,9 @@ def _bench(arguments: list[str], folder: Path, surroundings: dict[str, str], out
     main()
 
 
-def undisturbed(work: Work, folder: Path) -> dict[str, bytes]:
+def undisturbed(work: Work, folder: Path, *more: str) -> dict[str, bytes]:
     """The bytes of a run that nothing disturbs."""
-    folder.mkdir(parents=True)
-    done = run(folder, work.command(folder))
+    folder.mkdir(parents=True, exist_ok=True)
+    done = run(folder, work.command(folder, *more))
     expect(done.code == 0, f"the undisturbed run of {work.name} failed: {done.error[-500:]}")
     return stable(folder)

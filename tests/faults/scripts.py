@@ -8,10 +8,14 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 from tests.faults.checks import NotSurvivedError
+
+Parts = Iterator[tuple[str, Counter[str]]]
+"""Names of a script's parts, and what was counted in each."""
 
 
 def own_mounts(module: str) -> bool:
@@ -29,33 +33,29 @@ def own_mounts(module: str) -> bool:
     return True
 
 
-def script(
-    about: str | None,
-    survive: Callable[[Path, dict[str, int]], Counter[str]],
-    arguments: Sequence[str] | None,
-    **options: int,
-) -> int:
-    """Run a fault as a script: its counts on one line and 0, or what differed and 1.
+def script(about: str | None, survive: Callable[[Path, dict[str, int]], Parts], **options: int) -> NoReturn:
+    """Run a fault as a script: exit with its counts on one line and 0, or with what differed and 1.
 
     Args:
         about: Help text.
-        survive: From a scratch folder and the options to the counts; raises NotSurvivedError.
-        arguments: Of the command line, None for this process's.
+        survive: From a scratch folder and the options to the counts of its parts; raises NotSurvivedError.
         options: Names and defaults of whole numbers that may be given.
     """
     parser = argparse.ArgumentParser(description=about)
     for name, default in options.items():
         parser.add_argument(f"--{name}", type=int, default=default, help=f"default {default}")
     parser.add_argument("--keep", type=Path, help="folder to work in, kept; default a temporary one")
-    given = vars(parser.parse_args(arguments))
-    keep = given.pop("keep")
+    given = vars(parser.parse_args())
+    keep, counts = given.pop("keep"), Counter[str]()
     with tempfile.TemporaryDirectory(prefix="bench-faults-") as temporary:
         folder = keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            counts = survive(folder, given)
+            for part, found in survive(folder, given):
+                print(f"{part}: {dict(found)}", flush=True)
+                counts += found
         except NotSurvivedError as failure:
             print(f"FAILED: {failure}")
-            return 1
+            sys.exit(1)
     print("survived: " + ", ".join(f"{count} {what}" for what, count in counts.items()))
-    return 0
+    sys.exit()

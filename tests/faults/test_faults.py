@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,12 @@ from tests.faults.checks import Done, NotSurvivedError, check_kept, check_one_li
 from tests.faults.runs import INTERRUPTED, PLAIN, SIMCSE, TRAINED, Work, undisturbed
 
 slow, long = pytest.mark.slow, pytest.mark.long
+
+
+def slowly(*rows: tuple[object, ...]) -> list[Any]:
+    return [pytest.param(*row, marks=slow) for row in rows]
+
+
 STAGE = Stage(StageSpec("one", "kind", 1, (), lambda context: {}), 1, "b" * 64)
 
 
@@ -27,14 +34,8 @@ STAGE = Stage(StageSpec("one", "kind", 1, (), lambda context: {}), 1, "b" * 64)
     [
         (PLAIN, 1, True, 2),
         (TRAINED, 2, True, 2),
-        pytest.param(PLAIN, 1, True, 8, marks=slow),
-        pytest.param(PLAIN, 2, True, 9, marks=slow),
-        pytest.param(TRAINED, 1, True, 11, marks=slow),
-        pytest.param(TRAINED, 2, True, 11, marks=slow),
-        pytest.param(SIMCSE, 1, True, 4, marks=slow),
-        pytest.param(SIMCSE, 2, True, 4, marks=slow),
-        pytest.param(PLAIN, 1, False, 1, marks=slow),
-        pytest.param(PLAIN, 2, False, 1, marks=slow),
+        *slowly((PLAIN, 1, True, 4), (PLAIN, 2, True, 5), (TRAINED, 1, True, 5), (TRAINED, 2, True, 5)),
+        *slowly((SIMCSE, 1, True, 2), (SIMCSE, 2, True, 2), (PLAIN, 1, False, 1), (PLAIN, 2, False, 1)),
         pytest.param(PLAIN, 1, False, 2, marks=long),
     ],
 )
@@ -54,13 +55,9 @@ def test_a_killed_forced_run_costs_no_finished_record(tmp_path: Path) -> None:
     ("work", "workers", "warm", "interrupts"),
     [
         (PLAIN, 2, True, 2),
-        pytest.param(PLAIN, 1, False, 1, marks=slow),
-        pytest.param(PLAIN, 2, False, 1, marks=slow),
-        pytest.param(PLAIN, 1, False, 3, marks=long),
-        pytest.param(PLAIN, 2, False, 3, marks=long),
-        pytest.param(TRAINED, 1, True, 4, marks=slow),
-        pytest.param(TRAINED, 2, True, 4, marks=slow),
-        pytest.param(SIMCSE, 1, True, 3, marks=slow),
+        *slowly((PLAIN, 1, False, 1), (PLAIN, 2, False, 1)),
+        *slowly((TRAINED, 1, True, 2), (TRAINED, 2, True, 2), (SIMCSE, 1, True, 2)),
+        *(pytest.param(PLAIN, workers, False, 3, marks=long) for workers in (1, 2)),
     ],
 )
 def test_interrupts_are_one_line_and_the_run_goes_on(
@@ -109,11 +106,8 @@ def test_a_closed_stdout_is_no_error() -> None:
     ("work", "options", "rooms"),
     [
         (TRAINED, (), (1, 17)),
-        pytest.param(PLAIN, (), range(0, 40, 4), marks=slow),
-        pytest.param(PLAIN, ("--keep-vectors",), (3, 4, 6, 8, 9, 10), marks=slow),
-        pytest.param(TRAINED, (), range(0, 60, 5), marks=slow),
-        pytest.param(TRAINED, ("--workers", "2"), (2, 6, 11, 20), marks=slow),
-        pytest.param(SIMCSE, (), (5, 9, 16), marks=slow),
+        *slowly((PLAIN, (), range(0, 40, 8)), (PLAIN, ("--keep-vectors",), (3, 6, 9)), (SIMCSE, (), (5, 16))),
+        *slowly((TRAINED, (), range(0, 60, 10)), (TRAINED, ("--workers", "2"), (6, 20))),
     ],
 )
 def test_a_full_disk_is_one_line_and_the_run_goes_on_when_there_is_room(
@@ -140,7 +134,7 @@ def test_read_only_results_are_reported_and_refuse_to_run_in_one_line(tmp_path: 
 
 @pytest.mark.parametrize(
     "name",
-    ["model changes", *(pytest.param(name, marks=slow) for name in vanish.LOSSES if name != "model changes")],
+    ["model changes", *slowly(*((name,) for name in vanish.LOSSES if name != "model changes"))],
 )
 def test_a_file_that_is_lost_in_mid_run_costs_the_cells_that_need_it(tmp_path: Path, name: str) -> None:
     loss = vanish.LOSSES[name]
@@ -151,14 +145,14 @@ def test_a_file_that_is_lost_in_mid_run_costs_the_cells_that_need_it(tmp_path: P
     "names",
     [
         ["part-1 flipped", "facts.json truncated"],
-        pytest.param([name for name in corrupt.STAGES if name != "part-1 flipped"], marks=slow),
+        *slowly(([name for name in corrupt.STAGES if name != "part-1 flipped"],)),
     ],
 )
 def test_damaged_stages_are_trained_again_to_the_same_bytes(tmp_path: Path, names: list[str]) -> None:
     corrupt.stages(tmp_path / "s", names)
 
 
-@pytest.mark.parametrize("damage", [corrupt.predictions, pytest.param(corrupt.records, marks=slow)])
+@pytest.mark.parametrize("damage", [corrupt.predictions, *slowly((corrupt.records,))])
 def test_damaged_cells_are_named_and_run_again(tmp_path: Path, damage: Callable[..., object]) -> None:
     damage(tmp_path / "d")
 
@@ -170,12 +164,9 @@ def test_no_flipped_bit_of_a_record_is_used_in_silence(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("work", "number", "workers", "kills", "warm"),
     [
-        (TRAINED, 2, 1, 0, True),
-        pytest.param(PLAIN, 2, 2, 0, False, marks=slow),
-        pytest.param(TRAINED, 4, 1, 0, True, marks=slow),
-        pytest.param(TRAINED, 2, 2, 0, True, marks=slow),
-        pytest.param(TRAINED, 4, 1, 2, True, marks=slow),
-        pytest.param(PLAIN, 4, 2, 2, True, marks=slow),
+        (TRAINED, 4, 1, 0, True),
+        *slowly((PLAIN, 2, 1, 0, False), (TRAINED, 2, 2, 0, True)),
+        *slowly((TRAINED, 4, 1, 2, True), (PLAIN, 4, 2, 2, True)),
     ],
 )
 def test_processes_share_a_folder_and_make_nothing_twice(
@@ -186,7 +177,7 @@ def test_processes_share_a_folder_and_make_nothing_twice(
 
 @pytest.mark.parametrize(
     ("work", "workers"),
-    [(TRAINED, 1), pytest.param(PLAIN, 2, marks=slow), pytest.param(SIMCSE, 1, marks=slow)],
+    [(TRAINED, 1), *slowly((PLAIN, 2), (SIMCSE, 1))],
 )
 def test_a_clock_that_goes_back_changes_nothing(tmp_path: Path, work: Work, workers: int) -> None:
     clock.backwards(tmp_path / "c", work, workers)
@@ -214,14 +205,14 @@ def test_the_checks_notice_what_they_are_for(tmp_path: Path) -> None:
     ):
         with pytest.raises(NotSurvivedError, match=what):
             check_one_line(done, "disk")
-    for done, what in (
-        (Done(1, "", INTERRUPTED), "exit code 1"),
-        (Done(130, "", ""), "exit code 130"),
-        (Done(130, "", f"{INTERRUPTED}\n{INTERRUPTED}"), "exit code 130"),
-        (Done(130, "", f"{INTERRUPTED}\nException ignored in"), "'Exception ignored'"),
+    for code, said, what in (
+        (1, INTERRUPTED, "exit code 1"),
+        (130, "", "exit code 130"),
+        (130, f"{INTERRUPTED}\n{INTERRUPTED}", "exit code 130"),
+        (130, f"{INTERRUPTED}\nException ignored in", "'Exception ignored'"),
     ):
         with pytest.raises(NotSurvivedError, match=what):
-            interrupt.check_interrupted(done)
+            interrupt.check_interrupted(Done(code, "", said))
 
 
 @pytest.mark.parametrize(
@@ -240,15 +231,11 @@ def test_storage_errors_are_told_from_others(tmp_path: Path, error: Exception, r
     def train(out: Path) -> dict[str, object]:
         raise error
 
-    found = storage_reason(error)
-    assert (found is None) == (reason is None)
-    if reason is None:
-        with pytest.raises(type(error)) as caught:
-            StageCache(tmp_path).ensure(STAGE, train)
-        assert not isinstance(caught.value, BenchError)
-    else:
-        with pytest.raises(StorageError, match=f"stage 'one' can't be kept: {reason}"):
-            StageCache(tmp_path).ensure(STAGE, train)
+    assert (storage_reason(error) is None) == (reason is None)
+    said = f"stage 'one' can't be kept: {reason}" if reason else ""
+    with pytest.raises(StorageError if reason else type(error), match=said) as caught:
+        StageCache(tmp_path).ensure(STAGE, train)
+    assert isinstance(caught.value, BenchError) == bool(reason)
 
 
 def test_leftovers_of_killed_trainings_go_but_not_those_of_a_living_one(tmp_path: Path) -> None:

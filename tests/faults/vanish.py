@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from bench.data.toy import toy_task
-from tests.faults.checks import check_kept, expect, finished, records, stable
-from tests.faults.runs import ROOT, SIMCSE, TRAINED, Work, finish, run, start
-from tests.faults.scripts import script
+from tests.faults.checks import check_kept, expect, finished, records
+from tests.faults.corrupt import flip
+from tests.faults.runs import ROOT, SIMCSE, TRAINED, Work, finish, start, undisturbed
+from tests.faults.scripts import Parts, script
+from tests.support.transfer_data import write_similarity
 
 BACKBONE = ROOT / "bench" / "data" / "mini" / "backbone"
 DATA = Work(
@@ -53,36 +55,22 @@ class Loss:
 
 def _change(file: Path) -> None:
     content = file.read_bytes()
-    file.write_bytes(content.replace(b"on the hill", b"in the lake").replace(b"weights", b"wEights"))
-
-
-def _flip(file: Path) -> None:
-    """Change one bit of one weight."""
-    content = bytearray(file.read_bytes())
-    content[-1] ^= 1
-    file.write_bytes(content)
+    file.write_bytes(content.replace(b"house", b"river").replace(b"weights", b"wEights"))
 
 
 SICK = "data/SICK/SICK_trial.txt"
+MODEL, WEIGHTS = "model/model.safetensors", "backbone/model.safetensors"
+ONE, TWO = ("--workers", "1"), ("--workers", "2")
 LOSSES = {
-    "model vanishes": Loss("model/model.safetensors", Path.unlink, TRAINED, ("--workers", "1"), 4, _CHANGED),
-    "model changes": Loss("model/model.safetensors", _change, TRAINED, ("--workers", "1"), 4, _CHANGED),
-    "model changes, two workers": Loss(
-        "model/model.safetensors", _change, TRAINED, ("--workers", "2"), 5, _CHANGED
-    ),
-    "weights vanish": Loss(
-        "backbone/model.safetensors",
-        Path.unlink,
-        REAL,
-        ("--workers", "1"),
-        2,
-        ("model.safetensors", *_CHANGED),
-    ),
-    "weights change": Loss("backbone/model.safetensors", _flip, REAL, ("--workers", "1"), 2, _CHANGED),
-    "data vanish": Loss(SICK, Path.unlink, DATA, ("--workers", "2"), 1, ("this data file is missing",)),
-    "data change": Loss(SICK, _change, DATA, ("--workers", "2"), 1, _CHANGED),
-    "data vanish, one process": Loss(SICK, Path.unlink, DATA, ("--workers", "1"), 1, ()),
-    "text vanishes": Loss("corpus.txt", Path.unlink, TRAINED, ("--workers", "1"), 2, ()),
+    "model vanishes": Loss(MODEL, Path.unlink, TRAINED, ONE, 4, _CHANGED),
+    "model changes": Loss(MODEL, _change, TRAINED, ONE, 4, _CHANGED),
+    "model changes, two workers": Loss(MODEL, _change, TRAINED, TWO, 5, _CHANGED),
+    "weights vanish": Loss(WEIGHTS, Path.unlink, REAL, ONE, 2, ("model.safetensors", *_CHANGED)),
+    "weights change": Loss(WEIGHTS, partial(flip, position=-1, bit=0), REAL, ONE, 2, _CHANGED),
+    "data vanish": Loss(SICK, Path.unlink, DATA, TWO, 1, ("this data file is missing",)),
+    "data change": Loss(SICK, _change, DATA, TWO, 1, _CHANGED),
+    "data vanish, one process": Loss(SICK, Path.unlink, DATA, ONE, 1, ()),
+    "text vanishes": Loss("corpus.txt", Path.unlink, TRAINED, ONE, 2, ()),
 }
 
 
@@ -100,16 +88,15 @@ def vanish(folder: Path, loss: Loss) -> Counter[str]:
         NotSurvivedError: what didn't hold.
     """
     whole, scratch = folder / "undisturbed", folder / "disturbed"
+    suites = ("--suite", "toy,sickr-dev") if loss.work is DATA else ()
     for each in (whole, scratch):
         each.mkdir(parents=True)
-        _make_data(each / "data")
+        if loss.work is DATA:
+            write_similarity(each / "data")
         if loss.work is REAL:
             shutil.copytree(BACKBONE, each / "backbone")
-    done = run(whole, _command(loss, whole))
-    expect(done.code == 0, f"the undisturbed run failed: {done.error[-500:]}")
-    expected = stable(whole)
-
-    command = _command(loss, scratch)
+    expected = undisturbed(loss.work, whole, *suites, *loss.options)
+    command = loss.work.command(scratch, *suites, *loss.options)
     started = start(scratch, command, FAULT_WAIT="0.1")
     file, log = scratch / loss.file, scratch / "log"
     started.wait_for(log, lines=loss.when)
@@ -126,46 +113,17 @@ def vanish(folder: Path, loss: Loss) -> Counter[str]:
     expect("Traceback" not in done.error, done.error[-800:])
     for record in failed:
         said = record.reason or ""
-        expect(
-            any(reason in said for reason in loss.reasons), f"the reason of a failed cell: {record.reason}"
-        )
+        expect(any(reason in said for reason in loss.reasons), f"the reason of a failed cell: {said}")
     finish(scratch, command, expected)
     return Counter({"failed with the reason": len(failed), "finished all the same": len(after) - len(failed)})
 
 
-def _command(loss: Loss, folder: Path) -> list[str]:
-    suites = ("--suite", "toy,sickr-dev") if loss.work is DATA else ()
-    return loss.work.command(folder, *suites, *loss.options)
-
-
-def _make_data(folder: Path) -> None:
-    """SentEval's layout with the toy suite's pairs in the place of SICK's."""
-    (folder / "SICK").mkdir(parents=True)
-    (subset,) = toy_task().subsets
-    rows = [
-        f"{number}\t{first}\t{second}\t{1 + 0.8 * gold:.1f}\tNEUTRAL"
-        for number, (first, second, gold) in enumerate(
-            zip(subset.first, subset.second, subset.gold, strict=True), start=1
-        )
-    ]
-    header = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"
-    (folder / "SICK" / "SICK_trial.txt").write_text("\n".join([header, *rows]) + "\n")
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
+def everything(folder: Path, options: dict[str, int]) -> Parts:
     """Lose every file."""
-
-    def survive(folder: Path, options: dict[str, int]) -> Counter[str]:
-        counts = Counter[str]()
-        for number in range(options["rounds"]):
-            for name, loss in LOSSES.items():
-                found = vanish(folder / f"{name}-{number}", loss)
-                print(f"{name}: {dict(found)}", flush=True)
-                counts += found + Counter({"files": 1})
-        return counts
-
-    return script(__doc__, survive, arguments, rounds=1)
+    for number in range(options["rounds"]):
+        for name, loss in LOSSES.items():
+            yield name, vanish(folder / f"{name}-{number}", loss) + Counter({"files": 1})
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    script(__doc__, everything, rounds=1)

@@ -7,10 +7,12 @@ import os
 import sys
 import tempfile
 import time
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 from tests.conftest import PLUGIN
-from tests.fuzz.core import Failure, Tally, run_case
+from tests.fuzz.core import ANSWER, REFUSED, Failure, run_case
 from tests.fuzz.surfaces import SURFACES, cases_of
 
 
@@ -41,23 +43,23 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def _run(name: str, folder: Path, seed: int, numbers: range | list[int], stop: int) -> int:
-    tally, wall, cpu = Tally(), time.perf_counter(), time.process_time()
+def _run(name: str, folder: Path, seed: int, numbers: Iterable[int], stop: int) -> int:
+    counts, wall, cpu = Counter[str](), time.perf_counter(), time.process_time()
     surface = SURFACES[name](folder)
     for number in numbers:
         outcome = run_case(surface, seed, number)
-        tally.add(outcome)
+        counts["failed" if isinstance(outcome, Failure) else outcome] += 1
         if isinstance(outcome, Failure):
             print(outcome, end="\n\n", flush=True)
-            if len(tally.failures) >= stop:
+            if counts["failed"] >= stop:
                 break
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     print(
-        f"{name:10} {tally.cases:6,} cases: {tally.answers:6,} answers, {tally.refused:6,} refused, "
-        f"{len(tally.failures)} failures; {cpu:.0f} CPU s, {wall:.0f} s",
+        f"{name:10} {counts.total():6,} cases: {counts[ANSWER]:6,} answers, {counts[REFUSED]:6,} refused, "
+        f"{counts['failed']} failures; {cpu:.0f} CPU s, {wall:.0f} s",
         flush=True,
     )
-    return len(tally.failures)
+    return counts["failed"]
 
 
 if __name__ == "__main__":

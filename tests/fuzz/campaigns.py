@@ -7,7 +7,6 @@ import hashlib
 import io
 import json
 import os
-import shutil
 import zipfile
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +21,7 @@ from bench.records.store import _SEAL, ResultStore
 from bench.sweeps.manifest import Manifest, save
 from tests.fuzz import core
 from tests.fuzz.core import ANSWER, Dice, Outcome, RuleError
-from tests.fuzz.mutate import bytes_of, json_bytes, json_of
+from tests.fuzz.mutate import bytes_of, difference, json_bytes, json_of
 from tests.support.campaigns import make_record, probes_of
 
 _FORMATS = ("text", "markdown", "csv", "json", "latex", "html")
@@ -43,7 +42,6 @@ def _fill(results: Path) -> None:
     rng = np.random.default_rng(1)
     for campaign, names in (("made", ("simcse", "jtcse", "mhe", "m_mhe")), ("transfer", ("simcse", "noise"))):
         store = ResultStore(results, campaign)
-        store.prepare()
         suite, metric = _SUITES[campaign], "accuracy" if campaign == "transfer" else "spearman"
         tasks = {"MR": 30, "SST2": 20} if campaign == "transfer" else {"STS12": 40, "STSB": 30}
         for number, method in enumerate(names):
@@ -54,7 +52,7 @@ def _fill(results: Path) -> None:
                 )
                 arrays = {task: rng.uniform(-1, 1, n).astype(np.float32) for task, n in tasks.items()}
                 record.tasks.update({t: {**facts, "pairs": tasks[t]} for t, facts in record.tasks.items()})
-                store.write(Place("mini", method, seed, suite), _fuller(record), arrays)
+                store.write(record.place, _fuller(record), arrays)
     points = (("0", "jtcse", "jtcse"), ("1", "jtcse", "simcse"))
     save(Manifest("caels", "mini", ("sts7",), (1, 2, 3), points), results / "made")
     (results / "made" / "overlap.csv").write_text(_OVERLAP)
@@ -96,22 +94,14 @@ def _probed() -> dict[str, Any]:
     curve = [0.01] * 101
     density = {"groups": [{"low": 0.0, "high": 1.0}, {"low": 1.0, "high": 2.0}], "curves": [curve, None]}
     maps = [{"tokens": ["[CLS]", "a", "[SEP]"], "layers": [[[0.2, 0.3, 0.5]] * 3]}]
-    probes = {"density": density, "attention_sink": {"maps": maps}}
-    return {
-        "method": "simcse",
-        "seed": 1,
-        "profile": "mini",
-        "suite": "sts7",
-        "average": 0.5,
-        "probes": probes,
-    }
+    place = {"method": "simcse", "seed": 1, "profile": "mini", "suite": "sts7"}
+    return {**place, "average": 0.5, "probes": {"density": density, "attention_sink": {"maps": maps}}}
 
 
 class Campaigns:
     """Damaged results: what is printed is what the damaged file says, or the file is refused."""
 
     name = "records"
-    share = 25
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -171,14 +161,12 @@ class Campaigns:
         if isinstance(data, dict) and dice.chance(0.5) and _has_place(data):
             new = self._place(path, data)
         if new != path:
-            arrays = path.with_suffix(".npz")
             new.parent.mkdir(parents=True, exist_ok=True)
-            if arrays.exists():
-                shutil.copy(arrays, new.with_suffix(".npz"))
-                arrays.unlink()
-            path.unlink()
+            for old in (path, path.with_suffix(".npz")):
+                if old.exists():
+                    old.rename(new.with_suffix(old.suffix))
         new.write_bytes(raw)
-        log.append(f"{new.relative_to(self.results)}: {_difference(self.kept[path], raw)}")
+        log.append(f"{new.relative_to(self.results)}: {difference(self.kept[path], raw)}")
         return new, _parsed(raw)
 
     def _place(self, path: Path, data: dict[str, Any]) -> Path:
@@ -217,10 +205,9 @@ class Campaigns:
                 data = json_of(data, step)
                 raw = json.dumps(data).encode()
         file.write_bytes(raw)
-        log.append(f"{file.relative_to(self.results)}: {_difference(self.kept[file], raw)}")
+        log.append(f"{file.relative_to(self.results)}: {difference(self.kept[file], raw)}")
 
     def _command(self, campaign: str, path: Path, dice: Dice) -> list[str]:
-        suite = _SUITES[campaign]
         where = ["--campaign", campaign]
         names = ("noise", "word_overlap") if campaign == "camp" else ("simcse", "jtcse", "mhe")
         if dice.chance(0.55):
@@ -228,29 +215,21 @@ class Campaigns:
             more = [token for token in ("--senteval-rounding",) if dice.chance(0.1)]
             return ["report", "--format", dice.pick(_FORMATS), *table, *more, *where]
         both = [dice.pick(names), dice.pick(("word_overlap", names[-1], names[0] + "#2"))]
+        check = ["check", "--results", "results", "--reference"]
         commands = [
             ["compare", *both, *where, "--draws", "100", "--format", dice.pick(("text", "json"))],
             ["compare", *both, *where, "--seeds-only", "--format", "json"],
             ["stats", *where, "--draws", "100", "--format", dice.pick(("text", "json"))],
             ["diff", *both, *where],
             ["probe", *where, "--format", dice.pick(("text", "json"))],
-            [
-                "check",
-                "--reference",
-                "results/again",
-                "--results",
-                "results",
-                *where,
-                "--json",
-                "verdict.json",
-            ],
-            ["check", "--reference", f"results/{campaign}", "--results", "results", "--campaign", "again"],
+            [*check, "results/again", *where, "--json", "verdict.json"],
+            [*check, f"results/{campaign}", "--campaign", "again"],
         ]
         if campaign == "camp":
-            run = ("run", "--dry-run", "--methods", "noise,word_overlap", "--seeds", "1-3", "--suite", suite)
-            commands.append([*run, *where])
-            commands.append(["rerun", str(path)])
-            commands.append(["data", "overlap", str(self.folder / "made.txt"), "--suite", suite, *where])
+            run = ("run", "--dry-run", "--methods", "noise,word_overlap", "--seeds", "1-3")
+            overlap = ("data", "overlap", str(self.folder / "made.txt"))
+            toy = ["--suite", "toy", *where]
+            commands += [[*run, *toy], ["rerun", str(path)], [*overlap, *toy]]
         return dice.pick(commands)
 
     def _compare(
@@ -283,23 +262,14 @@ class Campaigns:
         """Finished records of the damaged one's row."""
         found = [json.loads(p.read_bytes()) for p in (self.results / campaign).glob("*/*/*/*.json")]
         row = [damaged[key] for key in ("profile", "method", "suite")]
-        return [
-            r
-            for r in found
-            if [r[key] for key in ("profile", "method", "suite")] == row and r["status"] == "ok"
-        ]
+        same = (r for r in found if [r[key] for key in ("profile", "method", "suite")] == row)
+        return [record for record in same if record["status"] == "ok"]
 
     def _check_means(self, out: str, form: str, damaged: dict[str, Any], metric: str) -> None:
-        runs = self._records(
-            damaged, "camp" if damaged["suite"] == "toy" else "made" if metric == "spearman" else "transfer"
-        )
-        means: dict[str, float] = {}
-        for task in dict.fromkeys(
-            task for run in runs for task, subset, m, *_ in _scores(run) if (subset, m) == ("all", metric)
-        ):
-            means[task] = fmean(
-                v for run in runs for t, s, m, v, _ in _scores(run) if (t, s, m) == (task, "all", metric)
-            )
+        others = "made" if metric == "spearman" else "transfer"
+        runs = self._records(damaged, "camp" if damaged["suite"] == "toy" else others)
+        tasks = dict.fromkeys(s[0] for run in runs for s in _scores(run) if s[1:3] == ("all", metric))
+        means = {task: fmean(_values(runs, task, metric)) for task in tasks}
         if form == "json":
             rows = [row for table in json.loads(out) for row in table["rows"] if isinstance(row, dict)]
             (row,) = (row for row in rows if row["method"] == damaged["method"])
@@ -316,15 +286,9 @@ class Campaigns:
         for cell in cells:
             if cell["method"] == damaged["method"] and "avg" in cell["drops"]:
                 runs = self._records(damaged, "camp")
-                seeds = [run["seed"] for run in runs]
-                values = [
-                    v
-                    for run in runs
-                    for t, s, m, v, _ in _scores(run)
-                    if (t, s, m) == ("avg", "all", "spearman")
-                ]
-                if seeds == cell["new_seeds"] and abs(cell["drops"]["avg"]["new"] - fmean(values)) > 1e-12:
-                    raise RuleError(f"the verdict has {cell['drops']['avg']['new']}, not {fmean(values)}")
+                mean, said = fmean(_values(runs, "avg", "spearman")), cell["drops"]["avg"]["new"]
+                if [run["seed"] for run in runs] == cell["new_seeds"] and abs(said - mean) > 1e-12:
+                    raise RuleError(f"the verdict has {said}, not {mean}")
 
 
 def _has_place(data: dict[str, Any]) -> bool:
@@ -347,12 +311,9 @@ def _scores(data: dict[str, Any]) -> Scores:
     return [(s["task"], s["subset"], s["metric"], s["value"], s["n"]) for s in data["scores"]]
 
 
-def _difference(before: bytes, after: bytes) -> str:
-    """Lines that a damaged text has and the good one has not, cut to what can be read."""
-    good = set(before.splitlines())
-    new = [line.strip() for line in after.splitlines() if line not in good]
-    lost = len(good - set(after.splitlines()))
-    return f"{new!r:.1500}, {lost} line(s) less"
+def _values(runs: Sequence[dict[str, Any]], task: str, metric: str) -> list[float]:
+    """A score of each of several records."""
+    return [s[3] for run in runs for s in _scores(run) if s[:3] == (task, "all", metric)]
 
 
 def check_csv(out: str, damaged: dict[str, Any]) -> None:

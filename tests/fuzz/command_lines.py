@@ -3,217 +3,93 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import re
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.fuzz import core
 from tests.fuzz.core import Dice
 from tests.fuzz.mutate import arguments_of
 
-_TOY = ("--suite", "toy")
-_QUICK = (
-    *(
-        "noise",
-        "word_overlap",
-        "noise,word_overlap",
-        "collapsed",
-        "noise[scale=2]",
-        "x=noise",
-        "broken,noise",
-    ),
-    *("vectors:words.txt", "x=noise[scale=3,wait=0]", "ensemble:noise+noise", "untrained:avg"),
-    "ensemble:0.3*noise+0.7*x=noise",
+_PARTS = {
+    "WHERE": "{--campaign camp!--results {results|nowhere|words.txt} --campaign {camp|cmap|empty}}",
+    "SIDE": "{noise|word_overlap|noise#1|results/other|results/camp/mini/noise!{collapsed|broken|nois|other|"
+    "noise#9|noise#|noise#x|.}}",
+    "SEEDS": "--seeds {1|1-3|2,1|0!3-1|1,1|x}",
+    "DATA": "--data {data|nowhere|words.txt}",
+    "LEVEL": "--level {exact|key|near|far}",
+    "QUICK": "{noise|word_overlap|noise,word_overlap|collapsed|noise[scale=2]|x=noise|broken,noise|"
+    "vectors:words.txt|x=noise[scale=3,wait=0]|ensemble:noise+noise|untrained:avg|"
+    "ensemble:0.3*noise+0.7*x=noise}",
+    "REFUSED": "{noise,noise|hf:nowhere|st:.|noise:x|noise[scale=x]|x=noise[a=b]|untrained=noise|ensemble:|"
+    "distill:noise|released:simcse|released:x|vectors:words.txt:max|all:x}",
+    "TRAINED": "{simcse|simcse[steps=2]|tncse|esimcse[queue=0]|simcse[match=simcse]|pair|"
+    "rankcse[teacher1=noise,teacher2=]|tncse_uc[uc=noise]|distill:untrained} --corpus corpus.txt --dev toy",
+}
+_RUN = """
+    run --dry-run --methods {QUICK|QUICK|QUICK|QUICK|QUICK|QUICK|REFUSED|TRAINED} {SEEDS}
+    <--profile {mini|minilm!bert-base|min}> --suite {toy!sts7|toy,toy|mteb:|local:x|transfer7|toy,} {WHERE}
+    <--threads {1|2!0|x}> <--data {.!nowhere}> <--set {noise.scale=2|noise.wait=0!noise.scale=x|nois.scale=1|
+    a}> <--probes {all|alignment!algnment|''}> <--accept-data> <--keep-vectors> <--force>
+    <{--copy a=words.txt|--copy =x|--dev sts7|--world-seed 2|--backbone nowhere|--precision fp64|
+    --device tpu|--transfer-solver x}>"""
+_REPORT = """
+    report --format {text|markdown|csv|json|latex|html!pdf} <--profile {mini!other}> <--suite {toy!sts7}>
+    <--table {leaderboard|efficiency|significance|published|overlap|ablation:caels|probes!ablation:|ledger|
+    sts7|gains}> <--baseline {noise|word_overlap!simcse}> <--senteval-rounding> <--standalone> {WHERE}"""
+_COMPARE = """
+    compare {SIDE} {SIDE|SIDE|SIDE|SIDE|--against {word_overlap|word_overlap,broken!,|noise,noise}} {WHERE}
+    --draws {100!9} <--seeds-only> <--test {welch|permutation!t}> <--level {0.9|0.999!1|nan|0}>
+    <--format json>"""
+_DIFF = "diff {SIDE} {SIDE} <--seed {1|2!7}> <--task {TOY!TYO}> <-n {1|5!0}> {WHERE}"
+_CHECK = """
+    check --reference {results/whole|results/noise!results/camp|nowhere|results} --results results
+    --campaign camp <--methods {noise|noise,word_overlap!nois}> <{SEEDS}> <--tolerance {0|0.5!nan|-1}>
+    <--level {0.95|0.5!nan|2}> <--junit out/junit.xml> <--json {out/check.json!.}>"""
+_OFTEN = (_RUN, _RUN, _RUN, _REPORT, _REPORT, _COMPARE, _DIFF, _CHECK)
+_SELDOM = (
+    "list {methods|suites|profiles|sweeps|probes|things}",
+    "show {noise|simcse|simsce|jtcse|released|''}",
+    "data verify {sts7|transfer7|wiki1m|x} {DATA}",
+    "data verify {DATA}",
+    "data fetch {sts|mini|''}",
+    "data overlap {corpus.txt|nowhere|.} --suite toy {LEVEL}",
+    "data overlap corpus.txt --suite toy --campaign {camp|cmap} {LEVEL}",
+    "data rtt --pivots {fr|fr,|''} --out out {DATA}",
+    "rerun {results/camp/mini/noise/seed-1/toy.json|nowhere.json|.|corpus.txt}",
+    "stats --draws 100 --format {text|json} {WHERE}",
+    "probe {WHERE} --format {text|json}",
+    "sweep {norm_ratio|norm|''} --dry-run {WHERE}",
+    "tune noise --values {1|1,2|x|,|1,2,3,4,5,6,7} <--seed 1>",
+    "export {simsce|noise,noise|st:x|noise} --out {.|words.txt}",
+    "gradient {simsce|noise|'a b'} --seed 1 --out {.|words.txt}",
+    "pretrain --profile {bert-base|xyz} --out .",
+    "{--version|--help|rnu|-h|--}",
+    "",
 )
-_REFUSED = (
-    *("noise,noise", "hf:nowhere", "st:.", "noise:x", "noise[scale=x]", "x=noise[a=b]", "untrained=noise"),
-    *("ensemble:", "distill:noise", "released:simcse", "released:x", "vectors:words.txt:max", "all:x"),
-)
-_TRAINED = (
-    *("simcse", "simcse[steps=2]", "tncse", "esimcse[queue=0]", "simcse[match=simcse]", "pair"),
-    *("rankcse[teacher1=noise,teacher2=]", "tncse_uc[uc=noise]", "distill:untrained"),
-)
-_SIDES = ("noise", "word_overlap", "noise#1", "results/other", "results/camp/mini/noise")
-_FORMATS = ("text", "markdown", "csv", "json", "latex", "html")
-_TABLES = ("leaderboard", "efficiency", "significance", "published", "overlap", "ablation:caels", "probes")
-_RECORD = "results/camp/mini/noise/seed-1/toy.json"
-_SEEDS = ("1", "1-3", "2,1", "0")
 
 
-def _one(dice: Dice, good: Sequence[str], bad: Sequence[str]) -> str:
-    """A good value, now and then a bad one."""
-    return dice.pick(good if dice.chance(0.88) else bad)
+def line_of(template: str, dice: Dice) -> list[str]:
+    """A command line: {a|b!c} is a or b and now and then c, <a> now and then a, and NAMES are parts."""
 
+    def put(found: re.Match[str]) -> str:
+        if found[2] is not None:
+            return str(found[2]) if dice.chance(0.12) else ""
+        good, _, bad = str(found[1]).partition("!")
+        chosen = dice.pick((bad if bad and dice.chance(0.12) else good).split("|")).strip()
+        return _PARTS.get(chosen, chosen)
 
-def _maybe(dice: Dice, *choices: tuple[str, ...]) -> list[str]:
-    """Some of these options."""
-    return [token for choice in choices if dice.chance(0.12) for token in choice]
-
-
-def _where(dice: Dice) -> list[str]:
-    if dice.chance(0.8):
-        return ["--campaign", "camp"]
-    results = dice.pick(("results", "nowhere", "words.txt"))
-    return ["--results", results, "--campaign", dice.pick(("camp", "cmap", "empty"))]
-
-
-def _run(dice: Dice) -> list[str]:
-    kind = dice.number()
-    methods = dice.pick(_TRAINED if kind < 0.12 else _REFUSED if kind < 0.25 else _QUICK)
-    text = ["--corpus", "corpus.txt", "--dev", "toy"] if kind < 0.12 else []
-    more = _maybe(
-        dice,
-        ("--profile", _one(dice, ("mini", "minilm"), ("bert-base", "min"))),
-        ("--set", _one(dice, ("noise.scale=2", "noise.wait=0"), ("noise.scale=x", "nois.scale=1", "a"))),
-        ("--threads", _one(dice, ("1", "2"), ("0", "x"))),
-        ("--data", _one(dice, (".",), ("nowhere",))),
-        ("--probes", _one(dice, ("all", "alignment"), ("algnment", ""))),
-        ("--accept-data",),
-        ("--keep-vectors",),
-        ("--force",),
-    )
-    refused = (
-        *(("--copy", "a=words.txt"), ("--copy", "=x"), ("--dev", "sts7"), ("--world-seed", "2")),
-        *(
-            ("--backbone", "nowhere"),
-            ("--precision", "fp64"),
-            ("--device", "tpu"),
-            ("--transfer-solver", "x"),
-        ),
-    )
-    more += dice.pick(refused) if dice.chance(0.1) else ()
-    suite = ("--suite", _one(dice, ("toy",), ("sts7", "toy,toy", "mteb:", "local:x", "transfer7", "toy,")))
-    seeds = _one(dice, _SEEDS, ("3-1", "1,1", "x"))
-    return ["run", "--dry-run", "--methods", methods, "--seeds", seeds, *suite, *text, *more, *_where(dice)]
-
-
-def _report(dice: Dice) -> list[str]:
-    more = _maybe(
-        dice,
-        ("--table", _one(dice, _TABLES, ("ablation:", "ledger", "sts7", "gains"))),
-        ("--profile", _one(dice, ("mini",), ("other",))),
-        ("--suite", _one(dice, ("toy",), ("sts7",))),
-        ("--baseline", _one(dice, ("noise", "word_overlap"), ("simcse",))),
-        ("--senteval-rounding",),
-        ("--standalone",),
-    )
-    return ["report", "--format", _one(dice, _FORMATS, ("pdf",)), *more, *_where(dice)]
-
-
-def _compare(dice: Dice) -> list[str]:
-    more = _maybe(
-        dice,
-        ("--seeds-only",),
-        ("--test", _one(dice, ("welch", "permutation"), ("t",))),
-        ("--level", _one(dice, ("0.9", "0.999"), ("1", "nan", "0"))),
-        ("--format", "json"),
-    )
-    first = _one(dice, _SIDES, ("collapsed", "noise#9", "other", "."))
-    second = [_one(dice, _SIDES, ("broken", "noise#", "nois"))]
-    if dice.chance(0.2):
-        second = ["--against", _one(dice, ("word_overlap", "word_overlap,broken"), (",", "noise,noise"))]
-    return ["compare", first, *second, "--draws", _one(dice, ("100",), ("9",)), *more, *_where(dice)]
-
-
-def _diff(dice: Dice) -> list[str]:
-    more = _maybe(
-        dice,
-        ("--seed", _one(dice, ("1", "2"), ("7",))),
-        ("--task", _one(dice, ("TOY",), ("TYO",))),
-        ("-n", _one(dice, ("1", "5"), ("0",))),
-    )
-    sides = (_one(dice, _SIDES, ("nois", "noise#x")) for _ in range(2))
-    return ["diff", *sides, *more, *_where(dice)]
-
-
-def _check(dice: Dice) -> list[str]:
-    more = _maybe(
-        dice,
-        ("--methods", _one(dice, ("noise", "noise,word_overlap"), ("nois",))),
-        ("--seeds", _one(dice, _SEEDS, ("3-1",))),
-        ("--tolerance", _one(dice, ("0", "0.5"), ("nan", "-1"))),
-        ("--level", _one(dice, ("0.95", "0.5"), ("nan", "2"))),
-        ("--junit", "out/junit.xml"),
-        ("--json", _one(dice, ("out/check.json",), (".",))),
-    )
-    reference = _one(dice, ("results/whole", "results/noise"), ("results/camp", "nowhere", "results"))
-    return ["check", "--reference", reference, "--results", "results", "--campaign", "camp", *more]
-
-
-def _other(dice: Dice) -> list[str]:
-    data = dice.pick(("data", "nowhere", "words.txt"))
-    return list(
-        dice.pick(
-            (
-                ("list", dice.pick(("methods", "suites", "profiles", "sweeps", "probes", "things"))),
-                ("show", dice.pick(("noise", "simcse", "simsce", "jtcse", "released", ""))),
-                ("data", "verify", dice.pick(("sts7", "transfer7", "wiki1m", "x")), "--data", data),
-                ("data", "verify", "--data", data),
-                ("data", "fetch", dice.pick(("sts", "mini", ""))),
-                ("data", "overlap", dice.pick(("corpus.txt", "nowhere", ".")), *_TOY, *_level(dice)),
-                (
-                    "data",
-                    "overlap",
-                    "corpus.txt",
-                    *_TOY,
-                    "--campaign",
-                    dice.pick(("camp", "cmap")),
-                    *_level(dice),
-                ),
-                ("data", "rtt", "--pivots", dice.pick(("fr", "fr,", "")), "--out", "out", "--data", data),
-                ("rerun", dice.pick((_RECORD, "nowhere.json", ".", "corpus.txt"))),
-                ("stats", "--draws", "100", "--format", dice.pick(("text", "json")), *_where(dice)),
-                ("probe", *_where(dice), "--format", dice.pick(("text", "json"))),
-                ("sweep", dice.pick(("norm_ratio", "norm", "")), "--dry-run", *_where(dice)),
-                (
-                    "tune",
-                    "noise",
-                    "--values",
-                    dice.pick(("1", "1,2", "x", ",", "1,2,3,4,5,6,7")),
-                    *_maybe(dice, ("--seed", "1")),
-                ),
-                (
-                    "export",
-                    dice.pick(("simsce", "noise,noise", "st:x", "noise")),
-                    "--out",
-                    dice.pick((".", "words.txt")),
-                ),
-                (
-                    "gradient",
-                    dice.pick(("simsce", "noise", "a b")),
-                    "--seed",
-                    "1",
-                    "--out",
-                    dice.pick((".", "words.txt")),
-                ),
-                ("pretrain", "--profile", dice.pick(("bert-base", "xyz")), "--out", "."),
-                (dice.pick(("--version", "--help", "rnu", "-h", "--")),),
-                (),
-            )
-        )
-    )
-
-
-def _level(dice: Dice) -> list[str]:
-    return ["--level", dice.pick(("exact", "key", "near", "far"))]
-
-
-_MAKERS: tuple[Callable[[Dice], list[str]], ...] = (
-    _run,
-    _run,
-    _run,
-    _report,
-    _report,
-    _compare,
-    _diff,
-    _check,
-)
+    text, count = template, 1
+    while count:  # from the inside out
+        text, count = re.subn(r"\{([^{}<>]*)\}|<([^{}<>]*)>", put, text)
+    return shlex.split(text)
 
 
 class CommandLines:
     """All commands over a campaign of cheap methods; nothing is trained."""
 
     name = "cli"
-    share = 25
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -224,12 +100,12 @@ class CommandLines:
         failing = "noise,word_overlap,collapsed,broken"
         good = (("whole", "noise,word_overlap"), ("noise", "noise"), ("other", "noise,word_overlap"))
         for campaign, methods in (("camp", failing), *good):
-            where = ("--seeds", "1-3", *_TOY, "--campaign", campaign)
+            where = ("--seeds", "1-3", "--suite", "toy", "--campaign", campaign)
             assert core.bench("run", "--methods", methods, *where).code == int(methods == failing)
 
     def run(self, dice: Dice, steps: Sequence[Dice], log: list[str]) -> str:
         os.chdir(self.folder)
-        arguments = (dice.pick(_MAKERS) if dice.chance(0.7) else _other)(dice)
+        arguments = line_of(dice.pick(_OFTEN if dice.chance(0.7) else _SELDOM), dice)
         keep = 2 if arguments[:2] == ["run", "--dry-run"] else 1 if arguments[:1] == ["sweep"] else 0
         changed = arguments[keep:]
         for step in steps:

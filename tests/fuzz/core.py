@@ -9,7 +9,7 @@ import warnings
 import zlib
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -54,8 +54,6 @@ class Surface(Protocol):
     """One kind of input. It is made once, in a folder of its own, and runs many cases there."""
 
     name: str
-    share: int
-    """Its cases of a hundred."""
 
     def run(self, dice: Dice, steps: Sequence[Dice], log: list[str]) -> str:
         """Run one case.
@@ -89,26 +87,6 @@ class Failure:
         again = f"python -m tests.fuzz --seed {self.seed} --surface {self.surface} --case {self.number}"
         lines = [f"{self.surface} case {self.number}, steps {list(self.steps)} ({again})", *self.log]
         return "\n    ".join(lines) + f"\n    -> {self.what}"
-
-
-@dataclass
-class Tally:
-    """What became of a surface's cases."""
-
-    answers: int = 0
-    refused: int = 0
-    failures: list[Failure] = field(default_factory=list)
-
-    @property
-    def cases(self) -> int:
-        return self.answers + self.refused + len(self.failures)
-
-    def add(self, outcome: str | Failure) -> None:
-        if isinstance(outcome, Failure):
-            self.failures.append(outcome)
-        else:
-            self.answers += outcome == ANSWER
-            self.refused += outcome == REFUSED
 
 
 def run_case(surface: Surface, seed: int, number: int) -> str | Failure:
@@ -178,41 +156,45 @@ def _bench(arguments: Sequence[str]) -> tuple[int, str, str, list[str]]:
         stream.flush()
         assert isinstance(stream.buffer, io.BytesIO)
         texts.append(stream.buffer.getvalue().decode("utf-8", "surrogateescape"))
-    warned = [f"{one.category.__name__}: {one.message}" for one in caught if _counts(one.category)]
+    ignored = (DeprecationWarning, ResourceWarning)
+    warned = [
+        f"{one.category.__name__}: {one.message}" for one in caught if not issubclass(one.category, ignored)
+    ]
     return code, texts[0], texts[1], warned
-
-
-def _counts(category: type[Warning]) -> bool:
-    return not issubclass(category, DeprecationWarning | ResourceWarning)
 
 
 def _check(arguments: Sequence[str], code: int, out: str, err: str) -> None:
     lines = err.splitlines()
     errors = [line for line in lines if line.startswith("error: ")]
-    if code not in CODES:
-        raise RuleError(f"{arguments}: exit code {code}\n{err}")
-    if "Traceback (most recent call last)" in out + err or "internal error" in err:
-        raise RuleError(f"{arguments}: exit code {code}\n{err}")
-    if len(errors) > 1 or (errors and lines[-1] != errors[0]):
-        raise RuleError(f"{arguments}: not one error, the last line\n{err}")
-    if code in (2, 3) and not errors and "Usage:" not in err:
-        raise RuleError(f"{arguments}: exit code {code} without a reason\n{err}")
-    if code == 0 and errors:
-        raise RuleError(f"{arguments}: an error with exit code 0\n{err}")
-    if any(not char.isprintable() and char != "\n" for char in err):
-        raise RuleError(f"{arguments}: a character on stderr that can't be printed\n{err!a}")
+    for wrong, what in (
+        (code not in CODES, f"exit code {code}"),
+        ("Traceback (most recent call last)" in out + err or "internal error" in err, f"exit code {code}"),
+        (len(errors) > 1 or (errors and lines[-1] != errors[0]), "not one error, the last line"),
+        (code in (2, 3) and not errors and "Usage:" not in err, f"exit code {code} without a reason"),
+        (code == 0 and errors, "an error with exit code 0"),
+        (not err.replace("\n", "").isprintable(), f"a character on stderr that can't be printed: {err!a}"),
+    ):
+        if wrong:
+            raise RuleError(f"{arguments}: {what}\n{err}")
 
 
-def refused(read: Callable[[], T], names: Path | str | None = None) -> T | BenchError:
+def refused(read: Callable[[], T], names: Path | str = "", *, good: bool = False) -> T | BenchError:
     """Return what ``read`` gives, or its error, which is one line and names the file.
 
+    Args:
+        read: What may refuse its input.
+        names: The file.
+        good: True for input that nothing was done to.
+
     Raises:
-        RuleError: the error has several lines or none, or doesn't say where.
+        RuleError: the error has several lines or none, or doesn't say where; or the input is good.
     """
     try:
         return read()
     except BenchError as error:
         text = str(error)
-        if not text or "\n" in text or (names is not None and Path(names).name not in text):
+        if good:
+            raise RuleError(f"good input refused: {text}") from error
+        if not text or "\n" in text or Path(names).name not in text:
             raise RuleError(f"an unclear error: {text!a}") from error
         return error

@@ -23,10 +23,13 @@ from bench.data.word_vectors import read_word_vectors
 from bench.errors import BenchError
 from bench.probes.overlap import training_lines
 from tests.fuzz.core import ANSWER, REFUSED, Dice, RuleError, refused
-from tests.fuzz.mutate import bytes_of, json_of, text_of
+from tests.fuzz.mutate import bytes_of, damaged, json_of, text_of
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 Rows = list[tuple[str, ...]]
+Files = dict[str, bytes]
+Maker = Callable[[Dice], Files]
+Reader = Callable[[Files], Rows]
 
 
 class DamagedError(Exception):
@@ -37,7 +40,7 @@ def number(text: str) -> float:
     """A decimal number, blanks around it allowed."""
     if not _NUMBER.fullmatch(text.strip()):
         raise DamagedError(text)
-    return float(text)
+    return float(text.strip())
 
 
 def flat(text: str) -> str:
@@ -65,7 +68,7 @@ def cut(line: str, columns: int) -> list[str]:
     return parts
 
 
-_WORDS = ("the old man", "a dog", "two cities", "he reads", "it rains.", "A  small\tcar".replace("\t", " "))
+_WORDS = ("the old man", "a dog", "two cities", "he reads", "it rains.", "A  small car")
 
 
 def _sentence(dice: Dice) -> str:
@@ -76,20 +79,11 @@ def _score(dice: Dice) -> str:
     return dice.pick(("0", "1.5", "3.000", "5", "2.25", "4.8", "0.0"))
 
 
-class _Task:
-    """One task of SentEval's: how its files are made, and how they are read here."""
-
-    def __init__(
-        self, task: str, make: Callable[[Dice], dict[str, bytes]], read: Callable[[dict[str, bytes]], Any]
-    ):
-        self.task, self.make, self.read = task, make, read
-
-
 def _lines(rows: Sequence[str], ending: str = "\n") -> bytes:
     return "".join(row + ending for row in rows).encode()
 
 
-def _make_sts(dice: Dice) -> dict[str, bytes]:
+def _make_sts(dice: Dice) -> Files:
     files = {}
     for name in senteval.STS_YEARS["STS13"]:
         pairs = [f"{_sentence(dice)}\t{_sentence(dice)}" for _ in range(2 + dice.below(4))]
@@ -98,14 +92,14 @@ def _make_sts(dice: Dice) -> dict[str, bytes]:
     return files
 
 
-def _gold(text: str) -> float:
+def _gold(text: str) -> str:
     value = number(text)
     if not 0 <= value <= 5:
         raise DamagedError(text)
-    return value
+    return repr(value)
 
 
-def _read_sts(files: dict[str, bytes]) -> Rows:
+def _read_sts(files: Files) -> Rows:
     found: Rows = []
     for name in senteval.STS_YEARS["STS13"]:
         pairs, golds = (
@@ -116,108 +110,101 @@ def _read_sts(files: dict[str, bytes]) -> Rows:
         for pair, gold in zip(pairs, golds, strict=True):
             if gold.strip():
                 a, b = cut(pair, 2)
-                found.append((name, flat(a), flat(b), repr(_gold(gold))))
+                found.append((name, flat(a), flat(b), _gold(gold)))
     return found
 
 
-_STSB = "STS/STSBenchmark/sts-test.csv"
-_SICK = "SICK/SICK_test_annotated.txt"
+def _pair(row: str, width: int, a: int, b: int, gold: int) -> tuple[str, ...]:
+    cells = cut(row, width)
+    return flat(cells[a]), flat(cells[b]), _gold(cells[gold])
 
 
-def _make_stsb(dice: Dice) -> dict[str, bytes]:
-    rows = [f"news\tf\t2015\t{i}\t{_score(dice)}\t{_sentence(dice)}\t{_sentence(dice)}" for i in range(4)]
-    return {_STSB: _lines(rows)}
+def _question(row: str) -> tuple[str, ...]:
+    match = re.fullmatch(r"([^:]*):([^ ]*) (.*)", row, re.DOTALL)
+    if match is None:
+        raise DamagedError(row)
+    return match[1], flat(match[3])
 
 
-def _make_sick(dice: Dice) -> dict[str, bytes]:
-    rows = [f"{i}\t{_sentence(dice)}\t{_sentence(dice)}\t{_score(dice)}\tNEUTRAL" for i in range(4)]
-    return {_SICK: _lines(["pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment", *rows])}
+def _binary(row: str, width: int, label: int, *texts: int) -> tuple[str, ...]:
+    cells = cut(row, width)
+    if cells[label] not in ("0", "1"):
+        raise DamagedError(row)
+    return cells[label], *(flat(cells[text]) for text in texts)
 
 
-def _pairs(rows: Sequence[str], width: int, a: int, b: int, gold: int) -> Rows:
-    cells = [cut(row, width) for row in rows]
-    return [("test", flat(c[a]), flat(c[b]), repr(_gold(c[gold]))) for c in cells]
+def _each(
+    parts: dict[str, tuple[str, ...]],
+    make: Callable[[Dice], str],
+    read: Callable[[str], tuple[str, ...]],
+    *,
+    rows: int = 3,
+    header: str = "",
+    encoding: str = "utf-8",
+) -> tuple[Maker, Reader]:
+    """Files of one kind of row; what is read of each begins with its part."""
+
+    def made(dice: Dice) -> Files:
+        head = [header] if header else []
+        return {file: _lines([*head, *(make(dice) for _ in range(rows))]) for file in parts}
+
+    def found(files: Files) -> Rows:
+        content: Rows = []
+        for file, part in parts.items():
+            lines = rows_of(files[file], encoding)
+            if header:
+                first = cut(lines.pop(0), header.count("\t") + 1) if lines else []
+                if first[: len(_CHECKED[header])] != _CHECKED[header]:
+                    raise DamagedError("header")
+            content += [(*part, *read(line)) for line in lines]
+        return content
+
+    return made, found
 
 
-def _read_sick(files: dict[str, bytes]) -> Rows:
-    rows = rows_of(files[_SICK])
-    if not rows or not rows[0].startswith("pair_ID\tsentence_A\tsentence_B\trelatedness_score"):
-        raise DamagedError("header")
-    cut(rows[0], 5)
-    return _pairs(rows[1:], 5, 1, 2, 3)
-
-
-_MR = ("MR/rt-polarity.pos", "MR/rt-polarity.neg")
-_TREC = ("TREC/train_5500.label", "TREC/TREC_10.label")
-_SST = tuple(f"SST/binary/sentiment-{split}" for split in ("train", "dev", "test"))
-_MRPC = tuple(f"MRPC/msr_paraphrase_{name}.txt" for name in ("train", "test"))
-_HEADER = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"
-
-
-def _make_each(
-    files: Sequence[str], row: Callable[[Dice], str], head: str = ""
-) -> Callable[[Dice], dict[str, bytes]]:
-    def make(dice: Dice) -> dict[str, bytes]:
-        return {file: _lines(([head] if head else []) + [row(dice) for _ in range(3)]) for file in files}
-
-    return make
-
-
-def _read_mr(files: dict[str, bytes]) -> Rows:
-    parts = zip(_MR, ("positive", "negative"), "10", strict=True)
-    return [
-        (part, label, flat(row)) for file, part, label in parts for row in rows_of(files[file], "latin-1")
-    ]
-
-
-def _read_trec(files: dict[str, bytes]) -> Rows:
-    found: Rows = []
-    for file, part in zip(_TREC, ("train", "test"), strict=True):
-        for row in rows_of(files[file], "latin-1"):
-            match = re.fullmatch(r"([^:]*):([^ ]*) (.*)", row, re.DOTALL)
-            if match is None:
-                raise DamagedError(row)
-            found.append((part, match[1], flat(match[3])))
-    return found
-
-
-def _read_sst(files: dict[str, bytes]) -> Rows:
-    found: Rows = []
-    for file in _SST:
-        for row in rows_of(files[file]):
-            text, label = cut(row, 2)
-            if label not in ("0", "1"):
-                raise DamagedError(row)
-            found.append((file.rpartition("-")[2], label, flat(text)))
-    return found
-
-
-def _read_mrpc(files: dict[str, bytes]) -> Rows:
-    found: Rows = []
-    for file, part in zip(_MRPC, ("train", "test"), strict=True):
-        rows = [cut(row, 5) for row in rows_of(files[file])]
-        if not rows or rows[0][0] != "Quality":
-            raise DamagedError("header")
-        for label, _, _, a, b in rows[1:]:
-            if label not in ("0", "1"):
-                raise DamagedError(label)
-            found.append((part, label, flat(a), flat(b)))
-    return found
-
-
-_TASKS = (
-    _Task("STS13", _make_sts, _read_sts),
-    _Task("STSB", _make_stsb, lambda files: _pairs(rows_of(files[_STSB]), 7, 5, 6, 4)),
-    _Task("SICKR", _make_sick, _read_sick),
-    _Task("MR", _make_each(_MR, _sentence), _read_mr),
-    _Task("TREC", _make_each(_TREC, lambda d: f"DESC:def {_sentence(d)} ?"), _read_trec),
-    _Task("SST2", _make_each(_SST, lambda d: f"{_sentence(d)}\t{d.below(2)}"), _read_sst),
-    _Task(
-        "MRPC",
-        _make_each(_MRPC, lambda d: f"{d.below(2)}\t1\t2\t{_sentence(d)}\t{_sentence(d)}", _HEADER),
-        _read_mrpc,
+_SICK_HEADER = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"
+_MRPC_HEADER = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"
+_CHECKED = {_SICK_HEADER: _SICK_HEADER.split("\t")[:4], _MRPC_HEADER: ["Quality"]}
+"""The cells that must be in a header."""
+_TASKS: dict[str, tuple[Maker, Reader]] = {
+    "STS13": (_make_sts, _read_sts),
+    "STSB": _each(
+        {"STS/STSBenchmark/sts-test.csv": ("test",)},
+        lambda d: f"news\tf\t2015\t1\t{_score(d)}\t{_sentence(d)}\t{_sentence(d)}",
+        lambda row: _pair(row, 7, 5, 6, 4),
+        rows=4,
     ),
-)
+    "SICKR": _each(
+        {"SICK/SICK_test_annotated.txt": ("test",)},
+        lambda d: f"1\t{_sentence(d)}\t{_sentence(d)}\t{_score(d)}\tNEUTRAL",
+        lambda row: _pair(row, 5, 1, 2, 3),
+        rows=4,
+        header=_SICK_HEADER,
+    ),
+    "MR": _each(
+        {"MR/rt-polarity.pos": ("positive", "1"), "MR/rt-polarity.neg": ("negative", "0")},
+        _sentence,
+        lambda row: (flat(row),),
+        encoding="latin-1",
+    ),
+    "TREC": _each(
+        {"TREC/train_5500.label": ("train",), "TREC/TREC_10.label": ("test",)},
+        lambda d: f"DESC:def {_sentence(d)} ?",
+        _question,
+        encoding="latin-1",
+    ),
+    "SST2": _each(
+        {f"SST/binary/sentiment-{split}": (split,) for split in ("train", "dev", "test")},
+        lambda d: f"{_sentence(d)}\t{d.below(2)}",
+        lambda row: _binary(row, 2, 1, 0),
+    ),
+    "MRPC": _each(
+        {f"MRPC/msr_paraphrase_{split}.txt": (split,) for split in ("train", "test")},
+        lambda d: f"{d.below(2)}\t1\t2\t{_sentence(d)}\t{_sentence(d)}",
+        lambda row: _binary(row, 5, 0, 3, 4),
+        header=_MRPC_HEADER,
+    ),
+}
 
 
 def _content(task: Any) -> Rows:
@@ -240,7 +227,6 @@ class DataFiles:
     """Readers of data files, each against an independent tiny one."""
 
     name = "data"
-    share = 20
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -270,8 +256,9 @@ class DataFiles:
         return path
 
     def _senteval(self, dice: Dice, steps: Sequence[Dice], log: list[str]) -> bool:
-        task = dice.pick(_TASKS)
-        files = task.make(dice)
+        task = dice.pick(tuple(_TASKS))
+        make, read = _TASKS[task]
+        files = make(dice)
         for step in steps:
             file = step.pick(sorted(files))
             files[file] = bytes_of(files[file], step)
@@ -279,14 +266,12 @@ class DataFiles:
         for file, raw in files.items():
             self._write(f"downstream/{file}", raw, log)
         root = self.folder / "downstream"
-        said = refused(lambda: senteval.SOURCES[task.task].read(root))
+        said = refused(lambda: senteval.SOURCES[task].read(root), good=not steps)
         if isinstance(said, BenchError):
             if not any(Path(file).name in str(said) for file in files):
                 raise RuleError(f"no file named: {said}")
-            if not steps:
-                raise RuleError(f"good data refused: {said}")
             return False
-        answer = self._hold(said, lambda: task.read(files), _content)
+        answer = self._hold(said, lambda: read(files), _content)
         found = refused(lambda: check_reference(said, root), self.folder)  # made up, so never the reference
         if not isinstance(found, BenchError):
             raise RuleError("taken for the reference")
@@ -294,9 +279,7 @@ class DataFiles:
 
     def _corpus(self, dice: Dice, steps: Sequence[Dice], log: list[str]) -> bool:
         sentences = [_sentence(dice) for _ in range(2 + dice.below(5))]
-        raw = _lines(sentences)
-        for step in steps:
-            raw = bytes_of(raw, step)
+        raw = damaged(_lines(sentences), steps)
         path = self._write("text.txt", raw, log)
         if dice.chance(0.4):
             text = make_corpus("text", sentences)
@@ -322,9 +305,7 @@ class DataFiles:
         return self._hold(said, of_text, lambda corpus: list(corpus.sentences))
 
     def _overlap(self, dice: Dice, steps: Sequence[Dice], log: list[str]) -> bool:
-        raw = _lines([_sentence(dice) for _ in range(4)])
-        for step in steps:
-            raw = bytes_of(raw, step)
+        raw = damaged(_lines([_sentence(dice) for _ in range(4)]), steps)
         path = self._write("overlap.txt", raw, log)
         said = refused(lambda: list(training_lines(path)), path)
         return self._hold(said, lambda: [flat(r) for r in rows_of(raw) if flat(r)], lambda found: found)
@@ -333,18 +314,13 @@ class DataFiles:
         dim, count = 1 + dice.below(4), 1 + dice.below(5)
         rows = [f"w{i} " + " ".join(f"{dice.number() - 0.5:.4f}" for _ in range(dim)) for i in range(count)]
         header = dice.chance(0.5)
-        raw = _lines([*([f"{count} {dim}"] if header else []), *rows])
-        for step in steps:
-            raw = bytes_of(raw, step)
-        packed = dice.chance(0.2)
-        path = self._write(
-            "words.txt.gz" if packed else "words.txt", gzip.compress(raw, mtime=0) if packed else raw, log
-        )
-        if packed:
+        raw = damaged(_lines([*([f"{count} {dim}"] if header else []), *rows]), steps)
+        if dice.chance(0.2):
             log.append(f"unpacked: {raw!r:.1500}")
-        said = refused(lambda: read_word_vectors(path), path)
-        if isinstance(said, BenchError) and not steps:
-            raise RuleError(f"good vectors refused: {said}")
+            path = self._write("words.txt.gz", gzip.compress(raw, mtime=0), log)
+        else:
+            path = self._write("words.txt", raw, log)
+        said = refused(lambda: read_word_vectors(path), path, good=not steps)
         return self._hold(
             said,
             lambda: _read_vectors(raw),
@@ -353,8 +329,9 @@ class DataFiles:
 
     def _local(self, dice: Dice, steps: Sequence[Dice], log: list[str]) -> bool:
         ending = dice.pick((".tsv", ".csv", ".jsonl"))
-        kind, columns, rows = _local_rows(dice)
-        raw = _local_file(ending, columns, rows)
+        kind = dice.pick(tuple(_COLUMNS))
+        columns = _COLUMNS[kind]
+        raw = _local_file(ending, columns, _local_rows(kind, dice))
         toml = f'[[task]]\nname = "t"\ntype = "{kind}"\n'
         parts = {"train": raw, "test": raw} if kind == "classification" else {"file": raw}
         toml += "".join(f'{part} = "{part}{ending}"\n' for part in parts)
@@ -370,12 +347,10 @@ class DataFiles:
         path = self._write("suite.toml", toml.encode("utf-8", "surrogateescape"), log)
         for part, content in parts.items():
             self._write(f"{part}{ending}", content, log)
-        said = refused(lambda: read_local_suite(path))
+        said = refused(lambda: read_local_suite(path), good=not steps)
         if isinstance(said, BenchError):
             if str(self.folder) not in str(said):
                 raise RuleError(f"no file named: {said}")
-            if not steps:
-                raise RuleError(f"good data refused: {said}")
             return False
         if len(said) != 1 or "columns" in toml or said[0].type != kind:
             return True
@@ -413,20 +388,22 @@ def _read_vectors(raw: bytes) -> dict[str, list[float]]:
     return found
 
 
-def _local_rows(dice: Dice) -> tuple[str, tuple[str, ...], Rows]:
-    kind = dice.pick(("sts", "bitext", "classification", "reranking"))
+_COLUMNS = {
+    "sts": ("sentence1", "sentence2", "score"),
+    "bitext": ("sentence1", "sentence2"),
+    "classification": ("text", "label"),
+    "reranking": ("query", "document", "relevant"),
+}
+
+
+def _local_rows(kind: str, dice: Dice) -> Rows:
     if kind == "sts":
-        return (
-            kind,
-            ("sentence1", "sentence2", "score"),
-            [(_sentence(dice), _sentence(dice), s) for s in ("1", "4.5", "2")],
-        )
+        return [(_sentence(dice), _sentence(dice), score) for score in ("1", "4.5", "2")]
     if kind == "bitext":
-        return kind, ("sentence1", "sentence2"), [(_sentence(dice), _sentence(dice)) for _ in range(3)]
+        return [(_sentence(dice), _sentence(dice)) for _ in range(3)]
     if kind == "classification":
-        return kind, ("text", "label"), [(_sentence(dice), label) for label in ("good", "bad", "good", "bad")]
-    rows: Rows = [(f"query {q}", f"{_sentence(dice)} {r}", str(r)) for q in range(2) for r in (1, 0)]
-    return kind, ("query", "document", "relevant"), rows
+        return [(_sentence(dice), label) for label in ("good", "bad", "good", "bad")]
+    return [(f"query {q}", f"{_sentence(dice)} {r}", str(r)) for q in range(2) for r in (1, 0)]
 
 
 def _local_file(ending: str, columns: tuple[str, ...], rows: Rows) -> bytes:
@@ -489,29 +466,22 @@ def _read_table(text: str, quoted: bool, columns: tuple[str, ...]) -> Rows:
     return [tuple(row[header.index(name)] for name in columns) for row in rows]
 
 
+_CELL = re.compile(r'(?:"((?:[^"]|"")*)"|([^,\r\n"][^,\r\n]*|))(,|\r\n|\r|\n|\Z)')
+
+
 def csv_rows(text: str) -> list[list[str]]:
     """Rows of a csv, a blank line as one without cells; a quoted cell ends at its quote."""
     rows: list[list[str]] = []
+    row: list[str] = []
     place = 0
-    while place < len(text):
-        row: list[str] = []
-        end = re.compile(r"\r\n|\r|\n|$").match(text, place)
-        while not end:
-            cell = re.compile(r'"((?:[^"]|"")*)"|([^,\r\n]*)').match(text, place)
-            assert cell is not None
-            if cell[1] is None and cell[2].startswith('"'):
-                raise DamagedError("an open quote")
+    while place < len(text) or row:
+        cell = _CELL.match(text, place)
+        if cell is None:
+            raise DamagedError("an open quote, or a text after a quote")
+        if row or cell[3] == "," or cell[0] != cell[3]:
             row.append(cell[2] if cell[1] is None else cell[1].replace('""', '"'))
-            place = cell.end()
-            end = re.compile(r"\r\n|\r|\n|$").match(text, place)
-            if text[place : place + 1] == ",":
-                place += 1
-                end = None
-                if re.compile(r"\r|\n|$").match(text, place):  # an empty last cell
-                    row.append("")
-                    end = re.compile(r"\r\n|\r|\n|$").match(text, place)
-            elif not end:
-                raise DamagedError("a text after its quote")
-        rows.append(row)
-        place = max(end.end(), place + (end.end() == place))
+        place = cell.end()
+        if cell[3] != ",":
+            rows.append(row)
+            row = []
     return rows

@@ -27,9 +27,9 @@ def bytes_of(raw: bytes, dice: Dice) -> bytes:
         lambda b, d: b[: d.below(len(b) + 1)],
         _insert,
         _flip,
-        _drop_line,
-        _repeat_line,
-        _join_lines,
+        _on_a_line(lambda lines, d: lines.pop(d.below(len(lines)))),
+        _on_a_line(lambda lines, d: lines.insert(d.below(len(lines)), d.pick(lines))),
+        _on_a_line(_join),
         lambda b, _: b"\xef\xbb\xbf" + b,
         lambda b, _: b.replace(b"\n", b"\r\n"),
         lambda b, _: b.decode("utf-8", "replace").encode("utf-16"),
@@ -37,11 +37,24 @@ def bytes_of(raw: bytes, dice: Dice) -> bytes:
         lambda b, _: b"",
         lambda b, _: b + b"\n",
         lambda b, d: b + b"\x00" * d.below(5),
-        _change_field,
-        _change_field,
-        _change_field,
+        *(_change_field,) * 3,
     )
     return dice.pick(kinds)(raw, dice)
+
+
+def damaged(raw: bytes, steps: Sequence[Dice]) -> bytes:
+    """A file's bytes after one damage a step."""
+    for step in steps:
+        raw = bytes_of(raw, step)
+    return raw
+
+
+def difference(before: bytes, after: bytes) -> str:
+    """Lines that a damaged text has and the good one has not, cut to what can be read."""
+    good, new = set(before.splitlines()), after.splitlines()
+    return (
+        f"{[line.strip() for line in new if line not in good]!r:.1500}, {len(good - set(new))} line(s) less"
+    )
 
 
 def _insert(raw: bytes, dice: Dice) -> bytes:
@@ -56,26 +69,19 @@ def _flip(raw: bytes, dice: Dice) -> bytes:
     return raw[:place] + bytes([dice.below(256)]) + raw[place + 1 :]
 
 
-def _drop_line(raw: bytes, dice: Dice) -> bytes:
-    lines = raw.splitlines(keepends=True)
-    if lines:
-        del lines[dice.below(len(lines))]
-    return b"".join(lines)
+def _on_a_line(change: Callable[[list[bytes], Dice], object]) -> Callable[[bytes, Dice], bytes]:
+    def damage(raw: bytes, dice: Dice) -> bytes:
+        lines = raw.splitlines(keepends=True)
+        if lines:
+            change(lines, dice)
+        return b"".join(lines)
+
+    return damage
 
 
-def _repeat_line(raw: bytes, dice: Dice) -> bytes:
-    lines = raw.splitlines(keepends=True)
-    if lines:
-        lines.insert(dice.below(len(lines)), dice.pick(lines))
-    return b"".join(lines)
-
-
-def _join_lines(raw: bytes, dice: Dice) -> bytes:
-    lines = raw.splitlines(keepends=True)
-    if lines:
-        place = dice.below(len(lines))
-        lines[place] = lines[place].rstrip(b"\r\n")
-    return b"".join(lines)
+def _join(lines: list[bytes], dice: Dice) -> None:
+    place = dice.below(len(lines))
+    lines[place] = lines[place].rstrip(b"\r\n")
 
 
 def _change_field(raw: bytes, dice: Dice) -> bytes:
@@ -134,19 +140,8 @@ def arguments_of(arguments: list[str], dice: Dice) -> list[str]:
 HUGE = 10**400
 _VALUES: tuple[Any, ...] = (
     *(None, True, False, 0, 1, -1, 2**31, 2**63, 2**64, HUGE, 0.5, -0.5, 1e308, 1e-320, 2.5),
-    *(
-        float("nan"),
-        float("inf"),
-        float("-inf"),
-        "nan",
-        "Infinity",
-        "1",
-        "",
-        "x",
-        "\x00",
-        "\ud800",
-        "\x1b[2J",
-    ),
+    *(float("nan"), float("inf"), float("-inf")),
+    *("nan", "Infinity", "1", "", "x", "\x00", "\ud800", "\x1b[2J"),
     *("<script>", "../../x", [], {}, [[]], [1], {"a": 1}, ["x"], [None], {"": None}, {"sha256": "x"}),
     *([[1, 0.5]], [[[[[]]]]], "x" * 3000, [0] * 50),
 )

@@ -11,14 +11,13 @@ from typing import Any
 
 from bench.data import published
 from bench.errors import BenchError
-from bench.records.record import Place
 from bench.records.store import ResultStore
 from bench.sweeps.manifest import Manifest, save
 from tests.fuzz import core
 from tests.fuzz.core import REFUSED, Dice, RuleError, refused
 from tests.fuzz.data_files import DamagedError, number
 from tests.fuzz.data_files import csv_rows as cells
-from tests.fuzz.mutate import bytes_of
+from tests.fuzz.mutate import damaged, difference
 from tests.fuzz.toml_tables import swapped
 from tests.support.campaigns import make_record
 
@@ -31,7 +30,6 @@ class PublishedFigures:
     """The papers' csv files."""
 
     name = "published"
-    share = 8
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.tables = folder, {}
@@ -43,11 +41,11 @@ class PublishedFigures:
             csv.writer(stream, lineterminator="\n").writerows([rows[0], *kept])
             self.tables[paper] = stream.getvalue().encode()
         store = ResultStore(folder / "results", "made")
-        store.prepare()
         for number_, method in enumerate(("simcse", "jtcse")):
             for seed in (1, 2, 3):
                 scores = {task: 0.6 + 0.01 * seed + 0.02 * number_ for task in ("STS12", "STSB")}
-                store.write(Place("mini", method, seed, "sts7"), make_record(method, seed, scores), None)
+                record = make_record(method, seed, scores)
+                store.write(record.place, record, None)
         points = (("0", "jtcse", "jtcse"), ("1", "jtcse", "simcse"))
         save(Manifest("caels", "mini", ("sts7",), (1, 2, 3), points), store.root)
 
@@ -58,12 +56,9 @@ class PublishedFigures:
         folder.mkdir(parents=True, exist_ok=True)
         for other, raw in self.tables.items():
             (folder / f"{other}.csv").write_bytes(raw)
-        raw = self.tables[paper]
-        for step in steps:
-            raw = bytes_of(raw, step)
+        raw = damaged(self.tables[paper], steps)
         (folder / f"{paper}.csv").write_bytes(raw)
-        good = set(self.tables[paper].splitlines())
-        log.append(f"{paper}.csv: {[line for line in raw.splitlines() if line not in good]!r:.1500}")
+        log.append(f"{paper}.csv: {difference(self.tables[paper], raw)}")
         with swapped(published, "files", lambda _: self.folder / "data"):
             _forget()
             try:
@@ -72,10 +67,8 @@ class PublishedFigures:
                 _forget()
 
     def _read(self, paper: str, raw: bytes, dice: Dice, steps: Sequence[Dice], log: list[str]) -> str:
-        found = refused(published.figures, f"{paper}.csv")
+        found = refused(published.figures, f"{paper}.csv", good=not steps)
         if isinstance(found, BenchError):
-            if not steps:
-                raise RuleError(f"good figures refused: {found}")
             return REFUSED
         said = [_row(figure) for figure in found if figure.paper == paper]
         try:

@@ -21,18 +21,8 @@ from tests.fuzz.core import ANSWER, REFUSED, Dice, RuleError, refused
 from tests.fuzz.mutate import JUNK, text_of
 
 _SUITES = ("toy", "sts7", "mini", "mteb:STS17[en-en],STS22.v2[en]", "local:a/b.toml", "mteb:A,B@test")
-_TEXTS = (
-    "x",
-    "a,b",
-    "a]b",
-    "[c]",
-    "k=v",
-    "a, {mask} b",
-    "b\\",
-    "\N{LATIN SMALL LETTER E WITH ACUTE}",
-    " a ",
-    "a:b",
-)
+_E_ACUTE = "\N{LATIN SMALL LETTER E WITH ACUTE}"
+_TEXTS = ("x", "a,b", "a]b", "[c]", "k=v", "a, {mask} b", "b\\", _E_ACUTE, " a ", "a:b")
 
 
 def _numbers(text: str) -> set[int]:
@@ -50,7 +40,6 @@ class Specifications:
     """Parsers of what a command line holds, without the command line."""
 
     name = "spec"
-    share = 20
 
     def __init__(self, folder: Path) -> None:
         self.profile = profiles.load("mini")
@@ -58,14 +47,7 @@ class Specifications:
         self.model = ModelFolder(folder, "backbone", "b" * 64)
 
     def run(self, dice: Dice, steps: Sequence[Dice], log: list[str]) -> str:
-        kinds: tuple[Callable[[Dice, Sequence[Dice], list[str]], BenchError | None], ...] = (
-            self._method,
-            self._method,
-            self._method,
-            self._text,
-            self._seeds,
-            self._rest,
-        )
+        kinds = (*[self._method] * 3, self._text, self._seeds, self._rest)
         return ANSWER if dice.pick(kinds)(dice, steps, log) is None else REFUSED
 
     def _seeds(self, dice: Dice, steps: Sequence[Dice], log: list[str]) -> BenchError | None:
@@ -150,14 +132,11 @@ class Specifications:
         text = dice.pick((*_SUITES, "alignment,uniformity", "all", "a=words.txt", "noise.scale=2"))
         for step in steps:
             text = text_of(text, step)
-        parse: Callable[[str], object] = dice.pick(
-            (
-                lambda t: [parse_suite(name) for name in split_suites(t, {"toy", "sts7", "mini"})],
-                parse_probes,
-                lambda t: parse_copies([t]),
-                parse_override,
-            )
+        parsers: tuple[Callable[[str], object], ...] = (
+            lambda t: [parse_suite(name) for name in split_suites(t, {"toy", "sts7", "mini"})],
+            *(parse_probes, lambda t: parse_copies([t]), parse_override),
         )
+        parse = dice.pick(parsers)
         log.append(f"text {text!a}")
         found = refused(lambda: parse(text))
         return found if isinstance(found, BenchError) else None

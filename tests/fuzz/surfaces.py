@@ -15,16 +15,13 @@ from tests.fuzz.specifications import Specifications
 from tests.fuzz.toml_tables import TomlTables
 
 SURFACES: dict[str, Callable[[Path], Surface]] = {
-    kind.name: kind
-    for kind in (
-        CommandLines,
-        Specifications,
-        DataFiles,
-        Campaigns,
-        TomlTables,
-        PublishedFigures,
-        PluginFiles,
-    )
+    "cli": CommandLines,
+    "spec": Specifications,
+    "data": DataFiles,
+    "records": Campaigns,
+    "toml": TomlTables,
+    "published": PublishedFigures,
+    "plugins": PluginFiles,
 }
 _SHARES = {"cli": 25, "spec": 20, "data": 20, "records": 25, "toml": 10, "published": 8, "plugins": 12}
 

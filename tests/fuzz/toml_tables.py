@@ -6,8 +6,9 @@ import json
 import os
 import tomllib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from bench.data import released
@@ -17,7 +18,7 @@ from bench.registry import discover
 from bench.request import profiles
 from tests.fuzz import core
 from tests.fuzz.core import ANSWER, REFUSED, Dice, RuleError, refused
-from tests.fuzz.mutate import bytes_of, json_of
+from tests.fuzz.mutate import bytes_of, difference, json_of
 
 _METHODS = ("noise", "untrained", "simcse", "untrained,simcse", "tncse", "word_overlap", "m_mhe", "esimcse")
 
@@ -42,21 +43,10 @@ def _file(data: Any) -> bytes:
     return "\n".join(lines).encode()
 
 
-class _Folder:
-    """In the place of importlib.resources: the package's files are those of a folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def files(self, package: object) -> Path:
-        return self._folder
-
-
 class TomlTables:
     """The tables that come with the program, as somebody may edit them."""
 
     name = "toml"
-    share = 10
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -80,8 +70,7 @@ class TomlTables:
             elif data is not None:
                 data = json_of(data, step)
                 damaged = _file(data)
-        good = set(raw.splitlines())
-        log.append(f"{[line for line in damaged.splitlines() if line not in good]!r:.1500}")
+        log.append(difference(raw, damaged))
         return damaged
 
     def _profile(self, dice: Dice, steps: Sequence[Dice], log: list[str]) -> str:
@@ -91,7 +80,7 @@ class TomlTables:
         for other, raw in self.profiles.items():
             (folder / f"{other}.toml").write_bytes(raw)
         (folder / f"{name}.toml").write_bytes(self._damaged(self.profiles[name], steps, log))
-        with swapped(profiles, "resources", _Folder(folder)):
+        with packaged(profiles, folder):
             if dice.chance(0.4):
                 return self._load(name, steps)
             methods = dice.pick(("noise", "word_overlap") if name.startswith("minilm") else _METHODS)
@@ -104,15 +93,13 @@ class TomlTables:
             return core.bench(*arguments).kind
 
     def _load(self, name: str, steps: Sequence[Dice]) -> str:
-        profile = refused(lambda: profiles.load(name), f"{name}.toml")
+        profile = refused(lambda: profiles.load(name), f"{name}.toml", good=not steps)
         if isinstance(profile, BenchError):
-            if not steps:
-                raise RuleError(f"a good profile refused: {profile}")
             return REFUSED
         outcome = ANSWER
         for _, method in discover():
             card = method.card
-            options = refused(lambda card=card: profile_options(card, profile), None)  # type: ignore[misc]
+            options = refused(lambda card=card: profile_options(card, profile))  # type: ignore[misc]
             if isinstance(options, BenchError):
                 outcome = REFUSED
             elif {o.name: type(o.default) for o in card.options} != {n: type(v) for n, v in options.items()}:
@@ -123,7 +110,7 @@ class TomlTables:
         folder = self.folder / "data"
         folder.mkdir(exist_ok=True)
         (folder / "released.toml").write_bytes(self._damaged(self.released, steps, log))
-        with swapped(released, "resources", _Folder(folder)):
+        with packaged(released, folder):
             released.checkpoints.cache_clear()
             try:
                 found = refused(released.checkpoints, "released.toml")
@@ -144,6 +131,11 @@ def _shorter(table: str) -> bytes:
     for name, entry in data.items():
         kinds.setdefault((len(entry["towers"]), *sorted(entry)), name)
     return _file({name: data[name] for name in kinds.values()})
+
+
+def packaged(module: Any, folder: Path) -> AbstractContextManager[None]:
+    """Let a module find its package's files in a folder."""
+    return swapped(module, "resources", SimpleNamespace(files=lambda package: folder))
 
 
 @contextmanager

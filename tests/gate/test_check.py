@@ -17,10 +17,11 @@ from bench.errors import DataError, InputError, NotComparableError
 from bench.gate.judge import judge
 from bench.gate.verdict import CellVerdict, Gate
 from bench.records.facts import same_result
-from bench.records.record import RunRecord, Score
+from bench.records.record import RunRecord
 from bench.reports.formats.junit import junit
 from bench.reports.formats.render import text
 from bench.reports.tables.gate import as_json, as_markdown, grid, sentence
+from tests.support.campaigns import make_record
 
 OTHER = {"versions": {"torch": "2.0"}, "device": "cpu", "threads": 1}
 OTHER_DATA = {"T1": {"pairs": 100, "sha256": "1" * 64, "reference": True}}
@@ -29,26 +30,16 @@ HOSTILE = '<b>&"x"|`[y](z)\x1b[31m\x00\ud800\n::error::'
 
 def record(value: float | Sequence[float], seed: int | None = 1, **changes: Any) -> RunRecord:
     """A record with one task, or with several."""
-    values = [value] if isinstance(value, float) else list(value)
-    names = [f"T{i}" for i in range(1, len(values) + 1)]
-    scores = [Score(name, "all", "spearman", v, 100) for name, v in zip(names, values, strict=True)]
-    base = RunRecord(
-        profile="mini",
-        method="noise",
-        name="noise",
-        version=1,
-        options={"scale": 1.0},
-        backbone=None,
-        seed=seed,
-        suite="toy",
-        tasks={name: {"pairs": 100, "sha256": "0" * 64, "reference": True} for name in names},
-        key=f"key {seed}",
-        status="ok",
-        scores=(*scores, Score("avg", "all", "spearman", sum(values) / len(values), len(values))),
-        provenance={"versions": {"torch": "2.1"}, "device": "cpu", "threads": 1, "git": {"commit": "a"}},
-        timing={"processor": "one", "wall_seconds": 1.0},
-    )
-    return replace(base, **changes)
+    values = [value] if isinstance(value, float) else value
+    made = make_record("noise", seed, {f"T{i}": v for i, v in enumerate(values, 1)}, suite="toy", corpus=None)
+    base = {
+        "backbone": None,
+        "options": {"scale": 1.0},
+        "tasks": {name: {"pairs": 100, "sha256": "0" * 64, "reference": True} for name in made.tasks},
+        "provenance": {"versions": {"torch": "2.1"}, "device": "cpu", "threads": 1, "git": {"commit": "a"}},
+        "timing": {"processor": "one", "wall_seconds": 1.0},
+    }
+    return replace(made, **base | changes)
 
 
 def runs(values: Sequence[float], first: int = 1, **changes: Any) -> list[RunRecord]:

@@ -17,16 +17,10 @@ from bench.registry import discover
 from bench.request.parse import OF_METHODS, parse_methods, parse_override
 from bench.request.spec import RunSpec
 from tests.support.cli import Cli, records
+from tests.support.steps import toy_run
 from tests.support.training import stage_folders
 
 SHORT = ("--set", "simcse.steps=2", "--set", "simcse.eval_every=2", "--set", "simcse.batch_size=8")
-
-
-def arguments(tiny_bert: Path, corpus: Path, methods: str, *extra: str) -> tuple[str, ...]:
-    return (
-        "run", "--methods", methods, "--seeds", "1", "--suite", "toy", "--backbone", str(tiny_bert),
-        "--corpus", str(corpus), "--dev", "toy", *extra,
-    )  # fmt: skip
 
 
 def plan_of(methods: str, tmp_path: Path, seeds: tuple[int, ...] = (1,)) -> Plan:
@@ -79,7 +73,7 @@ def test_the_ensemble_is_the_weighted_sum_and_shares_its_members_stages(
     cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
 ) -> None:
     methods = "simcse,untrained:avg,ensemble:0.25*simcse+untrained:avg"
-    code, _, err = cli(*arguments(tiny_bert, corpus, methods, *SHORT))
+    code, _, err = cli(*toy_run(tiny_bert, corpus, methods, *SHORT))
     assert code == 0, err
     assert len(stage_folders(tmp_path)) == 1  # the ensemble trains nothing of its own
     found = {record.name: record for record in records(tmp_path).values()}
@@ -99,7 +93,7 @@ def test_the_ensemble_is_the_weighted_sum_and_shares_its_members_stages(
 def test_a_second_copy_has_streams_of_its_own(
     cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
 ) -> None:
-    code, _, err = cli(*arguments(tiny_bert, corpus, "ensemble:simcse+simcse", *SHORT))
+    code, _, err = cli(*toy_run(tiny_bert, corpus, "ensemble:simcse+simcse", *SHORT))
     assert code == 0, err
     (record,) = records(tmp_path).values()
     stages = record.training["stages"]
@@ -158,20 +152,14 @@ def test_sick_needs_data_that_has_it(
     cli: Cli, tiny_bert: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("BENCH_DATA", raising=False)
-    code, _, err = cli(
-        "run", "--methods", "simcse[text=train+sick]", "--seeds", "1", "--suite", "toy", "--dev", "toy",
-        "--corpus", str(corpus), "--profile", "minilm", "--backbone", str(tiny_bert),
-    )  # fmt: skip
+    given = toy_run(tiny_bert, corpus, "simcse[text=train+sick]", "--profile", "minilm")
+    code, _, err = cli(*given)
     assert code == 2
     assert "SICK's unlabelled sentences are missing; expected --data DIR or BENCH_DATA" in err
     data = tmp_path / "data"
     (data / "corpus").mkdir(parents=True)
     (data / "corpus" / "sick_unlabelled.txt").write_text("A made-up sentence.\n")
-    code, _, err = cli(
-        "run", "--methods", "simcse[text=train+sick]", "--seeds", "1", "--suite", "toy", "--dev", "toy",
-        "--corpus", str(corpus), "--profile", "minilm", "--backbone", str(tiny_bert), "--data", str(data),
-        *SHORT,
-    )  # fmt: skip
+    code, _, err = cli(*given, "--data", str(data), *SHORT)
     assert code == 0, err
     (record,) = records(tmp_path).values()
     name = record.training["stages"]["simcse"]["text"]["name"]
@@ -203,7 +191,7 @@ def test_all_is_every_method_that_needs_no_path_and_no_methods(tmp_path: Path) -
 def test_no_path_of_a_member_enters_a_record(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
     method = f"ensemble:0.5*hf:{tiny_bert}:avg+distill:hf:{tiny_bert}"
     short = tuple(text.replace("simcse", "distill") for text in SHORT)
-    code, _, err = cli(*arguments(tiny_bert, corpus, method, *short))
+    code, _, err = cli(*toy_run(tiny_bert, corpus, method, *short))
     assert code == 0, err
     (path,) = records(tmp_path)
     text = (tmp_path / "results" / "local" / path).read_text()

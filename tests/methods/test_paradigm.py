@@ -33,10 +33,6 @@ from bench.methods._paradigm_losses import (
 )
 from bench.methods.modified import modified_loss
 from bench.methods.paradigm import contrastive_loss
-from bench.nn.backbone import token_rows
-from bench.registry import discover
-from bench.stages import StageContext, TrainedMethod
-from bench.train.sentence_encoder import set_dropout
 from tests.support.paradigm import (
     BATCHES,
     CONTRASTIVE,
@@ -46,7 +42,8 @@ from tests.support.paradigm import (
     options,
     views,
 )
-from tests.support.training import SENTENCES
+from tests.support.steps import nce_by_loops, objective_of, same_step
+from tests.support.training import SENTENCES, train_alone
 
 OF_TABLE_1 = {  # components that Table 1 gives each loss
     "infonce": Paradigm(gd="infonce", w="infonce"),
@@ -386,30 +383,15 @@ def test_options_reach_the_loss() -> None:
 @pytest.mark.parametrize("name", ["infonce", "met", "m_mhe", "m_barlow"])
 def test_one_step_equals_an_independent_transcription(tiny_bert: Path, name: str, head_input: str) -> None:
     """Loss and gradient at dropout 0, padded to the longest, one forward, Hugging Face's own tokenisation."""
-    tokenizer = AutoTokenizer.from_pretrained(tiny_bert)
-    model = AutoModel.from_pretrained(tiny_bert, dtype=torch.float64)
-    set_dropout(model, 0.0)
-    config = options(name, head_input=head_input)
-    objective = PairObjective(model, tokenizer.pad_token_id, config, loss_of(name, config)).double()
-    loss = objective(token_rows(tokenizer, SENTENCES, 8))
-    loss.backward()
-    got = {n: p.grad.clone() for n, p in objective.named_parameters() if p.grad is not None}
+    made, rows, tokenizer = objective_of(name, tiny_bert, max_length=8, head_input=head_input)
+    batch = tokenizer(SENTENCES * 2, padding=True, truncation=True, max_length=8, return_tensors="pt")
+    states = made.encoder(**batch).last_hidden_state[:, 0]
+    states = torch.tanh(states) if head_input == "tanh" else states
+    z = states @ made.head.weight.T + made.head.bias
+    z = z / z.norm(dim=1, keepdim=True)
+    got = same_step(made, made(rows), transcribed(name, z[:4], z[4:]), rel=1e-9)
     assert not any("embeddings" in parameter for parameter in got)
     assert {"head.weight", "head.bias"} < set(got)
-
-    objective.zero_grad()
-    batch = tokenizer(SENTENCES * 2, padding=True, truncation=True, max_length=8, return_tensors="pt")
-    states = model(**batch).last_hidden_state[:, 0]
-    states = torch.tanh(states) if head_input == "tanh" else states
-    z = states @ objective.head.weight.T + objective.head.bias
-    z = z / z.norm(dim=1, keepdim=True)
-    expected = transcribed(name, z[:4], z[4:])
-    torch.autograd.backward(expected)
-    assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-9)
-    for parameter_name, gradient in got.items():
-        parameter = dict(objective.named_parameters())[parameter_name]
-        assert parameter.grad is not None
-        torch.testing.assert_close(gradient, parameter.grad, rtol=1e-6, atol=1e-9)
 
 
 def transcribed(name: str, h: Tensor, positives: Tensor) -> Tensor:
@@ -418,10 +400,7 @@ def transcribed(name: str, h: Tensor, positives: Tensor) -> Tensor:
     count = len(h)
     others: Sequence[list[int]] = [[j for j in range(count) if j != i] for i in range(count)]
     if name == "infonce":
-        for i in range(count):
-            row = torch.stack([h[i] @ other / 0.05 for other in positives])
-            total = total - row.log_softmax(0)[i] / count
-        return total
+        return nce_by_loops(h, positives)
     if name == "met":
         for i in range(count):
             near = torch.tensor(0.01, dtype=torch.float64)  # equal views: held
@@ -472,18 +451,9 @@ def test_the_head_and_frozen_embeddings(tiny_bert: Path) -> None:
 def test_training_moves_the_layers_and_leaves_the_embeddings(
     name: str, tiny_bert: Path, tmp_path: Path
 ) -> None:
-    method = discover().get(name)
-    assert isinstance(method, TrainedMethod)
-    (stage,) = method.stages(options(name, steps=3, eval_every=2, batch_size=3, lr=1e-3))
-    facts = stage.train(
-        StageContext(
-            config=dict(stage.config), seed=1, role=name, model=tiny_bert, device="cpu", sentences=SENTENCES,
-            corpus="c", dev_score=lambda _: 0.5, inputs={}, out=tmp_path,
-        )
-    )  # fmt: skip
-    assert (facts["steps"], facts["sentences_seen"], facts["selected_step"]) == (3, 3 + 1 + 3, 2)
-    before, after = AutoModel.from_pretrained(tiny_bert), AutoModel.from_pretrained(tmp_path / "last")
-    assert torch.equal(before.embeddings.word_embeddings.weight, after.embeddings.word_embeddings.weight)
-    assert not torch.equal(
-        before.encoder.layer[0].output.dense.weight, after.encoder.layer[0].output.dense.weight
-    )
+    found = train_alone(name, tiny_bert, tmp_path, {"sentences": SENTENCES}, steps=3, batch_size=3)
+    facts = found.facts
+    assert (facts["steps"], facts["sentences_seen"]) == (3, 3 + 1 + 3)
+    before, after = AutoModel.from_pretrained(tiny_bert).state_dict(), found.kept()
+    for layer, moves in (("embeddings.word_embeddings", False), ("encoder.layer.0.output.dense", True)):
+        assert torch.equal(before[f"{layer}.weight"], after[f"{layer}.weight"]) != moves

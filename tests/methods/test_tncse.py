@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,8 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer
 
-from bench.card import OptionValue
+import bench
+from bench.card import BuildContext, OptionValue
 from bench.data.suites import load_suite
 from bench.encoder import Encoder
 from bench.errors import InputError
@@ -21,21 +21,18 @@ from bench.eval.sts import predict, score_suite
 from bench.methods._losses import cross_nce, ltn, tower_nce
 from bench.methods._objectives import JointObjective, SingleObjective
 from bench.nn.backbone import TransformerEncoder, load_backbone, remove_layer_norms, token_rows
+from bench.nn.export import export_encoder
 from bench.nn.sum_encoder import SumEncoder
 from bench.nn.twin import cael_layers, twin_states
-from bench.registry import METHODS, discover
-from bench.stages import TrainedMethod
+from bench.registry import discover
 from bench.train.chunks import cls_states
+from bench.train.distill import Distillation
 from bench.train.sentence_encoder import checkpoint_folder, set_dropout
 from bench.train.streams import generator, own_random_state
 from tests.support.cli import Cli, records
-from tests.support.tncse import TINY, sets
-from tests.support.training import SENTENCES, stage_folders
-
-
-def options(name: str, **changes: OptionValue) -> dict[str, OptionValue]:
-    card = discover().get(name).card
-    return {option.name: option.default for option in card.options} | changes
+from tests.support.steps import same_step, toy_run
+from tests.support.tncse import sets
+from tests.support.training import SENTENCES, options_of, plan_on_toy, stage_folders, stages_of, train_alone
 
 
 def towers(folder: Path) -> tuple[Any, Any, Any]:
@@ -51,7 +48,7 @@ def towers(folder: Path) -> tuple[Any, Any, Any]:
 
 
 def config(name: str, **changes: OptionValue) -> Mapping[str, OptionValue]:
-    return {key: value for key, value in options(name, **changes).items() if "." not in key}
+    return {key: value for key, value in options_of(name, **changes).items() if "." not in key}
 
 
 @pytest.mark.parametrize(
@@ -63,10 +60,6 @@ def test_tncse_step_equals_a_transcription(tiny_bert: Path, terms: tuple[bool, .
     settings = config("tncse", **dict(zip(("nce", "icnce", "ictn"), terms, strict=True)))
     objective = JointObjective(first, second, tokenizer.pad_token_id, settings, (), generator(1, "x"))
     loss = objective(token_rows(tokenizer, SENTENCES, 12))
-    torch.autograd.backward(loss)
-    got = {name: p.grad.clone() for name, p in objective.named_parameters() if p.grad is not None}
-    objective.zero_grad()
-
     twice = [sentence for sentence in SENTENCES for _ in range(2)]
     batch = tokenizer(twice, padding=True, truncation=True, max_length=12, return_tensors="pt")
     (h1, p1), (h2, p2) = (
@@ -96,14 +89,7 @@ def test_tncse_step_equals_a_transcription(tiny_bert: Path, terms: tuple[bool, .
         expected = expected + nce(h1, h2)
     if terms[2]:
         expected = expected + norm_loss(h1, p1, h2, p2) + norm_loss(h2, p2, h1, p1)
-    torch.autograd.backward(expected)
-    assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-9)
-    compared = 0
-    for name, parameter in objective.named_parameters():
-        if parameter.grad is not None:
-            torch.testing.assert_close(got[name], parameter.grad, rtol=1e-6, atol=1e-9)
-            compared += 1
-    assert compared > 80
+    same_step(objective, loss, expected, least=80)
 
 
 def test_jtcse_without_caels_is_tncse_to_the_bit(tiny_bert: Path) -> None:
@@ -153,17 +139,13 @@ def test_jtcse_step_adds_the_cross_streams_and_may_exchange_the_towers(tiny_bert
 
 
 def test_the_coin_falls_on_both_sides() -> None:
-    assert {bool(torch.rand((), generator=generator(seed, "coin")) < 0.5) for seed in range(4)} == {
-        True,
-        False,
-    }
+    coins = {bool(torch.rand((), generator=generator(seed, "coin")) < 0.5) for seed in range(4)}
+    assert coins == {True, False}
 
 
 def test_stages_are_shared_between_the_twins_and_depend_on_what_they_should() -> None:
     def stages(name: str, **changes: OptionValue) -> dict[str, Any]:
-        method = METHODS.get(name)
-        assert isinstance(method, TrainedMethod)
-        return {stage.role: stage for stage in method.stages(options(name, **changes))}
+        return {stage.role: stage for stage in stages_of(name, options_of(name, **changes))}
 
     tncse, jtcse = stages("tncse"), stages("jtcse")
     for role, text in (("sub1", "a"), ("sub2", "b")):
@@ -183,35 +165,11 @@ def test_stages_are_shared_between_the_twins_and_depend_on_what_they_should() ->
 SHORT = (*sets("tncse"), *sets("jtcse", caels=3))
 
 
-def arguments(tiny_bert: Path, corpus: Path, methods: str, *extra: str) -> tuple[str, ...]:
-    return (
-        "run", "--methods", methods, "--seeds", "1", "--suite", "toy", "--backbone", str(tiny_bert),
-        "--corpus", str(corpus), "--dev", "toy", *extra,
-    )  # fmt: skip
-
-
-@pytest.mark.slow
-def test_jtcse_after_tncse_trains_only_its_joint_stage(
-    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
-) -> None:
-    both = arguments(tiny_bert, corpus, "tncse,jtcse", *SHORT)
-    dry = cli(*both, "--dry-run")[1]
+def test_jtcse_after_tncse_trains_only_its_joint_stage(cli: Cli, tiny_bert: Path, corpus: Path) -> None:
+    dry = cli(*toy_run(tiny_bert, corpus, "tncse,jtcse", *SHORT, "--dry-run"))[1]
     assert "4 training stages (0 done already, 2 uses shared)" in dry
-    code, out, err = cli(*both)
-    assert code == 0, err
-    first = stage_folders(tmp_path)
-    assert len(first) == 4
-    found = {record.name: record for record in records(tmp_path).values()}
-    stages = {name: found[name].training["stages"] for name in ("tncse", "jtcse")}
-    assert stages["tncse"]["sub1"]["key"] == stages["jtcse"]["sub1"]["key"]
-    assert stages["tncse"]["joint"]["key"] != stages["jtcse"]["joint"]["key"]
-    assert stages["tncse"]["joint"]["sentences_seen"] == 16
-    code, _, _ = cli(*both, "--seeds", "1-2")
-    assert code == 0
-    again = stage_folders(tmp_path)
-    assert len(again) == 8
-    assert first.items() <= again.items()  # seed 1's were not touched
-    assert "tncse" in out
+    dry = cli(*toy_run(tiny_bert, corpus, "tncse,jtcse", *SHORT, "--dry-run", "--seeds", "1-2"))[1]
+    assert "8 training stages (0 done already, 4 uses shared)" in dry
 
 
 NONE = "nce=false,icnce=false,ictn=false"
@@ -223,7 +181,7 @@ def test_without_any_term_a_twin_is_the_plain_ensemble_of_its_sub_encoders(
     """Neither twin trains anything more, and both stand for the same vectors, of either checkpoint."""
     # the first sub-encoder's last step is not evaluated, so that another one is selected
     odd = ("tncse.sub1.steps=5", "tncse.sub1.eval_every=2", "jtcse.sub1.steps=5", "jtcse.sub1.eval_every=2")
-    given = arguments(tiny_bert, corpus, f"joint=tncse,none=tncse[{NONE}],other=jtcse[{NONE}]", *SHORT)
+    given = toy_run(tiny_bert, corpus, f"joint=tncse,none=tncse[{NONE}],other=jtcse[{NONE}]", *SHORT)
     code, _, err = cli(*given, *(part for text in odd for part in ("--set", text)))
     assert code == 0, err
     assert len(stage_folders(tmp_path)) == 3
@@ -231,6 +189,7 @@ def test_without_any_term_a_twin_is_the_plain_ensemble_of_its_sub_encoders(
     one = found["none"]
     assert one.scores == found["other"].scores
     stages = one.training["stages"]
+    assert found["joint"].training["stages"]["joint"]["sentences_seen"] == 16
     assert {"joint": found["joint"].training["stages"]["joint"], **stages} == found["joint"].training[
         "stages"
     ]
@@ -250,90 +209,65 @@ def test_without_any_term_a_twin_is_the_plain_ensemble_of_its_sub_encoders(
 
 
 def test_without_translations_the_run_says_what_to_do(cli: Cli, tiny_bert: Path, corpus: Path) -> None:
-    code, _, err = cli(*arguments(tiny_bert, corpus, "tncse"))
+    code, _, err = cli(*toy_run(tiny_bert, corpus, "tncse"))
     assert code == 2
     assert "stage 'sub1' trains on a round-trip translation of the training text, and none is at hand" in err
     assert "rtt=none" in err
 
 
-def test_the_twin_is_the_sum_of_two_plain_encoders(
-    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
-) -> None:
-    import bench
-
-    code, _, err = cli(
-        "export", "tncse", "--seed", "1", "--out", "out", "--suite", "toy", "--backbone", str(tiny_bert),
-        "--corpus", str(corpus), "--dev", "toy", *sets("tncse"),
-    )  # fmt: skip
-    assert code == 0, err
-    loaded = bench.load(tmp_path / "out")
-    vectors = loaded.encode(SENTENCES)
-    total = np.zeros_like(vectors)
-    for part in ("part-1", "part-2"):
-        model = AutoModel.from_pretrained(tmp_path / "out" / part).eval()
-        tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out" / part)
-        batch = tokenizer(SENTENCES, padding=True, return_tensors="pt")
-        with torch.inference_mode():
-            total += model(**batch).last_hidden_state[:, 0].numpy()
-    np.testing.assert_allclose(vectors, total, atol=1e-5)
+def test_the_twin_is_the_sum_of_two_plain_encoders(tmp_path: Path, tiny_bert: Path) -> None:
+    """Of its joint stage's towers, without pooler or normalisation, and so it is exported."""
+    total = np.zeros((len(SENTENCES), 16), dtype=np.float32)
+    for number in (1, 2):
+        model, tokenizer = AutoModel.from_pretrained(tiny_bert), AutoTokenizer.from_pretrained(tiny_bert)
+        with torch.no_grad():
+            model.embeddings.word_embeddings.weight.mul_(number)
+            states = model.eval()(**tokenizer(SENTENCES, padding=True, return_tensors="pt")).last_hidden_state
+        for part in (model, tokenizer):
+            part.save_pretrained(tmp_path / "joint" / "selected" / f"tower-{number}")
+        total += states[:, 0].numpy()
+    context = BuildContext(options_of("tncse"), 1, None, "cpu", {"joint": tmp_path / "joint"})
+    built: Any = discover().get("tncse").build(context)
+    np.testing.assert_allclose(built.encode(SENTENCES), total, atol=1e-5)
+    export_encoder(built, tmp_path / "out", "# A card\n")
+    np.testing.assert_allclose(bench.load(tmp_path / "out").encode(SENTENCES), total, atol=1e-5)
+    for number in (1, 2):
+        assert (tmp_path / "out" / f"part-{number}" / "model.safetensors").exists()
 
 
 def test_a_number_of_caels_that_does_not_divide_is_a_failed_cell(
     cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
 ) -> None:
-    code, _, err = cli(*arguments(tiny_bert, corpus, "tncse,jtcse", *SHORT, "--set", "jtcse.caels=2"))
+    code, _, err = cli(*toy_run(tiny_bert, corpus, "tncse,jtcse", *SHORT, "--set", "jtcse.caels=2"))
     assert code == 1
     assert "2" in err
     assert {r.name: r.status for r in records(tmp_path).values()} == {"tncse": "ok", "jtcse": "failed"}
 
 
-@pytest.mark.slow
-def test_distilled_and_union_build_on_the_twin(
-    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
-) -> None:
-    simcse = tuple(
-        part for name, value in {"steps": 3, **TINY}.items() for part in ("--set", f"simcse.{name}={value}")
-    )
-    distill = tuple(
-        part
-        for method in ("tncse_d", "tncse_uc_d")
-        for name, value in {"steps": 4, "eval_every": 1, **TINY}.items()
-        for part in ("--set", f"{method}.{name}={value}")
-    )
-    union = "tncse_uc[uc=simcse,w=0.25]"
-    methods = f"tncse,simcse,tncse_d,{union},tncse_uc_d[uc=simcse,w=0.25]"
-    base = arguments(tiny_bert, corpus, methods, *sets("tncse"), *simcse, *distill)
-    dry = cli(*base, "--dry-run")[1]
-    assert "6 training stages (0 done already" in dry  # two subs, joint, simcse and two students
-    code, _, err = cli(*base)
-    assert code == 0, err
-    found = {record.name: record for record in records(tmp_path).values()}
-    stages = {name: record.training["stages"] for name, record in found.items()}
+def test_distilled_and_union_build_on_the_twin(tmp_path: Path, tiny_bert: Path) -> None:
+    methods = "tncse,simcse,tncse_d,tncse_uc[uc=simcse,w=0.25],tncse_uc_d[uc=simcse,w=0.25]"
+    jobs = plan_on_toy(methods, tmp_path, backbone=str(tiny_bert)).jobs
+    found = {job.record.name: job.record.training for job in jobs}
+    stages = {name: training["stages"] for name, training in found.items()}
     assert set(stages["tncse_d"]) == {"teacher/sub1", "teacher/sub2", "teacher/joint", "distill"}
     assert stages["tncse_d"]["teacher/joint"]["key"] == stages["tncse"]["joint"]["key"]
     assert stages["tncse_uc"]["uc/simcse"]["key"] == stages["simcse"]["simcse"]["key"]
     assert set(stages["tncse_uc_d"]) == {
         "teacher/twin/sub1", "teacher/twin/sub2", "teacher/twin/joint", "teacher/uc/simcse", "distill",
     }  # fmt: skip
-    assert found["tncse_uc"].training["members"]["uc"]["method"].startswith("simcse[")
-    assert len({record.score("TOY") for record in found.values()}) == 5
-    losses = {
-        name: json.loads(
-            (tmp_path / "results" / ".stages" / stages[name]["distill"]["key"] / "losses.json").read_text()
-        )
-        for name in ("tncse_d", "tncse_uc_d")
-    }
-    assert all(values[-1] < values[0] for values in losses.values())
-    before = stage_folders(tmp_path)
-    assert cli(*base, "--force")[0] == 0
-    assert stage_folders(tmp_path) == before
+    assert found["tncse_uc"]["members"]["uc"]["method"].startswith("simcse")
+    keys = {stage["key"] for own in stages.values() for stage in own.values()}
+    assert len(keys) == 6  # two subs, joint, simcse and two students
+
+
+@pytest.mark.parametrize("method", ["tncse_d", "tncse_uc_d"])
+def test_a_student_comes_nearer_to_its_teacher(tmp_path: Path, tiny_bert: Path, method: str) -> None:
+    given = {"members": {"teacher": TransformerEncoder(tiny_bert, "avg")}}
+    losses = train_alone(method, tiny_bert, tmp_path, given).losses
+    assert losses[-1] < losses[0]
 
 
 def test_the_union_is_the_weighted_sum(tiny_bert: Path) -> None:
-    from bench.card import BuildContext
-    from bench.nn.backbone import TransformerEncoder
-    from bench.nn.sum_encoder import SumEncoder
-
     parts = [TransformerEncoder(tiny_bert, pooling) for pooling in ("cls", "avg", "pooler")]
     members: dict[str, Encoder] = {"twin": SumEncoder(parts[:2]), "uc": parts[2]}
     context = BuildContext({"uc": "simcse", "w": 0.7}, 1, None, "cpu", members=members)
@@ -344,9 +278,6 @@ def test_the_union_is_the_weighted_sum(tiny_bert: Path) -> None:
 
 
 def test_distillation_has_no_loss_where_the_student_equals_the_teacher(tiny_bert: Path) -> None:
-    from bench.nn.backbone import TransformerEncoder
-    from bench.train.distill import Distillation
-
     teacher = TransformerEncoder(tiny_bert, "cls")
     student, tokenizer = load_backbone(tiny_bert)
     student.eval()
@@ -373,14 +304,14 @@ def test_distillation_has_no_loss_where_the_student_equals_the_teacher(tiny_bert
     ],
 )
 def test_bad_partners(cli: Cli, tiny_bert: Path, corpus: Path, method: str, message: str) -> None:
-    code, _, err = cli(*arguments(tiny_bert, corpus, method, "--set", "tncse.rtt=none"))
+    code, _, err = cli(*toy_run(tiny_bert, corpus, method, "--set", "tncse.rtt=none"))
     assert (code, message in err) == (2, True), err
 
 
 def test_a_partner_without_vectors_is_a_failed_cell(
     cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
 ) -> None:
-    code, _, err = cli(*arguments(tiny_bert, corpus, "tncse_uc[uc=word_overlap]", *sets("tncse")))
+    code, _, err = cli(*toy_run(tiny_bert, corpus, "tncse_uc[uc=word_overlap]", *sets("tncse")))
     assert code == 1
     assert "word_overlap has no vectors to build on" in err
 
@@ -388,7 +319,7 @@ def test_a_partner_without_vectors_is_a_failed_cell(
 def test_one_encoder_with_the_tensor_norm_is_tncse_of_a_tower_with_itself(tiny_bert: Path) -> None:
     """NCE(H, H) + LTN(H -> H), the latter as a loop, over the same two dropout views."""
     first, _, tokenizer = towers(tiny_bert)
-    settings = {option.name: option.default for option in discover().get("tncse_single").card.options}
+    settings = options_of("tncse_single")
     rows = token_rows(tokenizer, SENTENCES, 12)
     first.requires_grad_(False)
     set_dropout(first, 0.1)

@@ -11,19 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from bench.methods._losses import (
-    cross_nce,
-    ltn,
-    nce_released,
-    norm_ratio,
-    tower_nce,
-)
+from bench.methods._losses import cross_nce, ltn, nce_released, norm_ratio, tower_nce
+from tests.support.training import random
 
 TAU = 0.05
-
-
-def random(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
 def rows(*values: tuple[float, ...]) -> Tensor:

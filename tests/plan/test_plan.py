@@ -63,11 +63,8 @@ def test_the_state_of_every_job_is_found_once(cli: Cli, tmp_path: Path, reads: C
         ("broken", 2): "failed",
         ("broken", 3): "to do",
     }
-    assert [job.cell.describe() for job in plan.pending()] == [
-        "broken seed 2",
-        "noise seed 3",
-        "broken seed 3",
-    ]
+    pending = ["broken seed 2", "noise seed 3", "broken seed 3"]
+    assert [job.cell.describe() for job in plan.pending()] == pending
     assert pending_jobs(plan) == plan.pending()
     assert set(reads.values()) == {1}
 

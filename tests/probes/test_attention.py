@@ -17,22 +17,15 @@ from bench.nn.backbone import TransformerEncoder
 from bench.nn.observer import Tower, UntraceableError
 from bench.nn.sum_encoder import SumEncoder
 from bench.nn.trace import towers, traced
-from bench.probes.attention_sink import (
-    CLASSES,
-    PAPER_SENTENCE,
-    AttentionMass,
-    attention_maps,
-    attention_mass,
-    punctuation_tokens,
-    token_classes,
-)
+from bench.probes import attention_sink as sink
+from bench.probes.attention_sink import AttentionMass, attention_maps, attention_mass, token_classes
 from bench.probes.by_layer import LayerMeans
 from bench.probes.cls_energy import ClsEnergy, cls_energy
 from bench.probes.modulus import Modulus, Norms
 from bench.reports.figures.heatmaps import draw_heatmaps
 
 TEXTS = ["The doctor is reading a book.", "two children", ". .", "", "Our teacher is painting. the fence . ."]
-SENTENCES = [*TEXTS, *dict.fromkeys(pair[0] for pair in toy_task().all_pairs())]
+SENTENCES = [*TEXTS, *list(dict.fromkeys(pair[0] for pair in toy_task().all_pairs()))[::4]]
 
 
 def by_hand(encoder: TransformerEncoder, sentence: str) -> tuple[Any, list[int]]:
@@ -116,7 +109,7 @@ def test_attention_mass_by_layer_and_head(encoder: TransformerEncoder, observed:
     np.testing.assert_allclose(found["layers"], heads.mean(1), atol=1e-6)
     np.testing.assert_allclose(np.sum(found["layers"], axis=1), 1, atol=1e-6)
     assert found["value"] == pytest.approx(heads[-1].mean(0)[1:3].sum(), abs=1e-6)
-    assert found["classes"] == list(CLASSES)
+    assert found["classes"] == list(sink.CLASSES)
     with_final = sum(2 in classes_by_hand(encoder, encoder.token_ids([s])[0]) for s in SENTENCES)
     assert found["sentences_with_final_punctuation"] == with_final
     assert "heads" not in observed["mass"].result()["towers"][0]
@@ -184,7 +177,7 @@ class Vocabulary:
 
 
 def test_which_tokens_are_punctuation() -> None:
-    found = punctuation_tokens(Vocabulary())
+    found = sink.punctuation_tokens(Vocabulary())
     assert [t for t, is_one in zip(Vocabulary.tokens, found, strict=True) if is_one] == [
         ".", "##.", "\u0120!", "\u2581?", "#", "\u00bb",
     ]  # fmt: skip
@@ -229,7 +222,7 @@ def test_attention_mass_leaves_padded_queries_out() -> None:
 
 def test_maps_of_the_papers_sentence(encoder: TransformerEncoder, tmp_path: Path) -> None:
     (found,) = attention_maps(encoder)
-    (_, layers, _), ids = by_hand(encoder, PAPER_SENTENCE)
+    (_, layers, _), ids = by_hand(encoder, sink.PAPER_SENTENCE)
     assert found["tokens"] == encoder.tokenizer.convert_ids_to_tokens(ids)
     for own, reference in zip(found["layers"], layers, strict=True):
         np.testing.assert_allclose(own, reference.mean(0), atol=2e-6)

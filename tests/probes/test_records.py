@@ -12,13 +12,7 @@ import pytest
 from bench.errors import DataError, NewerRecordError, NotComparableError
 from bench.probes import PROBES
 from bench.records.record import SCHEMA, RunRecord, Score, from_json, to_json
-from bench.reports.tables.probes import (
-    EnergyAgainstScore,
-    Probed,
-    energy_against_score,
-    from_records,
-    probe_grids,
-)
+from bench.reports.tables.probes import Probed, energy_against_score, from_records, probe_grids
 from bench.run import probing
 from bench.run.builder import Builder
 from bench.stats.items import spearman_interval
@@ -68,9 +62,8 @@ def test_probes_come_to_finished_records_from_cached_stages(
     monkeypatch.setattr(Builder, "_train", lambda *_: pytest.fail("trained again"))
     code, out, err = cli(*run, "--probes", "all", "--dry-run")
     assert code == 0, err
-    assert [line.split()[-5:] for line in out.splitlines()[:3]] == [
-        ["toy", "done,", "probes", "to", "do"]
-    ] * 3
+    todo = [" ".join(line.split()) for line in out.splitlines()[:3]]
+    assert all(line.endswith("toy done, probes to do") for line in todo)
     assert "0 of 3 cells to run; 1 training stages (1 done already" in out
     code, out, err = cli(*run, "--probes", "all")
     assert (code, out) == (0, table), err
@@ -261,7 +254,6 @@ def test_energy_against_score_without_an_interval(
 ) -> None:
     pairs = zip(energies, averages, strict=True)
     (relation,) = energy_against_score([probed(f"m{i}", x, y) for i, (x, y) in enumerate(pairs)])
-    assert isinstance(relation, EnergyAgainstScore)
     assert relation.rho == (None if rho is None else pytest.approx(rho))
     assert (relation.low, relation.high) == (None, None)
     assert text in relation.sentence()
@@ -310,14 +302,10 @@ def test_a_record_with_probes_reads_back_and_a_newer_one_is_refused() -> None:
         {**PROBES_BLOCK, "data": {"tasks": {}}},
         {**PROBES_BLOCK, "data": {"tasks": [], "sentences": 3}},
         {"cost": {}},
+        {**PROBES_BLOCK, "cost": {"gmac": "no number"}},
     ],
 )
 def test_damaged_probes_are_refused(probes: dict[str, Any]) -> None:
+    text = to_json(replace(RECORD, probes=probes)).replace('"no number"', "NaN")
     with pytest.raises(DataError, match="this is not a run record"):
-        from_json(to_json(replace(RECORD, probes=probes)), "x")
-
-
-def test_numbers_that_are_none_are_refused() -> None:
-    text = to_json(replace(RECORD, probes=PROBES_BLOCK))
-    with pytest.raises(DataError, match="this is not a run record"):
-        from_json(text.replace('"gmac": 0.5', '"gmac": NaN'), "x")
+        from_json(text, "x")

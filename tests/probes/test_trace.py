@@ -4,30 +4,14 @@ from __future__ import annotations
 
 import copy
 import weakref
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import transformers
 from torch import Tensor, nn
-from transformers import (
-    AlbertConfig,
-    AlbertModel,
-    BertConfig,
-    BertModel,
-    DebertaV2Config,
-    DebertaV2Model,
-    DistilBertConfig,
-    DistilBertModel,
-    ElectraConfig,
-    ElectraModel,
-    MPNetConfig,
-    MPNetModel,
-    PreTrainedModel,
-    RobertaConfig,
-    RobertaModel,
-)
+from transformers import PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
@@ -49,31 +33,25 @@ SHAPE: dict[str, Any] = {
     "max_position_embeddings": 40,
     "initializer_range": 0.5,
 }
-DISTIL = DistilBertConfig(
-    vocab_size=50, dim=SIZE, n_layers=LAYERS, n_heads=HEADS, hidden_dim=32, initializer_range=0.5
-)
-EAGER: dict[str, Any] = {**SHAPE, "attn_implementation": "eager"}
-DEBERTA: dict[str, Any] = {**SHAPE, "relative_attention": True, "pos_att_type": ["c2p", "p2c"]}
-MODELS: dict[str, tuple[Callable[[], PreTrainedModel], str]] = {
-    # how it is made, and the dense layer that gets the context
-    "bert": (lambda: BertModel(BertConfig(**SHAPE)), "encoder.layer.{}.attention.output.dense"),
-    "bert eager": (
-        lambda: BertModel(BertConfig(**EAGER)),
-        "encoder.layer.{}.attention.output.dense",
+DISTIL = {"vocab_size": 50, "dim": SIZE, "n_layers": LAYERS, "n_heads": HEADS, "hidden_dim": 32}
+DEBERTA = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"]}
+DENSE = "encoder.layer.{}.attention.output.dense"
+MODELS: dict[str, tuple[str, dict[str, Any], str]] = {
+    # its class, its shape, and the dense layer that gets the context
+    "bert": ("Bert", SHAPE, DENSE),
+    "bert eager": ("Bert", {**SHAPE, "attn_implementation": "eager"}, DENSE),
+    "roberta": ("Roberta", SHAPE, DENSE),
+    "electra": ("Electra", {**SHAPE, "embedding_size": SIZE}, DENSE),
+    "distilbert": (
+        "DistilBert",
+        {**DISTIL, "initializer_range": 0.5},
+        "transformer.layer.{}.attention.out_lin",
     ),
-    "roberta": (lambda: RobertaModel(RobertaConfig(**SHAPE)), "encoder.layer.{}.attention.output.dense"),
-    "electra": (
-        lambda: ElectraModel(ElectraConfig(**SHAPE, embedding_size=SIZE)),
-        "encoder.layer.{}.attention.output.dense",
-    ),
-    "distilbert": (lambda: DistilBertModel(DISTIL), "transformer.layer.{}.attention.out_lin"),
-    "mpnet": (lambda: MPNetModel(MPNetConfig(**SHAPE)), "encoder.layer.{}.attention.attn.o"),
-    "deberta": (
-        lambda: DebertaV2Model(DebertaV2Config(**DEBERTA)),
-        "encoder.layer.{}.attention.output.dense",
-    ),
+    "mpnet": ("MPNet", SHAPE, "encoder.layer.{}.attention.attn.o"),
+    "deberta": ("DebertaV2", {**SHAPE, **DEBERTA}, DENSE),
     "albert": (
-        lambda: AlbertModel(AlbertConfig(**SHAPE, embedding_size=SIZE)),
+        "Albert",
+        {**SHAPE, "embedding_size": SIZE},
         "encoder.albert_layer_groups.0.albert_layers.0.attention.dense",
     ),
 }
@@ -100,10 +78,11 @@ class Seen(Observer):
 
 
 def build(name: str) -> Any:
+    kind, shape, _ = MODELS[name]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        model: Any = MODELS[name][0]()
-    return model.eval()
+        config = getattr(transformers, f"{kind}Config")(**shape)
+        return getattr(transformers, f"{kind}Model")(config).eval()
 
 
 def contexts(model: PreTrainedModel, place: str) -> tuple[list[Tensor], Any]:
@@ -131,7 +110,7 @@ def test_contexts_and_weights_of_every_architecture(name: str) -> None:
     assert [layer for _, layer, _, _ in seen.layers] == [0, 1, 2]
     eager = copy.deepcopy(plain)
     eager.set_attn_implementation("eager")
-    context, output = contexts(eager, MODELS[name][1])
+    context, output = contexts(eager, MODELS[name][2])
     assert len(output.attentions) == LAYERS
     for (_, layer, given, weights), own in zip(seen.layers, context, strict=True):
         assert given.shape == (2, 6, SIZE)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bench.errors import BenchError, DataError, InputError
-from bench.records.record import SCHEMA, Place, RunRecord, Score, from_json, safe_name, to_json
+from bench.records.record import Place, RunRecord, Score, from_json, safe_name, to_json
 from bench.records.store import ResultStore
 
 PLACE = Place("mini", "noise", 1, "toy")
@@ -57,10 +57,7 @@ def test_json_round_trip_keeps_every_digit() -> None:
         to_json(RECORD)[:-40],
         to_json(RECORD).replace('"status": "ok"', '"status": "fine"'),
         to_json(RECORD).replace("0.30000000000000004", "NaN"),
-        to_json(RECORD).replace('"seed": 1,', '"seed": 1, "extra": 2,'),
         to_json(RECORD).replace('"seed": 1,', '"seed": "1",'),
-        to_json(RECORD).replace('"n": 2,', '"n": "2",'),
-        to_json(RECORD).replace("0.30000000000000004", "42"),
         to_json(RECORD).replace('"method": "noise"', '"method": 7'),
         to_json(RECORD).replace('"predictions": null', '"predictions": {}'),
         to_json(RECORD).replace('"backbone": null', '"backbone": "x"'),
@@ -74,11 +71,6 @@ def test_damaged_records_are_refused_with_their_place(damage: str) -> None:
     said = str(caught.value)
     assert said.startswith("a/b.json: this is not a run record: ")
     assert said.endswith("; delete the file and run the cell again")
-
-
-def test_a_newer_schema_is_refused_with_a_hint() -> None:
-    with pytest.raises(DataError, match=f"schema {SCHEMA + 1} is newer"):
-        from_json(to_json(replace(RECORD, schema=SCHEMA + 1)), "x")
 
 
 def test_nan_never_enters_a_record() -> None:
@@ -103,10 +95,8 @@ def test_equal_input_gives_equal_bytes(store: ResultStore, tmp_path: Path) -> No
     for each in (store, other):
         each.write(PLACE, RECORD, PREDICTIONS)
     for suffix in (".json", ".npz"):
-        assert (
-            store.path(PLACE).with_suffix(suffix).read_bytes()
-            == other.path(PLACE).with_suffix(suffix).read_bytes()
-        )
+        first, second = (each.path(PLACE).with_suffix(suffix).read_bytes() for each in (store, other))
+        assert first == second
 
 
 def test_predictions_of_another_record_are_found_out(store: ResultStore) -> None:

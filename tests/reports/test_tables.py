@@ -26,6 +26,7 @@ from bench.reports.tables.items import item_interval, method_draws
 from bench.reports.tables.published import in_interval, published_names, text_of
 from bench.reports.tables.significance import ABOVE, BELOW, daggers
 from bench.sweeps.manifest import Manifest
+from tests.reports.conftest import OVERLAP
 from tests.support.campaigns import make_record, probes_of
 
 Cli = Callable[..., tuple[int, str, str]]
@@ -302,9 +303,6 @@ def test_kept_draws_of_the_items_give_intervals(tmp_path: Path) -> None:
     assert len(method_draws(source, source.records)) == 1
 
 
-OVERLAP = "task,level,sentences,touched,pairs,clean_pairs\nSTSB,key,10,2,5,4\n"
-
-
 def test_overlap_is_read_from_beside_the_records(tmp_path: Path) -> None:
     source = campaign(tmp_path, *seeds("a", 0.7))
     with pytest.raises(InputError, match=r"no file overlap\*.csv in the campaign's folder"):
@@ -326,11 +324,6 @@ def test_nothing_to_show_is_one_clear_line(tmp_path: Path, name: str) -> None:
     source = campaign(tmp_path, make_record("mine", 1, {"TOY": 0.7}, suite="toy"))
     with pytest.raises(InputError, match=f"--table {name}, campaign camp: .*no "):
         table_grids(source, name)
-
-
-def test_unknown_table(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"unknown table 'leaderbord'.*did you mean 'leaderboard'"):
-        table_grids(campaign(tmp_path, *seeds("a", 0.7)), "leaderbord")
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ from bench.data import hub, word_vectors
 from bench.data.local_tasks import read_local_suite
 from bench.errors import BenchError, DataError, InputError
 from bench.probes import overlap
-from tests.support.cli import Cli
+from tests.support.cli import Cli, refusal
+from tests.support.hostile import everything
 from tests.support.hub import Hub, small_sts_files, tar_of, unsafe
-from tests.support.security import everything
 
 WANTED = ["SICK/SICK_train.txt"]
 
@@ -84,16 +84,10 @@ def test_a_file_that_the_hub_has_no_hash_of_is_not_fetched(server: Hub, tmp_path
     [
         ("v.txt", b"2 1000000000000\na 1 2\n", r"v\.txt:2: 2 fields after the word; expected word vectors"),
         ("v.txt", b"9" * 6000 + b" 3\na 1 2 3\n", r"v\.txt:1: |v\.txt:2: "),
-        ("v.txt", b"a 1 2\nb nan 2\n", r"v\.txt:2: a number that is not finite"),
-        ("v.txt", b"a 1 2\nb 1e999 2\n", r"v\.txt:2: a number that is not finite"),
         ("v.txt", b"x" * (1 << 21), "a line of more than a megabyte"),
         ("v.gz", gzip.compress(b"0" * (1 << 24), mtime=0), "a line of more than a megabyte"),
         ("v.gz", gzip.compress(b"a 1 2\n" * 10, mtime=0)[:-9], "it can't be unpacked"),
-        (
-            "v.gz",
-            gzip.compress(b"a 0 0\n" * 100_000, mtime=0),
-            "v.gz: it unpacks to more than 100 times its size",
-        ),
+        ("v.gz", gzip.compress(b"a 0 0\n" * 100_000, mtime=0), "v.gz: it unpacks to more than 100 times"),
         ("v.xz", lzma.compress(b"a 0 0\n" * 100_000), "v.xz: it unpacks to more than 100 times its size"),
     ],
 )
@@ -132,6 +126,6 @@ def test_an_export_writes_over_nothing(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "full" / "file").write_text("kept")
     (tmp_path / "link").symlink_to(tmp_path / "full")
     for out in ("full", "link", "full/file", "link/../full"):
-        code, _, err = cli("export", "noise", "--seed", "1", "--suite", "toy", "--out", out)
-        assert (code, f"--out {out}: the folder is not empty; expected a new folder" in err) == (2, True), err
+        said = refusal(cli, "export", "noise", "--seed", "1", "--suite", "toy", "--out", out)
+        assert f"--out {out}: the folder is not empty; expected a new folder" in said
     assert everything(tmp_path) == {"full/file": b"kept"}

@@ -120,7 +120,7 @@ def test_weights_that_are_no_numbers_give_no_number(cli: Cli, model: Path, optio
 
 def test_code_beside_a_known_architecture_stays_text(model: Path) -> None:
     plain = TransformerEncoder(model, "avg").encode(["the doctor"])
-    put(model, "config.json", auto_map={"AutoConfig": "evil.C", "AutoModel": "evil.M"})
+    put(model, CONFIG, auto_map={"AutoConfig": "evil.C", "AutoModel": "evil.M"})
     put(model, "tokenizer_config.json", auto_map={"AutoTokenizer": ["evil.X", "evil.X"]}, tokenizer_class="X")
     assert (TransformerEncoder(model, "avg").encode(["the doctor"]) == plain).all()
 

@@ -17,27 +17,11 @@ from safetensors.torch import load_file
 
 from bench.cli.main import _own_environment
 from tests.conftest import Bench
-from tests.support.cli import Cli
-from tests.support.hostile import EVIL, MARKER
+from tests.support.cli import Cli, refusal
+from tests.support.hostile import EVIL, MARKER, everything
 
 TOY = ("--suite", "toy", "--workers", "1")
 SHADOWS = ("bench", "click", "jinja2", "json", "matplotlib", "multiprocessing", "numpy", "pandas", "typing")
-COUNTING = """
-import os, socket
-
-def refuse(*arguments, **options):
-    with open(os.environ["ATTEMPTS"], "a") as stream:
-        stream.write(f"{arguments}\\n")
-    raise OSError("no network")
-
-class Counting(socket.socket):
-    def connect(self, address):
-        return super().connect(address) if self.family == socket.AF_UNIX else refuse(address)
-
-    connect_ex = connect
-
-socket.socket, socket.getaddrinfo = Counting, refuse
-"""
 
 
 def plant(folder: Path, *modules: str) -> None:
@@ -49,13 +33,11 @@ def plant(folder: Path, *modules: str) -> None:
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[bench.methods]\nevil = evil\n")
-    for name, text in (
-        ("profiles/mini.toml", "summary = 1"),
-        ("templates/report.html", "OWNED"),
-        ("matplotlibrc", "text.usetex: True\nsavefig.dpi: 7\naxes.facecolor: red\nbackend: module://evil\n"),
-    ):
+    for name, text in (("profiles/mini.toml", "summary = 1"), ("templates/report.html", "OWNED")):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
+    settings = "text.usetex: True\nsavefig.dpi: 7\naxes.facecolor: red\nbackend: module://evil\n"
+    (folder / "matplotlibrc").write_text(settings)
 
 
 def console(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -85,14 +67,11 @@ def test_nothing_in_a_results_folder_is_executed(cli: Cli, tmp_path: Path) -> No
     here = ("--results", ".")
     report = console(results, *figures, "drawn", *here)
     assert (report.returncode, report.stdout) == (0, clean), report.stderr
-    drawn, wanted = (
-        {f.name: f.read_bytes() for f in d.iterdir()} for d in (results / "drawn", tmp_path / "clean")
-    )
-    assert drawn == wanted
+    drawn = everything(results / "drawn")
+    assert drawn == everything(tmp_path / "clean")
     assert drawn
-    run = console(
-        results, "run", "--methods", "noise", "--seeds", "3-4", "--suite", "toy", "--workers", "2", *here
-    )
+    asked = ("run", "--methods", "noise", "--seeds", "3-4", "--suite", "toy", "--workers", "2")
+    run = console(results, *asked, *here)
     assert run.returncode == 0, run.stderr
     (results / "matplotlibrc").write_bytes(b"\xff\xfe\x1b[2J")
     refused = console(results, *figures, "again", *here)
@@ -116,11 +95,8 @@ def test_a_plug_in_among_records_is_refused(cli: Cli, tmp_path: Path) -> None:
     plant(results)
     (tmp_path / "link.py").symlink_to(results / "evil.py")
     for file in ("results/local/evil.py", "link.py", "./results/../results/local/evil.py"):
-        code, _, err = cli("run", "--methods", "noise", *TOY, "--plugin", file)
-        assert (code, "lies in the results folder, and code that came with records is never run" in err) == (
-            2,
-            True,
-        )
+        said = refusal(cli, "run", "--methods", "noise", *TOY, "--plugin", file)
+        assert "lies in the results folder, and code that came with records is never run" in said
     assert not list(tmp_path.rglob(MARKER))
 
 
@@ -164,13 +140,7 @@ def test_no_command_connects_anywhere(
     assert attempts.pop()[0] == "example.org"
     for arguments in (
         ("run", "--methods", "untrained", *own, *TOY, "--probes", "all"),
-        (
-            "run",
-            "--methods",
-            f"st:{model},hf:{binary}:avg,ensemble:hf:{binary}+word_overlap",
-            *TOY,
-            "--dry-run",
-        ),
+        ("run", "--methods", f"ensemble:hf:{binary}+word_overlap", *TOY, "--dry-run"),
         ("run", "--methods", f"st:{model},hf:{binary}:avg,word_overlap", *TOY),
         ("report", "--format", "html", "--figures", "figures"),
         ("report", "--format", "latex"),
@@ -185,33 +155,24 @@ def test_no_command_connects_anywhere(
         code, _, err = cli(*arguments)
         assert code == 0, (arguments, err)
     for reference in ("hf:org/name", "st:org/name", "hf:gpt2:avg", "released:simcse_bert"):
-        code, _, err = cli("run", "--methods", reference, *TOY)
-        assert (code, "is neither a folder nor a model in the local cache" in err) == (2, True)
-        assert ("download it first with: hf download" in err) is ("gpt2" not in reference)
+        said = refusal(cli, "run", "--methods", reference, *TOY)
+        assert "is neither a folder nor a model in the local cache" in said
+        assert ("download it first with: hf download" in said) is ("gpt2" not in reference)
     assert attempts == []
+    assert cli("data", "fetch", "sts7", "--data", "data")[0] == 1
+    assert "huggingface.co" in str(attempts)
 
 
 @pytest.mark.slow
-def test_a_task_of_the_hub_is_fetched_when_asked_for_alone(tmp_path: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text(COUNTING)
+def test_a_task_of_the_hub_is_not_fetched_unasked(tmp_path: Path) -> None:
     log = tmp_path / "attempts"
-    paths = os.environ["PYTHONPATH"].split(os.pathsep)[1:]  # the plug-in, without what blocks the network
-    environment = {
-        "PYTHONPATH": os.pathsep.join([str(tmp_path), *paths]),
-        "HF_HUB_OFFLINE": "",
-        "HF_HOME": str(tmp_path / "hf"),
-        "ATTEMPTS": str(log),
-    }
-    run = console(
-        tmp_path, "run", "--methods", "noise", "--seeds", "1", "--suite", "mteb:STS17[en-en]", **environment
-    )
+    environment = {"HF_HUB_OFFLINE": "", "HF_HOME": str(tmp_path / "hf"), "BENCH_TEST_ATTEMPTS": str(log)}
+    asked = ("run", "--methods", "noise", "--seeds", "1", "--suite", "mteb:STS17[en-en]")
+    run = console(tmp_path, *asked, **environment)
     assert run.returncode == 1
     assert "1 of 1 tasks of mteb failed" in run.stderr
     assert not log.exists()
     assert ", with HF_HUB_OFFLINE=0 before it to fetch data sets" in run.stderr
-    fetch = console(tmp_path, "data", "fetch", "sts7", "--data", "data", **environment)
-    assert fetch.returncode == 1
-    assert "huggingface.co" in log.read_text()
 
 
 @pytest.mark.parametrize(
@@ -221,9 +182,7 @@ def test_odd_data_folders(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("BENCH_DATA", value)
     for arguments in (("run", "--methods", "noise", "--suite", "sts7"), ("data", "verify")):
-        code, _, err = cli(*arguments)
-        assert (code, err.count("\n"), err.rstrip("\n").isprintable()) == (2, 1, True)
-        assert "no SentEval data here; expected a folder STS" in err
+        assert "no SentEval data here; expected a folder STS" in refusal(cli, *arguments)
 
 
 @pytest.mark.parametrize(
@@ -239,5 +198,4 @@ def test_odd_variables(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, name: str, value: str, message: str
 ) -> None:
     monkeypatch.setenv(name, value)
-    code, _, err = cli("run", "--methods", "released:simcse_bert", "--suite", "toy")
-    assert (code, message in err, err.rstrip("\n").isprintable()) == (2, True, True), err
+    assert message in refusal(cli, "run", "--methods", "released:simcse_bert", "--suite", "toy")

@@ -12,13 +12,11 @@ import numpy as np
 import pytest
 
 from bench.cli.main import main
-from bench.records.record import Place
 from bench.records.store import ResultStore
 from bench.run.stage_cache import is_whole
 from tests.support.campaigns import make_record
-from tests.support.cli import Cli, records
-from tests.support.hostile import MARKER, PICKLE, Hostile, as_zip
-from tests.support.security import everything
+from tests.support.cli import Cli, records, refusal
+from tests.support.hostile import MARKER, PICKLE, Hostile, as_zip, everything
 from tests.support.training import arguments
 
 RUN = ("run", "--methods", "noise", "--seeds", "1-2", "--suite", "toy")
@@ -55,10 +53,7 @@ def change(campaign: Path, **values: Any) -> Path:
         (("--methods", "../../x=noise"), "is no"),
         (("--methods", "x/../y=noise"), "is no"),
         (("--suite", "../../toy"), "unknown suite '../../toy'"),
-        (
-            ("--suite", "local:\x1b[2J.toml"),
-            "--suite: 'local:\\x1b[2J.toml' has a character that can't be printed",
-        ),
+        (("--suite", "local:\x1b[2J.toml"), "'local:\\x1b[2J.toml' has a character that can't be printed"),
         (("--profile", "../../mini"), "unknown profile '../../mini'"),
         (("--probes", "../x"), "../x"),
         (("--methods", "hf:a/../../b"), "is neither a folder nor a model in the local cache"),
@@ -68,8 +63,7 @@ def change(campaign: Path, **values: Any) -> Path:
 )
 def test_names_are_no_paths(cli: Cli, tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
     before = sorted(path.name for path in tmp_path.parent.iterdir())
-    code, _, err = cli(*RUN, *arguments)
-    assert (code, len(err.splitlines()), message in err) == (2, 1, True), err
+    assert message in refusal(cli, *RUN, *arguments)
     assert everything(tmp_path) == {}
     assert sorted(path.name for path in tmp_path.parent.iterdir()) == before
 
@@ -77,8 +71,7 @@ def test_names_are_no_paths(cli: Cli, tmp_path: Path, arguments: tuple[str, ...]
 @pytest.mark.parametrize("name", ["../../evil", "/etc/evil", "a/b", "..", "a\x00b", "\x1b[2J"])
 def test_a_local_task_is_no_path(cli: Cli, tmp_path: Path, name: str) -> None:
     (tmp_path / "x.toml").write_text(f'[[task]]\nname = {json.dumps(name)}\ntype = "sts"\nfile = "x.tsv"\n')
-    code, _, err = cli(*RUN, "--suite", "local:x.toml")
-    assert (code, "x.toml, task 1: name = " in err, err.rstrip("\n").isprintable()) == (2, True, True)
+    assert "x.toml, task 1: name = " in refusal(cli, *RUN, "--suite", "local:x.toml")
 
 
 @pytest.mark.parametrize(
@@ -94,17 +87,17 @@ def test_a_local_task_is_no_path(cli: Cli, tmp_path: Path, name: str) -> None:
     ],
 )
 @pytest.mark.parametrize(
-    "command", [("report", "--format", "html", "--figures", "figures"), ("stats",), RUN[:0]]
+    "command",
+    [("report", "--format", "html", "--figures", "x"), ("stats",), ("compare", "noise#1", "noise#2")],
 )
 def test_a_record_stands_where_it_says_or_is_refused(
     cli: Cli, campaign: Path, tmp_path: Path, values: dict[str, Any], command: tuple[str, ...]
 ) -> None:
     change(campaign, **values)
     before = everything(tmp_path)
-    code, _, err = cli(*(command or ("compare", "noise#1", "noise#2")))
-    assert (code, "seed-1/toy.json: this " in err, err.count("\n")) == (2, True, 1), err
-    assert "is in another's place" in err or "is not a run record: " in err
-    assert err.rstrip("\n").isprintable()
+    said = refusal(cli, *command)
+    assert "seed-1/toy.json: this " in said
+    assert "is in another's place" in said or "is not a run record: " in said
     assert everything(tmp_path) == before
 
 
@@ -113,11 +106,8 @@ def test_predictions_are_read_beside_their_record_alone(cli: Cli, campaign: Path
     shutil.copy(campaign / "mini" / "noise" / "seed-2" / "toy.npz", outside)
     digest = hashlib.sha256(outside.read_bytes()).hexdigest()
     change(campaign, predictions={"file": "../../../../../outside.npz", "sha256": digest})
-    code, _, err = cli("diff", "noise#1", "noise#2")
-    assert (code, "seed-1/toy.npz: the predictions are missing or don't belong to their record" in err) == (
-        2,
-        True,
-    )
+    said = refusal(cli, "diff", "noise#1", "noise#2")
+    assert "seed-1/toy.npz: the predictions are missing or don't belong to their record" in said
 
 
 @pytest.mark.parametrize("kind", ["pickle", "bomb"])
@@ -131,11 +121,8 @@ def test_predictions_are_never_unpickled_nor_unpacked(
     else:
         np.savez_compressed(file, TOY=np.zeros(10_000_000, dtype=np.float32))
     change(campaign, predictions={"file": "toy.npz", "sha256": hashlib.sha256(file.read_bytes()).hexdigest()})
-    code, _, err = cli("diff", "noise#1", "noise#2")
-    assert (code, "seed-1/toy.npz: these are no predictions: ValueError; run the cell again" in err) == (
-        2,
-        True,
-    )
+    said = refusal(cli, "diff", "noise#1", "noise#2")
+    assert "seed-1/toy.npz: these are no predictions: ValueError; run the cell again" in said
     assert not (tmp_path / MARKER).exists()
 
 
@@ -158,8 +145,7 @@ def test_a_farm_of_links_is_read_as_what_it_is(cli: Cli, campaign: Path, tmp_pat
     before = everything(away)
     assert cli("report", "--format", "html")[0] == 0
     (campaign / "mini" / "other").symlink_to(away / "noise")
-    code, _, err = cli("report")
-    assert (code, "this record of noise is in another's place" in err) == (2, True)
+    assert "this record of noise is in another's place" in refusal(cli, "report")
     (away / "other").unlink()
     assert everything(away) == before
 
@@ -173,7 +159,7 @@ def test_figures_stay_in_their_folder(cli: Cli, tmp_path: Path) -> None:
     for method in (FARAWAY, "a/b", "--><script>x</script>"):
         for seed in (1, 2):
             record = make_record(method, seed, {"STSB": 0.5}, name=method, profile=FARAWAY, suite=FARAWAY)
-            store.write(Place(FARAWAY, method, seed, FARAWAY), record, None)
+            store.write(record.place, record, None)
     probes = {"density": {"groups": [{"low": 0, "high": 1}], "curves": [[0.5] * 101]}}
     probed = [{"profile": FARAWAY, "method": FARAWAY, "seed": 1, "probes": probes}]
     (store.root / "probes.json").write_text(json.dumps(probed))
@@ -195,10 +181,7 @@ def test_figures_stay_in_their_folder(cli: Cli, tmp_path: Path) -> None:
     [
         ({"suite": "local:/etc/hostname"}, "came from a file that only its bench run named"),
         ({"suite": "local:x"}, "repeat that bench run, with --suite local:FILE.toml"),
-        (
-            {"provenance": {"device": "evil", "threads": 1}},
-            "the record says device 'evil'; expected one of cpu",
-        ),
+        ({"provenance": {"device": "evil", "threads": 1}}, "says device 'evil'; expected one of cpu"),
         ({"provenance": {"device": "cpu", "threads": 10**9}}, "threads '1000000000'; expected 1 to 256"),
         ({"provenance": {"device": "cpu"}}, "threads 'None'"),
         ({"provenance": {}}, "device 'None'"),
@@ -212,8 +195,7 @@ def test_a_record_names_no_file_to_read(
 ) -> None:
     path = change(campaign, **values, schema=1)  # whose key is not checked
     (campaign.parents[1] / "x").write_text("no TOML")
-    code, _, err = cli("rerun", str(path))
-    assert (code, message in err, err.count("\n")) == (2, True, 1), err
+    assert message in refusal(cli, "rerun", str(path))
 
 
 @pytest.mark.slow
@@ -228,11 +210,8 @@ def test_a_stage_that_came_with_records_is_never_unpickled(
         stage = weights.parents[1]
         weights.unlink()
         as_zip(weights.parent)
-        files = (path for path in stage.rglob("*") if path.is_file() and path.name != "MANIFEST.json")
-        sums = {
-            path.relative_to(stage).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-            for path in files
-        }
+        (stage / "MANIFEST.json").unlink()
+        sums = {name: hashlib.sha256(content).hexdigest() for name, content in everything(stage).items()}
         (stage / "MANIFEST.json").write_text(json.dumps(sums))
         assert is_whole(stage)
     shutil.rmtree(tmp_path / "results" / "local")

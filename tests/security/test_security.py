@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,24 +65,27 @@ def test_exported_folders_hold_no_pickle(model: Path, tmp_path: Path) -> None:
         assert f"{where}: the weights are missing; expected model.safetensors" in str(caught.value)
 
 
-def edit_modules(number: int, **values: object) -> Edit:
+def edit_modules(change: Callable[[list[Any]], object]) -> Edit:
+    """Change sentence-transformers' list of modules."""
+
     def edit(folder: Path) -> None:
         modules = json.loads((folder / "modules.json").read_text())
-        modules[number].update(values)
+        change(modules)
         (folder / "modules.json").write_text(json.dumps(modules))
 
     return edit
 
 
+def pooling(**values: object) -> Edit:
+    return edit_modules(lambda modules: modules[1].update(values))
+
+
 def new_module(kind: str, file: str, **settings: object) -> Edit:
     """Put another of sentence-transformers' modules behind the pooling."""
+    new = {"idx": 2, "name": "2", "path": "2_New", "type": f"sentence_transformers.models.{kind}"}
 
     def edit(folder: Path) -> None:
-        modules = json.loads((folder / "modules.json").read_text())
-        modules.append(
-            {"idx": 2, "name": "2", "path": "2_New", "type": f"sentence_transformers.models.{kind}"}
-        )
-        (folder / "modules.json").write_text(json.dumps(modules))
+        edit_modules(lambda modules: modules.append(new))(folder)
         put(folder, f"2_New/{file}", **settings)
 
     return edit
@@ -91,7 +95,7 @@ BERT = "sentence_bert_config.json"
 FOREIGN = "m/modules.json: it names the foreign class '{}', which is not executed"
 HOSTILE_MODULES: list[tuple[Edit, str]] = [
     *(
-        (edit_modules(1, type=kind), FOREIGN.format(kind))
+        (pooling(type=kind), FOREIGN.format(kind))
         for kind in (
             "os.system",
             "evil.X",
@@ -102,12 +106,9 @@ HOSTILE_MODULES: list[tuple[Edit, str]] = [
             "sentence_transformers.",
         )
     ),
-    (
-        edit_modules(1, path="../other"),
-        "m/modules.json: the module's path '../other' leads out of the folder",
-    ),
-    (edit_modules(1, path="/etc"), "m/modules.json: the module's path '/etc' leads out of the folder"),
-    (edit_modules(1, path=7), "m: modules.json is damaged"),
+    (pooling(path="../other"), "m/modules.json: the module's path '../other' leads out of the folder"),
+    (pooling(path="/etc"), "m/modules.json: the module's path '/etc' leads out of the folder"),
+    (pooling(path=7), "m: modules.json is damaged"),
     (
         new_module("WordEmbeddings", "wordembedding_config.json", tokenizer_class="evil.X"),
         "m/2_New/wordembedding_config.json: it names the foreign class 'evil.X'",
@@ -134,10 +135,7 @@ HOSTILE_MODULES: list[tuple[Edit, str]] = [
             ("config_args", "name_or_path", "evil/x"),
         )
     ),
-    (
-        settings(BERT, model_args={"attn_implementation": "evil/kernel"}),
-        "'evil/kernel' is code from elsewhere",
-    ),
+    (settings(BERT, model_args={"attn_implementation": "evil/k"}), "'evil/k' is code from elsewhere"),
     (settings(BERT, tokenizer_name_or_path="evil/x"), f"m/{BERT}: it names another model's tokenizer"),
 ]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.records.record import Place, RunRecord, Score
+from bench.records.record import RunRecord, Score
 from bench.records.store import ResultStore
 
 TASKS = {"STS12": 40, "STSB": 30}
@@ -91,7 +91,6 @@ def probes_of(number: int) -> dict[str, object]:
 def hostile_campaign(root: Path) -> ResultStore:
     """A campaign ``camp`` below ``root`` of five seeds of simcse and two of methods with hostile names."""
     store, rng = ResultStore(root, "camp"), np.random.default_rng(1)
-    store.prepare()
     for number, method in enumerate(("simcse", *HOSTILE)):
         for seed in range(1, 6 if method == "simcse" else 3):
             scores = {task: 0.5 + 0.03 * number + 0.001 * float(rng.normal()) for task in TASKS}
@@ -101,5 +100,5 @@ def hostile_campaign(root: Path) -> ResultStore:
             for task, n in TASKS.items():
                 record.tasks[task]["pairs"] = n
             predictions = {task: rng.uniform(-1, 1, n).astype(np.float32) for task, n in TASKS.items()}
-            store.write(Place("mini", method, seed, "sts7"), record, predictions)
+            store.write(record.place, record, predictions)
     return store

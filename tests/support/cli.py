@@ -25,3 +25,10 @@ def stable_bytes(folder: Path, campaign: str = "local") -> dict[str, bytes]:
         name: to_json(record, timing=False).encode() for name, record in records(folder, campaign).items()
     }
     return found | {str(p.relative_to(root)): p.read_bytes() for p in root.glob("*/*/*/*.npz")}
+
+
+def refusal(cli: Cli, *arguments: str, code: int = 2) -> str:
+    """What a command that is refused says: one line that no terminal obeys."""
+    found, _, err = cli(*arguments)
+    assert (found, err.count("\n"), err.rstrip("\n").isprintable()) == (code, 1, True), err
+    return err

@@ -56,6 +56,12 @@ def settings(name: str, **values: object) -> Edit:
     return lambda folder: put(folder, name, **values)
 
 
+def everything(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder with its content, the locks left out."""
+    files = (path for path in folder.rglob("*") if path.is_file() and not path.name.endswith(".lock"))
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
 @pytest.fixture
 def model(tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder that any loader takes, with a module of code that lies on the path too: none of it may run."""

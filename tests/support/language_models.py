@@ -1,14 +1,11 @@
-"""Tiny language models, and gradients of objectives on them."""
+"""Tiny language models."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
 from transformers import (
     AutoConfig,
     AutoTokenizer,
@@ -17,13 +14,6 @@ from transformers import (
     RobertaConfig,
     RobertaForMaskedLM,
 )
-
-from bench.baselines._diffcse import DiffCSEObjective
-from bench.card import OptionValue
-from bench.nn.backbone import load_backbone
-from bench.nn.masked_lm import load_masked_lm
-from bench.train.sentence_encoder import set_dropout
-from bench.train.streams import generator, own_random_state
 
 
 @pytest.fixture(scope="session")
@@ -63,21 +53,3 @@ def tiny_roberta(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> P
         RobertaForMaskedLM(config).save_pretrained(folder)
     BertTokenizer(vocab=vocabulary, do_lower_case=True, model_max_length=40).save_pretrained(folder)
     return folder
-
-
-def objective_of(
-    backbone: Path, generator_folder: Path, config: Mapping[str, OptionValue], dropout: float = 0.0
-) -> tuple[Any, Any]:
-    """The objective in float64 and train mode, and the tokenizer."""
-    model, tokenizer = load_backbone(backbone)
-    set_dropout(model, dropout)
-    masked_lm, _ = load_masked_lm(generator_folder)
-    with own_random_state(1, "head"):
-        made = DiffCSEObjective(
-            model, tokenizer, masked_lm, config, generator(1, "mask"), generator(1, "replacement")
-        )
-    return made.double().train(), tokenizer
-
-
-def gradients(module: nn.Module) -> dict[str, Tensor]:
-    return {name: p.grad.clone() for name, p in module.named_parameters() if p.grad is not None}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +16,15 @@ def sentence(rng: np.random.Generator, label: int) -> str:
     return " ".join([*words, mood, str(rng.integers(999))])
 
 
+def _write(root: Path, file: str, lines: list[str]) -> None:
+    (root / file).parent.mkdir(parents=True, exist_ok=True)
+    (root / file).write_text("".join(f"{line}\n" for line in lines))
+
+
 def write_transfer(root: Path) -> Path:
     """Write all transfer tasks in SentEval's layout below ``root``."""
     rng = np.random.default_rng(3)
-
-    def write(file: str, lines: list[str]) -> None:
-        (root / file).parent.mkdir(parents=True, exist_ok=True)
-        (root / file).write_text("".join(f"{line}\n" for line in lines))
+    write = partial(_write, root)
 
     def some(label: int, count: int = 24) -> list[str]:
         return [sentence(rng, label) for _ in range(count)]
@@ -50,10 +53,7 @@ def write_transfer(root: Path) -> Path:
 def write_similarity(root: Path) -> Path:
     """Write STS12, the STS Benchmark and SICK in SentEval's layout below ``root``."""
     rng = np.random.default_rng(4)
-
-    def write(file: str, lines: list[str]) -> None:
-        (root / file).parent.mkdir(parents=True, exist_ok=True)
-        (root / file).write_text("".join(f"{line}\n" for line in lines))
+    write = partial(_write, root)
 
     def pair() -> tuple[str, str]:
         return sentence(rng, 0), sentence(rng, 1)
@@ -65,12 +65,11 @@ def write_similarity(root: Path) -> Path:
     for split in ("train", "dev", "test"):
         rows = [f"g\tf\ty\t{i}\t{rng.uniform(0, 5):.2f}\t" + "\t".join(pair()) for i in range(12)]
         write(f"STS/STSBenchmark/sts-{split}.csv", rows)
+    header = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"
     labels = ("CONTRADICTION", "NEUTRAL", "ENTAILMENT")
     for file in ("SICK_train.txt", "SICK_trial.txt", "SICK_test_annotated.txt"):
         rows = [
             f"{i}\t" + "\t".join(pair()) + f"\t{rng.uniform(1, 5):.1f}\t{labels[i % 3]}" for i in range(36)
         ]
-        write(
-            f"SICK/{file}", ["pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment", *rows]
-        )
+        write(f"SICK/{file}", [header, *rows])
     return root

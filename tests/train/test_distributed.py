@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
+import pickle
 from collections.abc import Iterator
-from multiprocessing import Process
+from multiprocessing import Pipe
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -22,8 +22,9 @@ from bench.train.distributed import Ranks, from_first, seed_draws, share_gradien
 from bench.train.launch import check_devices, run_together
 from bench.train.streams import own_random_state
 from tests.support.cli import Cli, records
-from tests.support.rank_work import Found, Gradients, alone, facts, one_dies, one_fails
-from tests.support.ranks import CASES, arguments, largest
+from tests.support.rank_work import Found, Gradients, Together
+from tests.support.ranks import arguments
+from tests.train.conftest import check_equal
 
 DTYPE = torch.float64
 
@@ -170,16 +171,6 @@ def test_under_torchrun_the_first_process_leads_and_the_others_leave(
         command._lead_or_leave()
 
 
-@pytest.mark.parametrize(("code", "kind"), [(130, KeyboardInterrupt), (-9, CellFailedError)])
-def test_a_process_that_ended_without_a_word_was_interrupted_or_killed(
-    code: int, kind: type[BaseException]
-) -> None:
-    process = Process()
-    process.join = lambda timeout=None: None  # type: ignore[method-assign]
-    process._popen = SimpleNamespace(poll=lambda: code)  # type: ignore[attr-defined]
-    assert isinstance(launch._ended(process, 1, 2), kind)
-
-
 def test_watching_a_training_takes_one_process(cli: Cli, tiny_bert: Path, corpus: Path) -> None:
     where = ("--suite", "toy", "--dev", "toy", "--backbone", str(tiny_bert), "--corpus", str(corpus))
     code, _, err = cli("gradient", "simcse", "--out", "g", *where, "--ranks", "2")
@@ -187,13 +178,22 @@ def test_watching_a_training_takes_one_process(cli: Cli, tiny_bert: Path, corpus
 
 
 @pytest.mark.slow
-def test_the_processes_know_each_other_and_the_first_one_alone_speaks(
+def test_two_processes_have_the_loss_and_the_gradients_of_one_and_the_failure_of_one_ends_both(
+    objectives: Gradients,
+    found_alone: dict[str, list[Found]],
+    tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
+    """They know each other, the first one alone speaks, and they compute the same at the same batches."""
     seen: list[int] = []
-    found = run_together(facts, 2, device="cpu", progress=seen.append)
-    assert found.pop("draw") is not None
-    assert found == {
+    with pytest.raises(BenchError) as failed:
+        run_together(Together(objectives, tmp_path / "found"), 2, device="cpu", progress=seen.append)
+    assert str(failed.value) == "no luck; try again"
+    assert "in process 1 of 2:" in failed.value.__notes__[0]
+    assert 'raise BenchError("no luck"' in failed.value.__notes__[0]
+    known, found = pickle.loads((tmp_path / "found").read_bytes())  # noqa: S301 - theirs
+    assert known.pop("draw") is not None
+    assert known == {
         "first": True,
         "size": 2,
         "threads": torch.get_num_threads(),
@@ -203,38 +203,25 @@ def test_the_processes_know_each_other_and_the_first_one_alone_speaks(
     }
     assert seen == [3]
     assert capfd.readouterr().out.split("\n") == ["said by the first one alone", ""]
+    check_equal(found, found_alone)
 
 
-@pytest.mark.slow
-def test_the_failure_of_one_ends_all() -> None:
-    with pytest.raises(BenchError) as failed:
-        run_together(one_fails, 2, device="cpu")
-    assert str(failed.value) == "no luck; try again"
-    assert "in process 1 of 2:" in failed.value.__notes__[0]
-    assert 'raise BenchError("no luck"' in failed.value.__notes__[0]
-    with pytest.raises(CellFailedError) as died:
-        run_together(one_dies, 2, device="cpu")
-    assert "process 1 of the 2 that train together died (killed, or out of memory?)" in str(died.value)
-
-
-@pytest.mark.slow
-def test_two_processes_have_the_loss_and_the_gradients_of_one_at_the_same_batch(
-    tiny_bert: Path, tiny_mlm: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("code", "kind", "said"),
+    [
+        (130, KeyboardInterrupt, ""),
+        (-9, CellFailedError, "process 1 of the 2 that train together died (killed, or out of memory?)"),
+    ],
+)
+def test_a_process_that_ended_without_a_word_was_interrupted_or_killed(
+    code: int, kind: type[BaseException], said: str
 ) -> None:
-    """Every kind of objective, in its first three steps: batches of five, of which one is short."""
-    shutil.copytree(tiny_bert, tmp_path / "sub" / "selected")
-    work = Gradients(CASES, tiny_bert, tiny_mlm, tmp_path / "sub")
-    expected: dict[str, list[Found]] = alone(work)
-    found: dict[str, list[Found]] = run_together(work, 2, device="cpu")
-    assert found.keys() == expected.keys() == CASES.keys()
-    for name, steps in expected.items():
-        assert len(steps) == len(found[name]) == 3
-        assert max(largest(gradients) for _, gradients in steps) > 1e-3, name
-        for step, ((loss, gradients), (ours, own)) in enumerate(zip(steps, found[name], strict=True)):
-            assert ours == pytest.approx(loss, rel=1e-10, abs=1e-10), (name, step)
-            assert own.keys() == gradients.keys(), (name, step)
-            differences = {parameter: own[parameter] - gradient for parameter, gradient in gradients.items()}
-            assert largest(differences) < 1e-10 * max(1.0, largest(gradients)), (name, step)
+    (ours, theirs), (others, _open) = Pipe(), Pipe()
+    theirs.close()
+    ended = SimpleNamespace(join=lambda _timeout: None, exitcode=code)
+    with pytest.raises(kind) as failed:
+        launch._watch({others: cast(Any, None), ours: cast(Any, ended)}, None)
+    assert said in str(failed.value)
 
 
 @pytest.mark.slow

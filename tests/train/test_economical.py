@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -22,8 +21,8 @@ from bench.train.chunks import cls_states, pooled_states, twin_cls_states
 from bench.train.loop import TrainSettings, make_optimizer
 from bench.train.streams import own_random_state
 from tests.support.rank_work import Found, Gradients, alone
-from tests.support.ranks import CASES, largest
 from tests.support.twins import KINDS, PAD, Kind, batch, tower
+from tests.train.conftest import check_equal
 
 ROWS = [[2, 9, 7, 4], [2, 5], [2, 9, 9, 9, 8, 6], [2, 11, 5]]
 
@@ -38,22 +37,11 @@ def plainly() -> Iterator[None]:
 
 @pytest.mark.slow
 def test_every_objective_has_the_loss_and_gradients_of_computing_everything(
-    tiny_bert: Path, tiny_mlm: Path, tmp_path: Path
+    objectives: Gradients, found_alone: dict[str, list[Found]]
 ) -> None:
     """In float64 and without dropout, three steps."""
-    shutil.copytree(tiny_bert, tmp_path / "sub" / "selected")
-    work = Gradients(CASES, tiny_bert, tiny_mlm, tmp_path / "sub")
     with plainly():
-        expected: dict[str, list[Found]] = alone(work)
-    found: dict[str, list[Found]] = alone(work)
-    assert found.keys() == expected.keys() == CASES.keys()
-    for name, steps in expected.items():
-        assert max(largest(gradients) for _, gradients in steps) > 1e-3, name
-        for (loss, gradients), (ours, own) in zip(steps, found[name], strict=True):
-            assert ours == pytest.approx(loss, rel=1e-10, abs=1e-10), name
-            assert own.keys() == gradients.keys(), name
-            apart = {parameter: own[parameter] - gradient for parameter, gradient in gradients.items()}
-            assert largest(apart) < 1e-10 * max(1.0, largest(gradients)), name
+        check_equal(found_alone, alone(objectives))
 
 
 def gradients(model: Any) -> dict[str, Tensor]:

@@ -16,16 +16,10 @@ from transformers import AutoTokenizer
 from bench.data.corpus import Corpus, make_corpus
 from bench.data.toy import toy_task
 from bench.errors import BenchError, DataError, InputError
+from bench.nn import masked_lm
 from bench.nn.backbone import load_backbone, token_rows
 from bench.nn.folder import resolve
-from bench.nn.masked_lm import (
-    check_layers,
-    check_same_vocabulary,
-    load_masked_lm,
-    mlm_head,
-    new_layers,
-    run_layers,
-)
+from bench.nn.masked_lm import check_layers, check_same_vocabulary, load_masked_lm, mlm_head, run_layers
 from bench.request import profiles
 from bench.train.masking import mask_tokens
 from bench.train.pretrain import MlmSettings, add_head, masked_accuracy, read_documents
@@ -146,7 +140,7 @@ def test_layers_on_given_states_are_the_models_own(tiny_bert: Path, implementati
     alone = run_layers(model.encoder.layer, states[1:, :3], mask[1:, :3], model.config)
     torch.testing.assert_close(got[1, :3], alone[0], rtol=1e-4, atol=1e-5)  # padding is not attended
     with torch.random.fork_rng(devices=[]):
-        fresh = new_layers(model, 2)
+        fresh = masked_lm.new_layers(model, 2)
     set_dropout(fresh, 0.0)
     assert run_layers(fresh, states, mask, model.config).shape == states.shape
     assert len(fresh) == 2
@@ -223,22 +217,15 @@ def test_masked_accuracy_by_hand(tiny_mlm: Path) -> None:
 
 
 def test_what_has_no_head_to_get(tiny_bert: Path, tiny_roberta: Path, tmp_path: Path) -> None:
-    backbone = resolve(str(tiny_bert), where="test")
-    with pytest.raises(InputError, match="tiny-roberta: a head for a RobertaForMaskedLM; expected a BERT"):
-        add_head(
-            resolve(str(tiny_roberta), where="test"),
-            text(),
-            SETTINGS,
-            seed=1,
-            out=tmp_path / "m",
-            command="c",
-        )
-    with pytest.raises(BenchError, match=r"one.txt: the text has fewer than two lines"):
-        add_head(backbone, make_corpus("one.txt", ["a"]), SETTINGS, seed=1, out=tmp_path / "m", command="c")
-    with pytest.raises(BenchError, match="the loss is nan at step"):
-        add_head(
-            backbone, text(), replace(SETTINGS, lr=1e30, warmup=0.0), seed=1, out=tmp_path / "m", command="c"
-        )
+    backbone, other = (resolve(str(folder), where="test") for folder in (tiny_bert, tiny_roberta))
+    wild, line = replace(SETTINGS, lr=1e30, warmup=0.0), make_corpus("one.txt", ["a"])
+    for model, corpus, settings, kind, message in (
+        (other, text(), SETTINGS, InputError, "tiny-roberta: a head for a RobertaForMaskedLM; .* a BERT"),
+        (backbone, line, SETTINGS, BenchError, "one.txt: the text has fewer than two lines"),
+        (backbone, text(), wild, BenchError, "the loss is nan at step"),
+    ):
+        with pytest.raises(kind, match=message):
+            add_head(model, corpus, settings, seed=1, out=tmp_path / "m", command="c")
     assert not (tmp_path / "m").exists()
 
 
@@ -279,13 +266,10 @@ def test_the_command(cli: Cli, tmp_path: Path, tiny_bert: Path, monkeypatch: pyt
     facts = json.loads((tmp_path / "made" / "pretraining.json").read_text())
     assert facts["command"] == "bench pretrain --profile minilm-mlm --seed 1 --out DIR"
     for extra, message in (
-        (
-            ("--out", "new", "--data", ".", "--world-seed", "2"),
-            "this text does not come from a made-up world",
-        ),
-        (("--out", "new", "--profile", "mini", "--data", "."), "this profile's text is not read from data"),
+        (("--world-seed", "2"), "this text does not come from a made-up world"),
+        (("--profile", "mini"), "this profile's text is not read from data"),
     ):
-        code, _, err = cli(*command, *extra)
+        code, _, err = cli(*command, "--out", "new", "--data", ".", *extra)
         assert (code, message in err) == (2, True), err
     code, _, err = cli("run", "--methods", "untrained", "--profile", "minilm-mlm")
     assert (code, "profile 'minilm-mlm' has no suite; it is there for bench pretrain" in err) == (2, True)

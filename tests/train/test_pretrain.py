@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import asdict, replace
 from importlib import resources
 from itertools import pairwise
 from pathlib import Path
@@ -26,14 +27,10 @@ from bench.data.toy import toy_task
 from bench.errors import BenchError
 from bench.nn.backbone import TransformerEncoder, load_backbone
 from bench.nn.wordpiece import train_wordpiece
+from bench.request import profiles
 from bench.train.masking import mask_tokens
 from bench.train.precision import training_at
-from bench.train.pretrain import (
-    PretrainSettings,
-    length_pooled_batches,
-    pretrain,
-    warmed_rate,
-)
+from bench.train.pretrain import PretrainSettings, length_pooled_batches, pretrain, warmed_rate
 from bench.train.spectral import spectral_embeddings
 from tests.support.cli import Cli
 
@@ -48,58 +45,59 @@ def text() -> Corpus:
     return make_corpus("toy.txt", sorted({s for pair in toy_task().all_pairs() for s in pair}))
 
 
+@pytest.fixture(scope="module")
+def made(text: Corpus, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], list[int], Path]:
+    """Facts, progress and folder of a training with seed 1."""
+    seen: list[int] = []
+    folder = tmp_path_factory.mktemp("made") / "m"
+    facts = pretrain(text, SETTINGS, seed=1, out=folder, command="bench pretrain", progress=seen.append)
+    return facts, seen, folder
+
+
 def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "pretraining.json"}
 
 
-def test_same_seed_same_bytes_and_the_state_is_left_alone(text: Corpus, tmp_path: Path) -> None:
+def test_same_seed_same_bytes_and_the_state_is_left_alone(
+    text: Corpus, tmp_path: Path, made: tuple[Any, Any, Path]
+) -> None:
     torch.manual_seed(5)
     before = torch.random.get_rng_state()
-    for name in ("one", "two"):
-        pretrain(text, SETTINGS, seed=1, out=tmp_path / name, command="c")
-    pretrain(text, SETTINGS, seed=2, out=tmp_path / "other", command="c")
+    for seed in (1, 2):
+        pretrain(text, SETTINGS, seed=seed, out=tmp_path / str(seed), command="c")
     assert torch.equal(torch.random.get_rng_state(), before)
-    one, two, other = (files(tmp_path / name) for name in ("one", "two", "other"))
+    one, two, other = (files(folder) for folder in (made[2], tmp_path / "1", tmp_path / "2"))
     assert one == two
     assert other["tokenizer.json"] == one["tokenizer.json"]
     assert other["model.safetensors"] != one["model.safetensors"]
 
 
-def test_what_it_leaves(text: Corpus, tmp_path: Path) -> None:
-    seen: list[int] = []
-    facts = pretrain(
-        text, SETTINGS, seed=1, out=tmp_path / "m", command="bench pretrain", progress=seen.append
-    )
-    assert json.loads((tmp_path / "m" / "pretraining.json").read_text()) == facts
-    assert facts["text"] == {
-        "name": "toy.txt",
-        "sha256": text.sha256,
-        "sentences": len(text.sentences),
-        "world": None,
-    }
+def test_what_it_leaves(text: Corpus, made: tuple[dict[str, Any], list[int], Path]) -> None:
+    facts, seen, folder = made
+    assert json.loads((folder / "pretraining.json").read_text()) == facts
+    known = {"name": "toy.txt", "sha256": text.sha256, "sentences": len(text.sentences), "world": None}
+    assert facts["text"] == known
     assert (facts["command"], facts["loss_curve"][-1][0], sum(seen)) == ("bench pretrain", 12, 96)
-    with safe_open(tmp_path / "m" / "model.safetensors", "pt") as stored:
+    with safe_open(folder / "model.safetensors", "pt") as stored:
         names = list(stored.keys())
         assert {stored.get_tensor(name).dtype for name in names} == {torch.float16}
     assert any(name.startswith("cls.predictions") for name in names)  # the MLM head is kept
-    model, _ = load_backbone(tmp_path / "m")
+    model, _ = load_backbone(folder)
     assert model.pooler is None
     assert next(model.parameters()).dtype == torch.float32
 
 
-def test_a_model_without_pooler_encodes_the_same_after_every_load(text: Corpus, tmp_path: Path) -> None:
-    pretrain(text, SETTINGS, seed=1, out=tmp_path / "m", command="c")
-    sentences = text.sentences[:5]
-    first, second = (TransformerEncoder(tmp_path / "m", "cls").encode(sentences) for _ in range(2))
+def test_a_model_without_pooler_encodes_the_same_after_every_load(
+    text: Corpus, made: tuple[Any, Any, Path]
+) -> None:
+    first, second = (TransformerEncoder(made[2], "cls").encode(text.sentences[:5]) for _ in range(2))
     np.testing.assert_array_equal(first, second)
-    states = [load_backbone(tmp_path / "m")[0].state_dict() for _ in range(2)]
+    states = [load_backbone(made[2])[0].state_dict() for _ in range(2)]
     assert states[0].keys() == states[1].keys()
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
 
 
 def test_divergence_is_an_error(text: Corpus, tmp_path: Path) -> None:
-    from dataclasses import replace
-
     with pytest.raises(BenchError, match="the loss is nan at step"):
         pretrain(text, replace(SETTINGS, lr=1e30, warmup=0.0), seed=1, out=tmp_path / "m", command="c")
     assert not (tmp_path / "m").exists()
@@ -140,12 +138,11 @@ def test_wordpiece_is_the_same_in_every_process(text: Corpus) -> None:
         "print(train_wordpiece(s, 150, max_length=24).get_vocab() == {V})"
     )
     vocabulary = train_wordpiece(text.sentences, 150, max_length=24).get_vocab()
-    for seed in ("1", "2"):
-        done = subprocess.run(
-            [sys.executable, "-c", code.replace("{V}", repr(vocabulary))],
-            capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONHASHSEED": seed},
-        )  # fmt: skip
-        assert done.stdout.strip() == "True", done.stderr
+    done = subprocess.run(
+        [sys.executable, "-c", code.replace("{V}", repr(vocabulary))],
+        capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONHASHSEED": "1"},
+    )  # fmt: skip
+    assert done.stdout.strip() == "True", done.stderr
     assert len(vocabulary) <= 150
     assert vocabulary["[PAD]"] == 0
 
@@ -166,16 +163,11 @@ def shipped() -> Path:
 
 
 def test_the_shipped_backbone_names_its_making(shipped: Path) -> None:
-    from bench.request import profiles
-
     facts: dict[str, Any] = json.loads((shipped / "pretraining.json").read_text())
     text = pretraining_text(World(1))
-    assert facts["text"] == {
-        "name": text.name,
-        "sha256": text.sha256,
-        "sentences": len(text.sentences),
-        "world": World(1).facts,
-    }
+    world = World(1).facts
+    known = {"name": text.name, "sha256": text.sha256, "sentences": len(text.sentences), "world": world}
+    assert facts["text"] == known
     assert facts["settings"] == profiles.load("mini").pretrain
     assert facts["command"] == "bench pretrain --profile mini --world-seed 1 --seed 1 --out DIR"
     assert facts["cpu_seconds"] < 15 * 60
@@ -218,22 +210,15 @@ def test_bad_requests(cli: Cli, tmp_path: Path, arguments: tuple[str, ...], mess
     assert (code, message in err) == (2, True), err
 
 
-def shortened(corpus: Corpus) -> Corpus:
-    return make_corpus(corpus.name, corpus.sentences[:2000], corpus.world)
-
-
 @pytest.mark.slow
 def test_the_command_makes_a_backbone_for_another_world(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dataclasses import asdict, replace
-
-    from bench.request import profiles
-
     mini = replace(profiles.load("mini"), pretrain=asdict(replace(SETTINGS, vocabulary=400)))
     monkeypatch.setattr(profiles, "load", lambda name: mini)
-    whole = world_text.pretraining_text
-    monkeypatch.setattr(world_text, "pretraining_text", lambda world: shortened(whole(world)))
+    text = world_text.pretraining_text(World(2))
+    short = make_corpus(text.name, text.sentences[:2000], text.world)
+    monkeypatch.setattr(world_text, "pretraining_text", lambda _world: short)
     code, out, err = cli("pretrain", "--world-seed", "2", "--out", "made")
     assert code == 0, err
     assert "made: " in out
@@ -246,12 +231,12 @@ def test_the_command_makes_a_backbone_for_another_world(
     assert "its figures are no benchmark" in out
 
 
-def test_bfloat16_learns_about_the_same(text: Corpus, tmp_path: Path) -> None:
-    curves = []
-    for precision in ("fp32", "bf16"):
-        with training_at(precision):
-            facts = pretrain(text, SETTINGS, seed=1, out=tmp_path / precision, command="c")
-        curves.append([loss for _, loss in facts["loss_curve"]])
+def test_bfloat16_learns_about_the_same(
+    text: Corpus, tmp_path: Path, made: tuple[dict[str, Any], Any, Path]
+) -> None:
+    with training_at("bf16"):
+        low = pretrain(text, SETTINGS, seed=1, out=tmp_path, command="c")
+    curves = [[loss for _, loss in facts["loss_curve"]] for facts in (made[0], low)]
     np.testing.assert_allclose(curves[1], curves[0], rtol=0.05)
-    stored = [load_backbone(tmp_path / precision)[0].state_dict() for precision in ("fp32", "bf16")]
+    stored = [load_backbone(folder)[0].state_dict() for folder in (made[2], tmp_path)]
     assert not all(torch.equal(a, b) for a, b in zip(*(s.values() for s in stored), strict=True))

@@ -46,11 +46,12 @@ def customs(seed: int) -> Customs:
     """Draw the customs of the world of this seed."""
     lexicon = load_lexicon()
     draw = Draw(f"mini/{GENERATOR}/{seed}/preferences")
-    actions = tuple(
-        tuple(_preference(draw, len(topic.frames), 2, 0.8) for _ in topic.agents) for topic in lexicon.topics
-    )
-    places = tuple(
-        tuple(_preference(draw, len(topic.places), 1, 0.7) for _ in topic.agents) for topic in lexicon.topics
+    actions, places = (
+        tuple(
+            tuple(_preference(draw, len(getattr(topic, what)), preferred, share) for _ in topic.agents)
+            for topic in lexicon.topics
+        )
+        for what, preferred, share in (("frames", 2, 0.8), ("places", 1, 0.7))
     )
     return Customs(seed, lexicon, actions, places)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
 
-from bench.data.mini.lexicon import Concept, Lexicon, Topic
+from bench.data.mini.lexicon import Concept, Lexicon
 
 T = TypeVar("T")
 ORDERS = (
@@ -83,26 +83,8 @@ class Draw:
         return len(weights) - 1
 
 
-@dataclass(frozen=True)
-class Form:
-    """What a sentence looks like apart from its words.
-
-    Args:
-        order: One of ORDERS.
-        opener: Words that add nothing, "" for none.
-    """
-
-    order: str
-    opener: str
-
-
-def draw_form(lexicon: Lexicon, draw: Draw) -> Form:
-    """Draw a form."""
-    return Form(draw.pick(ORDERS), draw.pick(lexicon.openers) if draw.chance(_OPENED) else "")
-
-
 def realise(
-    event: Event, lexicon: Lexicon, draw: Draw, *, form: Form | None = None, general: float = 0.0
+    event: Event, lexicon: Lexicon, draw: Draw, *, form: tuple[str, str] | None = None, general: float = 0.0
 ) -> str:
     """Say an event in one of its ways.
 
@@ -110,68 +92,62 @@ def realise(
         event: What to say.
         lexicon: The words.
         draw: Where the choices come from.
-        form: None for any.
+        form: One of ORDERS, and words at the beginning that add nothing, "" for none; None for any.
         general: Probability of the more general word for the agent and for the object.
     """
     topic = lexicon.topics[event.topic]
     frame = topic.frames[event.frame]
-    words = _Words(event, lexicon, topic, draw, general)
+    agent, what = _nouns(event, lexicon, draw, general)
     verb = draw.pick(frame.verb.words)
-    form = form or draw_form(lexicon, draw)
-    order = form.order
+    order, opener = form or (draw.pick(ORDERS), draw.pick(lexicon.openers) if draw.chance(_OPENED) else "")
     where = [draw.pick(topic.places[event.place].words)] if event.place is not None else []
     when = [draw.pick(lexicon.times[event.time].words)] if event.time is not None else []
     if order == "time first" and when:
-        clause = [*when, words.agent, _active(event, lexicon, verb), words.object, *where]
+        clause = [*when, agent, _active(event, lexicon, verb), what, *where]
     elif order == "place first" and where:
-        clause = [*where, words.agent, _active(event, lexicon, verb), words.object, *when]
+        clause = [*where, agent, _active(event, lexicon, verb), what, *when]
     else:
-        head = _clause(order, event, lexicon, verb, words)
+        head = _clause(order, event, lexicon, verb, agent, what)
         clause = [*head, *(where + when if draw.chance(0.7) else when + where)]
-    text = " ".join([form.opener, *clause]) if form.opener else " ".join(clause)
+    text = " ".join([opener, *clause] if opener else clause)
     return f"{text[0].upper()}{text[1:]}."
 
 
-class _Words:
-    """The noun phrases of a sentence."""
-
-    def __init__(self, event: Event, lexicon: Lexicon, topic: Topic, draw: Draw, general: float) -> None:
-        noun = _noun(topic.agents[event.agent], draw, general)
-        self.agent = f"the {lexicon.plural(noun) if event.agents else noun}"
-        noun = _noun(topic.frames[event.frame].objects[event.object], draw, general)
-        quality = f"{draw.pick(lexicon.qualities[event.quality].words)} " if event.quality is not None else ""
-        number = draw.pick(lexicon.numbers[event.number].words)
-        if event.number == 0 and draw.chance(0.6):
-            number = "an" if (quality or noun)[0] in "aeiou" else "a"
-        self.object = f"{number} {quality}{noun if event.number == 0 else lexicon.plural(noun)}"
+def _nouns(event: Event, lexicon: Lexicon, draw: Draw, general: float) -> tuple[str, str]:
+    """The noun phrases of a sentence: who does it, and to what."""
+    topic = lexicon.topics[event.topic]
+    noun = _noun(topic.agents[event.agent], draw, general)
+    agent = f"the {lexicon.plural(noun) if event.agents else noun}"
+    noun = _noun(topic.frames[event.frame].objects[event.object], draw, general)
+    quality = f"{draw.pick(lexicon.qualities[event.quality].words)} " if event.quality is not None else ""
+    number = draw.pick(lexicon.numbers[event.number].words)
+    if event.number == 0 and draw.chance(0.6):
+        number = "an" if (quality or noun)[0] in "aeiou" else "a"
+    return agent, f"{number} {quality}{noun if event.number == 0 else lexicon.plural(noun)}"
 
 
 def _noun(concept: Concept, draw: Draw, general: float) -> str:
     return concept.general if concept.general and draw.chance(general) else draw.pick(concept.words)
 
 
-def _clause(order: str, event: Event, lexicon: Lexicon, verb: str, words: _Words) -> list[str]:
+def _clause(order: str, event: Event, lexicon: Lexicon, verb: str, agent: str, what: str) -> list[str]:
     negation = " not" if event.negated else ""
     was = "was" if event.past else "is"
     if order == "passive":
         be = _be(event.past, event.number > 0)
-        return [words.object, be + negation, lexicon.participle(verb), "by", words.agent]
+        return [what, be + negation, lexicon.participle(verb), "by", agent]
     if order == "progressive":
         be = _be(event.past, event.agents)
-        return [words.agent, be + negation, lexicon.gerund(verb), words.object]
+        return [agent, be + negation, lexicon.gerund(verb), what]
     if order == "cleft agent":
-        return ["it", was, words.agent, "who", _active(event, lexicon, verb), words.object]
+        return ["it", was, agent, "who", _active(event, lexicon, verb), what]
     if order == "cleft object":
-        return ["it", was, words.object, "that", words.agent, _active(event, lexicon, verb)]
+        return ["it", was, what, "that", agent, _active(event, lexicon, verb)]
     if order == "nominal":
-        happened = {
-            (True, False): "took place",
-            (True, True): "did not take place",
-            (False, False): "takes place",
-            (False, True): "does not take place",
-        }[event.past, event.negated]
-        return ["the", lexicon.gerund(verb), "of", words.object, "by", words.agent, happened]
-    return [words.agent, _active(event, lexicon, verb), words.object]
+        said = ("takes place", "does not take place"), ("took place", "did not take place")
+        happened = said[event.past][event.negated]
+        return ["the", lexicon.gerund(verb), "of", what, "by", agent, happened]
+    return [agent, _active(event, lexicon, verb), what]
 
 
 def _active(event: Event, lexicon: Lexicon, verb: str) -> str:

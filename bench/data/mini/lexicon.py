@@ -86,13 +86,15 @@ class Lexicon:
 
     def preterite(self, verb: str) -> str:
         """Simple past."""
-        return _plain(self.past[verb][0]) if verb in self.past else self._regular(verb)
+        return self._past(verb, 0)
 
     def participle(self, verb: str) -> str:
         """Past participle."""
-        return _plain(self.past[verb][1]) if verb in self.past else self._regular(verb)
+        return self._past(verb, 1)
 
-    def _regular(self, verb: str) -> str:
+    def _past(self, verb: str, form: int) -> str:
+        if verb in self.past:
+            return self.past[verb][form].replace("_", " ")
         head, particle = _split(verb)
         if head in self.doubled:
             return head + head[-1] + "ed" + particle
@@ -146,7 +148,3 @@ def _phrases(line: str) -> Concept:
 def _split(verb: str) -> tuple[str, str]:
     head, underscore, particle = verb.partition("_")
     return head, f" {particle}" if underscore else ""
-
-
-def _plain(words: str) -> str:
-    return words.replace("_", " ")

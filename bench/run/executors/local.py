@@ -98,8 +98,3 @@ def _start(plugins: tuple[Plugin, ...]) -> None:
     """What a worker does before its first task, whose functions may come from plug-ins."""
     leave_on_interrupt()
     load_plugins(plugins)
-
-
-def local_executor(workers: int, plugins: tuple[Plugin, ...] = ()) -> Executor:
-    """In-process for one worker, else worker processes that load the plug-ins; neither changes a score."""
-    return InProcess() if workers == 1 else WorkerProcesses(workers, plugins)

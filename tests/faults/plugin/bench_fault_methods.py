@@ -4,7 +4,7 @@
 named in BENCH_FAULT starts in every process of the run, its workers too:
 
 - ``kill:N`` ends the process by SIGKILL just before its N-th change below BENCH_FAULT_BELOW;
-- ``count`` keeps the number of changes in the file BENCH_FAULT_COUNT;
+- ``count:FILE`` keeps the number of changes in a file;
 - ``full:N`` has no space left from the N-th change on, for anything but removing and renaming;
 - ``read_only`` refuses every change;
 - ``clock`` turns the clock back an hour whenever it is read.
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import itertools
 import os
 import signal
 import sys
@@ -129,22 +130,16 @@ class TrainedMethod:
         return Dice(_content(context.stages["top"]).hex())
 
 
-_CHANGES = {"os.mkdir", "os.rename", "os.remove", "os.rmdir"}
+_CHANGES = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir"}
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
 def _is_change(event: str, arguments: tuple[Any, ...], below: str) -> bool:
-    if event == "open":
-        path, _, flags = arguments
-        if not flags & _WRITING:
-            return False
-    elif event in _CHANGES:
-        path = arguments[0]
-        if event in ("os.remove", "os.rmdir") and arguments[1] != -1:
-            return True  # a folder that is being removed: names alone, beside an open folder
-    else:
+    if event not in _CHANGES or (event == "open" and not arguments[2] & _WRITING):
         return False
-    return isinstance(path, str) and os.path.abspath(path).startswith(below)
+    if event in ("os.remove", "os.rmdir") and arguments[1] != -1:
+        return True  # a folder that is being removed: names alone, beside an open folder
+    return isinstance(arguments[0], str) and os.path.abspath(arguments[0]).startswith(below)
 
 
 def _path(descriptor: int) -> str:
@@ -155,7 +150,7 @@ def _path(descriptor: int) -> str:
         return ""
 
 
-def _on_change(do: Callable[[int, str], None]) -> None:
+def _on_change(do: Callable[[str, int, str], None], argument: str) -> None:
     """Call ``do`` with number and kind of each change just before it happens; fsync counts as one."""
     below = os.environ["BENCH_FAULT_BELOW"]
     count = 0
@@ -163,7 +158,7 @@ def _on_change(do: Callable[[int, str], None]) -> None:
     def change(event: str) -> None:
         nonlocal count
         count += 1
-        do(count, event)
+        do(argument, count, event)
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if _is_change(event, arguments, below):
@@ -180,67 +175,35 @@ def _on_change(do: Callable[[int, str], None]) -> None:
     sys.addaudithook(hook)
 
 
-def _kill(argument: str) -> None:
-    last = int(argument)
-
-    def kill(number: int, event: str) -> None:
-        if number == last:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    _on_change(kill)
+def _kill(last: str, number: int, event: str) -> None:
+    if number == int(last):
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _count(argument: str) -> None:
-    descriptor = os.open(os.environ["BENCH_FAULT_COUNT"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-
-    def write(number: int, event: str) -> None:
-        os.pwrite(descriptor, str(number).encode(), 0)
-
-    _on_change(write)
+def _count(file: str, number: int, event: str) -> None:
+    Path(file).write_text(str(number))
 
 
-def _full(argument: str) -> None:
-    first = int(argument)
-
-    def full(number: int, event: str) -> None:
-        if number >= first and event in ("open", "os.mkdir", "fsync"):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    _on_change(full)
+def _full(first: str, number: int, event: str) -> None:
+    if number >= int(first) and event in ("open", "os.mkdir", "fsync"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def _read_only(argument: str) -> None:
-    def refuse(number: int, event: str) -> None:
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-
-    _on_change(refuse)
+def _read_only(argument: str, number: int, event: str) -> None:
+    raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
 
-def _clock(argument: str) -> None:
-    now, reads = time.time(), 0
-
-    def backwards() -> float:
-        nonlocal reads
-        reads += 1
-        return now - 3600.0 * reads
-
-    time.time = backwards
-
-
-_FAULTS: dict[str, Callable[[str], None]] = {
-    "kill": _kill,
-    "count": _count,
-    "full": _full,
-    "read_only": _read_only,
-    "clock": _clock,
-}
+_FAULTS = {"kill": _kill, "count": _count, "full": _full, "read_only": _read_only}
 
 
 def begin() -> None:
     """Start the fault that the environment names."""
     name, _, argument = os.environ.get("BENCH_FAULT", "").partition(":")
-    if name:
-        _FAULTS[name](argument)
+    if name == "clock":
+        now, reads = time.time(), itertools.count(1)
+        time.time = lambda: now - 3600.0 * next(reads)
+    elif name:
+        _on_change(_FAULTS[name], argument)
 
 
 begin()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import socket
 from typing import Any
 
@@ -18,6 +19,9 @@ def _check(host: Any) -> None:
             return
     except ValueError:
         pass
+    if "BENCH_TEST_ATTEMPTS" in os.environ:  # a library may swallow the error
+        with open(os.environ["BENCH_TEST_ATTEMPTS"], "a", encoding="utf-8") as stream:
+            stream.write(f"{name}\n")
     raise OSError(f"blocked by the tests: network access to {name!r}")
 
 

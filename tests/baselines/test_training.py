@@ -1,0 +1,122 @@
+"""What every baseline that trains does: odd batches, what it keeps, and the settings that it refuses."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModel
+
+from bench.card import OptionValue
+from bench.errors import InputError
+from bench.registry import discover
+from tests.support.steps import gradients_of, objective_of
+from tests.support.training import toy_sentences, train_alone
+
+SHORT: list[tuple[str, dict[str, OptionValue]]] = [
+    ("arccse", {"triplet_min_length": 1, "triplet_margin": 2.5, "dropout": 0.3}),
+    ("diffcse", {}),
+    ("esimcse", {}),
+    ("promptbert", {"dropout": 0.3}),
+]
+"""Methods to which single words, equal and empty sentences could matter, and are not tested elsewhere."""
+
+
+@pytest.mark.parametrize(
+    "sentences", [["two"], ["a", "a"], ["", "the farmer"], ["quokka", "a man is singing " * 9]]
+)
+@pytest.mark.parametrize(("method", "changes"), SHORT)
+def test_odd_batches_have_a_finite_loss_and_gradient(
+    method: str, changes: dict[str, OptionValue], sentences: list[str], tiny_bert: Path, tiny_mlm: Path
+) -> None:
+    given = {"auxiliaries": {"generator": tiny_mlm}}
+    text = [*sentences, "a child", "the hill"]  # more than a batch: the epoch goes on
+    made, batch, _ = objective_of(method, tiny_bert, text, given, **changes)
+    batch = batch[: len(sentences)]
+    for part in (batch, batch[:1]):
+        loss = made(part)
+        assert bool(loss.isfinite())
+        assert float(loss.detach()) >= 0
+        assert all(bool(gradient.isfinite().all()) for gradient in gradients_of(made, loss).values())
+    if method == "esimcse":  # the second batch met the first one's vectors
+        assert len(made.queue.vectors) == len(batch) + 1
+        assert float(loss.detach()) > 0
+
+
+@pytest.mark.parametrize(
+    ("method", "changes"),
+    [
+        ("bsl", {"blocks": 1, "lr": 1e-2}),
+        ("diffcse", {}),
+        ("esimcse", {}),
+        ("infocse", {}),
+        ("pcl", {}),
+        ("whitenedcse", {"groups": 4}),
+    ],
+)
+def test_training_keeps_the_encoder_alone(
+    tmp_path: Path, tiny_bert: Path, tiny_mlm: Path, method: str, changes: dict[str, OptionValue]
+) -> None:
+    """No head, peer, target, queue or auxiliary network is kept."""
+    given: dict[str, Any] = {"auxiliaries": dict.fromkeys(discover().get(method).card.auxiliaries, tiny_mlm)}
+    given["partners"] = [" ".join(sentence.split()[::-1]) for sentence in toy_sentences()]
+    found = train_alone(method, tiny_bert, tmp_path, given, **changes)
+    assert found.facts["sentences_seen"] == 24 + 24 + (24 if method == "bsl" else 12) + 24
+    before, after = AutoModel.from_pretrained(tiny_bert).state_dict(), found.kept()
+    assert after.keys() == before.keys()
+    name = "embeddings.LayerNorm.weight"
+    assert not torch.equal(after[name], before[name])
+
+
+BATCH_OF_ONE = (
+    "a batch of one sentence has no batch statistics; expected batch_size 2 or more, and no last batch of "
+    "one (drop_last=true leaves it out)"
+)
+REFUSED: list[tuple[str, dict[str, OptionValue], str]] = [
+    ("arccse", {"margin": 200.0}, "margin 200.0; expected 0 to 180 degrees"),
+    ("arccse", {"triplet_heavy": 0.1}, "triplet_light 0.2, triplet_heavy 0.1; expected shares above 0"),
+    ("bsl", {"batch_size": 1}, BATCH_OF_ONE),
+    ("bsl", {"batch_size": 59, "drop_last": False}, BATCH_OF_ONE),
+    (
+        "bsl",
+        {"batch_size": 61},
+        "60 sentences don't fill a batch of 61, and a short one is dropped; expected a smaller batch_size, "
+        "or drop_last=false",
+    ),
+    ("bsl", {"decay": 1.5}, "momentum 1.5; expected 0 to 1"),
+    ("bsl", {"warmup": 2.0}, "warmup 2.0; expected a share of the steps, 0 to 1"),
+    (
+        "esimcse",
+        {"max_length": 36},
+        "max_length 36 grows to 45 tokens with the repeated ones, the model tak",
+    ),
+    ("esimcse", {"momentum": 1.5}, "momentum 1.5; expected 0 to 1"),
+    ("pcl", {"share": 1.5}, "pcl.share: share 1.5; expected 0 to 1"),
+    (
+        "promptbert",
+        {"max_length": 31},
+        "max_length 31 and a template are longer than the model's longest",
+    ),
+    ("promptbert", {"template2": "{sentence}"}, "the template '{sentence}' can't be used with this model"),
+    ("promptbert", {"dropout": 2.0}, "dropout 2.0; expected 0 or more and less than 1"),
+    ("rankcse", {"alpha": 1.5}, "alpha 1.5; expected 0 to 1"),
+    ("sncse", {"max_length": 10}, "takes 10 tokens of 10; expected room for a sentence"),
+    ("sncse", {"template": "{sentence}"}, "the template '{sentence}' can't be used with this model"),
+    ("sncse", {"alpha": 0.5}, "alpha 0.5 must be at most beta 0.3"),
+    (
+        "whitenedcse",
+        {"groups": 5},
+        "whitenedcse.groups: 5 groups don't divide the backbone's 16 channels; expected a divisor of 16",
+    ),
+]
+
+
+@pytest.mark.parametrize(("method", "changes", "message"), REFUSED)
+def test_refused_settings(
+    tmp_path: Path, tiny_bert: Path, method: str, changes: dict[str, OptionValue], message: str
+) -> None:
+    with pytest.raises((InputError, ValueError), match=re.escape(message)):
+        train_alone(method, tiny_bert, tmp_path, **({"blocks": 1} if method == "bsl" else {}), **changes)

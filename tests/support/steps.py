@@ -1,0 +1,127 @@
+"""One step of a method: the module that its stage makes, and its loss against a transcription."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+from torch import Tensor, nn
+from transformers import AutoTokenizer
+
+from bench.card import OptionValue
+from bench.train import sentence_encoder
+from tests.support.rank_work import Stop, in_float64
+from tests.support.training import SENTENCES, options_of, stage_context, stages_of
+
+Vectors = Tensor | Sequence[Tensor]
+
+
+def objective_of(
+    name: str,
+    backbone: Path,
+    sentences: Sequence[str] = SENTENCES,
+    given: Mapping[str, Any] | None = None,
+    /,
+    **changes: OptionValue,
+) -> tuple[Any, list[Any], Any]:
+    """What a method's first stage would train, in float64, all sentences as a batch, and the tokenizer.
+
+    Args:
+        name: The method.
+        backbone: The backbone's folder.
+        sentences: The training text.
+        given: What else the context has: members, auxiliaries, partners.
+        changes: Options, in place of dropout 0 and max_length 20.
+    """
+    options = options_of(name, **({"dropout": 0.0, "batch_size": 2, "max_length": 20} | changes))
+    stage = stages_of(name, options)[0]
+    looped = patch.object(sentence_encoder, "train", side_effect=Stop)
+    with TemporaryDirectory() as out, in_float64(), looped as loop, suppress(Stop):
+        stage.train(stage_context(stage, backbone, Path(out), sentences=sentences, **(given or {})))
+    made, _, rows = loop.call_args.args[:3]
+    batch = [rows[number] for number in range(len(sentences))]
+    return made.double().train(), batch, AutoTokenizer.from_pretrained(backbone)
+
+
+def gradients_of(module: nn.Module, loss: Tensor) -> dict[str, Tensor]:
+    """The gradient of every parameter that the loss reaches."""
+    named = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
+    found = torch.autograd.grad(loss, list(named.values()), retain_graph=True, allow_unused=True)
+    return {name: part for name, part in zip(named, found, strict=True) if part is not None}
+
+
+def same_step(
+    module: nn.Module,
+    loss: Tensor,
+    expected: Tensor,
+    *,
+    rel: float = 1e-9,
+    rtol: float = 1e-6,
+    atol: float = 1e-9,
+    scaled: float = 0.0,
+    least: int = 40,
+) -> dict[str, Tensor]:
+    """Compare a loss and its gradients with those of a transcription; return the gradients.
+
+    Args:
+        module: Whose parameters have gradients.
+        loss: The loss.
+        expected: The transcription's.
+        rel: Tolerance of the value.
+        rtol: Tolerance of the gradients.
+        atol: The same, absolute.
+        scaled: More of it, as a share of a parameter's largest gradient.
+        least: How many parameters must have one.
+    """
+    assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=rel, abs=1e-12)
+    got, wanted = gradients_of(module, loss), gradients_of(module, expected)
+    for name, gradient in wanted.items():
+        own = got.get(name, torch.zeros_like(gradient))
+        torch.testing.assert_close(own, gradient, rtol=rtol, atol=atol + scaled * float(gradient.abs().max()))
+    assert not any(bool(got[name].any()) for name in got.keys() - wanted.keys())
+    assert len(wanted) > least
+    return got
+
+
+def cls_of(model: Any, row: Sequence[int]) -> Tensor:
+    """[CLS] of one token row, alone and so without padding."""
+    states: Tensor = model(input_ids=torch.tensor([row])).last_hidden_state
+    return states[0, 0]
+
+
+def under_head(made: Any, row: Sequence[int]) -> Tensor:
+    """z = tanh(W h_cls + b) of one token row."""
+    return torch.tanh(made.head.weight @ cls_of(made.encoder, row) + made.head.bias)
+
+
+def nce_by_loops(anchors: Vectors, positives: Vectors, tau: float = 0.05, queue: Vectors = ()) -> Tensor:
+    """InfoNCE as it is printed, with further negatives that all anchors share."""
+    rows = []
+    for i, anchor in enumerate(anchors):
+        others = [*positives, *queue]
+        scores = torch.stack([torch.cosine_similarity(anchor, other, dim=0) / tau for other in others])
+        rows.append(torch.logsumexp(scores, 0) - scores[i])
+    return torch.stack(rows).mean()
+
+
+def under_batch_norms(head: Any, states: Tensor) -> Tensor:
+    """DiffCSE's head of all rows: two layers, each followed by a batch norm, the first with weights."""
+    for linear, affine in ((head[0], head[1]), (head[3], None)):
+        states = states @ linear.weight.T
+        states = (states - states.mean(0)) / (states.var(0, unbiased=False) + 1e-5).sqrt()
+        states = torch.relu(states * affine.weight + affine.bias) if affine is not None else states
+    return states
+
+
+def toy_run(backbone: Path, corpus: Path, methods: str, *extra: str) -> tuple[str, ...]:
+    """``bench run`` of methods in seed 1 that train on a corpus, with the toy suite as dev and test set."""
+    return (
+        "run", "--methods", methods, "--seeds", "1", "--suite", "toy", "--backbone", str(backbone),
+        "--corpus", str(corpus), "--dev", "toy", *extra,
+    )  # fmt: skip
