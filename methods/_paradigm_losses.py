@@ -353,7 +353,11 @@ def _held(values: Tensor, low: float, high: float) -> Tensor:
 
 
 def with_diagonal(matrix: Tensor, value: float = 0.0) -> Tensor:
-    """The matrix with another diagonal."""
+    """The matrix with another diagonal.
+
+    >>> with_diagonal(torch.ones(2, 2)).tolist()
+    [[0.0, 1.0], [1.0, 0.0]]
+    """
     return matrix.masked_fill(torch.eye(len(matrix), dtype=torch.bool, device=matrix.device), value)
 
 

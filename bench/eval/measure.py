@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 from bench.data.suites import SUITES
 from bench.encoder import Encoder, FloatArray, PairScorer, Progress
-from bench.records.record import Score
+from bench.records.record import RunRecord, Score
 
 T = TypeVar("T")
 
@@ -116,3 +116,18 @@ class Measure(ABC, Generic[T]):
         Raises:
             InputError, BenchError: an encoder that can't be measured by this suite.
         """
+
+    def rescore(
+        self, tasks: Sequence[T], predictions: Mapping[str, FloatArray], record: RunRecord
+    ) -> tuple[Score, ...]:
+        """Return the scores of a record that its predictions and the gold scores determine; here none.
+
+        Args:
+            tasks: All tasks of the suite.
+            predictions: As :meth:`measure` gave them.
+            record: The record that they are of.
+
+        Raises:
+            BenchError: predictions that can't be scored.
+        """
+        return ()

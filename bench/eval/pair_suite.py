@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bench.data.suites import is_reference, load_suite
 from bench.data.tasks import PairTask
-from bench.encoder import Encoder, PairScorer
+from bench.encoder import Encoder, FloatArray, PairScorer
 from bench.eval.measure import Measure, Measured, Setting
+from bench.records.record import RunRecord, Score
 
 
 class PairSuite(Measure[PairTask]):
@@ -34,3 +35,11 @@ class PairSuite(Measure[PairTask]):
 
         predictions = predict(encoder, tasks, progress=setting.progress)
         return Measured(score_suite(tasks, predictions), predictions)
+
+    def rescore(
+        self, tasks: Sequence[PairTask], predictions: Mapping[str, FloatArray], record: RunRecord
+    ) -> tuple[Score, ...]:
+        """Score the similarities again: everything but the last checkpoint's scores."""
+        from bench.eval.sts import score_suite
+
+        return score_suite(tasks, predictions)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,7 +127,7 @@ def dev_spearman(encoder: Encoder, task: PairTask, select: str = "cosine") -> fl
     return max(spearman(similarities, gold) for similarities in found)
 
 
-def score_suite(tasks: Sequence[PairTask], predictions: dict[str, FloatArray]) -> tuple[Score, ...]:
+def score_suite(tasks: Sequence[PairTask], predictions: Mapping[str, FloatArray]) -> tuple[Score, ...]:
     """Score all tasks, and their average (task "avg") as the mean of the unrounded "all" values."""
     scores = [score for task in tasks for score in score_task(task, predictions[task.id])]
     average = suite_average(score.value for score in scores if score.subset == ALL)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,8 +89,7 @@ class TransferResult:
     @property
     def f1(self) -> float:
         """F1 of class 1 on the test items; 0 without a true positive."""
-        right = int(((self.predictions == 1) & (self.gold == 1)).sum())
-        return 2 * right / max(1, int((self.predictions == 1).sum() + (self.gold == 1).sum()))
+        return f1_score(self.predictions, self.gold)
 
 
 class Fitter:
@@ -237,25 +237,93 @@ def run_task(task: LabelledTask, vectors: Embeddings, protocol: Protocol) -> Tra
         raise BenchError(error.what, where=task.id, expected=error.expected, hint=error.hint) from error
 
 
-def _run_task(task: LabelledTask, vectors: Embeddings, protocol: Protocol) -> TransferResult:
+@dataclass(frozen=True)
+class Laid:
+    """A task's items as they are fitted: splits one after the other, each in SentEval's order.
+
+    Args:
+        classes: Names of the classes.
+        splits: The splits; all items in one, if the task is folded.
+        orders: Of each split, the task's rows in SentEval's order.
+        labels: Class of every item.
+        rows: Rows of each split, by its name.
+    """
+
+    classes: tuple[str, ...]
+    splits: tuple[LabelledSplit, ...]
+    orders: tuple[Rows, ...]
+    labels: Labels
+    rows: dict[str, Rows]
+
+    @property
+    def folded(self) -> bool:
+        """True if the items are tested in folds, not in a split of their own."""
+        return "test" not in self.rows
+
+    @property
+    def tested(self) -> tuple[Rows, Rows]:
+        """Rows of the items that are tested, and the task's order of them."""
+        names = list(self.rows)
+        position = 0 if self.folded else names.index("test")
+        return self.rows[names[position]], self.orders[position]
+
+
+def laid(task: LabelledTask) -> Laid:
+    """Lay out a task's items."""
     classes = tuple(sorted({label for split in task.splits for label in split.labels}))
     known = {label: number for number, label in enumerate(classes)}
     folded = not {"train", "test"} <= task.counts.keys()
-    splits = [_joined(task.splits)] if folded else list(task.splits)
-    orders = [_by_length(split, known) for split in splits]
+    splits = (_joined(task.splits),) if folded else task.splits
+    orders = tuple(_by_length(split, known) for split in splits)
+    labels = [np.array([known[x] for x in s.labels])[order] for s, order in zip(splits, orders, strict=True)]
     ends = np.cumsum([len(order) for order in orders])
-    ordered = list(zip(splits, orders, strict=True))
+    rows = np.split(np.arange(ends[-1]), ends[:-1])
+    names = (split.name for split in splits)
+    return Laid(classes, splits, orders, np.concatenate(labels), dict(zip(names, rows, strict=True)))
+
+
+def accuracy_of(
+    task: LabelledTask, predictions: NDArray[np.floating], kfold: int = 10
+) -> tuple[float, float]:
+    """Score predicted classes: accuracy, the mean over folds where the task is folded; and F1 of class 1.
+
+    Args:
+        task: The task.
+        predictions: (items,) number of the predicted class of every tested item, in the task's order.
+        kfold: Outer folds of a task without a test split.
+
+    Raises:
+        BenchError: a wrong number of predictions.
+    """
+    items = laid(task)
+    rows, order = items.tested
+    if len(predictions) != len(rows):
+        raise BenchError(f"{len(predictions)} predictions for {len(rows)} items", where=task.id)
+    right = predictions[order] == items.labels[rows]
+    parts = [right]
+    if items.folded:
+        parts = [right[held_out] for _, held_out in folds_of(rows, items.labels, kfold, SEED)]
+    return float(np.mean([part.mean() for part in parts])), f1_score(predictions[order], items.labels[rows])
+
+
+def f1_score(predictions: NDArray[Any], gold: NDArray[Any]) -> float:
+    """F1 of class 1; 0 without a true positive."""
+    right = int(((predictions == 1) & (gold == 1)).sum())
+    return 2 * right / max(1, int((predictions == 1).sum() + (gold == 1).sum()))
+
+
+def _run_task(task: LabelledTask, vectors: Embeddings, protocol: Protocol) -> TransferResult:
+    items = laid(task)
+    ordered = zip(items.splits, items.orders, strict=True)
     features = np.concatenate([_features(split, vectors)[order] for split, order in ordered])
-    labels = np.concatenate([np.array([known[x] for x in s.labels])[order] for s, order in ordered])
-    rows = dict(zip((s.name for s in splits), np.split(np.arange(ends[-1]), ends[:-1]), strict=True))
-    fitter = Fitter(features, labels, len(classes), protocol)
-    dev, test, regs, predictions = nested(fitter) if folded else on_test(fitter, rows)
-    n_dev = len(labels) if folded else len(rows.get("dev", rows["train"]))
-    last = orders[0] if folded else orders[[s.name for s in splits].index("test")]
-    gold = labels if folded else labels[rows["test"]]
+    labels, rows = items.labels, items.rows
+    fitter = Fitter(features, labels, len(items.classes), protocol)
+    dev, test, regs, predictions = nested(fitter) if items.folded else on_test(fitter, rows)
+    n_dev = len(labels) if items.folded else len(rows.get("dev", rows["train"]))
+    tested, order = items.tested
     return TransferResult(
-        tuple(dev), tuple(test), tuple(regs), _undone(predictions, last), _undone(gold, last),
-        n_dev, fitter.fits, fitter.gradient, classes,
+        tuple(dev), tuple(test), tuple(regs), _undone(predictions, order), _undone(labels[tested], order),
+        n_dev, fitter.fits, fitter.gradient, items.classes,
     )  # fmt: skip
 
 

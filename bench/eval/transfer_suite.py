@@ -10,11 +10,11 @@ import numpy as np
 
 from bench.data.suites import is_reference, load_transfer
 from bench.data.tasks import LabelledTask, suite_average
-from bench.encoder import Encoder, PairScorer, Progress
+from bench.encoder import Encoder, FloatArray, PairScorer, Progress
 from bench.errors import BenchError
 from bench.eval.embed import embed
 from bench.eval.measure import Measure, Measured, Setting
-from bench.records.record import ALL, Score
+from bench.records.record import ALL, RunRecord, Score
 
 if TYPE_CHECKING:  # it loads torch, which planning a suite doesn't need
     from bench.eval.transfer import Protocol, TransferResult
@@ -48,6 +48,21 @@ class TransferSuite(Measure[LabelledTask]):
         from bench.eval.transfer import Protocol
 
         return evaluate_transfer(encoder, tasks, Protocol(setting.solver), progress=setting.progress)
+
+    def rescore(
+        self, tasks: Sequence[LabelledTask], predictions: Mapping[str, FloatArray], record: RunRecord
+    ) -> tuple[Score, ...]:
+        """Score the predicted classes again: everything but the accuracies in validation."""
+        from bench.eval.transfer import accuracy_of
+
+        scores = []
+        for task in tasks:
+            accuracy, f1 = accuracy_of(task, predictions[task.id])
+            scores.append(Score(task.id, ALL, "accuracy", accuracy, len(predictions[task.id])))
+            if task.id == "MRPC":
+                scores.append(Score(task.id, ALL, "f1", f1, len(predictions[task.id])))
+        average = suite_average(score.value for score in scores if score.metric == "accuracy")
+        return (*scores, Score("avg", ALL, "accuracy", average, len(tasks)))
 
 
 def evaluate_transfer(

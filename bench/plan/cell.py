@@ -61,7 +61,7 @@ class Cell:
 
     @property
     def named_stages(self) -> Iterator[tuple[str, Cell, Stage]]:
-        """Each stage with the cell that it is of, by its role; a member's stands after its role and a slash."""
+        """Each stage with the cell that it is of, by name: ROLE for its own, MEMBER/ROLE for a member's."""
         for role, member in self.members:
             yield from ((f"{role}/{name}", owner, stage) for name, owner, stage in member.named_stages)
         yield from ((stage.spec.role, self, stage) for stage in self.stages)

@@ -363,7 +363,8 @@ def test_the_command(cli: Cli, tmp_path: Path) -> None:
     words = {"words": len(table.rows), "repeated_words": 0}
     assert sif.provenance["encoder"] == {"pooling": "sif", "fit": "target", "dim": 8, **words}
     assert (average.training, average.backbone) == ({}, sif.backbone)
-    assert sif.backbone["name"] == "mine.8d"
+    assert average.backbone is not None
+    assert average.backbone["name"] == "mine.8d"
     assert sif.training["stages"]["counts"]["sentences_seen"] == 24_000
     for record in (tmp_path / "results").rglob("*.json"):
         assert "private" not in record.read_text()

@@ -58,16 +58,19 @@ def at_anchors(loss: Loss, first: Tensor, second: Tensor) -> Tensor:
     return len(first) * gradients(loss, first, second)[0]
 
 
-def by_equation(name: str, h: Tensor, positives: Tensor) -> Tensor:
-    """Equations 1 to 3 as they are printed (for MET the indicator of Table 1), in plain loops."""
+def by_equation(name: str, h: Tensor, positives: Tensor, inside: float = 1.0) -> Tensor:
+    """Equations 1 to 3 as they are printed (for MET the indicator of Table 1), in plain loops.
+
+    Cosines under an angle or a distance are held within ``inside``, for MET above only.
+    """
     tau, u, rows = 0.05, ANGLE, []
     for i, anchor in enumerate(h):
         s = [float(anchor @ other) for other in positives]
         negatives = [j for j in range(len(s)) if j != i]
         hardest = max(negatives, key=lambda j: s[j])
-        own = s[i]
+        own = s[i] if name == "mpt" else min(s[i], inside)
         if name in ("infonce", "arccon"):
-            theta = math.acos(own)
+            theta = math.acos(max(own, -inside))
             ratio = 1.0 if name == "infonce" else math.sin(theta + u) / math.sin(theta)
             first = own if name == "infonce" else math.cos(theta + u)
             below = math.exp(first / tau) + sum(math.exp(s[k] / tau) for k in negatives)
@@ -76,7 +79,7 @@ def by_equation(name: str, h: Tensor, positives: Tensor) -> Tensor:
         elif name == "mpt":
             rows.append((own - s[hardest] < 0.23) * (positives[hardest] - positives[i]))
         else:
-            near, far = math.sqrt(2 - 2 * own), math.sqrt(2 - 2 * s[hardest])
+            near, far = math.sqrt(2 - 2 * own), math.sqrt(2 - 2 * min(s[hardest], inside))
             rows.append((far - near < 0.45) * (positives[hardest] / far - positives[i] / near))
     return torch.stack(rows)
 
@@ -260,25 +263,8 @@ def test_gradient_at_angle_0_and_pi_is_the_closed_form_at_the_bound(name: str, s
     second = torch.cat([sign * first[:2], second[2:]])
     got = at_anchors(CONTRASTIVE[name], first, second)
     assert bool(got.isfinite().all())
-    s = first @ second.T
     inside = 1 - (5e-5 if name == "met" else 1e-6)  # 2 - 2 c >= 1e-4
-    held = s.clamp(max=inside) if name == "met" else s.clamp(-inside, inside)
-    expected = []
-    for i in range(5):
-        row, own = [float(x) for x in s[i]], float(held[i, i])
-        negatives = [j for j in range(5) if j != i]
-        if name == "arccon":
-            theta = math.acos(own)
-            pushed = math.cos(theta + ANGLE)
-            below = math.exp(pushed / 0.05) + sum(math.exp(row[j] / 0.05) for j in negatives)
-            ratio = math.sin(theta + ANGLE) / math.sin(theta)
-            terms = [math.exp(row[j] / 0.05) * (second[j] - ratio * second[i]) for j in negatives]
-            expected.append(torch.stack(terms).sum(0) / (0.05 * below))
-        else:
-            j = max(negatives, key=lambda k: row[k])
-            near, far = math.sqrt(2 - 2 * own), math.sqrt(2 - 2 * float(held[i, j]))
-            expected.append((far - near < 0.45) * (second[j] / far - second[i] / near))
-    torch.testing.assert_close(got, torch.stack(expected), rtol=1e-8, atol=1e-8)
+    torch.testing.assert_close(got, by_equation(name, first, second, inside), rtol=1e-8, atol=1e-8)
     assert bool(got[:2].any())
 
 

@@ -20,12 +20,10 @@ from bench.card import OptionValue
 from bench.data.tasks import PairTask
 from bench.data.toy import toy_task
 from bench.encoder import FloatArray
-from bench.errors import InputError
 from bench.eval.collapse import collapse_figures, effective_rank
 from bench.eval.sts import dev_spearman
 from bench.methods._unsee_losses import Barlow, CorInfoMax, barlow, vicreg
 from bench.methods.unsee import ARCHITECTURES
-from bench.registry import discover
 from bench.reports.figures.figure import Figure
 from bench.train.loop import TrainSettings, parameter_groups
 from tests.support.cli import Cli, records
@@ -282,11 +280,6 @@ def test_every_dev_evaluation_notes_a_collapse_and_scores_as_asked(
     assert found["unsee_byol"].options["pooling"] == "cls"
     assert scores["unsee_byol"] is not None
     assert stages["unsee_byol"]["selected_dev"] >= scores["unsee_byol"] - 1e-6  # the best of four
-
-
-def test_an_unknown_architecture() -> None:
-    with pytest.raises(InputError, match="expected one of single_projection, online_projection, projection"):
-        discover().get("unsee_byol").card.option("architecture", "here").parse("none", "here")
 
 
 @pytest.mark.slow
