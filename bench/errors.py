@@ -60,6 +60,10 @@ class NewerRecordError(DataError):
     """A record of a newer schema: never damaged, never to be replaced (exit code 2)."""
 
 
+class UnsealedRecordError(DataError):
+    """A record of an older schema or without a seal: to be verified, never to be replaced (exit code 2)."""
+
+
 class NotComparableError(BenchError):
     """Records that must not be compared (exit code 3)."""
 

@@ -45,6 +45,8 @@ ROOMS = (  # each imports only from those before it; a room is a folder or a mod
     "methods",
     "gradient",
     "run",
+    "verify",
+    "bundle",
     "conformance",
     "cli",
     "__main__",

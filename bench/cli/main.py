@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 import click
 
+from bench.cli.bundle import bundle
 from bench.cli.check import check
 from bench.cli.compare import compare
 from bench.cli.data import data
@@ -17,6 +18,7 @@ from bench.cli.diff import diff
 from bench.cli.encode import encode
 from bench.cli.export import export
 from bench.cli.gradient import gradient
+from bench.cli.merge import merge
 from bench.cli.probe import probe
 from bench.cli.report import report
 from bench.cli.rerun import rerun
@@ -25,6 +27,7 @@ from bench.cli.show import list_, show
 from bench.cli.stats import stats
 from bench.cli.sweep import sweep
 from bench.cli.train import pretrain, tune
+from bench.cli.verify import verify
 from bench.errors import BenchError, printable, storage_reason
 from bench.version import __version__
 
@@ -111,6 +114,7 @@ def _explain(error: Exception) -> int:
 
 
 for command in (
+    bundle,
     check,
     compare,
     data,
@@ -119,6 +123,7 @@ for command in (
     export,
     gradient,
     list_,
+    merge,
     pretrain,
     probe,
     report,
@@ -128,5 +133,6 @@ for command in (
     stats,
     sweep,
     tune,
+    verify,
 ):
     cli.add_command(command)

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from bench.cli.options import PATH, data_option, loaded_plugins, plugin_option
-from bench.errors import InputError, printable
+from bench.errors import printable
 
 
 @click.command()
@@ -28,16 +28,12 @@ def rerun(
     Other versions or another CPU can change digits: where they differ too, that is said.
     """
     from bench.records.facts import machine_warnings
-    from bench.records.record import from_json
+    from bench.records.store import read_record
     from bench.request.parse import parse_copies
     from bench.run.rerun import rerun as repeat
 
-    try:
-        text = record.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"the record can't be read: {error}", where="bench rerun") from error
+    then = read_record(record)
     loaded_plugins(plugins)
-    then = from_json(text, str(record))
     found, now = repeat(then, data=data_dir, copies=parse_copies(copies), **given)
     if not found:
         click.echo("equal: every score is the same to the last digit")

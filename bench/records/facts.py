@@ -105,7 +105,8 @@ def _trained(name: str, older: str) -> Callable[[RunRecord], Any]:
     return read
 
 
-def _arithmetic(record: RunRecord) -> int:
+def arithmetic_of(record: RunRecord) -> int:
+    """Return the number of the arithmetic that a record was trained by, 0 for one without training."""
     return int(_trained("arithmetic", "numerics")(record) or (1 if _stages(record) else 0))
 
 
@@ -143,7 +144,7 @@ FACTS = (
             for name, value in stage.get("settings", {}).items()
         },
     ),
-    Fact("arithmetic of training", "encoder", _arithmetic, in_stage=True),
+    Fact("arithmetic of training", "encoder", arithmetic_of, in_stage=True),
     Fact(
         "training precision",
         "encoder",
@@ -297,12 +298,11 @@ def explain(then: RunRecord, now: RunRecord, facts: Sequence[Fact] = KEYED) -> s
     """Say in one line in which facts two records differ; where an older arithmetic is one, what follows."""
     found = differing(then, now, facts)
     text = "; ".join(map(str, found))
-    if any(each.fact == "arithmetic of training" for each in found) and _arithmetic(then):
+    if any(each.fact == "arithmetic of training" for each in found) and arithmetic_of(then):
         version, commit = then.provenance.get("bench"), (then.provenance.get("git") or {}).get("commit")
         at = f", commit {commit[:12]}" if commit else ""
-        text += (
-            f"; to add to what was trained by arithmetic {_arithmetic(then)}, install cse-bench {version}{at}"
-        )
+        by = f"to add to what was trained by arithmetic {arithmetic_of(then)}"
+        text += f"; {by}, install cse-bench {version}{at}"
     return text
 
 
@@ -310,12 +310,12 @@ def same_result(then: RunRecord, now: RunRecord) -> bool:
     """True if both say the same to the last bit: scores, similarities, training; versions and times aside."""
     if values(then, FAMILY) != values(now, FAMILY):
         return False
-    one, other = ((each.scores, each.predictions, _measured(each)) for each in (then, now))
+    one, other = ((each.scores, each.predictions, measured(each)) for each in (then, now))
     return one == other
 
 
-def _measured(record: RunRecord) -> dict[str, dict[str, Any]]:
-    """What each stage's training gave, without what was asked for."""
+def measured(record: RunRecord) -> dict[str, dict[str, Any]]:
+    """Return what each stage's training gave, without what was asked for."""
     return {
         role: {name: value for name, value in stage.items() if name not in _ASKED}
         for role, stage in _stages(record).items()

@@ -15,12 +15,12 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from bench.encoder import FloatArray
-from bench.errors import DataError, InputError, NewerRecordError, StorageError
+from bench.errors import DataError, InputError, NewerRecordError, StorageError, UnsealedRecordError
 from bench.records.files import write_whole
+from bench.records.integrity import copies, faults, seal_fault, sealed
 from bench.records.record import Place, RunRecord, from_json, safe_name, to_json
 
 _CAMPAIGN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_SEAL, _BLANK = "record_sha256", "0" * 64
 
 
 class ResultStore:
@@ -68,7 +68,7 @@ class ResultStore:
     def read(self, place: Place) -> RunRecord | None:
         """Return the record, or None if there is none; raises DataError for a damaged one."""
         path = self.path(place)
-        return _read(path) if path.exists() else None
+        return read_record(path) if path.exists() else None
 
     def is_whole(self, place: Place, record: RunRecord) -> bool:
         """True if the predictions next to a record are those it was written with."""
@@ -86,7 +86,7 @@ class ResultStore:
         """Return the finished, whole record at a place, of whatever key.
 
         None if there is none, or if it is damaged, failed, or its predictions aren't its own: the job has to
-        run. Raises NewerRecordError for a record of a newer bench, which may well be finished.
+        run. Raises NewerRecordError or UnsealedRecordError for a record that may well be finished.
         """
         path = self.path(place)
         record = _undamaged(path) if path.exists() else None
@@ -190,7 +190,20 @@ class ResultStore:
 
         Raises:
             InputError: there is no such campaign.
-            DataError: a damaged record.
+            DataError: a damaged record, or two of which one is a copy of the other.
+        """
+        records, damaged = self.scan()
+        for error in damaged.values():
+            raise error
+        return records
+
+    def scan(self) -> tuple[list[RunRecord], dict[Path, DataError]]:
+        """All records that can be read, in the order of their paths, and why others can't.
+
+        Raises:
+            InputError: there is no such campaign.
+            NewerRecordError: a record of a newer bench.
+            DataError: two records of which one is a copy of the other.
         """
         if not self.root.is_dir():
             parent = self.root.parent
@@ -202,19 +215,38 @@ class ResultStore:
                 expected=f"one of {', '.join(known)}" if known else "results of an earlier bench run",
                 hint="bench run makes one",
             )
-        records = []
+        records, damaged = [], dict[Path, DataError]()
         for path in sorted(self.root.glob("*/*/*/*.json")):
             if path.name.startswith("."):
                 continue
-            record = _read(path)
-            if self.path(record.place) != path:
-                raise DataError(
-                    f"this record of {record.method} is in another's place",
-                    where=str(path),
-                    hint="move the copy out of the results folder",
-                )
-            records.append(record)
-        return records
+            try:
+                record = read_record(path)
+                self._check_place(path, record)
+            except NewerRecordError:
+                raise
+            except DataError as error:
+                damaged[path] = error
+            else:
+                records.append(record)
+        for first, second, why in copies(records):
+            raise DataError(
+                f"this and {self.path(first.place)} {why}",
+                where=str(self.path(second.place)),
+                hint="delete the copy: it is no further result",
+            )
+        return records, damaged
+
+    def _check_place(self, path: Path, record: RunRecord) -> None:
+        if self.path(record.place) != path:
+            raise DataError(
+                f"this record of {record.method} is in another's place",
+                where=str(path),
+                hint="move the copy out of the results folder",
+            )
+
+    def seal(self, record: RunRecord) -> None:
+        """Write a record of an older bench again in the present schema, with its key and seal, atomically."""
+        write_whole(self.path(record.place), to_json(sealed(record)).encode("utf-8"))
 
     def seeds(self, place: Place) -> dict[Place, RunRecord]:
         """Records of one method and suite, all seeds; damaged ones are left out: they are no results.
@@ -238,26 +270,30 @@ def _clear(folder: Path) -> None:
             leftover.unlink(missing_ok=True)
 
 
-def _read(path: Path) -> RunRecord:
+def read_record(path: Path) -> RunRecord:
+    """Read one file and check what can be checked of a record alone.
+
+    Raises:
+        NewerRecordError: a newer schema.
+        UnsealedRecordError: no seal, or an older schema.
+        DataError: not a record, a wrong seal, or one that contradicts itself.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"this record can't be read: {error}", where=str(path)) from error
     record = from_json(text, str(path))
-    if not _is_sealed(record, text):
-        raise DataError(
-            "this record was changed since it was written",
-            where=str(path),
-            hint="delete the file and run the cell again",
-        )
+    if fault := seal_fault(record, text) or next(faults(record), None):
+        kind = UnsealedRecordError if fault.check == "unsealed" else DataError
+        raise kind(fault.what, where=str(path), hint=fault.hint)
     return record
 
 
 def _undamaged(path: Path) -> RunRecord | None:
-    """Return a record, None for a damaged one; raises NewerRecordError."""
+    """Return a record, None for a damaged one; raises NewerRecordError and UnsealedRecordError."""
     try:
-        return _read(path)
-    except NewerRecordError:
+        return read_record(path)
+    except (NewerRecordError, UnsealedRecordError):
         raise
     except DataError:
         return None
@@ -283,20 +319,6 @@ def _arrays(file: Path) -> dict[str, FloatArray]:
                 hint="run the cell again",
             )
     return found
-
-
-def sealed(record: RunRecord) -> RunRecord:
-    """Return the record with its file's sha256, taken with zeros in its place, in the timing block."""
-    blank = replace(record, timing={**record.timing, _SEAL: _BLANK})
-    digest = hashlib.sha256(to_json(blank).encode("utf-8")).hexdigest()
-    return replace(record, timing={**record.timing, _SEAL: digest})
-
-
-def _is_sealed(record: RunRecord, text: str) -> bool:
-    """True if no byte of a record's file has changed, and for one of an older bench, which has no seal."""
-    seal = record.timing.get(_SEAL)
-    blank = text.replace(f'"{_SEAL}": "{seal}"', f'"{_SEAL}": "{_BLANK}"')
-    return seal is None or seal == hashlib.sha256(blank.encode("utf-8")).hexdigest()
 
 
 def _npz(arrays: Mapping[str, FloatArray]) -> bytes:

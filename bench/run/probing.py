@@ -13,7 +13,7 @@ from bench.errors import BenchError
 from bench.plan.job import Job
 from bench.plan.plan import Plan
 from bench.probes.data import VERSION, ProbeData
-from bench.records.record import SCHEMA, RunRecord
+from bench.records.record import RunRecord
 from bench.request import profiles
 from bench.request.spec import RunSpec
 from bench.run.builder import Builder
@@ -80,11 +80,11 @@ def add_probes(
     found = measure(encoder, data, names, progress=progress)
     probes = with_eta(_kept(record, data) | without_curves(found.probes), record)
     timing = {**record.timing, "probes": record.timing.get("probes", {}) | found.timing}
-    return replace(record, probes=probes, timing=timing, schema=SCHEMA)
+    return replace(record, probes=probes, timing=timing)
 
 
 def finished_record(plan: Plan, job: Job) -> RunRecord | None:
-    """Return the finished record of exactly this job, if there is one; NewerRecordError of a newer bench."""
+    """Return the finished record of exactly this job; raises as :meth:`ResultStore.finished`."""
     record = plan.store.finished(job.place)
     return record if record is not None and record.key == job.key else None
 

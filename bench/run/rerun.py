@@ -11,10 +11,10 @@ from typing import Any
 from bench.data.mteb_names import FILES
 from bench.data.suites import SUITES
 from bench.data.training import uses_world
-from bench.errors import CellFailedError, DataError, InputError, NotComparableError
+from bench.errors import CellFailedError, InputError, NotComparableError
 from bench.plan.plan import make_plan
-from bench.records.facts import explain, key_of, specified
-from bench.records.record import SCHEMA, RunRecord
+from bench.records.facts import explain, specified
+from bench.records.record import RunRecord
 from bench.registry import discover
 from bench.request import profiles
 from bench.request.parse import parse_methods, parse_override
@@ -55,7 +55,6 @@ def rerun(
         The scores that differ, none if every digit is the same; and the repetition's record.
 
     Raises:
-        DataError: a record whose key contradicts what it says.
         InputError: a failed record, a plug-in that isn't there, or a model or translated copies that have to
             be named.
         NotComparableError: data, weights, options or code version aren't the record's; says which.
@@ -63,12 +62,6 @@ def rerun(
     """
     if record.status != "ok":
         raise InputError(f"the record failed ({record.reason}), so there is nothing to compare")
-    if record.schema == SCHEMA and record.key != key_of(record):
-        raise DataError(
-            "the record's key is not that of what it says: it was changed after it was written",
-            where=record.method,
-            expected=f"key {key_of(record)[:12]}",
-        )
     with tempfile.TemporaryDirectory() as folder:
         plan = make_plan(spec_of(record, data, model, corpus, copies, Path(folder)))
         (job,) = (job for job in plan.jobs if job.cell.seed == record.seed)

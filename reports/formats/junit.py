@@ -28,19 +28,25 @@ def junit(gate: Gate) -> str:
     for cell in gate.cells:
         profile, method, on = cell.key
         case = ElementTree.SubElement(
-            suite, "testcase", classname=_valid(f"{profile}.{on}"), name=_valid(method)
+            suite, "testcase", classname=valid(f"{profile}.{on}"), name=valid(method)
         )
-        text = _valid(describe(cell))
+        text = valid(describe(cell))
         if cell.status == Status.REGRESSION or cell.status in _BROKEN:
             kind = "failure" if cell.status == Status.REGRESSION else "error"
             ElementTree.SubElement(case, kind, type=WORDS[cell.status], message=text).text = text
         else:
             ElementTree.SubElement(case, "system-out").text = text
     lines = [sentence(gate), *(f"warning: {text}" for text in gate.warnings)]
-    ElementTree.SubElement(suite, "system-out").text = _valid("\n".join(lines))
+    ElementTree.SubElement(suite, "system-out").text = valid("\n".join(lines))
+    return document(root)
+
+
+def document(root: ElementTree.Element) -> str:
+    """Return an element as a file."""
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
-def _valid(text: str) -> str:
+def valid(text: str) -> str:
+    """Return a text with what XML can't hold replaced."""
     return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -1,0 +1,72 @@
+"""``bench verify``."""
+
+from __future__ import annotations
+
+import sys
+from hashlib import sha256
+from pathlib import Path
+
+import click
+
+from bench.cli.files import write_file
+from bench.cli.options import loaded_plugins, plugin_option, progress_bar
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command()
+@click.argument("target", type=click.Path(path_type=Path), default=Path("results"), metavar="[FOLDER|RECORD]")
+@click.option("--data", type=click.Path(path_type=Path), help="Evaluation data; default BENCH_DATA.")
+@click.option(
+    "--rerun",
+    "count",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="Train N cells again, chosen at random.",
+)
+@click.option("--choose", type=click.IntRange(0), metavar="SEED", help="Make --rerun's choice repeatable.")
+@click.option(
+    "--seal",
+    is_flag=True,
+    help="Seal the records of an older bench in which nothing is wrong, in the present schema.",
+)
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML, a test case a record.")
+@plugin_option
+def verify(
+    target: Path,
+    data: Path | None,
+    count: int,
+    choose: int | None,
+    seal: bool,
+    form: str,
+    junit: Path | None,
+    plugins: tuple[str, ...],
+) -> None:
+    """Check every record below FOLDER: seal, key, place, predictions, scores, averages, data, copies.
+
+    Scores are computed again from predictions and gold scores. Who edits predictions, scores, key and seal
+    alike is found only by training again: --rerun N. Exit codes: 0 nothing wrong, 1 findings, 2 bad input.
+    """
+    from bench.registry import discover
+    from bench.request.plugins import read_plugin
+    from bench.verify.forms import as_json, as_junit, as_text
+    from bench.verify.records import Settings, record_files
+    from bench.verify.records import verify as verify_records
+
+    discover()
+    at_hand = (read_plugin(text, target) for text in plugins)  # their code runs for --rerun alone
+    hashes = {plugin.name: sha256(plugin.source).hexdigest() for plugin in at_hand if plugin.path}
+    files = sum(map(len, record_files(target).values()))
+    with progress_bar("records", files) as advance:
+        verified, sound = verify_records(target, Settings(data, seal, hashes, advance))
+    if count:
+        loaded_plugins(plugins)
+        from bench.verify.sample import repeat_some
+
+        repeat_some(verified, sound, count, data, lambda line: click.echo(line, err=True), choose)
+    if junit is not None:
+        write_file(junit, as_junit(verified), "--junit")
+    click.echo(as_json(verified).rstrip("\n") if form == "json" else as_text(verified))
+    sys.exit(verified.exit_code)

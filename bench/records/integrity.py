@@ -1,0 +1,117 @@
+"""Whether a record can be believed as far as it can be told from records alone: seal, key, averages, copies.
+
+Whoever reads a record through the store gets these checks. A forger can recompute a seal and a key, so scores
+are computed again from predictions (:mod:`bench.eval.rescore`), and cells trained again (``bench verify``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from bench.records.facts import digest, key_of, measured
+from bench.records.record import ALL, AVERAGE, SCHEMA, RunRecord, Score, to_json
+
+TOLERANCE = 1e-9
+"""Scores that differ by more are not the same; less is the order of a sum on another CPU."""
+_SEAL, _BLANK = "record_sha256", "0" * 64
+_DERIVED = (ALL, "mean", "wmean", "dev")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong with a record.
+
+    Args:
+        check: The check that found it, one word.
+        what: In words.
+        hint: What to do about it.
+    """
+
+    check: str
+    what: str
+    hint: str = "delete the file and run the cell again"
+
+
+def sealed(record: RunRecord) -> RunRecord:
+    """Return the record in the present schema with its key and its file's sha256.
+
+    The hash is taken with zeros in its own place, and stands in the timing block.
+    """
+    record = replace(record, schema=SCHEMA)
+    record = replace(record, key=key_of(record))
+    blank = replace(record, timing={**record.timing, _SEAL: _BLANK})
+    digest = hashlib.sha256(to_json(blank).encode("utf-8")).hexdigest()
+    return replace(record, timing={**record.timing, _SEAL: digest})
+
+
+def seal_fault(record: RunRecord, text: str) -> Fault | None:
+    """Return what is wrong with the seal of a record, given the text of its file.
+
+    The check is "seal" where the file was changed, "unsealed" where an older bench wrote it: without a seal,
+    or with a key that can't be computed again.
+    """
+    seal = record.timing.get(_SEAL)
+    blank = text.replace(f'"{_SEAL}": "{seal}"', f'"{_SEAL}": "{_BLANK}"')
+    if seal is not None and seal != hashlib.sha256(blank.encode("utf-8")).hexdigest():
+        return Fault("seal", "this record was changed since it was written")
+    if seal is None or record.schema < SCHEMA:
+        what = "has no seal" if seal is None else f"is of schema {record.schema}, whose key can't be checked"
+        hint = "bench verify --seal checks it and seals it in the present schema"
+        return Fault("unsealed", f"this record {what}: it may have been changed since it was written", hint)
+    return None
+
+
+def faults(record: RunRecord) -> Iterator[Fault]:
+    """Yield where a record contradicts itself: its key, its tasks, its averages."""
+    if record.schema == SCHEMA and record.key != key_of(record):
+        yield Fault("key", "its key is not that of what it says: something of it was edited")
+    if record.status != "ok":
+        return
+    scored = {score.task for score in record.scores if score.subset == ALL}
+    if missing := [task for task in record.tasks if task not in scored]:
+        yield Fault("tasks", f"it has no score of {', '.join(missing)}")
+    for score in record.scores:
+        expected = _derived(score, record.scores)
+        if expected is not None and abs(expected - score.value) > TOLERANCE:
+            name = f"{score.task} {score.subset} {score.metric}"
+            yield Fault("average", f"{name} is {score.value!r}, but its parts give {expected!r}")
+
+
+def _derived(score: Score, scores: Sequence[Score]) -> float | None:
+    """What other scores of the record say an average is; None for a score that is none."""
+    if (score.task, score.subset) == (AVERAGE, ALL):
+        parts = [s for s in scores if (s.subset, s.metric) == (ALL, score.metric) and s.task != AVERAGE]
+        weights = [1] * len(parts)
+    elif score.subset in ("mean", "wmean"):
+        same = (s for s in scores if (s.task, s.metric) == (score.task, score.metric))
+        parts = [s for s in same if s.subset not in _DERIVED]
+        weights = [part.n if score.subset == "wmean" else 1 for part in parts]
+    else:
+        return None
+    if not parts:
+        return None
+    return sum(part.value * weight for part, weight in zip(parts, weights, strict=True)) / sum(weights)
+
+
+def copies(records: Sequence[RunRecord]) -> Iterator[tuple[RunRecord, RunRecord, str]]:
+    """Yield pairs of one campaign's records that can't both be results of their own, and why, in words.
+
+    A training of no steps gives every seed the same encoder: such records may be alike.
+    """
+    by_key: dict[str, RunRecord] = {}
+    by_content: dict[tuple[object, ...], RunRecord] = {}
+    for record in records:
+        first = by_key.setdefault(record.key, record)
+        if first is not record:
+            yield first, record, "have one key: one is a copy of the other"
+            continue
+        trained = measured(record)
+        untrained = trained and not any(stage.get("steps") for stage in trained.values())
+        if record.status != "ok" or record.seed is None or not record.predictions or untrained:
+            continue
+        place = record.profile, record.method, record.suite
+        first = by_content.setdefault((*place, record.predictions["sha256"], digest(trained)), record)
+        if first is not record:
+            yield first, record, "are equal to the byte: one is a copy of the other, or the seed is ignored"

@@ -1,0 +1,1 @@
+"""What ``bench verify`` asks of every record, and what it found."""

@@ -1,0 +1,77 @@
+"""What verification found: findings that fail it, notes on what couldn't be checked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+CHECKS = {
+    "shape": "readable, and every field of its type",
+    "seal": "no byte of the file changed since it was written",
+    "unsealed": "it has a seal, and is of the present schema",
+    "key": "the key is that of everything that the record says",
+    "place": "the record is in its own method's, seed's and suite's folder",
+    "method": "the method, its version and its options are known",
+    "tasks": "every task of the suite has a score",
+    "average": "averages are those of the scores they are made of",
+    "data": "the data are those that everybody else has, or those at hand",
+    "predictions": "the predictions are whole, and those the record was written with",
+    "score": "every score is what predictions and gold scores give",
+    "stages": "the keys of the training stages are those of its options, text and seed",
+    "copy": "no result stands twice under different names or seeds",
+    "stray": "nothing lies in the folder that no record names",
+    "rerun": "trained again, the result is the same to the last digit",
+}
+"""What verification checks, by the name that findings carry."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong.
+
+    Args:
+        where: The file, relative to the folder that was asked for.
+        check: One of ``CHECKS``.
+        what: In words.
+        hint: What to do about it, or "".
+    """
+
+    where: str
+    check: str
+    what: str
+    hint: str = ""
+
+
+@dataclass
+class Verified:
+    """What was verified, in the order of the paths.
+
+    Args:
+        records: Files that were looked at.
+        scores: Scores that were computed again from predictions.
+        findings: What is wrong.
+        unchecked: What couldn't be checked, in words, and for how many records or scores.
+        sealed: Files that were sealed now.
+        repeated: Files whose cells were trained again.
+    """
+
+    records: list[str] = field(default_factory=list)
+    scores: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    unchecked: Counter[str] = field(default_factory=Counter)
+    sealed: list[str] = field(default_factory=list)
+    repeated: list[str] = field(default_factory=list)
+
+    @property
+    def exit_code(self) -> int:
+        """1 if anything is wrong."""
+        return int(bool(self.findings))
+
+    def of(self, record: str) -> list[Finding]:
+        """Findings on one file."""
+        return [finding for finding in self.findings if finding.where == record]
+
+    def add(self, where: str, found: Iterable[tuple[str, str, str]]) -> None:
+        """Add findings on one file: (check, what, hint)."""
+        self.findings += [Finding(where, *each) for each in found]

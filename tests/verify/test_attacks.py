@@ -1,0 +1,205 @@
+"""An attacker's list: each edit of a results folder is caught by the command that should catch it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support.forge import Edit, forge
+
+Cli = Callable[..., tuple[int, str, str]]
+CAMPAIGN = Path("results", "local", "mini")
+NOISE = CAMPAIGN / "noise"
+ONE = NOISE / "seed-1" / "toy.json"
+
+
+@pytest.fixture
+def results(cli: Cli) -> Cli:
+    """Three seeds of a seeded method and a deterministic one on an embedded suite, unharmed."""
+    code, _, err = cli("run", "--methods", "noise,word_overlap", "--seeds", "1-3", "--suite", "toy")
+    assert code == 0, err
+    code, out, _ = cli("verify", "--format", "json")
+    found = json.loads(out)
+    assert (code, found["findings"], found["unchecked"]) == (0, [], {})
+    assert (len(found["records"]), found["scores"]) == (4, 8)
+    return cli
+
+
+def found_by_verify(cli: Cli, *arguments: str) -> dict[str, set[str]]:
+    """Checks that fail, by file."""
+    code, out, err = cli("verify", *arguments, "--format", "json")
+    assert err == ""
+    found: dict[str, set[str]] = {}
+    for finding in json.loads(out)["findings"]:
+        found.setdefault(finding["where"], set()).add(finding["check"])
+    assert code == bool(found)
+    return found
+
+
+def where(path: Path) -> str:
+    return path.relative_to("results").as_posix()
+
+
+def add_points(record: dict[str, Any]) -> None:
+    for score in record["scores"]:
+        score["value"] = min(1.0, score["value"] + 0.05)
+
+
+def add_to_average(record: dict[str, Any]) -> None:
+    (average,) = (score for score in record["scores"] if score["task"] == "avg")
+    average["value"] += 0.05
+
+
+def leave_out(record: dict[str, Any]) -> None:
+    record["scores"] = [score for score in record["scores"] if score["task"] == "avg"]
+
+
+def change_option(record: dict[str, Any]) -> None:
+    record["options"]["scale"] = 2.0
+
+
+READERS = (
+    ("report",),
+    ("compare", "noise", "word_overlap"),
+    ("stats",),
+    ("diff", "noise", "word_overlap"),
+    ("rerun", str(ONE)),
+    ("probe",),
+    ("check", "--reference", "results/local", "--results", "results"),
+)
+
+
+@pytest.mark.parametrize(
+    ("edit", "seal", "checks"),
+    [
+        (add_points, "kept", {"seal", "score"}),
+        (add_points, "stripped", {"unsealed", "score"}),
+        (add_points, "recomputed", {"score"}),
+        (add_to_average, "kept", {"seal", "average", "score"}),
+        (add_to_average, "recomputed", {"average", "score"}),
+        (leave_out, "recomputed", {"tasks", "score"}),
+        (change_option, "kept", {"seal", "key"}),
+        (lambda record: record.update(schema=2), "kept", {"seal"}),
+        (lambda record: record.update(schema=2), "stripped", {"unsealed"}),
+        (lambda record: record.update(key="0" * 64), "kept", {"seal", "key"}),
+        (lambda record: record.update(seed=7), "recomputed", {"place"}),
+        (lambda record: record.update(method="word_overlap"), "recomputed", {"place", "method"}),
+        (lambda record: record["tasks"]["TOY"].update(sha256="0" * 64), "recomputed", {"data"}),
+        (lambda record: record.update(version=9), "recomputed", {"method"}),
+    ],
+)
+def test_an_edited_record_is_found(results: Cli, edit: Edit, seal: str, checks: set[str]) -> None:
+    forge(ONE, edit, seal)
+    assert found_by_verify(results) == {where(ONE): checks}
+
+
+@pytest.mark.parametrize("seal", ["kept", "stripped"])
+@pytest.mark.parametrize("reader", READERS, ids=lambda words: words[0])
+def test_every_command_refuses_what_was_changed(results: Cli, reader: tuple[str, ...], seal: str) -> None:
+    forge(ONE, add_points, seal)
+    code, _, err = results(*reader)
+    assert code in (1, 2)
+    assert f"{ONE}" in err
+    assert ("seal" if seal == "stripped" else "changed since it was written") in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("reader", READERS[1:4], ids=lambda words: words[0])
+def test_scores_that_predictions_contradict_win_no_comparison(results: Cli, reader: tuple[str, ...]) -> None:
+    results(*reader)  # draws that are kept don't hide what was edited later
+    forge(ONE, add_points, "recomputed")
+    code, out, err = results(*reader)
+    assert code == 2, out
+    assert f"{ONE}" in err
+    assert "its predictions give" in err
+
+
+def test_predictions_of_another_seed(results: Cli) -> None:
+    one, two = (NOISE / seed / "toy.npz" for seed in ("seed-1", "seed-2"))
+    kept = one.read_bytes()
+    one.write_bytes(two.read_bytes())
+    two.write_bytes(kept)
+    assert found_by_verify(results) == {
+        where(path.with_suffix(".json")): {"predictions"} for path in (one, two)
+    }
+    for path in (one, two):
+        facts = {"file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+        forge(path.with_suffix(".json"), partial(dict.update, predictions=facts))
+    assert found_by_verify(results) == {where(path.with_suffix(".json")): {"score"} for path in (one, two)}
+
+
+def test_a_copied_seed_is_no_further_seed(results: Cli) -> None:
+    copy = NOISE / "seed-4"
+    shutil.copytree(NOISE / "seed-1", copy)
+    assert found_by_verify(results)[where(copy / "toy.json")] >= {"place"}
+    forge(copy / "toy.json", lambda record: record.update(seed=4), "recomputed")
+    assert found_by_verify(results) == {where(copy / "toy.json"): {"copy"}}
+    for reader in READERS[:4]:
+        code, _, err = results(*reader)
+        assert (code, "copy" in err) == (2, True), reader
+    data = json.loads((copy / "toy.json").read_text())
+    data["key"] = json.loads(ONE.read_text())["key"]
+    (copy / "toy.json").write_text(json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
+    assert {"copy", "key", "seal"} <= found_by_verify(results)[where(copy / "toy.json")]
+
+
+def test_a_record_in_another_methods_folder(results: Cli) -> None:
+    moved = CAMPAIGN / "word_overlap" / "seed-1"
+    shutil.move(NOISE / "seed-1", moved)
+    assert found_by_verify(results) == {where(moved / "toy.json"): {"place"}}
+    assert results("report")[0] == 2
+
+
+def test_edited_gold_scores(results: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    from bench.data import toy
+    from bench.eval import rescore
+
+    real = toy.toy_task()
+    subset = real.subsets[0]
+    flipped = type(subset)(subset.name, subset.first, subset.second, tuple(-gold for gold in subset.gold))
+    other = type(real)(real.id, (flipped, *real.subsets[1:]))
+    monkeypatch.setattr(rescore, "_suite", lambda *asked: {other.id: other})
+    assert {check for checks in found_by_verify(results).values() for check in checks} == {"data"}
+
+
+def test_files_that_no_record_names(results: Cli) -> None:
+    (NOISE / "seed-1" / "notes.txt").write_text("x")
+    np.savez(NOISE / "seed-2" / "sts7.npz", a=np.zeros(2))
+    assert found_by_verify(results) == {
+        where(NOISE / "seed-1" / "notes.txt"): {"stray"},
+        where(NOISE / "seed-2" / "sts7.npz"): {"stray"},
+    }
+
+
+def test_a_link_is_no_record(results: Cli, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere.json"
+    shutil.move(ONE, elsewhere)
+    ONE.symlink_to(elsewhere)
+    assert "shape" in found_by_verify(results)[where(ONE)]
+
+
+def test_a_changed_plug_in(cli: Cli, plugin: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text(
+        "from bench_test_methods import Noise\n"
+        "from bench.card import MethodCard\n"
+        "from bench.registry import add_method\n"
+        "@add_method\n"
+        "class Mine:\n"
+        "    card = MethodCard(name='mine', kind='test', summary='a', version=1, needs_backbone=False)\n"
+        "    def build(self, context):\n"
+        "        return Noise(context.seed + 10)\n"
+    )
+    assert cli("run", "--methods", "mine", "--seeds", "1", "--suite", "toy", "--plugin", str(mine))[0] == 0
+    assert "mine.py of mine: not at hand" in cli("verify")[1]
+    assert found_by_verify(cli, "--plugin", str(mine)) == {}
+    mine.write_text(mine.read_text() + "# edited\n")
+    assert found_by_verify(cli, "--plugin", str(mine)) == {"local/mini/mine/seed-1/toy.json": {"method"}}
