@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 WORKERS ?= auto
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations 15
 
-.PHONY: install format lint types test test-slow test-all check bench demo docs clean
+.PHONY: install format lint types test test-slow test-all check verify bench demo docs clean
 
 install: $(STAMP)
 
@@ -39,6 +39,9 @@ test-all: install # both, in one start of the workers
 
 check: install
 	$(BIN)/bench check
+
+verify: install # every committed record
+	$(BIN)/bench verify results
 
 bench: install
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks $(if $(DATA),--data $(DATA))

@@ -25,6 +25,7 @@ from bench.records.store import ResultStore
 from bench.registry import discover
 from bench.reports.tables.published import Footnotes, merged, quoted_row
 from bench.request import profiles
+from bench.verify.findings import CHECKS
 
 RESULTS = Path(__file__).parents[1] / "results"
 EPOCH_HOURS = 125
@@ -84,9 +85,9 @@ def names_in_papers(card: MethodCard) -> tuple[str, ...]:
 
 
 def filled(markdown: str) -> str:
-    """Put tables in the place of ``<!-- leaderboard: CAMPAIGN -->``, ``cost``, ``scale`` and ``facts``."""
+    """Put tables in the place of ``<!-- leaderboard: CAMPAIGN -->`` and of the names in ``_TABLES``."""
     markdown = re.sub(r"<!-- leaderboard: (\S+) -->", lambda found: leaderboard(found[1]), markdown)
-    for name, table in (("cost", cost_table), ("scale", scale_table), ("facts", facts_table)):
+    for name, table in _TABLES.items():
         if f"<!-- {name} -->" in markdown:
             markdown = markdown.replace(f"<!-- {name} -->", table())
     return markdown
@@ -125,6 +126,11 @@ def cost_table() -> str:
         for name, cost in sorted(relative_costs().items(), key=lambda item: (item[1], item[0]))
     ]
     return _table(("method", "epochs of SimCSE", "core-hours a seed, computed"), rows)
+
+
+def checks_table() -> str:
+    """What verification checks, from the program's own table, as markdown."""
+    return _table(("check", "it holds that"), list(CHECKS.items()))
 
 
 def facts_table() -> str:
@@ -267,3 +273,7 @@ def _text(text: str) -> str:
 
 def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
+
+
+_TABLES = {"cost": cost_table, "scale": scale_table, "facts": facts_table, "checks": checks_table}
+"""Tables by the comment in whose place they stand."""

@@ -104,11 +104,20 @@ def check(context: click.Context, /, plugins: tuple[str, ...], **options: Any) -
         reference = open_reference(options["reference"], scratch)
         then = load(reference, options["methods"], seeds)
         check_whole(then, options["reference"])
+        _believe(reference, then, options["data_dir"])
         gate, source, new = _judged(then, seeds, scratch, options)
         _show(gate, options)
         if options["update"] and _update(gate, reference, source, new, ask=not options["yes"]):
             return
     _leave(gate)
+
+
+def _believe(store: ResultStore, records: Sequence[RunRecord], data: Path | None) -> None:
+    """Refuse records whose scores aren't what their predictions give; say where that can't be told."""
+    from bench.eval.rescore import check_scores
+
+    for line in check_scores(store, records, data):
+        click.echo(f"warning: {line}", err=True)
 
 
 def _judged(
@@ -125,6 +134,7 @@ def _judged(
     if options["results"] is not None:
         store = ResultStore(options["results"], options["campaign"])
         new = load(store, None, seeds)
+        _believe(store, new, options["data_dir"])
         if options["methods"] is not None:
             new = [record for record in new if record.method in {r.method for r in then}]
         return judge(then, new, tolerance=tolerance, level=level), store, new

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -10,7 +10,7 @@ from pathlib import Path
 from bench.data.mini.world import DEFAULT_SEED
 from bench.data.suites import data_folder
 from bench.encoder import FloatArray
-from bench.errors import BenchError, DataError, NotComparableError
+from bench.errors import BenchError, DataError, InputError, NotComparableError
 from bench.eval.suite import SuiteTask, measure_of
 from bench.records.integrity import TOLERANCE
 from bench.records.record import RunRecord
@@ -102,8 +102,12 @@ def believed(store: ResultStore, record: RunRecord, data: Path | None) -> dict[s
     Raises:
         DataError: predictions that are missing, or scores that they contradict.
     """
+    return _believed(store, record, tasks_of(record, data))
+
+
+def _believed(store: ResultStore, record: RunRecord, tasks: Mapping[str, SuiteTask]) -> dict[str, FloatArray]:
     predictions = store.predictions(record)
-    found = rescore(record, tasks_of(record, data), predictions)
+    found = rescore(record, tasks, predictions)
     if found.wrong:
         more = f" (and {len(found.wrong) - 1} more)" if len(found.wrong) > 1 else ""
         raise DataError(
@@ -112,3 +116,30 @@ def believed(store: ResultStore, record: RunRecord, data: Path | None) -> dict[s
             hint="bench verify lists all; delete the record and run the cell again",
         )
     return predictions
+
+
+def check_scores(store: ResultStore, records: Iterable[RunRecord], data: Path | None) -> tuple[str, ...]:
+    """Compute the scores of records again, as far as predictions and data are at hand.
+
+    Args:
+        store: Their campaign.
+        records: Records; failed ones are left out.
+        data: As in :func:`tasks_of`.
+
+    Returns:
+        Suites whose scores couldn't be computed again, and why, a line each.
+
+    Raises:
+        DataError: scores that the predictions contradict, or predictions that aren't the record's.
+    """
+    unchecked = {}
+    for record in records:
+        if record.status != "ok" or record.predictions is None:
+            continue
+        try:
+            tasks = tasks_of(record, data)
+        except (InputError, NotComparableError) as error:
+            unchecked[record.suite] = f"scores of {record.suite} were not computed again: {error.what}"
+        else:
+            _believed(store, record, tasks)
+    return tuple(unchecked.values())

@@ -112,7 +112,7 @@ def test_every_command_refuses_what_was_changed(results: Cli, reader: tuple[str,
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("reader", READERS[1:4], ids=lambda words: words[0])
+@pytest.mark.parametrize("reader", [*READERS[1:4], READERS[-1]], ids=lambda words: words[0])
 def test_scores_that_predictions_contradict_win_no_comparison(results: Cli, reader: tuple[str, ...]) -> None:
     results(*reader)  # draws that are kept don't hide what was edited later
     forge(ONE, add_points, "recomputed")
