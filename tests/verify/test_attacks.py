@@ -9,13 +9,16 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
-from tests.support.forge import Edit, forge
+from bench.errors import InputError
+from tests.support.forge import Edit, forge, forge_predictions
 
 Cli = Callable[..., tuple[int, str, str]]
+ROOT = Path(__file__).parents[2]
 CAMPAIGN = Path("results", "local", "mini")
 NOISE = CAMPAIGN / "noise"
 ONE = NOISE / "seed-1" / "toy.json"
@@ -155,7 +158,8 @@ def test_a_record_in_another_methods_folder(results: Cli) -> None:
     moved = CAMPAIGN / "word_overlap" / "seed-1"
     shutil.move(NOISE / "seed-1", moved)
     assert found_by_verify(results) == {where(moved / "toy.json"): {"place"}}
-    assert results("report")[0] == 2
+    code, _, err = results("report")
+    assert (code, "in another's place" in err) == (1, True)
 
 
 def test_edited_gold_scores(results: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,3 +207,77 @@ def test_a_changed_plug_in(cli: Cli, plugin: Path, tmp_path: Path) -> None:
     assert found_by_verify(cli, "--plugin", str(mine)) == {}
     mine.write_text(mine.read_text() + "# edited\n")
     assert found_by_verify(cli, "--plugin", str(mine)) == {"local/mini/mine/seed-1/toy.json": {"method"}}
+
+
+@pytest.mark.slow
+def test_options_of_a_training_that_was_another(cli: Cli, tmp_path: Path) -> None:
+    """Key and seal are those of the edited options; the key of the training stage is not."""
+    campaign = shutil.copytree(ROOT / "results" / "reference", tmp_path / "results" / "reference")
+    path = campaign / "mini" / "simcse_short" / "seed-1" / "mini.json"
+    assert found_by_verify(cli) == {}
+    forge(path, lambda record: record["options"].update(lr=record["options"]["lr"] / 2))
+    assert found_by_verify(cli) == {where(path.relative_to(tmp_path)): {"stages"}}
+
+
+@pytest.mark.slow
+def test_records_of_an_older_bench_are_sealed_after_verifying(cli: Cli, tmp_path: Path) -> None:
+    campaign = shutil.copytree(ROOT / "results" / "reference", tmp_path / "results" / "reference")
+    sound = campaign / "mini" / "simcse_short" / "seed-1" / "mini.json"
+    edited = campaign / "mini" / "simcse_short" / "seed-2" / "mini.json"
+    before = sound.read_bytes()
+    forge(sound, lambda record: record.update(schema=2), "stripped")
+    forge(edited, add_points, "stripped")
+    assert "bench verify --seal" in cli("compare", "simcse_short", "untrained", "--campaign", "reference")[2]
+    code, out, _ = cli("verify", "--seal")
+    name = where(edited.relative_to(tmp_path))
+    assert (code, f"{where(sound.relative_to(tmp_path))}: sealed" in out) == (1, True)
+    assert sound.read_bytes() == before
+    assert found_by_verify(cli) == {name: {"unsealed", "score"}}
+
+
+def test_without_data_nothing_is_sealed(results: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_data(*asked: object) -> None:
+        raise InputError("suite 'toy' needs evaluation data")
+
+    forge(ONE, lambda record: None, "stripped")
+    monkeypatch.setattr("bench.eval.rescore._suite", no_data)
+    code, out, _ = results("verify", "--seal")
+    assert (code, "sealed" in out.replace("unsealed", "")) == (1, False)
+    assert "not checked: scores of toy: suite 'toy' needs evaluation data" in out
+
+
+@pytest.mark.parametrize("form", ["text", "json", "junit"])
+def test_what_is_printed(results: Cli, tmp_path: Path, form: str) -> None:
+    forge(ONE, add_points)
+    file = tmp_path / "verify.xml"
+    code, out, _ = results("verify", *(("--junit", str(file)) if form == "junit" else ("--format", form)))
+    assert code == 1
+    if form == "json":
+        found = json.loads(out)
+        assert set(found["checks"]) >= {finding["check"] for finding in found["findings"]} == {"score"}
+    elif form == "junit":
+        (suite,) = ElementTree.fromstring(file.read_text())  # noqa: S314 - our own file
+        assert (suite.get("tests"), suite.get("failures")) == ("4", "1")
+    else:
+        assert out.splitlines()[0].startswith(f"{where(ONE)}: score: TOY all spearman is ")
+        assert out.splitlines()[-1] == (
+            "4 records, 8 scores computed again from predictions: FAILED, 2 score"
+        )
+
+
+def test_a_sample_is_repeated_to_the_last_digit(results: Cli) -> None:
+    code, _, err = results("verify", "--rerun", "9", "--choose", "1")
+    assert (code, err.count("equal to the last digit")) == (0, 4)
+    forge_predictions(ONE, lambda values: values[::-1])
+    assert found_by_verify(results) == {}
+    code, out, err = results("verify", "--rerun", "9")
+    assert code == 1
+    assert f"{where(ONE)}: rerun: 2 scores differ, by up to " in out
+
+
+def test_no_records_and_hostile_names(cli: Cli, tmp_path: Path) -> None:
+    assert "no records here" in cli("verify", str(tmp_path))[2]
+    (tmp_path / "results" / "\x1b[2J" / "mini" / "x" / "seed-1").mkdir(parents=True)
+    (tmp_path / "results" / "\x1b[2J" / "mini" / "x" / "seed-1" / "toy.json").write_text("{}")
+    code, out, err = cli("verify")
+    assert (code, "\x1b" in out + err, "Traceback" in err) == (2, False, False)
