@@ -46,7 +46,6 @@ ROOMS = (  # each imports only from those before it; a room is a folder or a mod
     "gradient",
     "run",
     "verify",
-    "bundle",
     "conformance",
     "cli",
     "__main__",

@@ -15,7 +15,7 @@ from bench.errors import InputError
 
 if TYPE_CHECKING:
     from bench.compare.comparison import Comparison
-    from bench.compare.draws import Draws, Run
+    from bench.compare.draws import Drawn, Run
     from bench.compare.evidence import DrawItems
 
 
@@ -81,7 +81,7 @@ def item_drawer(draws: int, data: Path | None) -> DrawItems:
     """Item draws with a progress bar over the records, and a line for every file that is not used."""
     from bench.compare.draws import item_draws
 
-    def draw(runs: Sequence[Run]) -> Iterator[Draws]:
+    def draw(runs: Sequence[Run]) -> Iterator[Drawn]:
         with progress_bar("items", len(runs)) as advance:
             say = partial(click.echo, err=True)
             yield from item_draws(runs, data, draws=draws, say=say, progress=advance)

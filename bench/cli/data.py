@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,14 @@ def data() -> None:
 def fetch(name: str, data_dir: Path | None) -> None:
     """Download sts7, transfer7 (SentEval's files) or wiki1m (SimCSE's corpus) and check every task."""
     from bench.data.hub import fetch as fetch_group
+    from bench.data.pins import lock_file, read_pin
     from bench.data.suites import data_folder
 
     folder = data_folder(data_dir) or Path("data")
     for path in fetch_group(name, folder):
         click.echo(f"{name}: {path}")
+        if path.is_file() and (pin := read_pin(path)) is not None:
+            click.echo(f"{lock_file(path)}: {pin.bytes:,} bytes, {pin.source}")
     if data_dir is not None:
         click.echo(f"use it with --data {folder} or BENCH_DATA={folder}", err=True)
 
@@ -39,28 +43,78 @@ def fetch(name: str, data_dir: Path | None) -> None:
 @click.argument("group", required=False)
 @with_data
 def verify(group: str | None, data_dir: Path | None) -> None:
-    """Compare every task (or those of sts7 or transfer7) with its committed fingerprint."""
+    """Compare training texts with their lock files, and every task with its committed fingerprint.
+
+    All of them, or those of sts7, transfer7 or wiki1m. A text without a lock file is measured and shown.
+    """
     from bench.data import senteval
-    from bench.data.suites import GROUPS, check_reference, data_folder, read_task
+    from bench.data.hub import NAMES
+    from bench.data.suites import GROUPS, data_folder
     from bench.errors import unknown
 
-    if group is not None and group not in GROUPS:
-        raise unknown("data set", group, GROUPS, where="bench data verify")
+    if group is not None and group not in NAMES:
+        raise unknown("data set", group, NAMES, where="bench data verify")
     folder = data_folder(data_dir)
     if folder is None:
         raise InputError("no data folder", expected="--data DIR or BENCH_DATA", hint="bench data fetch sts7")
-    root = senteval.find_root(folder)
     bad = 0
-    for task_id in GROUPS[group] if group else senteval.SOURCES:
-        try:
-            task = read_task(root, task_id)
-            check_reference(task, root)
-            click.echo(f"{task_id:12} ok  {task.items:>6,} items  sha256 {task.sha256[:12]}")
-        except DataError as error:
-            bad += 1
-            click.echo(f"{task_id:12} BAD {error}")
+    for file in () if group in GROUPS else _texts(folder, group):
+        bad += _verified(f"{file:42}", partial(_text_facts, folder / file))
+    if group != "wiki1m":
+        root = senteval.find_root(folder)
+        for task_id in GROUPS[group] if group else senteval.SOURCES:
+            bad += _verified(f"{task_id:12}", partial(_task_facts, root, task_id))
     if bad:
-        raise DataError(f"{bad} task(s) are missing or differ", where=str(root))
+        raise DataError(f"{bad} of these are missing, damaged or not the reference", where=str(folder))
+
+
+def _verified(name: str, facts: Callable[[], str]) -> bool:
+    """Show what was found of a task or text; True if it is bad."""
+    try:
+        click.echo(f"{name} ok  {facts()}")
+    except DataError as error:
+        click.echo(f"{name} BAD {error}")
+        return True
+    return False
+
+
+def _task_facts(root: Path, task_id: str) -> str:
+    from bench.data.suites import check_reference, read_task
+
+    task = read_task(root, task_id)
+    check_reference(task, root)
+    return f"{task.items:>6,} items  sha256 {task.sha256[:12]}"
+
+
+def _texts(folder: Path, group: str | None) -> list[str]:
+    """The profiles' training texts that are there, below the folder; only wiki1m where it is asked for."""
+    from bench.data.hub import CORPUS
+    from bench.request import profiles
+
+    named = [f"corpus/{CORPUS}"]
+    if group is not None:
+        return named
+    for corpus in (profiles.load(name).corpus for name in profiles.names()):
+        named += [corpus[name] for name in ("file", "sick") if name in corpus]
+        named += corpus.get("copies", {}).values()
+    return [file for file in dict.fromkeys(named) if (folder / file).exists()]
+
+
+def _text_facts(path: Path) -> str:
+    """What a training text is; raises DataError where its lock file or provenance says otherwise."""
+    from bench.data import hub, pins
+    from bench.data.rtt import check_copy
+    from bench.probes.overlap import training_lines
+
+    if not path.exists():
+        raise DataError("this text is missing", where=str(path), hint="bench data fetch wiki1m gets it")
+    lines = sum(1 for _ in training_lines(path))
+    found = pins.measure(path)
+    source = pins.check(path, found.sha256).removesuffix(f", sha256 {found.sha256}")
+    if path.name == hub.CORPUS:
+        hub.check_lines(path)
+    made = "as bench data rtt made it" if check_copy(path) else "no published hash to compare with"
+    return f"{lines:>9,} lines  sha256 {found.sha256[:12]}  {source or made}"
 
 
 @data.command()

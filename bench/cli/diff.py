@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from bench.compare.draws import Run
-    from bench.compare.moved_pairs import MovedPair
+    from bench.eval.moved import Moved
 
 WHERE = "bench diff"
 OF_EACH_TASK, OF_ONE_TASK = 5, 20
@@ -30,7 +30,7 @@ OF_EACH_TASK, OF_ONE_TASK = 5, 20
     "-n",
     "count",
     type=click.IntRange(1, 10_000),
-    help=f"Pairs per task; default {OF_EACH_TASK}, {OF_ONE_TASK} with --task.",
+    help=f"Items per task; default {OF_EACH_TASK}, {OF_ONE_TASK} with --task.",
 )
 @filter_options
 @data_option()
@@ -38,12 +38,12 @@ OF_EACH_TASK, OF_ONE_TASK = 5, 20
 def diff(
     first: str, second: str, seed: int | None, profile: str | None, suite: str | None, **options: Any
 ) -> None:
-    """Show the pairs whose rank of similarity differs most between one run of A and one of B.
+    """Show the items that one run of A and one of B treat most differently.
 
-    A and B are named as for bench compare. It prints to the screen only: no sentence is written to a file.
+    Of pairs those whose rank of similarity differs most; of classes those that are predicted differently. A
+    and B are named as for bench compare. It prints to the screen only: no sentence is written to a file.
     """
-    from bench.compare.moved_pairs import choose
-    from bench.compare.select import match, resolve
+    from bench.compare.select import choose, match, resolve
     from bench.records.store import ResultStore
 
     store = ResultStore(options["results"], options["campaign"])
@@ -58,33 +58,31 @@ def _show(
 ) -> None:
     from rich.console import Console
 
-    from bench.compare.draws import evaluation_tasks
-    from bench.compare.moved_pairs import moved_pairs
     from bench.errors import NotComparableError, unknown
+    from bench.eval.rescore import believed, tasks_of
+    from bench.eval.suite import measure_of
 
-    tasks = evaluation_tasks(one.record, data)
-    if evaluation_tasks(other.record, data).keys() != tasks.keys():
+    tasks, measure = tasks_of(one.record, data), measure_of(one.record.suite)
+    if tasks_of(other.record, data).keys() != tasks.keys():
         raise NotComparableError(f"{labels[0]} and {labels[1]} were measured on different tasks", where=WHERE)
     if task is not None and task not in tasks:
         raise unknown("task", task, tasks, where="--task")
-    first, second = one.store.predictions(one.record), other.store.predictions(other.record)
+    first, second = (believed(run.store, run.record, data) for run in (one, other))
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 120
     console = Console(markup=False, highlight=False, emoji=False, width=width)
     for name in tasks if task is None else [task]:
         most = count or (OF_EACH_TASK if task is None else OF_ONE_TASK)
-        pairs = moved_pairs(tasks[name], first[name], second[name], most)
+        moved = measure.moved(tasks[name], first[name], second[name], one.record, most)
+        size = next((s.n for s in one.record.scores if (s.task, s.subset) == (name, "all")), 0)
         seeds = ["" if run.record.seed is None else f", seed {run.record.seed}" for run in (one, other)]
         console.print(
-            f"{name} ({tasks[name].pairs:,} pairs): A = {labels[0]}{seeds[0]}; B = {labels[1]}{seeds[1]}"
+            f"{name} ({size:,} {measure.counted}): A = {labels[0]}{seeds[0]}; B = {labels[1]}{seeds[1]}"
         )
-        console.print(_table(pairs))
-    console.print(
-        "Each cell: the pair's rank in the task (1: most similar), below it the similarity or gold score. "
-        "change: rank in B minus rank in A."
-    )
+        console.print(_table(moved))
+    console.print(measure.moved_means)
 
 
-def _table(pairs: list[MovedPair]) -> Table:
+def _table(moved: list[Moved]) -> Table:
     from rich import box
     from rich.table import Table
 
@@ -94,11 +92,7 @@ def _table(pairs: list[MovedPair]) -> Table:
     for name in ("change", "A", "B", "gold"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("sentences", overflow="fold")
-    for pair in pairs:
-        table.add_row(
-            f"{pair.change:+g}",
-            *(f"{rank:g}\n{value:.3f}" for rank, value in zip(pair.ranks, pair.similarities, strict=True)),
-            f"{pair.gold_rank:g}\n{pair.gold:g}",
-            "\n".join(printable(sentence) for sentence in pair.sentences),
-        )
+    for item in moved:
+        cells = (item.change, item.one, item.other, item.gold, "\n".join(item.texts))
+        table.add_row(*("\n".join(map(printable, cell.split("\n"))) for cell in cells))
     return table

@@ -9,9 +9,10 @@ import click
 
 from bench.cli.options import NumberRange, check_device, make_spec, run_options, seeds_option
 from bench.errors import InputError, printable
-from bench.records.record import ALL
+from bench.records.record import ALL, RunRecord
 
 if TYPE_CHECKING:
+    from bench.plan.job import Job
     from bench.plan.plan import Plan
     from bench.run.task import Outcome
 
@@ -66,39 +67,54 @@ def run(dry_run: bool, estimate: bool, price_per_hour: float | None, **options: 
     if plan.spec.executor == "local":  # else the nodes' devices count
         check_device(plan.spec.device, plan.spec.ranks)
     if dry_run or estimate:
-        show_plan(plan)
+        conflicts = show_plan(plan)
         if estimate or price_per_hour is not None:
             show_estimate(plan, price_per_hour)
+        leave_if_failed(conflicts)
         return
     failed = execute(plan)
-    from bench.reports.campaign import make_campaign
-    from bench.reports.report import report  # loads pandas and scipy, which no plan needs
+    if records := own_records(plan):
+        from bench.reports.campaign import make_campaign
+        from bench.reports.report import report  # loads pandas and scipy, which no plan needs
 
-    records = [record for job in plan.jobs if (record := plan.store.read(job.place)) is not None]
-    click.echo(report(make_campaign(plan.store, records), "text"), nl=False)
+        click.echo(report(make_campaign(plan.store, records), "text"), nl=False)
     leave_if_failed(failed)
 
 
+def own_records(plan: Plan) -> list[RunRecord]:
+    """Return the records of a plan's jobs, without those of another specification in their place."""
+    from bench.records.facts import differing
+
+    found = ((job, plan.store.read(job.place)) for job in plan.jobs)
+    return [
+        record
+        for job, record in found
+        if record is not None and (record.status == "failed" or not differing(record, job.record))
+    ]
+
+
 def leave_if_failed(cells: int) -> None:
-    """Exit with 1 if cells failed."""
+    """Exit with 1 if cells failed or conflict with what is there."""
     if cells:
-        click.echo(f"error: {cells} cell(s) failed; the lines above and their records say why", err=True)
+        line = f"error: {cells} cell(s) failed or were not run; the lines above and their records say why"
+        click.echo(line, err=True)
         sys.exit(1)
 
 
-def show_plan(plan: Plan) -> None:
-    """Print the cells, what is done, and what they read."""
+def show_plan(plan: Plan) -> int:
+    """Print the cells, what is done, and what they read; return the number of conflicts."""
     from bench.run.preview import inputs
     from bench.run.probing import jobs_without_probes
     from bench.run.stage_cache import StageCache
 
-    states = [(job, "run again" if plan.spec.force else plan.status(job)) for job in plan.jobs]
+    again = {job.place for job in plan.pending()} if plan.spec.force else set()
+    states = [(job, "run again" if job.place in again else plan.status(job)) for job in plan.jobs]
     unprobed = {job.place for job in jobs_without_probes(plan)}
     for job, state in states:
         lacks = ", probes to do" if state == "done" and job.place in unprobed else ""
         click.echo(f"{job.cell.describe():40} {job.suite:12} {state}{lacks}")
-    pending = [job for job, state in states if state != "done"]
-    building = [job for job, state in states if state != "done" or job.place in unprobed]
+    pending = plan.pending()
+    building = [*pending, *(job for job, state in states if state == "done" and job.place in unprobed)]
     stages = {stage.key: stage for job in building for stage in job.cell.all_stages}
     cache = StageCache(plan.spec.results / ".stages")
     done = sum(cache.find(stage) is not None for stage in stages.values())
@@ -109,6 +125,15 @@ def show_plan(plan: Plan) -> None:
     )
     for what, which in inputs(plan):
         click.echo(f"reads {what}: {printable(which)}")
+    return tell_conflicts(plan)
+
+
+def tell_conflicts(plan: Plan) -> int:
+    """Say in a line each which jobs don't run because of what is there, and why; return their number."""
+    found = plan.conflicts()
+    for job, why in found:
+        click.echo(f"{_named(job)}: not run, {why}", err=True)
+    return len(found)
 
 
 def show_estimate(plan: Plan, price: float | None = None) -> None:
@@ -137,15 +162,15 @@ def show_estimate(plan: Plan, price: float | None = None) -> None:
 
 
 def execute(plan: Plan) -> int:
-    """Run the plan with progress on stderr; return the number of failed cells."""
+    """Run the plan with progress on stderr; return the number of cells that failed or conflict."""
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     from bench.run.runner import pending_jobs, run_plan
 
-    pending = len(pending_jobs(plan))
-    if pending < len(plan.jobs):
-        click.echo(f"{len(plan.jobs) - pending} of {len(plan.jobs)} cells are done already", err=True)
+    pending, conflicts = len(pending_jobs(plan)), tell_conflicts(plan)
+    if done := len(plan.jobs) - pending - conflicts:
+        click.echo(f"{done} of {len(plan.jobs)} cells are done already", err=True)
     console = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.completed:,.0f} sentences"), TimeElapsedColumn())
     finished = 0
@@ -160,12 +185,17 @@ def execute(plan: Plan) -> int:
             )
 
         outcomes = run_plan(plan, on_outcome=report, progress=lambda n: bar.advance(counter, n))
-    return sum(outcome.state == "failed" for outcome in outcomes)
+    return conflicts + sum(outcome.state in ("failed", "conflict") for outcome in outcomes)
+
+
+def _named(job: Job) -> str:
+    return f"{job.cell.describe()} on {job.suite}"
 
 
 def _describe(outcome: Outcome) -> str:
-    what = f"{outcome.job.cell.describe()} on {outcome.job.suite}"
-    record = outcome.record
+    what, record = _named(outcome.job), outcome.record
+    if outcome.conflict is not None:
+        return f"{what}: not run, {outcome.conflict}"
     if record is None or outcome.state == "done":
         return f"{what}: done by another process"
     if record.status == "failed":

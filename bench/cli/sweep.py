@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli.options import check_device, make_spec, run_options, seeds_option
-from bench.cli.run import estimate_option, execute, leave_if_failed, show_estimate, show_plan
+from bench.cli.run import estimate_option, execute, leave_if_failed, own_records, show_estimate, show_plan
 from bench.errors import InputError
 
 if TYPE_CHECKING:
@@ -53,9 +53,10 @@ def sweep(name: str, dry_run: bool, estimate: bool, **options: Any) -> None:
     if dry_run or estimate:
         click.echo(f"{wanted.name}: {wanted.question} ({wanted.source})")
         click.echo(f"{len(methods)} methods x seeds {options['seeds']}: {', '.join(methods)}")
-        show_plan(plan)
+        conflicts = show_plan(plan)
         if estimate:
             show_estimate(plan)
+        leave_if_failed(conflicts)
         return
     plan.store.prepare()
     manifest = Manifest(
@@ -67,7 +68,7 @@ def sweep(name: str, dry_run: bool, estimate: bool, **options: Any) -> None:
     )
     save(manifest, plan.store.root)
     failed = execute(plan)
-    click.echo(text(sweep_grids([manifest], plan.store.records(), plan.store.campaign)), nl=False)
+    click.echo(text(sweep_grids([manifest], own_records(plan), plan.store.campaign)), nl=False)
     leave_if_failed(failed)
 
 

@@ -6,29 +6,29 @@ import hashlib
 import os
 import re
 import shutil
-import tarfile
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Self
 from urllib.parse import urlsplit
 
 from filelock import FileLock
 
-from bench.data import senteval
+from bench.data import pins, senteval
 from bench.data.suites import GROUPS, check_reference, is_reference, read_task
+from bench.data.tar import members
 from bench.errors import BenchError, DataError, InputError, unknown
 
 REPOSITORY = "princeton-nlp/datasets-for-simcse"
 REVISION = "e145e8bb659b2aa2669f32ef79cb4cdef6c58fef"  # head of main since 2021-09-03
 ARCHIVE = "senteval.tar"
-CORPUS = "wiki1m_for_simcse.txt"
+CORPUS = pins.WIKI1M
 CORPUS_LINES = (1_000_000, 1_000_001)  # by whether a reader counts an unfinished last line
 NAMES = (*GROUPS, "wiki1m")
-_CHUNK = 1 << 20
 _MAX_MEMBER = 64 << 20  # the largest known file, SST-2's training split, has 4 MB
-_MAX_TOTAL = 4 << 30  # of all members, unpacked or passed by
-_MAX_HEADER = 1 << 20  # of a member's extended header, which tarfile reads at once
+_MAX_TOTAL = 4 << 30  # of the whole archive, unpacked
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -47,33 +47,53 @@ def fetch(name: str, data: Path) -> list[Path]:
     Raises:
         InputError: unknown name, or a folder that can't be written.
         BenchError: the hub can't be reached or broke off.
-        DataError: an unsafe archive, or (naming the task) data that differ from the reference.
+        DataError: an unsafe or damaged archive, (naming the task) data that differ from the reference, or a
+            training text that isn't the one that was pinned.
     """
     if name not in NAMES:
         raise unknown("data set", name, NAMES, where="bench data fetch")
     try:
         data.mkdir(parents=True, exist_ok=True)
-        return _fetch_corpus(data) if name == "wiki1m" else _fetch_tasks(GROUPS[name], data)
+        if name == "wiki1m":
+            target = data / "corpus" / CORPUS
+            _alone(CORPUS, data, partial(_is_pinned, target), partial(_fetch_corpus, target))
+            return [target]
+        return [_fetch_tasks(GROUPS[name], data)]
     except OSError as error:
         raise InputError(f"can't be written: {error.strerror or error}", where=str(data)) from error
 
 
-def _fetch_tasks(tasks: Sequence[str], data: Path) -> list[Path]:
+def _alone(file: str, data: Path, there: Callable[[], bool], get: Callable[[Path], None]) -> None:
+    """Get a file unless what it holds is there; other processes that want it wait, and find it there."""
+    if there():
+        return  # also in a folder that can only be read
+    folder = data / ".download"
+    folder.mkdir(exist_ok=True)
+    with FileLock(folder / f"{file}.lock"):
+        if not there():
+            get(folder)
+
+
+def _fetch_tasks(tasks: Sequence[str], data: Path) -> Path:
     try:
         root = senteval.find_root(data)  # where the readers would look
     except DataError:
         root = data / "senteval" / "downstream"
-    if all(_in_place(root, task) for task in tasks):
-        return [root]
-    archive = _download(ARCHIVE, data)
-    with tempfile.TemporaryDirectory(dir=data, prefix=".unpack-") as staging:
-        unpack(archive, Path(staging), list(senteval.iter_files(tuple(tasks))))
-        for task in tasks:
-            check_reference(read_task(Path(staging), task), Path(staging))
-        for file in senteval.iter_files(tuple(tasks)):
-            (root / file).parent.mkdir(parents=True, exist_ok=True)
-            (Path(staging) / file).replace(root / file)
-    return [root]
+
+    def get(folder: Path) -> None:
+        for leftover in data.glob(".unpack-*"):  # of a killed process: we have the lock
+            shutil.rmtree(leftover, ignore_errors=True)
+        archive = _download(ARCHIVE, _ask(ARCHIVE), folder)
+        with tempfile.TemporaryDirectory(dir=data, prefix=".unpack-") as staging:
+            unpack(archive, Path(staging), list(senteval.iter_files(tuple(tasks))))
+            for task in tasks:
+                check_reference(read_task(Path(staging), task), Path(staging))
+            for file in senteval.iter_files(tuple(tasks)):
+                (root / file).parent.mkdir(parents=True, exist_ok=True)
+                (Path(staging) / file).replace(root / file)
+
+    _alone(ARCHIVE, data, lambda: all(_in_place(root, task) for task in tasks), get)
+    return root
 
 
 def _in_place(root: Path, task: str) -> bool:
@@ -95,131 +115,141 @@ def unpack(archive: Path, target: Path, files: Sequence[str]) -> None:
         DataError: no tar file, a member that points outside, a known file twice, too large or missing, or
             more than such an archive can rightly hold.
     """
-    wanted = set(files)
     found: set[str] = set()
-    total = 0
-    try:
-        with tarfile.open(archive, "r:*", tarinfo=_Member) as tar:
-            for member in tar:
-                _refuse_unsafe(member, archive)
-                total += member.size + tarfile.BLOCKSIZE
-                if total > _MAX_TOTAL:
-                    raise DataError(f"it holds more than {_MAX_TOTAL >> 30} GB", where=archive.name)
-                name = _known(member.name, wanted)
-                if name is None or not member.isfile():
-                    continue
-                if name in found or member.size > _MAX_MEMBER:
-                    raise DataError(f"'{name}' is in it twice or too large", where=archive.name)
-                found.add(name)
-                source = tar.extractfile(member)
-                if source is None:
-                    raise DataError(f"'{name}' can't be read", where=archive.name)
-                (target / name).parent.mkdir(parents=True, exist_ok=True)
-                with source, (target / name).open("wb") as output:
-                    shutil.copyfileobj(source, output, _CHUNK)
-    except (tarfile.TarError, EOFError) as error:
-        raise DataError(
-            f"this is not a whole tar file: {error}", where=str(archive), hint="delete it and fetch again"
-        ) from error
-    missing = sorted(wanted - found)
+    for member in members(archive, _MAX_TOTAL):
+        if not member.is_safe:
+            raise DataError(
+                f"the archive is not safe: member '{member.name[:200]}' points outside it or is not a plain "
+                "file",
+                where=archive.name,
+                hint="nothing was unpacked into the data folder",
+            )
+        path = f"/{PurePosixPath(member.name)}"
+        name = next((file for file in files if path.endswith(f"/{file}")), None)
+        if name is None or member.is_folder:
+            continue
+        if name in found or member.size > _MAX_MEMBER:
+            raise DataError(f"'{name}' is in it twice or too large", where=archive.name)
+        found.add(name)
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        with (target / name).open("wb") as output:
+            output.writelines(member.chunks())
+    missing = sorted(set(files) - found)
     if missing:
         raise DataError(
             f"{len(missing)} file(s) are not in it, the first is {missing[0]}", where=archive.name
         )
 
 
-class _Member(tarfile.TarInfo):
-    """A member whose header is checked before what it announces is read."""
-
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        """Parse a header block; raises DataError for an extended header of absurd size."""
-        member = super().frombuf(buf, encoding, errors)
-        if not (member.isfile() or member.isdir()) and member.size > _MAX_HEADER:
-            raise DataError(
-                f"a header of {member.size:,} bytes", where="archive", expected=f"{_MAX_HEADER:,}"
-            )
-        return member
+def _is_pinned(text: Path) -> bool:
+    """True if a text is there as its lock file says; raises DataError if it is another one."""
+    if not text.is_file() or pins.read_pin(text) is None:
+        return False
+    pins.check(text, _sha256(text))
+    return True
 
 
-def _refuse_unsafe(member: tarfile.TarInfo, archive: Path) -> None:
-    path = PurePosixPath(member.name)
-    if path.is_absolute() or ".." in path.parts or not (member.isfile() or member.isdir()):
+def _fetch_corpus(target: Path, folder: Path) -> None:
+    """Put the corpus in place after its lock file, or only measure one that is there and has none."""
+    if target.is_file() and count_lines(target) in CORPUS_LINES:
+        pins.write_pin(target, pins.measure(target))
+        return
+    pin, remote = pins.read_pin(target), _ask(CORPUS)
+    if pin is not None and pin.sha256 != remote.etag:
         raise DataError(
-            f"the archive is not safe: member '{member.name}' points outside it or is not a plain file",
-            where=archive.name,
-            hint="nothing was unpacked into the data folder",
+            f"the hub has another text than was pinned on {pin.date[:10]}: sha256 {remote.etag}",
+            where=remote.address,
+            expected=pin.sha256,
+            hint=f"nothing was fetched; to accept it, delete {pins.lock_file(target)} and fetch again",
         )
-
-
-def _known(name: str, wanted: set[str]) -> str | None:
-    parts = PurePosixPath(name).parts
-    return next((tail for i in range(len(parts)) if (tail := "/".join(parts[i:])) in wanted), None)
-
-
-def _fetch_corpus(data: Path) -> list[Path]:
-    target = data / "corpus" / CORPUS
-    if target.is_file() and _count_lines(target) in CORPUS_LINES:
-        return [target]
-    file = _download(CORPUS, data)
-    count = _count_lines(file)
-    if count not in CORPUS_LINES:
-        raise DataError(
-            f"wiki1m: {count:,} lines",
-            where=CORPUS,
-            expected=f"{CORPUS_LINES[0]:,}",
-            hint="nothing was put in place",
-        )
+    file = _download(CORPUS, remote, folder)
+    check_lines(file)
     target.parent.mkdir(parents=True, exist_ok=True)
+    if pin is None or pin.address is None:
+        pins.write_pin(target, pins.measure(file, address=remote.address, etag=remote.etag))
     file.replace(target)
-    return [target]
 
 
-def _count_lines(file: Path) -> int:
+def check_lines(corpus: Path) -> None:
+    """Raise DataError where SimCSE's corpus has not as many lines as it should."""
+    count = count_lines(corpus)
+    if count not in CORPUS_LINES:
+        raise DataError(f"wiki1m: {count:,} lines", where=str(corpus), expected=f"{CORPUS_LINES[0]:,}")
+
+
+def count_lines(file: Path) -> int:
+    """Lines of a file, an unfinished last one among them."""
     with file.open("rb") as stream:
         return sum(1 for _ in stream)
 
 
-def _download(filename: str, data: Path) -> Path:
-    """Download one file of the pinned revision into ``data/.download``; goes on where it broke off.
+@dataclass(frozen=True)
+class _Remote:
+    """A file of the hub: its address, its etag (for large files their sha256), its size."""
+
+    url: str
+    etag: str
+    size: int | None
+
+    @property
+    def address(self) -> str:
+        """The address without a password that a mirror's may hold."""
+        parts = urlsplit(self.url)
+        return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+def _ask(filename: str) -> _Remote:
+    """Ask the hub for the facts of one file of the pinned revision."""
+    with _hub_errors(filename):
+        from huggingface_hub import get_hf_file_metadata, hf_hub_url
+
+        endpoint = _endpoint()
+        url = hf_hub_url(REPOSITORY, filename, repo_type="dataset", revision=REVISION, endpoint=endpoint)
+        facts = get_hf_file_metadata(url, endpoint=endpoint)
+        etag = re.sub(r"[^0-9A-Za-z]", "", facts.etag or "unknown")
+        if len(etag) != 64:
+            raise ValueError("the hub gives no sha256 to check it against")
+        return _Remote(url, etag, facts.size)
+
+
+def _download(filename: str, remote: _Remote, folder: Path) -> Path:
+    """Download one file into a folder; goes on where it broke off.
 
     The library's own download keeps no partial file for the next process, so the part is kept here, named by
-    the hub's etag (for large files their sha256): a part of another version is never continued.
+    the hub's etag: a part of another version is never continued.
     """
-    from huggingface_hub import get_hf_file_metadata, hf_hub_url
-    from huggingface_hub.file_download import http_get
+    whole, part = folder / filename, folder / f"{filename}.{remote.etag}.part"
+    if whole.is_file() and _sha256(whole) == remote.etag:
+        return whole  # fetched for the other group before
+    with _hub_errors(filename):
+        from huggingface_hub.file_download import http_get
 
-    endpoint = _endpoint()
-    folder = data / ".download"
-    folder.mkdir(exist_ok=True)
-    with FileLock(folder / f"{filename}.lock"):
-        try:
-            url = hf_hub_url(REPOSITORY, filename, repo_type="dataset", revision=REVISION, endpoint=endpoint)
-            facts = get_hf_file_metadata(url, endpoint=endpoint)
-            etag = re.sub(r"[^0-9A-Za-z]", "", facts.etag or "unknown")
-            if len(etag) != 64:
-                raise ValueError("the hub gives no sha256 to check it against")
-            if (folder / filename).is_file() and _sha256(folder / filename) == etag:
-                return folder / filename  # fetched for the other group before
-            part = folder / f"{filename}.{etag}.part"
-            with part.open("ab") as stream:
-                http_get(
-                    url,
-                    stream,
-                    resume_size=stream.tell(),
-                    expected_size=facts.size,
-                    displayed_filename=filename,
-                )
-        except Exception as error:  # the library, its HTTP client and the sockets raise unrelated kinds
-            reason = str(error).strip().split("\n")[0] or type(error).__name__
-            raise BenchError(
-                f"{filename} could not be fetched from {REPOSITORY}: {reason}",
-                hint="run the same command again: it goes on where it stopped",
-            ) from error
-        if _sha256(part) != etag:
-            part.unlink()
-            raise DataError(f"{filename} arrived damaged (its sha256 is not the hub's)", hint="fetch again")
-        return part.rename(folder / filename)
+        with part.open("ab") as stream:
+            if remote.size is not None and stream.tell() > remote.size:
+                stream.truncate(0)
+            start = stream.seek(0, os.SEEK_END)
+            http_get(
+                remote.url, stream, resume_size=start, expected_size=remote.size, displayed_filename=filename
+            )
+    if _sha256(part) != remote.etag:
+        part.unlink()
+        raise DataError(f"{filename} arrived damaged (its sha256 is not the hub's)", hint="fetch again")
+    return part.rename(whole)
+
+
+@contextmanager
+def _hub_errors(filename: str) -> Iterator[None]:
+    """Raise BenchError where the hub can't be reached or breaks off."""
+    try:
+        yield
+    except BenchError:
+        raise
+    except Exception as error:  # the library, its HTTP client and the sockets raise unrelated kinds
+        reason = str(error).strip().split("\n")[0] or type(error).__name__
+        raise BenchError(
+            f"{filename} could not be fetched from {REPOSITORY}: {reason}",
+            hint="run the same command again: it goes on where it stopped",
+        ) from error
 
 
 def _endpoint() -> str | None:

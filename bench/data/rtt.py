@@ -238,6 +238,24 @@ def read_provenance(text: Path) -> dict[str, Any] | None:
     return facts
 
 
+def check_copy(text: Path) -> bool:
+    """True if a text is the copy that the provenance next to it describes, False where there is none.
+
+    Raises:
+        DataError: the copy was changed, or the provenance can't be read.
+    """
+    facts = read_provenance(text)
+    if facts is None:
+        return False
+    if _sha256(text.read_bytes().removesuffix(b"\n")) != facts["copy"]["sha256"]:
+        raise DataError(
+            "the copy was changed since it was made",
+            where=str(text),
+            expected=f"sha256 {facts['copy']['sha256'][:12]}, as its provenance says",
+        )
+    return True
+
+
 def _translate(
     sentences: Sequence[str], translators: tuple[Translator, Translator], progress: Progress | None
 ) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from bench.data import pins
 from bench.data.corpus import Corpus, make_corpus, read_corpus
-from bench.data.hub import CORPUS
 from bench.data.lines import numbered
 from bench.data.mini.text import pairs, training_copy, training_text
 from bench.data.mini.world import ALL_COPIES, COPIES, DEFAULT_SEED, World
@@ -52,6 +52,12 @@ class TrainingData:
     def corpus(self) -> Corpus:
         """The training text itself."""
         return self.texts[TRAIN]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What every table of what was trained on it must say."""
+        unpinned = self.corpus.source.startswith(pins.UNPINNED)
+        return (f"The training text {self.corpus.name} is {pins.UNPINNED}.",) if unpinned else ()
 
 
 def read_training_data(spec: RunSpec, profile: Profile, training: Sequence[str]) -> TrainingData | None:
@@ -108,7 +114,9 @@ def profile_corpus(profile: Profile, data: Path | None, who: str, dev: str | Non
         DataError: no such file, or a damaged one.
     """
     file = Path(profile.corpus["file"])
-    hint = f"get it with: bench data fetch wiki1m --data {data or 'data'}" if file.name == CORPUS else None
+    hint = (
+        f"get it with: bench data fetch wiki1m --data {data or 'data'}" if file.name == pins.WIKI1M else None
+    )
     if data is None:
         where = "--data DIR or BENCH_DATA"
         if dev:

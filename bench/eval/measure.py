@@ -6,13 +6,24 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from bench.data.suites import SUITES
 from bench.encoder import Encoder, FloatArray, PairScorer, Progress
+from bench.errors import BenchError
 from bench.records.record import RunRecord, Score
 
+if TYPE_CHECKING:  # they load scipy, which planning a suite doesn't need
+    from bench.eval.moved import Moved
+    from bench.stats.correlations import CorrelationTest
+    from bench.stats.labels import McNemarTest
+
 T = TypeVar("T")
+PairTests: TypeAlias = "dict[str, CorrelationTest | McNemarTest | None]"
+"""Tests of two checkpoints on one task, by name: "williams", "steiger", "mcnemar"; None where undefined."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +87,8 @@ class Measure(ABC, Generic[T]):
     """
     scores_last: ClassVar[bool] = False
     """True if the last checkpoint is scored in addition to the selected one."""
+    moved_means: ClassVar[str] = ""
+    """What ``bench diff`` says of its columns."""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -131,3 +144,56 @@ class Measure(ABC, Generic[T]):
             BenchError: predictions that can't be scored.
         """
         return ()
+
+    def draws(
+        self,
+        task: T,
+        rows: FloatArray,
+        record: RunRecord,
+        rng: np.random.Generator,
+        count: int,
+    ) -> NDArray[np.float64]:
+        """Return the score of several runs on a task, (count, runs), in draws of its items with replacement.
+
+        Args:
+            task: The task.
+            rows: (runs, predictions), as :meth:`measure` gave them.
+            record: One of the runs'.
+            rng: The generator of the draws.
+            count: Number of draws.
+
+        Raises:
+            BenchError: a score that isn't one of items, or of which nothing is kept.
+            ValueError: a score that is undefined in a draw.
+        """
+        raise BenchError("the items of this suite can't be drawn", where=f"suite {self.name}")
+
+    def pair_tests(
+        self, task: T | None, one: FloatArray, other: FloatArray, scores: tuple[float, float]
+    ) -> PairTests:
+        """Test two checkpoints on the items of a task, to cross-check the draws; here by no test.
+
+        Args:
+            task: The task; None where its data aren't at hand.
+            one: Predictions of the first.
+            other: Predictions of the second.
+            scores: Of both on the task.
+        """
+        return {}
+
+    def moved(
+        self, task: T, one: FloatArray, other: FloatArray, record: RunRecord, count: int
+    ) -> list[Moved]:
+        """Return the items of a task that two runs treat most differently, the clearest first.
+
+        Args:
+            task: The task.
+            one: Predictions of the first run.
+            other: Predictions of the second.
+            record: One of the runs'.
+            count: How many.
+
+        Raises:
+            BenchError: nothing is kept of the items.
+        """
+        raise BenchError("nothing is kept of the items", where=f"suite {self.name}")

@@ -6,22 +6,27 @@ import hashlib
 import importlib
 import importlib.metadata
 import json
-import logging
 import math
 import os
-import warnings
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.encoder import Encoder, PairScorer, Progress
+import numpy as np
+
+from bench.encoder import Encoder, FloatArray, PairScorer, Progress
 from bench.errors import BenchError, StorageError, storage_reason
 from bench.eval.measure import Measured
+from bench.eval.mteb_items import mteb_items
+from bench.eval.mteb_kept import keep
+from bench.eval.mteb_kinds import RANKED, kind_of
 from bench.eval.mteb_model import MtebEncoder
-from bench.eval.mteb_scores import Entry, suite_scores
-from bench.eval.mteb_setup import import_mteb, kept_random_state
+from bench.eval.mteb_scores import Entry, entry_as_json, entry_from_json, suite_scores
+from bench.eval.mteb_setup import import_mteb, kept_random_state, quiet
 from bench.eval.mteb_tasks import MtebTask, mteb_task
 from bench.records.files import write_whole
 
@@ -29,6 +34,7 @@ if TYPE_CHECKING:
     from mteb.abstasks import AbsTask
     from mteb.results import TaskResult
 
+_FORM = 2  # of what is kept of a finished task: with its predictions
 _BATCH = 256  # texts that mteb hands over at once; encoders make their own batches
 
 
@@ -58,7 +64,8 @@ def evaluate(
         progress: Called with finished sentences.
 
     Returns:
-        The record's scores, and what it says of mteb, of the model's name there and of the tasks.
+        The record's scores; what is kept of each task's predictions, nothing of some; and what the record
+        says of mteb, of the model's name there and of the tasks.
 
     Raises:
         InputError: mteb isn't installed, or a method without vectors.
@@ -68,7 +75,7 @@ def evaluate(
     import torch
 
     limits = importlib.import_module("threadpoolctl").threadpool_limits
-    with kept_random_state(), _quiet(), limits(torch.get_num_threads(), "blas"):  # changes last digits
+    with kept_random_state(), quiet(), limits(torch.get_num_threads(), "blas"):  # changes last digits
         model = MtebEncoder(encoder, name, identity, progress)
         found: dict[str, list[Entry]] = {}
         failed: list[str] = []
@@ -89,8 +96,22 @@ def evaluate(
             hint=f"the others are kept: run the same command again{_how_to_fetch(failed)}",
         )
     facts = {"version": _version(), "model": name, "revision": model.mteb_model_meta.revision}
-    about = {"mteb": {**facts, "tasks": {task.id: task.facts for task in tasks}}}
-    return Measured(suite_scores(tasks, found), facts=about)
+    predictions = {task.id: _predictions(found[task.id]) for task in tasks}
+    of_tasks = {task.id: {**task.facts, **_parts(found[task.id])} for task in tasks}
+    return Measured(suite_scores(tasks, found), predictions, {"mteb": {**facts, "tasks": of_tasks}})
+
+
+def _predictions(entries: Sequence[Entry]) -> FloatArray:
+    """What is kept of all entries of a task, one after the other; nothing where one has nothing."""
+    kept = [entry.kept.ravel() for entry in entries if entry.kept is not None]
+    return np.concatenate(kept) if kept and len(kept) == len(entries) else np.empty(0, dtype=np.float32)
+
+
+def _parts(entries: Sequence[Entry]) -> dict[str, Any]:
+    """What the record says of that: split, subset and items of each entry."""
+    if not len(_predictions(entries)):
+        return {}
+    return {"kept": [[entry.split, entry.subset, entry.items] for entry in entries]}
 
 
 def _groups(tasks: Sequence[MtebTask]) -> list[list[MtebTask]]:
@@ -111,14 +132,14 @@ def _how_to_fetch(failed: Sequence[str]) -> str:
 def _finished_or_measured(
     model: MtebEncoder, group: list[MtebTask], folder: Path, *, force: bool
 ) -> dict[str, list[Entry]]:
-    facts = [model.mteb_model_meta.revision, _version(), *(task.sha256 for task in group)]
+    facts = [_FORM, model.mteb_model_meta.revision, _version(), *(task.sha256 for task in group)]
     key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
     file = folder / "parts" / f"{key}.json"
     entries = None if force else _kept(file)
     if entries is None:
         entries = _measure(model, group, folder)
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(file, json.dumps([asdict(entry) for entry in entries]).encode())
+        write_whole(file, json.dumps([entry_as_json(entry) for entry in entries]).encode())
     return {
         task.id: [e for e in entries if not task.asked.subsets or e.subset in task.asked.subsets]
         for task in group
@@ -128,8 +149,8 @@ def _finished_or_measured(
 def _kept(file: Path) -> list[Entry] | None:
     """The entries of a finished task, None where it isn't finished or its file is damaged."""
     try:
-        return [Entry(**entry) for entry in json.loads(file.read_text(encoding="utf-8"))]
-    except (OSError, ValueError, TypeError):
+        return [entry_from_json(entry) for entry in json.loads(file.read_text(encoding="utf-8"))]
+    except (OSError, ValueError, TypeError, KeyError):
         return None
 
 
@@ -147,15 +168,22 @@ def _measure(model: MtebEncoder, group: list[MtebTask], folder: Path) -> list[En
     if not task.data_loaded and not task.is_aggregate:
         task.load_data()  # here, so that they can be counted afterwards
     settings: Any = {"batch_size": _BATCH, "show_progress_bar": False}
-    run = mteb.evaluate(
-        model, task, cache=None, co2_tracker=False, encode_kwargs=settings, show_progress_bar=False
-    )
-    (result,) = run.task_results
-    entries = [
-        Entry(split, scores["hf_subset"], _numbers(scores), _items(task, split, scores["hf_subset"]))
-        for split, parts in result.scores.items()
-        for scores in parts
-    ]
+    with _said(task, group[0]) as (said, folder_of_predictions):
+        run = mteb.evaluate(
+            model,
+            task,
+            cache=None,
+            co2_tracker=False,
+            encode_kwargs=settings,
+            show_progress_bar=False,
+            prediction_folder=folder_of_predictions,
+        )
+        (result,) = run.task_results
+        entries = [
+            _entry(group[0], task, split, scores, said)
+            for split, parts in result.scores.items()
+            for scores in parts
+        ]
     if bad := [
         entry.subset for entry in entries if not math.isfinite(entry.scores.get("main_score", math.nan))
     ]:
@@ -163,6 +191,58 @@ def _measure(model: MtebEncoder, group: list[MtebTask], folder: Path) -> list[En
     _write_results(result, model, folder, settings)
     task.unload_data()
     return entries
+
+
+@contextmanager
+def _said(task: AbsTask, asked: MtebTask) -> Iterator[tuple[Callable[[str, str], Any], Path | None]]:
+    """Listen to what mteb says of the items of a task: yield what reads it, and the folder to write it to.
+
+    Predictions come from mteb's file of them. Of queries, which have a thousand documents each, their scores
+    are taken on their way.
+    """
+    made: Any = task
+    if kind_of(asked) is None or made.is_aggregate:
+        yield lambda split, subset: None, None
+    elif asked.kind in RANKED:
+        heard: dict[tuple[str, str], Any] = {}
+        usual = made.task_specific_scores
+
+        def listen(scores: Any, *others: Any, hf_split: str, hf_subset: str) -> Any:
+            heard[hf_subset, hf_split] = scores
+            return usual(scores, *others, hf_split=hf_split, hf_subset=hf_subset)
+
+        made.task_specific_scores = listen
+        yield lambda split, subset: heard[subset, split], None
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / made.prediction_file_name
+
+            @cache
+            def read() -> Any:
+                return json.loads(file.read_text(encoding="utf-8"))
+
+            yield lambda split, subset: read()[subset][split], Path(folder)
+
+
+def _entry(asked: MtebTask, task: AbsTask, split: str, scores: Any, said: Callable[[str, str], Any]) -> Entry:
+    """What mteb measured on a subset, with what is kept of its predictions."""
+    subset = scores["hf_subset"]
+    entry = Entry(split, subset, _numbers(scores), _items(task, split, subset))
+    kind, value = kind_of(asked), entry.scores.get(asked.score)
+    if kind is None or value is None:
+        return entry
+    try:
+        items = mteb_items(task, split, subset)
+        kept = keep(kind, said(split, subset), items, value)
+    except (
+        AttributeError,
+        KeyError,
+        OSError,
+        TypeError,
+        ValueError,
+    ):  # a task that mteb lays out in its own way
+        return entry
+    return entry if kept is None else replace(entry, items=len(items.texts), kept=kept)
 
 
 def _numbers(scores: Any) -> dict[str, float]:
@@ -191,25 +271,3 @@ def _write_results(result: TaskResult, model: MtebEncoder, folder: Path, setting
 
 def _version() -> str:
     return importlib.metadata.version("mteb")
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep mteb's warnings, of replaced tasks and the like, and data sets' bars off stderr."""
-    datasets: Any = importlib.import_module("datasets")
-
-    loggers = [logging.getLogger(name) for name in ("mteb", "datasets", "sentence_transformers")]
-    levels = [logger.level for logger in loggers]
-    bars = not datasets.utils.are_progress_bars_disabled()
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
-    datasets.disable_progress_bars()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
-        if bars:
-            datasets.enable_progress_bars()

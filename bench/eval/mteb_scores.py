@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
 
 from bench.data.tasks import suite_average
+from bench.encoder import FloatArray
 from bench.errors import BenchError
 from bench.eval.mteb_tasks import MtebTask
 from bench.records.record import ALL, Score
@@ -35,12 +40,38 @@ class Entry:
         subset: mteb's name of the subset.
         scores: By mteb's names.
         items: Pairs, queries or sentences behind them, 0 where mteb doesn't tell.
+        kept: Predictions of all items, float32 in rows of so many; None where they don't give the score.
     """
 
     split: str
     subset: str
     scores: dict[str, float]
     items: int
+    kept: FloatArray | None = None
+
+
+def entry_as_json(entry: Entry) -> dict[str, Any]:
+    """Return what JSON holds of an entry, its predictions packed."""
+    kept = None
+    if entry.kept is not None:
+        kept = [len(entry.kept), base64.b64encode(entry.kept.astype("<f4").tobytes()).decode()]
+    return {**asdict(replace(entry, kept=None)), "kept": kept}
+
+
+def entry_from_json(said: Mapping[str, Any]) -> Entry:
+    """Return the entry of what :func:`entry_as_json` made.
+
+    Raises:
+        ValueError, TypeError, KeyError: it is something else.
+    """
+    kept = None
+    if said["kept"] is not None:
+        rows, packed = said["kept"]
+        kept = np.frombuffer(base64.b64decode(packed, validate=True), dtype="<f4").astype(np.float32)
+        kept = kept.reshape(rows, said["items"])
+        if not kept.size or not np.isfinite(kept).all():
+            raise ValueError("no predictions")
+    return Entry(**{**said, "kept": kept})
 
 
 def metric_name(score: str) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
+import logging
 import random
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -53,3 +56,25 @@ def import_mteb() -> ModuleType:
             hint="pip install 'cse-bench[mteb]'",
         ) from error
     return mteb
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep mteb's warnings, of replaced tasks and the like, and data sets' bars off stderr."""
+    datasets: Any = importlib.import_module("datasets")
+
+    loggers = [logging.getLogger(name) for name in ("mteb", "datasets", "sentence_transformers")]
+    levels = [logger.level for logger in loggers]
+    bars = not datasets.utils.are_progress_bars_disabled()
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    datasets.disable_progress_bars()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+        if bars:
+            datasets.enable_progress_bars()

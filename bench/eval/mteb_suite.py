@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from bench.encoder import Encoder, PairScorer
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.encoder import Encoder, FloatArray, PairScorer
 from bench.eval.measure import Measure, Measured, Setting
 from bench.eval.mteb_tasks import MtebTask, load_mteb_suite
-from bench.records.record import safe_name
+from bench.records.record import RunRecord, Score, safe_name
+
+if TYPE_CHECKING:  # it loads scipy, which planning a suite doesn't need
+    from bench.eval.moved import Moved
 
 
 class MtebSuite(Measure[MtebTask]):
     """What mteb makes of an encoder.
 
-    mteb asks for vectors itself, in its own order, and keeps each finished task in the campaign's folder. A
-    record of it has no predictions. Its data are always the reference: data sets are pinned by their
-    revision, and local files are their own. mteb's version is in the record, but not in the key.
+    mteb asks for vectors itself, in its own order, and keeps each finished task in the campaign's folder. Its
+    data are always the reference: data sets are pinned by their revision, and local files are their own.
+    mteb's version is in the record, but not in the key. What a record keeps of its predictions is said in
+    :mod:`bench.eval.mteb_kept`.
     """
 
-    encodes_once = False
+    counted, encodes_once = "items", False
+    moved_means = (
+        "STS: as ranks in the task (1: most similar), below them similarity or gold score. Classification, "
+        "bitext: other classes or sentences found, first those that one of A and B has right. Retrieval, "
+        "reranking: the query's own scores."
+    )
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -48,3 +61,32 @@ class MtebSuite(Measure[MtebTask]):
             force=setting.force,
             progress=setting.progress,
         )
+
+    def rescore(
+        self, tasks: Sequence[MtebTask], predictions: Mapping[str, FloatArray], record: RunRecord
+    ) -> tuple[Score, ...]:
+        """Score again what is kept, where the gold is at hand."""
+        from bench.eval.mteb_kept import scored_again
+
+        return scored_again(tasks, predictions, record)
+
+    def draws(
+        self,
+        task: MtebTask,
+        rows: FloatArray,
+        record: RunRecord,
+        rng: np.random.Generator,
+        count: int,
+    ) -> NDArray[np.float64]:
+        """The task's score in draws of items, within each subset."""
+        from bench.eval.mteb_kept import drawn
+
+        return drawn(task, rows, record, rng, count)
+
+    def moved(
+        self, task: MtebTask, one: FloatArray, other: FloatArray, record: RunRecord, count: int
+    ) -> list[Moved]:
+        """Return the items that two runs treat most differently, by the task's kind."""
+        from bench.eval.mteb_kept import moved_items
+
+        return moved_items(task, one, other, record, count)

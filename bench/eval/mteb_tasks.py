@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from bench.data.local_tasks import KINDS, LocalTask, read_local_suite
 from bench.data.mteb_names import FILES, STSB_MULTI, MtebName, parse_suite
 from bench.errors import InputError, did_you_mean
+from bench.eval.mteb_items import local_items
 from bench.eval.mteb_setup import import_mteb, kept_random_state
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ _BASES = {
     "reranking": ("AbsTaskRetrieval", "Reranking", "map_at_1000"),
     "retrieval": ("AbsTaskRetrieval", "Retrieval", "ndcg_at_10"),
 }
+
+_NOT_NAMES = ("file", "allow_pickle")  # what numpy calls its own arguments beside the names of predictions
 
 
 @dataclass(frozen=True)
@@ -55,8 +58,8 @@ class MtebTask:
 
     @property
     def items(self) -> int:
-        """Predictions that a record of it keeps: none."""
-        return 0
+        """Scored items; 0 where mteb's data tell, which aren't loaded yet."""
+        return len(local_items(self.local).texts) if self.local else 0
 
     @cached_property
     def sha256(self) -> str:
@@ -83,8 +86,9 @@ def load_mteb_suite(suite: str, data: Path | None) -> list[MtebTask]:
     Tasks of mteb are looked up in its registry, so nothing is fetched; local files are read and checked.
 
     Args:
-        suite: A paper's suite, ``mteb:TASK,...``, ``local:FILE.toml`` or ``stsb-multi``.
-        data: Data folder, for ``stsb-multi``.
+        suite: A paper's suite, ``mteb:TASK,...``, ``local:FILE.toml``, ``local:FILE`` as a record has it, or
+            ``stsb-multi``.
+        data: Data folder, for ``stsb-multi``; a record's ``local:FILE`` is looked for there and here.
 
     Raises:
         InputError: mteb isn't installed, or no task of that name, subset or split, or no data.
@@ -96,11 +100,19 @@ def load_mteb_suite(suite: str, data: Path | None) -> list[MtebTask]:
         with resources.as_file(resources.files("bench.data").joinpath("stsb_multi.toml")) as file:
             return [_local(task) for task in read_local_suite(file, data / "stsb_multi")]
     if suite.startswith(FILES):
-        return [_local(task) for task in read_local_suite(Path(suite.removeprefix(FILES)))]
+        return [_local(task) for task in read_local_suite(_file_of(suite.removeprefix(FILES), data))]
     import_mteb()
     asked = parse_suite(suite)
     with kept_random_state():
         return [_resolved(task, asked.score, suite) for task in asked.tasks]
+
+
+def _file_of(name: str, data: Path | None) -> Path:
+    """Return the TOML file of a local suite; a record has its name without folder and ending."""
+    if Path(name).exists() or Path(name).name != name:
+        return Path(name)
+    there = [folder / f"{name}.toml" for folder in (data, Path()) if folder is not None]
+    return next((path for path in there if path.exists()), Path(name))
 
 
 def mteb_task(task: MtebTask) -> AbsTask:
@@ -111,6 +123,10 @@ def mteb_task(task: MtebTask) -> AbsTask:
 
 
 def _local(task: LocalTask) -> MtebTask:
+    if task.name in _NOT_NAMES:
+        raise InputError(
+            f"a task can't be called '{task.name}'", where="suite local", expected="another name"
+        )
     _, kind, score = _BASES[task.type]
     return MtebTask(
         MtebName(task.name, f"Local-{task.name}"), kind, score, ("local", task.sha256), (task.split,), task

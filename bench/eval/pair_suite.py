@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from bench.data.suites import is_reference, load_suite
 from bench.data.tasks import PairTask
 from bench.encoder import Encoder, FloatArray, PairScorer
-from bench.eval.measure import Measure, Measured, Setting
+from bench.eval.measure import Measure, Measured, PairTests, Setting
 from bench.records.record import RunRecord, Score
+
+if TYPE_CHECKING:  # they load scipy, which planning a suite doesn't need
+    from bench.eval.moved import Moved
+    from bench.stats.correlations import CorrelationTest
 
 
 class PairSuite(Measure[PairTask]):
     """Spearman's correlation of similarities with gold scores."""
 
     needs_torch, scores_last = False, True
+    moved_means = (
+        "Each cell: the pair's rank in the task (1: most similar), below it the similarity or gold score. "
+        "change: rank in B minus rank in A."
+    )
 
     def load(self, data: Path | None, *, accept_data: bool, world_seed: int) -> list[PairTask]:
         """Read and check the tasks; see :func:`bench.data.suites.load_suite`."""
@@ -43,3 +55,47 @@ class PairSuite(Measure[PairTask]):
         from bench.eval.sts import score_suite
 
         return score_suite(tasks, predictions)
+
+    def draws(
+        self,
+        task: PairTask,
+        rows: FloatArray,
+        record: RunRecord,
+        rng: np.random.Generator,
+        count: int,
+    ) -> NDArray[np.float64]:
+        """Correlate in draws of pairs; see :func:`bench.stats.resampling.spearman_draws`."""
+        from bench.stats.resampling import spearman_draws
+
+        return spearman_draws(rows, _gold(task), rng, count)
+
+    def pair_tests(
+        self, task: PairTask | None, one: FloatArray, other: FloatArray, scores: tuple[float, float]
+    ) -> PairTests:
+        """Williams' and Steiger's tests, from the correlations of both with gold and with each other."""
+        from bench.stats.correlations import steiger, williams
+        from bench.stats.resampling import spearman_rows
+
+        triple = (*scores, float(spearman_rows(one, other)[0]))
+        return {test.__name__: _tested(test, triple, len(one)) for test in (williams, steiger)}
+
+    def moved(
+        self, task: PairTask, one: FloatArray, other: FloatArray, record: RunRecord, count: int
+    ) -> list[Moved]:
+        """Return the pairs whose rank of similarity changed most."""
+        from bench.eval.moved import moved_ranks
+
+        return moved_ranks(list(task.all_pairs()), _gold(task).tolist(), one, other, count)
+
+
+def _gold(task: PairTask) -> NDArray[np.float64]:
+    return np.concatenate([np.asarray(subset.gold, dtype=np.float64) for subset in task.subsets])
+
+
+def _tested(
+    test: Callable[[float, float, float, int], CorrelationTest], triple: tuple[float, float, float], n: int
+) -> CorrelationTest | None:
+    try:
+        return test(*triple, n)
+    except ValueError:  # a correlation of 1 with the gold scores
+        return None

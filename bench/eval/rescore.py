@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from bench.data.mini.world import DEFAULT_SEED
+from bench.data.mteb_names import FILES
 from bench.data.suites import data_folder
 from bench.encoder import FloatArray
 from bench.errors import BenchError, DataError, InputError, NotComparableError
@@ -40,10 +41,12 @@ def tasks_of(record: RunRecord, data: Path | None) -> dict[str, SuiteTask]:
         data: Data folder; default BENCH_DATA, then ./data.
 
     Raises:
-        InputError: an unknown suite, or no data folder.
+        InputError: an unknown suite, no data folder, or a suite from a file outside it.
         NotComparableError: the data at hand are not those of the record, or the suite has other tasks.
     """
-    tasks = _suite(record.suite, data_folder(data), (record.world or {}).get("seed", DEFAULT_SEED))
+    folder = data_folder(data)
+    _check_file(record.suite, folder)
+    tasks = _suite(record.suite, folder, (record.world or {}).get("seed", DEFAULT_SEED))
     for name in dict.fromkeys([*record.tasks, *tasks]):
         if (
             name not in tasks
@@ -56,6 +59,19 @@ def tasks_of(record: RunRecord, data: Path | None) -> dict[str, SuiteTask]:
                 hint="name the data with --data",
             )
     return dict(tasks)
+
+
+def _check_file(suite: str, folder: Path | None) -> None:
+    """Refuse a suite from a file that only the record names: nobody asked for that file to be opened."""
+    if not suite.startswith(FILES):
+        return
+    file = Path(suite.removeprefix(FILES)).resolve()
+    if folder is None or not file.is_relative_to(folder.resolve()):
+        raise InputError(
+            f"suite '{suite}' is a file that only the record names",
+            where="--data",
+            expected="the folder that holds it, which says that it may be read",
+        )
 
 
 @cache

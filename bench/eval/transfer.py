@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +19,10 @@ from bench.errors import BenchError
 from bench.eval.embed import Embeddings
 from bench.eval.logistic import LogisticSolver
 from bench.eval.sgd import Classifier, fit_sgd
+from bench.eval.transfer_items import KFOLD, SEED, Labels, Rows, f1_score, folds_of, laid, undone
 
 REGS = (1e-5, 1e-4, 1e-3, 1e-2)
-SEED = 1111
 SOLVERS = ("exact", "sgd")
-
-Rows = NDArray[np.intp]
-Labels = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -41,7 +37,7 @@ class Protocol:
     """
 
     solver: str = "exact"
-    kfold: int = 10
+    kfold: int = KFOLD
     seed: int = SEED
     classifier: Classifier = field(default_factory=Classifier)
 
@@ -185,44 +181,6 @@ def on_test(fitter: Fitter, rows: Mapping[str, Rows]) -> tuple[list[float], list
     return [float(found[chosen])], [right], [REGS[chosen]], predictions
 
 
-def folds_of(rows: Rows, labels: Labels, k: int, seed: int) -> list[tuple[Rows, Rows]]:
-    """Stratified folds of rows, those of scikit-learn's StratifiedKFold with shuffling.
-
-    Rows in the order of their classes are dealt out to the folds in turn; that says how many of a class each
-    fold has. Which ones is shuffled class by class, the classes in the order of their first rows.
-
-    Args:
-        rows: The rows.
-        labels: Class of every row of the features.
-        k: Number of folds.
-        seed: Seed.
-
-    Returns:
-        (training rows, held-out rows) of each fold.
-
-    Raises:
-        BenchError: a class with fewer than k rows.
-
-    >>> labels = np.array([0, 0, 1, 1])
-    >>> [held_out.tolist() for _, held_out in folds_of(np.arange(4), labels, 2, seed=1111)]
-    [[1, 2], [0, 3]]
-    """
-    _, firsts, inverse, counts = np.unique(
-        labels[rows], return_index=True, return_inverse=True, return_counts=True
-    )
-    if counts.min() < k:
-        raise BenchError(f"a class has {counts.min()} item(s)", expected=f"at least {k}, one for each fold")
-    known = np.argsort(np.argsort(firsts))[inverse]
-    dealt = np.sort(known)
-    order = np.random.RandomState(seed)  # scikit-learn's stream
-    fold = np.empty(len(rows), dtype=np.intp)
-    for one in range(len(firsts)):
-        of_class = np.repeat(np.arange(k), [int((dealt[i::k] == one).sum()) for i in range(k)])
-        order.shuffle(of_class)
-        fold[known == one] = of_class
-    return [(rows[fold != i], rows[fold == i]) for i in range(k)]
-
-
 def run_task(task: LabelledTask, vectors: Embeddings, protocol: Protocol) -> TransferResult:
     """Evaluate one task on the vectors of its sentences.
 
@@ -237,81 +195,6 @@ def run_task(task: LabelledTask, vectors: Embeddings, protocol: Protocol) -> Tra
         raise BenchError(error.what, where=task.id, expected=error.expected, hint=error.hint) from error
 
 
-@dataclass(frozen=True)
-class Laid:
-    """A task's items as they are fitted: splits one after the other, each in SentEval's order.
-
-    Args:
-        classes: Names of the classes.
-        splits: The splits; all items in one, if the task is folded.
-        orders: Of each split, the task's rows in SentEval's order.
-        labels: Class of every item.
-        rows: Rows of each split, by its name.
-    """
-
-    classes: tuple[str, ...]
-    splits: tuple[LabelledSplit, ...]
-    orders: tuple[Rows, ...]
-    labels: Labels
-    rows: dict[str, Rows]
-
-    @property
-    def folded(self) -> bool:
-        """True if the items are tested in folds, not in a split of their own."""
-        return "test" not in self.rows
-
-    @property
-    def tested(self) -> tuple[Rows, Rows]:
-        """Rows of the items that are tested, and the task's order of them."""
-        names = list(self.rows)
-        position = 0 if self.folded else names.index("test")
-        return self.rows[names[position]], self.orders[position]
-
-
-def laid(task: LabelledTask) -> Laid:
-    """Lay out a task's items."""
-    classes = tuple(sorted({label for split in task.splits for label in split.labels}))
-    known = {label: number for number, label in enumerate(classes)}
-    folded = not {"train", "test"} <= task.counts.keys()
-    splits = (_joined(task.splits),) if folded else task.splits
-    orders = tuple(_by_length(split, known) for split in splits)
-    labels = [np.array([known[x] for x in s.labels])[order] for s, order in zip(splits, orders, strict=True)]
-    ends = np.cumsum([len(order) for order in orders])
-    rows = np.split(np.arange(ends[-1]), ends[:-1])
-    names = (split.name for split in splits)
-    return Laid(classes, splits, orders, np.concatenate(labels), dict(zip(names, rows, strict=True)))
-
-
-def accuracy_of(
-    task: LabelledTask, predictions: NDArray[np.floating], kfold: int = 10
-) -> tuple[float, float]:
-    """Score predicted classes: accuracy, the mean over folds where the task is folded; and F1 of class 1.
-
-    Args:
-        task: The task.
-        predictions: (items,) number of the predicted class of every tested item, in the task's order.
-        kfold: Outer folds of a task without a test split.
-
-    Raises:
-        BenchError: a wrong number of predictions.
-    """
-    items = laid(task)
-    rows, order = items.tested
-    if len(predictions) != len(rows):
-        raise BenchError(f"{len(predictions)} predictions for {len(rows)} items", where=task.id)
-    right = predictions[order] == items.labels[rows]
-    parts = [right]
-    if items.folded:
-        parts = [right[held_out] for _, held_out in folds_of(rows, items.labels, kfold, SEED)]
-    return float(np.mean([part.mean() for part in parts])), f1_score(predictions[order], items.labels[rows])
-
-
-def f1_score(predictions: NDArray[Any], gold: NDArray[Any]) -> float:
-    """F1 of class 1; 0 without a true positive."""
-    right = int(((predictions == 1) & (gold == 1)).sum())
-    return 2 * right / max(1, int((predictions == 1).sum() + (gold == 1).sum()))
-
-
 def _run_task(task: LabelledTask, vectors: Embeddings, protocol: Protocol) -> TransferResult:
     items = laid(task)
     ordered = zip(items.splits, items.orders, strict=True)
@@ -322,7 +205,7 @@ def _run_task(task: LabelledTask, vectors: Embeddings, protocol: Protocol) -> Tr
     n_dev = len(labels) if items.folded else len(rows.get("dev", rows["train"]))
     tested, order = items.tested
     return TransferResult(
-        tuple(dev), tuple(test), tuple(regs), _undone(predictions, order), _undone(labels[tested], order),
+        tuple(dev), tuple(test), tuple(regs), undone(predictions, order), undone(labels[tested], order),
         n_dev, fitter.fits, fitter.gradient, items.classes,
     )  # fmt: skip
 
@@ -344,29 +227,9 @@ def _choice(accuracies: NDArray[np.float64]) -> int:
     return int(np.argmax(np.round(100 * accuracies, 2)))
 
 
-def _joined(splits: Sequence[LabelledSplit]) -> LabelledSplit:
-    first = tuple(sentence for split in splits for sentence in split.first)
-    return LabelledSplit("all", first, (), tuple(label for split in splits for label in split.labels))
-
-
-def _by_length(split: LabelledSplit, known: dict[str, int]) -> Rows:
-    """SentEval's order: by words of the sentence(s), then by class."""
-    sides = (split.first, split.second) if split.second else (split.first,)
-    keys = [[len(sentence.split()) for sentence in side] for side in sides]
-    keys.append([known[label] for label in split.labels])
-    return np.lexsort(keys[::-1])
-
-
 def _features(split: LabelledSplit, vectors: Embeddings) -> FloatArray:
     first = vectors.vectors[[vectors.rows[sentence] for sentence in split.first]]
     if not split.second:
         return first
     second = vectors.vectors[[vectors.rows[sentence] for sentence in split.second]]
     return np.concatenate([np.abs(first - second), first * second], axis=1)
-
-
-def _undone(values: Labels, order: Rows) -> Labels:
-    """Put values of sorted items back into the task's order."""
-    found = np.empty_like(values)
-    found[order] = values
-    return found

@@ -7,16 +7,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bench.data.suites import is_reference, load_transfer
 from bench.data.tasks import LabelledTask, suite_average
 from bench.encoder import Encoder, FloatArray, PairScorer, Progress
 from bench.errors import BenchError
 from bench.eval.embed import embed
-from bench.eval.measure import Measure, Measured, Setting
+from bench.eval.measure import Measure, Measured, PairTests, Setting
+from bench.eval.transfer_items import accuracy_of, right_answers, scored_items
 from bench.records.record import ALL, RunRecord, Score
 
-if TYPE_CHECKING:  # it loads torch, which planning a suite doesn't need
+if TYPE_CHECKING:  # they load torch or scipy, which planning a suite doesn't need
+    from bench.eval.moved import Moved
     from bench.eval.transfer import Protocol, TransferResult
 
 
@@ -24,6 +27,7 @@ class TransferSuite(Measure[LabelledTask]):
     """Accuracy of logistic regressions on frozen vectors."""
 
     counted = "items"
+    moved_means = "Items of which A and B predict different classes, those first that one of them has right."
 
     def load(self, data: Path | None, *, accept_data: bool, world_seed: int) -> list[LabelledTask]:
         """Read and check the tasks; see :func:`bench.data.suites.load_transfer`."""
@@ -53,8 +57,6 @@ class TransferSuite(Measure[LabelledTask]):
         self, tasks: Sequence[LabelledTask], predictions: Mapping[str, FloatArray], record: RunRecord
     ) -> tuple[Score, ...]:
         """Score the predicted classes again: everything but the accuracies in validation."""
-        from bench.eval.transfer import accuracy_of
-
         scores = []
         for task in tasks:
             accuracy, f1 = accuracy_of(task, predictions[task.id])
@@ -63,6 +65,45 @@ class TransferSuite(Measure[LabelledTask]):
                 scores.append(Score(task.id, ALL, "f1", f1, len(predictions[task.id])))
         average = suite_average(score.value for score in scores if score.metric == "accuracy")
         return (*scores, Score("avg", ALL, "accuracy", average, len(tasks)))
+
+    def draws(
+        self,
+        task: LabelledTask,
+        rows: FloatArray,
+        record: RunRecord,
+        rng: np.random.Generator,
+        count: int,
+    ) -> NDArray[np.float64]:
+        """Accuracy in draws of tested items; what was fitted stays as it is.
+
+        Items of a folded task are drawn from all folds together, each with its weight in the mean over folds.
+        """
+        from bench.stats.resampling import mean_draws
+
+        values = scored_items(task).weights * right_answers(task, rows)
+        return np.clip(mean_draws(values, rng, count), 0, 1)
+
+    def pair_tests(
+        self, task: LabelledTask | None, one: FloatArray, other: FloatArray, scores: tuple[float, float]
+    ) -> PairTests:
+        """McNemar's exact test."""
+        from bench.stats.labels import mcnemar
+
+        if task is None:
+            return {}
+        return {"mcnemar": mcnemar(right_answers(task, one), right_answers(task, other))}
+
+    def moved(
+        self, task: LabelledTask, one: FloatArray, other: FloatArray, record: RunRecord, count: int
+    ) -> list[Moved]:
+        """Return the items of which two runs predict different classes."""
+        from bench.eval.moved import moved_classes
+
+        known = scored_items(task)
+        items, names = known.items, dict(enumerate(known.classes))
+        sides = (items.first, items.second) if items.second else (items.first,)
+        a, b = ([names.get(int(number), "?") for number in side] for side in (one, other))
+        return moved_classes(list(zip(*sides, strict=True)), items.labels, a, b, count)
 
 
 def evaluate_transfer(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
@@ -11,6 +10,7 @@ import numpy as np
 
 from bench.encoder import FloatArray
 from bench.errors import BenchError, InputError
+from bench.records.files import temporary
 
 
 class VectorFile:
@@ -30,13 +30,13 @@ class VectorFile:
     def __init__(self, path: Path, dim: int) -> None:
         check_new(path)
         self.path, self.dim, self.rows = path, dim, 0
-        self._temporary = path.with_name(f".{path.name[:80]}.{os.getpid()}.tmp")
+        self._temporary = temporary(path)
         self._stream: BinaryIO
 
     def __enter__(self) -> VectorFile:
         """Open a temporary file in the same folder."""
         try:
-            self._stream = self._temporary.open("wb")
+            self._stream = self._temporary.open("xb")
         except OSError as error:
             raise self._failed(error) from error
         self._write_header()

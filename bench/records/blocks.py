@@ -56,7 +56,7 @@ TRAINING = Block(
         "arithmetic": count,
         "precision": text,
         "ranks": count,
-        "corpus": Block({"sha256": text}, {"name": text, "sentences": count}),
+        "corpus": Block({"sha256": text}, {"name": text, "sentences": count, "source": label}),
         "dev": Block({"sha256": text}, {"task": text}),
         "stages": Each(_STAGE),
         "members": _MEMBERS,

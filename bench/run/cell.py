@@ -60,21 +60,18 @@ class _Running:
     progress: Progress | None
 
     def outcome(self, job: Job) -> Outcome:
-        """Take the record if another process finished the job between planning and now, else run it.
-
-        Raises:
-            NotComparableError: another process finished another specification in the same place.
-        """
+        """Take the record if another process finished the job between planning and now, else run it."""
         record = None if self.task.spec.force else self.store.finished(job.place)
         if record is None:
             return self._run(job)
         if record.key != job.key:
-            raise NotComparableError(
+            conflict = NotComparableError(
                 f"another process just finished {job.cell.describe()} on {job.suite} under another "
                 "specification",
                 where=str(self.store.path(job.place)),
                 hint="name another --campaign",
             )
+            return Outcome(job, "conflict", conflict=conflict)
         return Outcome(job, "done", record)
 
     def _run(self, job: Job) -> Outcome:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import tarfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
+from bench.data.tar import members
 from bench.errors import CellFailedError, DataError, InputError, unknown
 from bench.gate.verdict import BAD, CellVerdict, Key
 from bench.plan.plan import Plan, make_plan
@@ -20,6 +20,8 @@ from bench.run.rerun import spec_of
 
 DEFAULT = "results/reference"
 CAMPAIGN = "check"
+MAX_REFERENCE = 10**9
+"""Bytes of a reference that comes from a git revision."""
 _MADE_BY = "bench run --campaign reference --methods NAME,... --seeds 1-3 makes one"
 
 
@@ -71,21 +73,19 @@ def extract(archive: Path, folder: Path) -> None:
         DataError: a link, a device, or a name that leads out of the folder.
     """
     folder.mkdir()
-    with tarfile.open(archive, "r:") as tar:
-        for member in tar:
-            parts = PurePosixPath(member.name).parts
-            if member.isdir() and ".." not in parts:
-                continue
-            source = tar.extractfile(member) if member.isreg() else None
-            if source is None or not parts or ".." in parts or parts[0] == "/" or "\\" in member.name:
-                raise DataError(
-                    f"'{member.name}' is not a plain file below its folder",
-                    where="--reference",
-                    expected="records and predictions as bench run writes them",
-                )
-            target = folder.joinpath(*parts)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(source.read())
+    for member in members(archive, MAX_REFERENCE):
+        if not member.is_safe:
+            raise DataError(
+                f"'{member.name}' is not a plain file below its folder",
+                where="--reference",
+                expected="records and predictions as bench run writes them",
+            )
+        if member.is_folder:
+            continue
+        target = folder.joinpath(*PurePosixPath(member.name).parts)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("xb") as stream:
+            stream.writelines(member.chunks())
 
 
 def load(

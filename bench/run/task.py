@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from bench.data.mini.world import DEFAULT_SEED
 from bench.data.training import TrainingData
+from bench.errors import NotComparableError
 from bench.plan.job import Job
 from bench.records.record import RunRecord
 from bench.request.spec import RunSpec
@@ -34,9 +35,11 @@ class CellTask:
 class Outcome:
     """What became of one job.
 
-    "ran", "probed" (it was there already), "failed", "done" (by another process) or "busy" (another has it).
+    "ran", "probed" (it was there already), "failed", "done" (by another process), "busy" (another has it) or
+    "conflict" (another process finished another specification there; why is in ``conflict``).
     """
 
     job: Job
     state: str
     record: RunRecord | None = None
+    conflict: NotComparableError | None = None

@@ -1,1 +1,1 @@
-"""What ``bench verify`` asks of every record, and what it found."""
+"""Whether records can be believed; campaigns in one file, and taking such files over once verified."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bench.data.mteb_names import is_mteb
 from bench.data.suites import SUITES, reference_fingerprints
 from bench.errors import BenchError, InputError, NotComparableError
 from bench.eval.rescore import rescore, tasks_of
@@ -50,8 +51,9 @@ def record_files(target: Path) -> dict[Path, list[Path]]:
     below = [target] if target.is_file() else sorted(target.rglob("*.json"))
     found: dict[Path, list[Path]] = {}
     for path in below:
+        hidden = any(part.startswith(".") for part in path.relative_to(target).parts)
         file = path.absolute()
-        if not file.name.startswith(".") and len(file.parents) > 4 and _is_run(file.parent.name):
+        if not hidden and len(file.parents) > 4 and _is_run(file.parent.name):
             found.setdefault(file.parents[3], []).append(file)
     if not found:
         raise InputError(
@@ -189,6 +191,9 @@ def _measured(
 ) -> Iterator[Wrong]:
     """What predictions and gold scores say against a record."""
     if record.status != "ok":
+        return
+    if record.predictions is None and not is_mteb(record.suite):
+        yield "predictions", "it names no predictions, so nothing shows its scores", _AGAIN
         return
     if record.predictions is None:
         verified.unchecked[f"scores of {record.suite}: no predictions are kept"] += len(record.scores)

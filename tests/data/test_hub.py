@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import tarfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -64,6 +66,37 @@ def test_an_interrupted_download_goes_on(
     hub.fetch("sts7", tmp_path / "data")
     assert server.served == [(hub.ARCHIVE, f"bytes={10 << 20}-")]
     assert (tmp_path / "data" / "senteval" / "downstream" / "SICK" / "SICK_train.txt").is_file()
+
+
+def test_a_part_that_is_too_long_is_begun_again(
+    server: Hub, small_reference: dict[str, bytes], tmp_path: Path
+) -> None:
+    content = server.files[hub.ARCHIVE] = tar_of(small_reference)
+    part = tmp_path / "data" / ".download" / f"{hub.ARCHIVE}.{hashlib.sha256(content).hexdigest()}.part"
+    part.parent.mkdir(parents=True)
+    part.write_bytes(content + b"more")
+    hub.fetch("sts7", tmp_path / "data")
+    assert server.served == [(hub.ARCHIVE, None)]
+
+
+def test_what_a_killed_fetch_left_unpacked_is_removed(
+    server: Hub, small_reference: dict[str, bytes], tmp_path: Path
+) -> None:
+    server.files[hub.ARCHIVE] = tar_of(small_reference)
+    leftover = tmp_path / "data" / ".unpack-x" / "STS"
+    leftover.mkdir(parents=True)
+    hub.fetch("sts7", tmp_path / "data")
+    assert not leftover.parent.exists()
+
+
+def test_two_fetches_at_once_fetch_once(
+    server: Hub, small_reference: dict[str, bytes], tmp_path: Path
+) -> None:
+    server.files[hub.ARCHIVE] = tar_of(small_reference)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: hub.fetch("sts7", tmp_path / "data"), range(4)))
+    assert found == [[tmp_path / "data" / "senteval" / "downstream"]] * 4
+    assert server.served == [(hub.ARCHIVE, None)]
 
 
 def test_the_task_that_differs_is_named_and_nothing_is_put_in_place(

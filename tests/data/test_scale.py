@@ -107,7 +107,7 @@ def data(tmp_path: Path) -> Path:
     """A data folder with all that the papers' profiles train on, in small."""
     folder = tmp_path / "data" / "corpus"
     folder.mkdir(parents=True)
-    lines = "".join(f"the doctor is reading book {n}\n" for n in range(8))
+    lines = "".join(f"the doctor is reading book {n}\n" for n in range(512))
     for name in ("", *(f".en-{language}-en" for language in LANGUAGES["bert-base"])):
         (folder / f"wiki1m_for_simcse{name}.txt").write_text(lines)
     (folder / "sick_unlabelled.txt").write_text("a man is singing\nthe farmer\n")

@@ -1,0 +1,70 @@
+"""``bench merge``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from bench.cli.options import PATH, data_option, progress_bar
+from bench.errors import BenchError, printable
+
+
+@click.command()
+@click.argument("bundle", type=PATH)
+@click.option(
+    "--into", type=PATH, required=True, metavar="FOLDER", help="Results folder that gets the records."
+)
+@click.option("--campaign", metavar="NAME", help="Campaign that gets them, instead of the bundle's own.")
+@data_option()
+@click.option(
+    "--rerun",
+    "count",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="Before that, train N cells of methods that are installed here again, chosen at random.",
+)
+@click.option("--choose", type=click.IntRange(0), metavar="SEED", help="Make --rerun's choice repeatable.")
+@click.option(
+    "--run-plugin",
+    "run_plugins",
+    multiple=True,
+    metavar="NAME.py",
+    help="For --rerun: also cells of this plug-in of the bundle. RUNS ITS CODE: read it first. Repeatable.",
+)
+def merge(
+    bundle: Path,
+    into: Path,
+    campaign: str | None,
+    data_dir: Path | None,
+    count: int,
+    choose: int | None,
+    run_plugins: tuple[str, ...],
+) -> None:
+    """Verify a BUNDLE, whoever made it, and add its records to a results folder.
+
+    Everything is checked before anything is added; records that are there already stay as they are. No code
+    of the bundle runs unless --run-plugin names it. Exit codes: 0 added, 1 verification found something,
+    2 bad input, 3 something else is there already.
+    """
+    from bench.registry import discover
+    from bench.verify.forms import as_text
+    from bench.verify.merge import Settings
+    from bench.verify.merge import merge as merge_bundle
+
+    discover()
+
+    def say(line: str) -> None:
+        click.echo(printable(line), err=True)
+
+    with progress_bar("records", None) as advance:
+        settings = Settings(campaign, data_dir, count, choose, run_plugins, say, advance)
+        merged = merge_bundle(bundle, into, settings)
+    click.echo(as_text(merged.verified))
+    if merged.verified.findings:
+        raise BenchError("nothing was added: see what is wrong above", where=str(bundle))
+    for note in merged.notes:
+        click.echo(printable(f"note: {note}"))
+    there = f", {merged.present:,} were there already" if merged.present else ""
+    click.echo(f"{into / merged.campaign}: {len(merged.added):,} records added{there}")

@@ -1,0 +1,176 @@
+"""Kinds of mteb's tasks whose predictions are kept: how they are read, scored, drawn and compared."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from bench.eval.moved import Moved, moved_classes, moved_ranks, moved_scores
+from bench.eval.mteb_items import Items
+from bench.eval.mteb_tasks import MtebTask
+from bench.eval.sts import spearman
+from bench.records.integrity import TOLERANCE
+from bench.stats.labels import average_precision, weighted_f1
+from bench.stats.resampling import mean_draws, resample, spearman_draws
+
+RANKED = ("Retrieval", "Reranking")
+"""mteb's types of tasks that rank documents for queries."""
+
+Values = NDArray[np.floating]
+Draws = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+
+class Kind(ABC):
+    """A kind of task whose predictions are kept; values are (rows, items), of runs (runs, rows, items)."""
+
+    needs_gold = True
+    slack = TOLERANCE
+    """What a score may differ by, for mteb rounds some."""
+
+    @abstractmethod
+    def read(self, said: Any, items: Items) -> Values:
+        """Return (rows, items) of what mteb says of a subset."""
+
+    @abstractmethod
+    def score(self, values: Values, gold: Values) -> float:
+        """Return mteb's score."""
+
+    @abstractmethod
+    def draws(self, runs: Values, gold: Values, rng: Generator, count: int) -> Draws:
+        """Return (count, runs) scores in draws of the items."""
+
+    @abstractmethod
+    def moved(self, items: Items, one: Values, other: Values, count: int) -> list[Moved]:
+        """Return the items that two runs treat most differently."""
+
+
+class _Similarities(Kind):
+    """STS: Spearman of cosines."""
+
+    def read(self, said: Any, items: Items) -> Values:
+        return np.array([said["cosine_scores"]])
+
+    def score(self, values: Values, gold: Values) -> float:
+        return spearman(values[0], gold)
+
+    def draws(self, runs: Values, gold: Values, rng: Generator, count: int) -> Draws:
+        return spearman_draws(runs[:, 0], gold, rng, count)
+
+    def moved(self, items: Items, one: Values, other: Values, count: int) -> list[Moved]:
+        return moved_ranks(items.texts, items.gold.tolist(), one[0], other[0], count)
+
+
+class _Classes(Kind):
+    """Classification: accuracy, the mean over mteb's experiments."""
+
+    def read(self, said: Any, items: Items) -> Values:
+        return np.array([[items.class_number(label) for label in one] for one in said])
+
+    def score(self, values: Values, gold: Values) -> float:
+        return float((values == gold).mean())
+
+    def draws(self, runs: Values, gold: Values, rng: Generator, count: int) -> Draws:
+        return mean_draws((runs == gold).mean(1), rng, count)
+
+    def moved(self, items: Items, one: Values, other: Values, count: int) -> list[Moved]:
+        a, b, gold = (_names(items, values) for values in (one, other, items.gold[None]))
+        return moved_classes(items.texts, gold, a, b, count)
+
+
+class _Distances(Kind):
+    """Pair classification: the best average precision of five similarities."""
+
+    _NAMES = ("similarity_scores", "cosine_scores", "dot_scores")
+    _TURNED = ("manhattan_distances", "euclidean_distances")
+
+    def read(self, said: Any, items: Items) -> Values:
+        alike, apart = ([said[name] for name in names] for names in (self._NAMES, self._TURNED))
+        return np.concatenate([np.array(alike), -np.array(apart)])
+
+    def score(self, values: Values, gold: Values) -> float:
+        return float(self._best(values, gold, np.ones((1, len(gold)), dtype=np.int64))[0])
+
+    def draws(self, runs: Values, gold: Values, rng: Generator, count: int) -> Draws:
+        statistics = [lambda counts, values=values: self._best(values, gold, counts) for values in runs]
+        return resample(statistics, len(gold), rng, count)
+
+    def moved(self, items: Items, one: Values, other: Values, count: int) -> list[Moved]:
+        cosine = self._NAMES.index("cosine_scores")
+        return moved_ranks(items.texts, items.gold.tolist(), one[cosine], other[cosine], count)
+
+    @staticmethod
+    def _best(values: Values, gold: Values, counts: Counts) -> Draws:
+        found: Draws = np.max([average_precision(row, gold, counts) for row in values], axis=0)
+        return found
+
+
+class _Neighbours(Kind):
+    """Bitext mining: F1 of the sentences that were found."""
+
+    def read(self, said: Any, items: Items) -> Values:
+        (found,) = said.values()
+        return np.array([[one["corpus_id"] for one in found]])
+
+    def score(self, values: Values, gold: Values) -> float:
+        return float(weighted_f1(values[0], gold, np.ones((1, len(gold)), dtype=np.int64))[0])
+
+    def draws(self, runs: Values, gold: Values, rng: Generator, count: int) -> Draws:
+        statistics = [lambda counts, found=found: weighted_f1(found, gold, counts) for found in runs[:, 0]]
+        return resample(statistics, len(gold), rng, count)
+
+    def moved(self, items: Items, one: Values, other: Values, count: int) -> list[Moved]:
+        a, b, gold = ([f"{number + 1:g}" for number in row] for row in (one[0], other[0], items.gold))
+        return moved_classes(items.texts, gold, a, b, count)
+
+
+class _Queries(Kind):
+    """Retrieval and reranking: the mean over queries, which mteb rounds to five decimals."""
+
+    needs_gold = False
+    slack = 6e-6
+
+    def __init__(self, score: str) -> None:
+        self._score = score
+
+    def read(self, said: Any, items: Items) -> Values:
+        name, _, rank = self._score.rpartition("_at_")
+        measures = {"ndcg": "ndcg_cut", "map": "map_cut", "recall": "recall", "precision": "P"}
+        return np.array([[said[query][f"{measures[name]}_{rank}"] for query in items.ids]])
+
+    def score(self, values: Values, gold: Values) -> float:
+        return float(values[0].mean(dtype=np.float64))
+
+    def draws(self, runs: Values, gold: Values, rng: Generator, count: int) -> Draws:
+        return mean_draws(runs[:, 0], rng, count)
+
+    def moved(self, items: Items, one: Values, other: Values, count: int) -> list[Moved]:
+        return moved_scores(items.texts, one[0], other[0], count)
+
+
+_KINDS: dict[tuple[str, str], Kind] = {
+    ("STS", "cosine_spearman"): _Similarities(),
+    ("Classification", "accuracy"): _Classes(),
+    ("PairClassification", "max_ap"): _Distances(),
+    ("BitextMining", "f1"): _Neighbours(),
+}
+
+
+def kind_of(task: MtebTask) -> Kind | None:
+    """Return how a task's predictions are kept, None where nothing is."""
+    if task.kind in RANKED:
+        return _Queries(task.score)
+    return _KINDS.get((task.kind, task.score))
+
+
+def _names(items: Items, values: Values) -> list[str]:
+    """The class that most experiments predict, the smallest number at ties."""
+    found = []
+    for column in values.T:
+        numbers, often = np.unique(column, return_counts=True)
+        found.append(items.class_name(float(numbers[often.argmax()])))
+    return found

@@ -1,0 +1,216 @@
+"""The file itself: a zip of stored entries whose bytes follow from its contents alone, and nothing else.
+
+What is read is not trusted. It is parsed by this simple form, entry by entry, and then has to be, to the
+byte, what :func:`pack` makes of the entries: links, other dates, hidden or overlapping entries, comments and
+everything else that a zip can hold beside its files make a difference.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import struct
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.errors import InputError
+from bench.schema import Block, Each, count, fault, label, text
+from bench.version import __version__
+
+SCHEMA = 1
+MOST_FILES, MOST_BYTES, LARGEST_FILE = 10_000, 256 * 2**20, 64 * 2**20
+MANIFEST, ENVIRONMENT, VERIFIED = "manifest.json", "environment.txt", "verify.json"
+REPORTS = {"report.txt": "text", "report.html": "html"}
+"""Rendered reports by the format that ``bench report`` calls them."""
+ALWAYS = frozenset({ENVIRONMENT, VERIFIED, *REPORTS})
+RECORDS, PLUGINS, PROFILES, SWEEPS = "records/", "plugins/", "profiles/", "sweeps/"
+_PART = r"[A-Za-z0-9_+=,\[\]@-][A-Za-z0-9._+=,\[\]@-]{0,99}"
+_LAYOUT = re.compile(
+    rf"manifest\.json|environment\.txt|verify\.json|report\.(txt|html)|plugins/{_PART}\.py"
+    rf"|profiles/{_PART}\.toml|sweeps/{_PART}\.json"
+    rf"|records/{_PART}/{_PART}/(no-seed|seed-[0-9]{{1,20}})/{_PART}\.(json|npz)"
+)
+_HEADER = struct.Struct("<4s5H3L2H")
+_MANIFEST = Block(
+    {
+        "schema": count,
+        "bench": label,
+        "campaign": label,
+        "files": Each(Block({"sha256": text, "size": count}, closed=True)),
+    },
+    closed=True,
+)
+_AGAIN = "ask its sender for the file that bench bundle wrote"
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle as it was read.
+
+    Args:
+        campaign: The campaign's name where it was made.
+        files: Contents by name, without the manifest.
+        sha256: Of the whole file.
+    """
+
+    campaign: str
+    files: Mapping[str, bytes]
+    sha256: str
+
+    def below(self, folder: str) -> dict[str, bytes]:
+        """Contents of the files in a folder such as ``RECORDS``, by their names in it."""
+        return {
+            name.removeprefix(folder): content
+            for name, content in self.files.items()
+            if name.startswith(folder)
+        }
+
+
+def make(campaign: str, files: Mapping[str, bytes]) -> bytes:
+    """Return the bundle of a campaign.
+
+    Args:
+        campaign: Its name.
+        files: Contents by name, without the manifest.
+
+    Raises:
+        InputError: a name that has no place in a bundle, or more than a bundle may hold.
+    """
+    return pack({**files, MANIFEST: _manifest(campaign, __version__, files)})
+
+
+def read(path: Path) -> Bundle:
+    """Read a bundle that may have come from anybody; nothing is written.
+
+    Raises:
+        InputError: it can't be read, is too large, or is not what ``bench bundle`` wrote.
+    """
+    where = str(path)
+    if not path.is_file():
+        raise InputError("no such file", where=where, expected="a file that bench bundle wrote")
+    with path.open("rb") as stream:
+        payload = stream.read(MOST_BYTES + 1)
+    files = _unpack(payload, where)
+    campaign = _campaign(files, where)
+    del files[MANIFEST]
+    if missing := sorted(ALWAYS - files.keys()):
+        raise InputError(f"it lacks {', '.join(missing)}", where=where, hint=_AGAIN)
+    return Bundle(campaign, files, hashlib.sha256(payload).hexdigest())
+
+
+def pack(files: Mapping[str, bytes]) -> bytes:
+    """Return the zip: names sorted, stored, no date, owner or comment.
+
+    Raises:
+        InputError: as :func:`make`.
+    """
+    if len(files) > MOST_FILES or sum(map(len, files.values())) > MOST_BYTES:
+        raise InputError(
+            f"{len(files):,} files of {sum(map(len, files.values())):,} bytes",
+            where="the bundle",
+            expected=f"at most {MOST_FILES:,} files and {MOST_BYTES:,} bytes",
+        )
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for name in sorted(files):
+            _check_file(name, len(files[name]), "the bundle")
+            entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+            entry.create_system, entry.external_attr = 3, 0o100644 << 16  # the same on every system
+            archive.writestr(entry, files[name])
+    return buffer.getvalue()
+
+
+def _unpack(payload: bytes, where: str) -> dict[str, bytes]:
+    """Return the files of a zip that :func:`pack` made; raises InputError for any other."""
+    if len(payload) > MOST_BYTES:
+        raise InputError("it is too large", where=where, expected=f"at most {MOST_BYTES:,} bytes")
+    if not payload.startswith(b"PK\3\4"):
+        raise InputError("this is not a bundle", where=where, expected="a file that bench bundle wrote")
+    files: dict[str, bytes] = {}
+    place = 0
+    while payload.startswith(b"PK\3\4", place) and len(payload) >= place + _HEADER.size:
+        _, _, _, method, _, _, _, packed, size, length, extra = _HEADER.unpack_from(payload, place)
+        begin = place + _HEADER.size
+        start = begin + length + extra
+        name = payload[begin : begin + length].decode("ascii", errors="backslashreplace")
+        _check_file(name, size, where)
+        if name in files:
+            raise InputError(f"it holds '{name}' twice", where=where, hint=_AGAIN)
+        if method != zipfile.ZIP_STORED or packed != size:
+            raise InputError(
+                f"'{name}' is compressed, so that it could unpack to anything", where=where, hint=_AGAIN
+            )
+        if len(files) == MOST_FILES:
+            raise InputError("it holds too many files", where=where, expected=f"at most {MOST_FILES:,}")
+        if start + size > len(payload):
+            raise InputError(f"it ends in the midst of '{name}'", where=where, hint="copy it again")
+        files[name] = payload[start : start + size]
+        place = start + size
+    if pack(files) != payload:
+        raise InputError(
+            "it holds a link, or something else that bench bundle doesn't write, or is damaged",
+            where=where,
+            hint=_AGAIN,
+        )
+    return files
+
+
+def _check_file(name: str, size: int, where: str) -> None:
+    """Raise InputError for a file that has no place in a bundle."""
+    if not _LAYOUT.fullmatch(name):
+        raise InputError(f"'{name}' has no place in a bundle", where=where)
+    if size > LARGEST_FILE:
+        raise InputError(
+            f"'{name}' has {size:,} bytes", where=where, expected=f"at most {LARGEST_FILE:,} a file"
+        )
+
+
+def _manifest(campaign: str, version: str, files: Mapping[str, bytes]) -> bytes:
+    listed = {
+        name: {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
+        for name, content in files.items()
+    }
+    facts = {"schema": SCHEMA, "bench": version, "campaign": campaign, "files": listed}
+    return (json.dumps(facts, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
+
+
+def _campaign(files: Mapping[str, bytes], where: str) -> str:
+    """Check the manifest against the files beside it; return the campaign's name.
+
+    Raises:
+        InputError: no manifest, a newer one, or one of other files.
+    """
+    where = f"{where}, {MANIFEST}"
+    try:
+        said = json.loads(files[MANIFEST])
+        if not isinstance(said, dict):
+            raise ValueError("it is no mapping")
+        if count(said.get("schema")) and said["schema"] > SCHEMA:
+            raise InputError(
+                f"bundle schema {said['schema']} is newer than this bench",
+                where=where,
+                expected=f"schema {SCHEMA}",
+                hint="upgrade cse-bench",
+            )
+        if place := fault(said, _MANIFEST):
+            raise ValueError(f"'{place}' is missing, unknown or isn't what it should be")
+    except KeyError as error:
+        raise InputError("it has no manifest", where=where, hint=_AGAIN) from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"this is no manifest: {error}", where=where, hint=_AGAIN) from error
+    others = {name: content for name, content in files.items() if name != MANIFEST}
+    listed = said["files"]
+    for name in sorted(listed.keys() | others.keys()):
+        content = others.get(name)
+        if name not in listed or content is None:
+            what = "isn't there" if content is None else "isn't named here"
+            raise InputError(f"'{name}' {what}", where=where, hint=_AGAIN)
+        if listed[name] != {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}:
+            raise InputError(f"'{name}' is not the file that is named here", where=where, hint=_AGAIN)
+    if said["schema"] != SCHEMA or _manifest(said["campaign"], said["bench"], others) != files[MANIFEST]:
+        raise InputError("it isn't written as bench bundle writes it", where=where, hint=_AGAIN)
+    return str(said["campaign"])

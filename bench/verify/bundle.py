@@ -1,0 +1,150 @@
+"""What goes into a bundle, and which of it the records themselves call for."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from importlib import metadata, resources
+from pathlib import Path
+
+from bench.errors import InputError
+from bench.records.provenance import plugin_files, without_paths
+from bench.records.record import RunRecord
+from bench.records.store import ResultStore
+from bench.reports.campaign import make_campaign
+from bench.reports.report import report
+from bench.request import profiles
+from bench.request.spec import Plugin
+from bench.sweeps import manifest
+from bench.verify import archive
+from bench.verify.findings import Verified
+from bench.verify.forms import as_json
+from bench.verify.records import Settings, verify
+from bench.verify.sentences import check_sentences
+
+
+def bundle(
+    store: ResultStore,
+    data: Path | None,
+    plugins: Sequence[Plugin] = (),
+    progress: Callable[[int], None] = lambda _: None,
+) -> tuple[Verified, bytes | None]:
+    """Verify a campaign and make a bundle of it; runs no plug-in's code.
+
+    Args:
+        store: The campaign.
+        data: Evaluation data; default BENCH_DATA, then ./data.
+        plugins: Every file that a method of its records came from.
+        progress: Called with verified records.
+
+    Returns:
+        What verification found; and the bundle, None if it found anything.
+
+    Raises:
+        InputError: no such campaign, a plug-in file that isn't given or that no record came from, or more
+            than a bundle may hold.
+        DataError: a file that quotes a sentence of the records' suites.
+    """
+    sources = _given(plugins)
+    hashes = {name: sha256(source).hexdigest() for name, source in sources.items()}
+    if not store.root.is_dir():
+        store.records()  # says which campaigns there are
+    verified, _ = verify(store.root, Settings(data=data, plugins=hashes, progress=progress))
+    if verified.findings:
+        return verified, None
+    records = store.records()
+    _check_plugins(records, hashes)
+    files = _results(store, records)
+    files |= _reports(store.campaign, files)
+    files |= {f"{archive.PLUGINS}{name}": source for name, source in sources.items()}
+    files |= {f"{archive.PROFILES}{name}.toml": profile_text(name) for name in profiles_of(records)}
+    files[archive.ENVIRONMENT] = environment().encode()
+    files[archive.VERIFIED] = without_paths(as_json(verified)).encode()
+    check_sentences(files, records, data, f"campaign {store.campaign}")
+    return verified, archive.make(store.campaign, files)
+
+
+def plugins_of(records: Sequence[RunRecord]) -> dict[str, str]:
+    """Return the plug-in files that records name, each with a method that came from it."""
+    return {
+        str(record.provenance["plugins"][method]["file"]): method
+        for record in records
+        for method in plugin_files(record.provenance)
+    }
+
+
+def profiles_of(records: Sequence[RunRecord]) -> list[str]:
+    """Return the names of the records' profiles, without the hash of another backbone."""
+    return sorted({record.profile.partition("@")[0] for record in records})
+
+
+def profile_text(name: str) -> bytes:
+    """Return a profile's TOML as it is installed here; raises InputError for an unknown one."""
+    profiles.load(name)
+    return resources.files(profiles.__name__).joinpath(f"{name}.toml").read_bytes()
+
+
+def environment() -> str:
+    """Return name==version of every installed distribution, sorted, a line each."""
+    found: dict[str, str] = {}
+    for each in metadata.distributions():  # of one that is there twice, the first is what imports find
+        if name := each.metadata["Name"]:
+            found.setdefault(name.lower().replace("_", "-"), f"{name}=={each.version}\n")
+    return "".join(found[name] for name in sorted(found))
+
+
+def _given(plugins: Sequence[Plugin]) -> dict[str, bytes]:
+    """Sources of the given files by their names."""
+    sources: dict[str, bytes] = {}
+    for plugin in plugins:
+        if not plugin.path:
+            raise InputError(
+                f"'{plugin.name}' is a package", where="--plugin", expected="the file of a method, FILE.py"
+            )
+        if sources.setdefault(plugin.name, plugin.source) != plugin.source:
+            raise InputError(f"two files are called '{plugin.name}'", where="--plugin")
+    return sources
+
+
+def _check_plugins(records: Sequence[RunRecord], given: Mapping[str, str]) -> None:
+    """Check that the given files are those that the records came from; verification compared the hashes."""
+    named = plugins_of(records)
+    for file in sorted(named.keys() - given.keys()):
+        raise InputError(
+            f"{named[file]} came from the file '{file}', which is not given",
+            where="--plugin",
+            expected="every file that a method of the campaign came from",
+        )
+    for file in sorted(given.keys() - named.keys()):
+        raise InputError(f"no record of the campaign came from '{file}'", where="--plugin")
+
+
+def _results(store: ResultStore, records: Sequence[RunRecord]) -> dict[str, bytes]:
+    """Records, predictions and grids of sweeps, by their names in a bundle."""
+    paths = []
+    for record in records:
+        path = store.path(record.place)
+        paths += [path, path.with_suffix(".npz")] if record.predictions else [path]
+    files = {f"{archive.RECORDS}{path.relative_to(store.root).as_posix()}": path for path in paths}
+    grids = sorted((store.root / manifest.FOLDER).glob("*.json"))
+    files |= {f"{archive.SWEEPS}{path.name}": path for path in grids}
+    return {name: path.read_bytes() for name, path in files.items()}
+
+
+def _reports(campaign: str, results: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Render the reports from what goes into the bundle alone, so that they can be made again from it."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = ResultStore(Path(folder), campaign)
+        write_results(results, store.root)
+        source = make_campaign(store, store.records(), manifest.load_all(store.root))
+        return {name: report(source, form).encode() for name, form in archive.REPORTS.items()}
+
+
+def write_results(results: Mapping[str, bytes], root: Path) -> None:
+    """Write records, predictions and grids of a bundle as a campaign's folder."""
+    for name, content in results.items():
+        if name.startswith((archive.RECORDS, archive.SWEEPS)):
+            path = root / name.removeprefix(archive.RECORDS)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)

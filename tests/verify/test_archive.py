@@ -1,0 +1,274 @@
+"""Files that somebody else made: each is refused in one line, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import io
+import json
+import stat
+import struct
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.verify import archive
+from tests.support.bundles import NOISE, snapshot
+from tests.support.cli import Cli, refusal
+
+Files = dict[str, bytes]
+MAKER = "something else that bench bundle doesn't write, or is damaged"
+MERGE = ("merge", "bad.zip", "--into", "target")
+
+
+def zipped(files: Files, **more: Any) -> bytes:
+    """What another program makes of files; ``more`` sets fields of every entry."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as made:
+        for name in sorted(files):
+            entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+            entry.create_system, entry.external_attr = 3, 0o100644 << 16
+            for field, value in more.items():
+                setattr(entry, field, value)
+            made.writestr(entry, files[name])
+    return buffer.getvalue()
+
+
+def added(name: str, content: bytes = b"x") -> Callable[[Files], bytes]:
+    return lambda files: zipped({**files, name: content})
+
+
+def twice(files: Files) -> bytes:
+    buffer = io.BytesIO(zipped(files))
+    with pytest.warns(UserWarning, match="Duplicate name"), zipfile.ZipFile(buffer, "a") as made:
+        made.writestr(zipfile.ZipInfo("report.txt", (1980, 1, 1, 0, 0, 0)), "other")
+    return buffer.getvalue()
+
+
+def linked(files: Files) -> bytes:
+    """A record that is a link to a file of the machine."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as made:
+        for name in sorted(files):
+            entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+            mode = stat.S_IFLNK | 0o777 if name == f"{NOISE}.json" else 0o100644
+            entry.create_system, entry.external_attr = 3, mode << 16
+            made.writestr(entry, b"/etc/hostname" if name == f"{NOISE}.json" else files[name])
+    return buffer.getvalue()
+
+
+def packed_zeros(files: Files) -> bytes:
+    return zipped({**files, "report.txt": bytes(10_000_000)}, compress_type=zipfile.ZIP_DEFLATED)
+
+
+def lying(size: int) -> Callable[[Files], bytes]:
+    """The first entry says another size than it has."""
+
+    def change(files: Files) -> bytes:
+        payload = bytearray(archive.pack(files))
+        payload[18:26] = struct.pack("<2L", size, size)
+        return bytes(payload)
+
+    return change
+
+
+def directory(payload: bytes | bytearray) -> int:
+    """Where a zip's directory begins."""
+    return int(struct.unpack("<L", payload[-6:-2])[0])
+
+
+def unlisted(files: Files) -> bytes:
+    """An entry that the zip's own directory doesn't name, before all others."""
+    hidden = archive.pack({"plugins/a.py": b"x"})
+    return hidden[: directory(hidden)] + archive.pack(files)
+
+
+def overlapping(files: Files) -> bytes:
+    """Two entries of the directory lead to one."""
+    payload = bytearray(archive.pack(files))
+    first = directory(payload)
+    second = payload.index(b"PK\1\2", first + 4)
+    payload[second + 42 : second + 46] = payload[first + 42 : first + 46]
+    return bytes(payload)
+
+
+def encrypted(files: Files) -> bytes:
+    payload = bytearray(archive.pack(files))
+    payload[6] |= 1
+    return bytes(payload)
+
+
+def streamed(files: Files) -> bytes:
+    """Sizes stand behind the contents, as in what is written to a pipe."""
+
+    class Pipe(io.RawIOBase):
+        def __init__(self) -> None:
+            self.parts: list[bytes] = []
+
+        def writable(self) -> bool:
+            return True
+
+        def write(self, part: Any, /) -> int:
+            self.parts.append(bytes(part))
+            return len(part)
+
+    pipe = Pipe()
+    with zipfile.ZipFile(pipe, "w") as made:
+        for name in sorted(files):
+            made.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), files[name])
+    return b"".join(pipe.parts)
+
+
+def commented(files: Files) -> bytes:
+    buffer = io.BytesIO(archive.pack(files))
+    with zipfile.ZipFile(buffer, "a") as made:
+        made.comment = b"hello"
+    return buffer.getvalue()
+
+
+HOSTILE: dict[str, tuple[Callable[[Files], bytes], str]] = {
+    "an absolute path": (added("/etc/x.json"), "bad.zip: '/etc/x.json' has no place in a bundle"),
+    "dots": (added("records/../../../x/seed-1/toy.json"), "has no place in a bundle"),
+    "dots in the middle": (added("records/mini/../seed-1/toy.json"), "has no place in a bundle"),
+    "backslashes": (added("records\\mini\\noise\\seed-1\\x.json"), "has no place in a bundle"),
+    "a drive": (added("C:/x.json"), "'C:/x.json' has no place in a bundle"),
+    "a folder": (added("records/", b""), "'records/' has no place in a bundle"),
+    "a hidden file": (added("records/mini/noise/seed-1/.x.json"), "has no place in a bundle"),
+    "a deeper folder": (added("records/mini/noise/seed-1/x/toy.json"), "has no place in a bundle"),
+    "another file": (added("report.html.exe"), "has no place in a bundle"),
+    "a compiled plug-in": (added("plugins/mine.so"), "has no place in a bundle"),
+    "a pth file": (added("plugins/../mine.pth"), "has no place in a bundle"),
+    "a line end": (added("report.txt\n"), "'report.txt ' has no place in a bundle"),
+    "a terminal's command": (added("plugins/\x1b[2J.py"), "has no place in a bundle"),
+    "another alphabet": (added("plugins/\u202emine.py"), "has no place in a bundle"),
+    "a name twice": (twice, "bad.zip: it holds 'report.txt' twice"),
+    "a link": (linked, "bad.zip: it holds a link, or something else"),
+    "a bomb": (packed_zeros, "is compressed, so that it could unpack to anything"),
+    "a size of 4 GB": (lying(2**32 - 1), "has 4,294,967,295 bytes; expected at most 67,108,864 a file"),
+    "a size beyond the end": (lying(60_000_000), "bad.zip: it ends in the midst of 'environment.txt'"),
+    "a size that is too small": (lying(3), MAKER),
+    "an entry that isn't listed": (unlisted, MAKER),
+    "entries that overlap": (overlapping, MAKER),
+    "an encrypted entry": (encrypted, MAKER),
+    "sizes behind contents": (streamed, "bad.zip: it "),
+    "a comment": (commented, MAKER),
+    "something behind": (lambda files: archive.pack(files) + b"x", MAKER),
+    "something before": (lambda files: b"#!/bin/sh\n" + archive.pack(files), "this is not a bundle"),
+    "half of it": (lambda files: archive.pack(files)[:60_000], "bad.zip: it "),
+    "without its directory": (lambda files: archive.pack(files)[: directory(archive.pack(files))], MAKER),
+    "other rights": (lambda files: zipped(files, external_attr=0o100755 << 16), MAKER),
+    "another date": (lambda files: zipped(files, date_time=(2026, 1, 1, 0, 0, 0)), MAKER),
+    "an extra field": (lambda files: zipped(files, extra=b"\x01\x00\x02\x00ab"), MAKER),
+    "nothing": (lambda files: b"", "this is not a bundle"),
+    "an empty zip": (lambda files: zipped({}), "this is not a bundle"),
+    "no zip": (lambda files: b"{}", "this is not a bundle; expected a file that bench bundle wrote"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_hostile_file_is_refused(work: Path, cli: Cli, case: str) -> None:
+    make, message = HOSTILE[case]
+    with zipfile.ZipFile(work / "local.zip") as good:
+        files = {name: good.read(name) for name in good.namelist()}
+    assert zipped(files) == (work / "local.zip").read_bytes()
+    (work / "bad.zip").write_bytes(make(files))
+    before = snapshot(work)
+    assert message in refusal(cli, *MERGE)
+    assert snapshot(work) == before
+
+
+def test_limits(work: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = (work / "local.zip").stat().st_size
+    before = snapshot(work)
+    for name, most, message in (
+        ("MOST_BYTES", size - 1, f"it is too large; expected at most {size - 1:,} bytes"),
+        ("MOST_FILES", 17, "it holds too many files; expected at most 17"),
+        ("LARGEST_FILE", 1_000, "expected at most 1,000 a file"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(archive, name, most)
+            assert message in refusal(cli, "merge", "local.zip", "--into", "target")
+    assert snapshot(work) == before
+    monkeypatch.setattr(archive, "MOST_BYTES", size)
+    monkeypatch.setattr(archive, "MOST_FILES", 18)
+    assert cli("merge", "local.zip", "--into", "target")[0] == 0
+
+
+Manifest = dict[str, Any]
+
+
+def entry_of(said: Manifest, name: str = "report.txt") -> Manifest:
+    entry: Manifest = said["files"][name]
+    return entry
+
+
+MANIFESTS: dict[str, tuple[Callable[[Manifest], object], str]] = {
+    "another hash": (
+        lambda m: entry_of(m).update(sha256="0" * 64),
+        "'report.txt' is not the file that is named",
+    ),
+    "another size": (lambda m: entry_of(m).update(size=1), "'report.txt' is not the file that is named"),
+    "a file too few": (lambda m: m["files"].pop("report.txt"), "'report.txt' isn't named here"),
+    "a file too many": (
+        lambda m: m["files"].update({"plugins/x.py": entry_of(m)}),
+        "'plugins/x.py' isn't there",
+    ),
+    "itself": (lambda m: m["files"].update({"manifest.json": entry_of(m)}), "'manifest.json' isn't there"),
+    "a newer schema": (
+        lambda m: m.update(schema=2),
+        "bundle schema 2 is newer than this bench; expected schema 1",
+    ),
+    "an older schema": (lambda m: m.update(schema=0), "it isn't written as bench bundle writes it"),
+    "no schema": (lambda m: m.pop("schema"), "'schema' is missing"),
+    "a schema that is none": (lambda m: m.update(schema=True), "'schema' is missing"),
+    "a campaign elsewhere": (lambda m: m.update(campaign="../x"), "'../x' is not a campaign name"),
+    "a campaign that is hidden": (lambda m: m.update(campaign=".merge"), "'.merge' is not a campaign name"),
+    "a campaign that is none": (lambda m: m.update(campaign=["x"]), "'campaign' is missing"),
+    "an unknown field": (lambda m: m.update(run="me"), "'run' is missing, unknown"),
+    "files that are none": (lambda m: m.update(files=[]), "'files' is missing"),
+}
+
+
+@pytest.mark.parametrize("case", MANIFESTS)
+def test_a_manifest_of_other_files(work: Path, cli: Cli, files: Files, case: str) -> None:
+    change, message = MANIFESTS[case]
+    with zipfile.ZipFile(work / "local.zip") as good:
+        said = json.loads(good.read("manifest.json"))
+    change(said)
+    text = json.dumps(said, indent=2, sort_keys=True) + "\n"
+    (work / "bad.zip").write_bytes(archive.pack({**files, "manifest.json": text.encode()}))
+    before = snapshot(work)
+    assert message in refusal(cli, *MERGE)
+    assert snapshot(work) == before
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"[]", b"{", b"\xff", b"[" * 100_000, b'{"schema": 1, "schema": 1}', b"1" * 10_000]
+)
+def test_a_manifest_that_is_none(work: Path, cli: Cli, files: Files, text: bytes) -> None:
+    (work / "bad.zip").write_bytes(archive.pack({**files, "manifest.json": text}))
+    assert "bad.zip, manifest.json: this is no manifest" in refusal(cli, *MERGE)
+    (work / "bad.zip").write_bytes(archive.pack(files))
+    assert "bad.zip, manifest.json: it has no manifest" in refusal(cli, *MERGE)
+
+
+def test_a_manifest_in_another_form(work: Path, cli: Cli, files: Files) -> None:
+    with zipfile.ZipFile(work / "local.zip") as good:
+        text = good.read("manifest.json")
+    (work / "bad.zip").write_bytes(archive.pack({**files, "manifest.json": text + b" "}))
+    assert "it isn't written as bench bundle writes it" in refusal(cli, *MERGE)
+
+
+@pytest.mark.parametrize("name", sorted(archive.ALWAYS))
+def test_a_part_that_is_left_out(work: Path, cli: Cli, files: Files, name: str) -> None:
+    del files[name]
+    (work / "bad.zip").write_bytes(archive.make("local", files))
+    assert f"bad.zip: it lacks {name}" in refusal(cli, *MERGE)
+
+
+def test_no_file(work: Path, cli: Cli) -> None:
+    assert "bad.zip: no such file; expected a file" in refusal(cli, *MERGE)
+    (work / "bad.zip").mkdir()
+    assert "bad.zip: no such file" in refusal(cli, *MERGE)
+    assert not (work / "target").exists()

@@ -1,0 +1,186 @@
+"""Bundles are made of sound campaigns alone, hold what they should, and are the same every time."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from bench.data.toy import toy_task
+from bench.errors import DataError
+from bench.records.store import ResultStore
+from bench.verify import archive
+from bench.verify.bundle import environment
+from bench.verify.sentences import check_sentences
+from tests.support.bundles import edited, snapshot
+from tests.support.cli import Cli, refusal
+
+BUNDLE = ("bundle", "local", "--out", "new.zip")
+MINE = (*BUNDLE, "--plugin", "mine.py")
+GOLDEN = "8c090ce89bc42e8b5c0a551fccbdfb58c309d4f02cbb2a1120f266bdfee50bb2"
+
+
+def test_what_it_holds(work: Path, files: dict[str, bytes]) -> None:
+    cells = ["noise/seed-1", "noise/seed-2", "word_overlap/no-seed", "mine/seed-1", "mine/seed-2"]
+    assert set(files) == archive.ALWAYS | {
+        *(f"records/mini/{cell}/toy.{ending}" for cell in cells for ending in ("json", "npz")),
+        "plugins/mine.py",
+        "profiles/mini.toml",
+        "sweeps/mini-unsee_architectures.json",
+    }
+    assert files["plugins/mine.py"] == (work / "mine.py").read_bytes()
+    assert b'name = "mini-bert"' in files["profiles/mini.toml"]
+    assert json.loads(files["verify.json"])["findings"] == []
+    assert len(json.loads(files["verify.json"])["records"]) == 5
+    lock = files["environment.txt"].decode().splitlines()
+    assert {line.split("==")[0] for line in lock} >= {"numpy", "torch", "click"}
+    names = [line.split("==")[0].lower().replace("_", "-") for line in lock]
+    assert names == sorted(set(names))
+    for name, content in files.items():
+        if not name.startswith("records/"):
+            assert str(work.parent).encode() not in content, name
+
+
+def test_the_report_is_that_of_the_records(work: Path, cli: Cli, files: dict[str, bytes]) -> None:
+    (work / "results" / "local" / "overlap.csv").write_text("task\n")  # what the bundle doesn't hold
+    shutil.rmtree(work / "results" / "local" / "stats", ignore_errors=True)
+    assert cli(*MINE)[0] == 0
+    assert archive.read(work / "new.zip").files == files
+    (work / "results" / "local" / "overlap.csv").unlink()
+    for name, form in archive.REPORTS.items():
+        assert cli("report", "--format", form)[1].encode() == files[name]
+    assert b"unsee_architectures" in files["report.txt"]
+
+
+def test_equal_campaigns_give_equal_bytes(work: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = work / "a folder"
+    shutil.copytree(work / "results", elsewhere / "x", copy_function=shutil.copy)
+    monkeypatch.chdir(elsewhere)
+    before = os.umask(0o077)
+    try:
+        arguments = ("--results", "x", "--plugin", str(work / "mine.py"))
+        assert cli("bundle", "local", "--out", "b/c.zip", *arguments)[0] == 0
+    finally:
+        os.umask(before)
+    assert (elsewhere / "b" / "c.zip").read_bytes() == (work / "local.zip").read_bytes()
+
+
+def test_the_bytes_are_those_of_every_python() -> None:
+    packed = archive.pack({"report.txt": b"a\n", "environment.txt": b""})
+    assert hashlib.sha256(packed).hexdigest() == GOLDEN
+
+
+def test_no_path_of_the_machine_is_in_it(work: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = f'{{"unchecked": {{"scores: no file {work / "data" / "x.txt"}": 1}}}}\n'
+    monkeypatch.setattr("bench.verify.bundle.as_json", lambda verified: said)
+    assert cli(*MINE)[0] == 0
+    found = archive.read(work / "new.zip").files["verify.json"]
+    assert json.loads(found) == {"unchecked": {"scores: no file x.txt": 1}}
+
+
+def test_no_code_of_a_plug_in_runs(work: Path, cli: Cli) -> None:
+    from bench.registry import METHODS
+
+    assert cli(*MINE)[0] == 0
+    assert not (work / "loaded").exists()
+    assert "mine" not in METHODS.names()
+
+
+@pytest.mark.parametrize(
+    ("plugins", "message"),
+    [
+        ((), "--plugin: mine came from the file 'mine.py', which is not given; expected every file"),
+        (("mine.py", "other.py"), "--plugin: no record of the campaign came from 'other.py'"),
+        (("mine.py", "more/mine.py"), "--plugin: two files are called 'mine.py'"),
+        (("mine.py", "numpy"), "--plugin: 'numpy' is a package; expected the file of a method, FILE.py"),
+        (("gone.py",), "--plugin: 'gone.py' can't be read"),
+        (("results/mine.py",), "--plugin: 'results/mine.py' lies in the results folder"),
+    ],
+)
+def test_plug_ins_that_are_not_those_of_the_records(
+    work: Path, cli: Cli, plugins: tuple[str, ...], message: str
+) -> None:
+    (work / "more").mkdir()
+    for name in ("other.py", "more/mine.py", "results/mine.py"):
+        (work / name).write_text("raise SystemExit('run')\n")
+    assert message in refusal(cli, *BUNDLE, *(word for file in plugins for word in ("--plugin", file)))
+    assert not (work / "new.zip").exists()
+
+
+def test_a_plug_in_that_was_edited_since(work: Path, cli: Cli) -> None:
+    (work / "mine.py").write_text((work / "mine.py").read_text() + "# better\n")
+    code, out, err = cli(*MINE)
+    assert (code, err) == (1, "error: bench bundle: local is not bundled: see what is wrong above\n")
+    assert out.count("mine.py at hand is not the file that mine came from") == 2
+    assert not (work / "new.zip").exists()
+
+
+def test_a_campaign_in_which_anything_is_wrong(work: Path, cli: Cli) -> None:
+    path = work / "results" / "local" / "mini" / "noise" / "seed-1" / "toy.json"
+    content = path.read_bytes()
+    path.write_bytes(edited(content, lambda data: data["scores"][0].update(value=0.9)))
+    code, out, err = cli(*MINE)
+    assert (code, err.count("\n")) == (1, 1)
+    assert "mini/noise/seed-1/toy.json: score: " in out
+    path.write_bytes(content)
+    (path.parent / "notes.txt").write_text("x")
+    assert "mini/noise/seed-1/notes.txt: stray: " in cli(*MINE)[1]
+    assert not (work / "new.zip").exists()
+
+
+def test_no_such_campaign(work: Path, cli: Cli) -> None:
+    assert "no campaign 'gone'; expected one of local" in refusal(cli, "bundle", "gone", "--out", "new.zip")
+    assert "'../x' is not a campaign name" in refusal(cli, "bundle", "../x", "--out", "new.zip")
+    (work / "results" / "empty").mkdir()
+    assert "no records here" in refusal(cli, "bundle", "empty", "--out", "new.zip")
+
+
+def test_a_file_that_can_not_be_written(work: Path, cli: Cli) -> None:
+    assert "--out: mine.py/x.zip can't be written" in refusal(cli, *MINE[:3], "mine.py/x.zip", *MINE[4:])
+
+
+def test_no_test_sentence_travels(work: Path, cli: Cli, files: dict[str, bytes]) -> None:
+    sentences = {sentence for pair in toy_task().all_pairs() for sentence in pair}
+    assert len(sentences) > 100
+    for name, content in files.items():
+        assert not any(sentence.encode() in content for sentence in sentences), name
+    records = ResultStore(work / "results", "local").records()
+    check_sentences(files, records, None, "here")
+    longest = max(sentences, key=len)
+    first, rest = longest.split(" ", 1)
+    for text in (f"x = 1\n# {longest.upper()}\n", f"\n'''{first}\n\t{rest}'''", f'["{longest}"]'):
+        with pytest.raises(DataError, match=r"here: 'plugins/x\.py' quotes a test sentence in line \d"):
+            check_sentences({**files, "plugins/x.py": text.encode()}, records, None, "here")
+    almost = " ".join(longest.split()[1:])
+    check_sentences({**files, "plugins/x.py": almost.encode()}, records, None, "here")
+    with pytest.raises(DataError, match=r"'plugins/x\.py' is no UTF-8 text"):
+        check_sentences({"plugins/x.py": b"\xff"}, records, None, "here")
+
+
+def test_a_plug_in_with_test_sentences_is_not_bundled(work: Path, cli: Cli) -> None:
+    first = next(iter(toy_task().all_pairs()))[0]
+    shutil.rmtree(work / "results")
+    (work / "mine.py").write_text(f"{(work / 'mine.py').read_text()}\nKNOWN = [{first!r}]\n")
+    run = ("run", "--methods", "mine", "--seeds", "1", "--suite", "toy", "--plugin", "mine.py")
+    assert cli(*run)[0] == 0
+    before = snapshot(work)
+    assert "campaign local: 'plugins/mine.py' quotes a test sentence in line 19" in refusal(cli, *MINE)
+    assert snapshot(work) == before
+
+
+def test_the_lock_names_each_distribution_once() -> None:
+    names = [line.split("==")[0] for line in environment().splitlines()]
+    assert len(names) == len(set(names)) > 20
+    assert all(len(line.split("==")) == 2 and "/" not in line for line in environment().splitlines())
+
+
+def test_more_than_a_bundle_may_hold(work: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "MOST_FILES", 5)
+    assert "expected at most 5 files and" in refusal(cli, *MINE)
+    monkeypatch.setattr(archive, "MOST_FILES", 100)
+    monkeypatch.setattr(archive, "LARGEST_FILE", 100)
+    assert "expected at most 100 a file" in refusal(cli, *MINE)

@@ -1,0 +1,480 @@
+"""A bundle is verified, then added whole: what contradicts itself or what is there adds nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from filelock import FileLock
+
+from bench.data.toy import toy_task
+from bench.eval.suite import measure_of
+from bench.records.files import write_whole
+from bench.records.record import from_json, to_json
+from bench.records.store import ResultStore
+from bench.sweeps import manifest
+from bench.verify import archive
+from bench.verify import merge as merging
+from tests.support.bundles import NOISE, edited, rewritten, snapshot
+from tests.support.cli import Cli, records, refusal, stable_bytes
+
+Files = dict[str, bytes]
+MERGE = ("merge", "local.zip", "--into", "target")
+OTHER = ("merge", "other.zip", "--into", "target")
+TWO = NOISE.replace("seed-1", "seed-2")
+
+
+def refused(cli: Cli, *arguments: str) -> str:
+    """What a merge prints that verification stops."""
+    code, out, err = cli(*arguments)
+    assert (code, err.count("\n")) == (1, 1), err
+    assert "nothing was added: see what is wrong above" in err
+    return out
+
+
+def test_a_bundle_on_another_clone(work: Path, cli: Cli) -> None:
+    code, out, err = cli(*MERGE)
+    assert (code, err) == (0, "")
+    assert out.endswith("target/local: 5 records added\n")
+    for form in ("text", "markdown", "csv", "json", "latex", "html"):
+        asked = ("report", "--format", form)
+        assert cli(*asked, "--results", "target")[1] == cli(*asked)[1], form
+    code, out, _ = cli("verify", "target", "--plugin", "mine.py")
+    assert (code, "nothing wrong" in out, "not checked" in out) == (0, True, False)
+    assert [path.name for path in (work / "target").iterdir()] == ["local"]
+    shutil.move(work / "target", work / "there" / "results")
+    assert stable_bytes(work / "there") == stable_bytes(work)
+    assert manifest.load_all(work / "there" / "results" / "local") == manifest.load_all(
+        work / "results" / "local"
+    )
+
+
+def test_a_merged_record_says_where_it_came_from(work: Path, cli: Cli) -> None:
+    assert cli("merge", "local.zip", "--into", "results", "--campaign", "theirs")[0] == 0
+    sha256 = hashlib.sha256((work / "local.zip").read_bytes()).hexdigest()
+    found, before = records(work, "theirs"), records(work)
+    assert len(found) == 5
+    for name, record in found.items():
+        timing = dict(record.timing)
+        assert timing.pop("merged") == {"bundle": sha256, "campaign": "local"}
+        assert timing.keys() == before[name].timing.keys()
+    assert cli("verify", "--plugin", "mine.py")[0] == 0
+    assert cli("bundle", "theirs", "--out", "again.zip", "--plugin", "mine.py")[0] == 0
+
+
+def test_what_is_there_already_stays(work: Path, cli: Cli) -> None:
+    assert cli(*MERGE)[0] == 0
+    before = snapshot(work)
+    code, out, _ = cli(*MERGE)
+    assert (code, out.splitlines()[-1]) == (0, "target/local: 0 records added, 5 were there already")
+    assert snapshot(work) == before
+    code, out, _ = cli("merge", "local.zip", "--into", "results")  # the clone that it came from
+    assert (code, out.splitlines()[-1]) == (0, "results/local: 0 records added, 5 were there already")
+    shutil.rmtree(work / "target" / "local" / "mini" / "noise")
+    (work / "target" / "local" / "sweeps" / "mini-unsee_architectures.json").unlink()
+    code, out, _ = cli(*MERGE)
+    assert (code, out.splitlines()[-1]) == (0, "target/local: 2 records added, 3 were there already")
+    assert snapshot(work) == before
+
+
+def test_a_conflict_adds_nothing(work: Path, cli: Cli, files: Files) -> None:
+    shutil.copytree(work / "results", work / "target")
+    shutil.rmtree(work / "target" / "local" / "mini" / "word_overlap")
+    for seed in (1, 2):
+        path = work / "target" / "local" / "mini" / "noise" / f"seed-{seed}" / "toy.json"
+        path.write_bytes(edited(path.read_bytes(), lambda data: data["provenance"].update(bench="9")))
+    grid = work / "target" / "local" / "sweeps" / "mini-unsee_architectures.json"
+    grid.write_text(grid.read_text().replace("projection", "online_projection"))
+    before = snapshot(work)
+    err = refusal(cli, *MERGE, code=3)
+    named = (
+        "mini/noise/seed-1/toy.json",
+        "mini/noise/seed-2/toy.json",
+        "sweeps/mini-unsee_architectures.json",
+    )
+    assert f"target/local: there already with other content: {', '.join(named)}; nothing was added; " in err
+    assert snapshot(work) == before
+    assert cli(*MERGE, "--campaign", "theirs")[0] == 0
+
+
+def test_a_copy_of_what_is_there_under_another_seed(work: Path, cli: Cli, files: Files) -> None:
+    shutil.copytree(work / "results", work / "target")
+    for ending in (".json", ".npz"):
+        content = files[f"{NOISE}{ending}"]
+        three = edited(content, lambda data: data.update(seed=3)) if ending == ".json" else content
+        files[f"{NOISE.replace('seed-1', 'seed-3')}{ending}"] = three
+        del files[f"{NOISE}{ending}"]
+    rewritten(work, files)
+    before = snapshot(work)
+    err = refusal(cli, *OTHER)
+    assert "target/local/mini/noise/seed-3/toy.json: this and mini/noise/seed-1/toy.json are equal" in err
+    assert "nothing was added" in err
+    assert snapshot(work) == before
+
+
+def test_seeds_of_another_specification(work: Path, cli: Cli) -> None:
+    for folder, method, seed in (("results", "n=noise", "1"), ("target", "n=noise[scale=2.0]", "2")):
+        run = ("run", "--methods", method, "--seeds", seed, "--suite", "toy", "--campaign", "x")
+        assert cli(*run, "--results", folder)[0] == 0
+    assert cli("bundle", "x", "--out", "x.zip")[0] == 0
+    before = snapshot(work)
+    code, _, err = cli("merge", "x.zip", "--into", "target")
+    assert (code, err.count("\n")) == (3, 1)
+    assert snapshot(work) == before
+
+
+def test_a_damaged_campaign_is_left_alone(work: Path, cli: Cli) -> None:
+    shutil.copytree(work / "results", work / "target")
+    path = work / "target" / "local" / "mini" / "noise" / "seed-1" / "toy.json"
+    path.write_text(path.read_text().replace("0", "1", 1))
+    before = snapshot(work)
+    assert f"{path.relative_to(work)}: this record was changed since it was written" in refusal(cli, *MERGE)
+    assert snapshot(work) == before
+
+
+def test_a_campaign_is_no_results_folder(work: Path, cli: Cli) -> None:
+    before = snapshot(work)
+    err = refusal(cli, "merge", "local.zip", "--into", "results/local")
+    assert "--into: results/local is a campaign's folder; expected the results folder above it" in err
+    assert "mine.py/.merge: Not a directory" in refusal(cli, "merge", "local.zip", "--into", "mine.py")
+    assert "'../x' is not a campaign name" in refusal(cli, *MERGE, "--campaign", "../x")
+    assert snapshot(work) == before
+
+
+def better(data: dict[str, Any]) -> None:
+    for score in data["scores"]:
+        score["value"] = min(1.0, score["value"] + 0.05)
+
+
+Change = Callable[[Files], object]
+
+
+def change_record(change: Callable[[dict[str, Any]], object], *, sealed: bool = True) -> Change:
+    def apply(files: Files) -> None:
+        content = files[f"{NOISE}.json"]
+        if sealed:
+            files[f"{NOISE}.json"] = edited(content, change)
+            return
+        data = json.loads(content)
+        change(data)
+        text = json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+        files[f"{NOISE}.json"] = text.encode()
+
+    return apply
+
+
+def without_predictions(files: Files) -> None:
+    del files[f"{NOISE}.npz"]
+    change_record(better)(files)
+    change_record(lambda data: data.update(predictions=None))(files)
+
+
+def swap(files: Files) -> None:
+    files[f"{NOISE}.npz"], files[f"{TWO}.npz"] = files[f"{TWO}.npz"], files[f"{NOISE}.npz"]
+
+
+def copy_seed(files: Files) -> None:
+    for ending in (".json", ".npz"):
+        files[f"{NOISE.replace('seed-1', 'seed-9')}{ending}"] = files[f"{NOISE}{ending}"]
+
+
+def pickled(files: Files) -> None:
+    path = Path("evil.npz")
+    np.savez(path, TOY=np.array([print], dtype=object))
+    files[f"{NOISE}.npz"] = path.read_bytes()
+    path.unlink()
+    digest = hashlib.sha256(files[f"{NOISE}.npz"]).hexdigest()
+    change_record(lambda data: data["predictions"].update(sha256=digest))(files)
+
+
+FOUND: dict[str, tuple[Change, str]] = {
+    "a score": (change_record(better, sealed=False), "seal: this record was changed since it was written"),
+    "a score, sealed again": (change_record(better), "score: "),
+    "the average": (change_record(lambda d: d["scores"][-1].update(value=0.9)), "average: "),
+    "an option": (change_record(lambda d: d["options"].update(scale=2.0), sealed=False), "key: "),
+    "the seed": (change_record(lambda d: d.update(seed=7)), "place: "),
+    "predictions of another seed": (swap, "predictions: "),
+    "a seed that is copied": (copy_seed, "place: "),
+    "objects among predictions": (pickled, "predictions: these are no predictions: ValueError"),
+    "no predictions": (without_predictions, "predictions: it names no predictions"),
+    "the plug-in": (
+        lambda files: files.update({"plugins/mine.py": b"x = 1\n"}),
+        "method: mine.py at hand is not",
+    ),
+    "a record that is none": (lambda files: files.update({f"{NOISE}.json": b"[]"}), "shape: "),
+    "predictions of nothing": (
+        lambda f: f.update({f"{NOISE}x.npz": b"x"}),
+        "toyx.npz: stray: no record names",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FOUND)
+def test_what_verification_finds(work: Path, cli: Cli, files: Files, case: str) -> None:
+    change, message = FOUND[case]
+    change(files)
+    rewritten(work, files)
+    before = snapshot(work)
+    assert message in refused(cli, *OTHER)
+    assert snapshot(work) == before
+
+
+REFUSED: dict[str, tuple[Change, str]] = {
+    "a plug-in more": (lambda f: f.update({"plugins/more.py": b""}), "nothing in it names 'plugins/more.py'"),
+    "a plug-in less": (
+        lambda f: f.pop("plugins/mine.py"),
+        "its records name 'plugins/mine.py', which it lacks",
+    ),
+    "a profile less": (lambda f: f.pop("profiles/mini.toml"), "its records name 'profiles/mini.toml'"),
+    "a profile more": (lambda f: f.update({"profiles/x.toml": b""}), "nothing in it names 'profiles/x.toml'"),
+    "a grid of another name": (
+        lambda f: f.update({"sweeps/x.json": f.pop("sweeps/mini-unsee_architectures.json")}),
+        "its records name 'sweeps/mini-unsee_architectures.json', which it lacks",
+    ),
+    "a grid that is none": (
+        lambda f: f.update({"sweeps/mini-unsee_architectures.json": b"[]"}),
+        "the sweep's grid is damaged",
+    ),
+    "a test sentence": (
+        lambda f: f.update({"report.txt": f"{next(iter(toy_task().all_pairs()))[0]}\n".encode()}),
+        "'report.txt' quotes a test sentence in line 1",
+    ),
+    "no records": (
+        lambda f: [f.pop(name) for name in list(f) if name.startswith("records/")],
+        "no records here",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_refused(work: Path, cli: Cli, files: Files, case: str) -> None:
+    change, message = REFUSED[case]
+    change(files)
+    rewritten(work, files)
+    before = snapshot(work)
+    assert message in refusal(cli, *OTHER)
+    assert snapshot(work) == before
+
+
+def test_scores_that_nobody_here_can_check(
+    work: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch, files: Files
+) -> None:
+    from bench.data.suites import data_folder
+
+    monkeypatch.delenv("BENCH_DATA", raising=False)
+    assert data_folder(None) is None
+    name = NOISE.replace("toy", "sts7")
+    for ending in (".json", ".npz"):
+        files[f"{name}{ending}"] = files[f"{NOISE}{ending}"]
+    facts = {"pairs": 180, "reference": False, "sha256": "0" * 64}
+    files[f"{name}.json"] = edited(
+        files[f"{name}.json"],
+        lambda data: (
+            data.update(suite="sts7", tasks=dict.fromkeys(SEVEN, facts)),
+            data["predictions"].update(file="sts7.npz"),
+            data.update(scores=[score_of(task) for task in (*SEVEN, "avg")]),
+        ),
+    )
+    values = np.load(work / "results" / "local" / "mini" / "noise" / "seed-1" / "toy.npz")["TOY"]
+    path = work / "sts7.npz"
+    np.savez(path, **dict.fromkeys(SEVEN, values))
+    files[f"{name}.npz"] = path.read_bytes()
+    path.unlink()
+    digest = hashlib.sha256(files[f"{name}.npz"]).hexdigest()
+    change = files[f"{name}.json"]
+    files[f"{name}.json"] = edited(change, lambda data: data["predictions"].update(sha256=digest))
+    rewritten(work, files)
+    before = snapshot(work)
+    assert "suite 'sts7' needs evaluation data; expected --data DIR" in refusal(cli, *OTHER)
+    assert snapshot(work) == before
+
+
+SEVEN = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICKR")
+
+
+def score_of(task: str) -> dict[str, Any]:
+    count = len(SEVEN) if task == "avg" else 180
+    return {"task": task, "subset": "all", "metric": "spearman", "value": 0.5, "n": count}
+
+
+def test_another_profile_is_said(work: Path, cli: Cli, files: Files) -> None:
+    rewritten(work, {**files, "profiles/mini.toml": b"x = 1\n"})
+    code, out, _ = cli(*OTHER)
+    assert (code, "note: profile mini of the bundle is not that of this bench" in out) == (0, True)
+    assert "note" not in cli(*MERGE)[1]
+
+
+def forged(work: Path, files: Files, name: str) -> None:
+    """Make predictions that are the gold scores, and everything else to fit them."""
+    task = toy_task()
+    predictions = {"TOY": np.asarray(task.subsets[0].gold, dtype=np.float32)}
+    record = from_json(files[f"{name}.json"].decode(), "test")
+    scores = measure_of("toy").rescore([task], predictions, record)
+    store = ResultStore(work, "scratch")
+    written = store.write(record.place, record, predictions)
+    files[f"{name}.npz"] = store.path(record.place).with_suffix(".npz").read_bytes()
+    files[f"{name}.json"] = edited(
+        to_json(written).encode(),
+        lambda data: data.update(scores=[vars(score) for score in scores]),
+    )
+    shutil.rmtree(store.root)
+
+
+def test_a_whole_forgery_is_found_by_repeating(work: Path, cli: Cli, files: Files) -> None:
+    forged(work, files, "records/mini/word_overlap/no-seed/toy")
+    rewritten(work, files)
+    before = snapshot(work)
+    code, out, err = cli(*OTHER, "--rerun", "9")
+    assert (code, "word_overlap/no-seed/toy.json: rerun: " in out) == (1, True)
+    assert "nothing was added" in err
+    assert snapshot(work) == before
+    assert cli(*OTHER)[0] == 0  # nobody can tell from the file alone, which the page says
+
+
+def test_repeating_runs_no_plug_in_of_the_bundle(work: Path, cli: Cli) -> None:
+    code, out, err = cli(*MERGE, "--rerun", "9")
+    assert code == 0
+    assert "not checked: repetition of cells of mine.py: --run-plugin names what may run (2)" in out
+    assert "3 cells repeated" in out
+    assert err.count("equal to the last digit") == 3
+    assert not (work / "loaded").exists()
+
+
+def test_a_plug_in_that_is_named_runs_from_a_private_copy(work: Path, cli: Cli) -> None:
+    code, out, err = cli(*MERGE, "--rerun", "9", "--run-plugin", "mine.py")
+    assert (code, "5 cells repeated" in out, "not checked" in out) == (0, True, False), err
+    (loaded,) = {Path(line) for line in (work / "loaded").read_text().splitlines()}
+    assert loaded.name == "mine.py"
+    assert not loaded.is_relative_to(work)
+    assert not loaded.parent.exists()
+
+
+def test_a_forged_plug_in_cell_is_found_when_it_may_run(work: Path, cli: Cli, files: Files) -> None:
+    forged(work, files, "records/mini/mine/seed-2/toy")
+    rewritten(work, files)
+    assert "mine/seed-2/toy.json: rerun: " in refused_by_rerun(cli, "--run-plugin", "mine.py")
+    assert not (work / "target").exists()
+
+
+def refused_by_rerun(cli: Cli, *more: str) -> str:
+    code, out, _ = cli(*OTHER, "--rerun", "9", *more)
+    assert code == 1
+    return out
+
+
+def test_a_plug_in_that_is_not_in_the_bundle(work: Path, cli: Cli) -> None:
+    before = snapshot(work)
+    named = ("--run-plugin", "other.py")
+    assert "--run-plugin: the bundle has no plug-in 'other.py'; expected one of mine.py" in refusal(
+        cli, *MERGE, "--rerun", "1", *named
+    )
+    assert "--run-plugin: it is for repeating cells; expected --rerun N as well" in refusal(
+        cli, *MERGE, *named
+    )
+    assert snapshot(work) == before
+
+
+def test_a_merge_that_is_stopped_goes_on(work: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cli("merge", "local.zip", "--into", "whole")[0] == 0
+    whole = {name: content for name, content in snapshot(work / "whole").items() if ".locks" not in name}
+    real, moments = write_whole, 0
+    for stop in (1, 2, 3, 10, 11):
+        calls = 0
+
+        def stopping(path: Path, payload: bytes, stop: int = stop) -> None:
+            nonlocal calls
+            calls += 1
+            if calls == stop:
+                raise KeyboardInterrupt
+            real(path, payload)
+
+        with monkeypatch.context() as patch:
+            patch.setattr("bench.verify.merge.write_whole", stopping)
+            code, _, err = cli(*MERGE)
+        if code == 0:
+            break
+        assert (code, len(err.split("\n")), "interrupted" in err) == (130, 3, True)  # click begins a line
+        moments += 1
+        assert not (work / "target" / merging.STAGING).exists()
+        for record in (work / "target").glob("*/*/*/*/*.json"):  # whatever is there is whole
+            assert record.with_suffix(".npz").exists()
+        assert cli(*MERGE)[0] == 0
+        found = snapshot(work / "target")
+        assert {name: content for name, content in found.items() if ".locks" not in name} == whole
+        shutil.rmtree(work / "target")
+    assert moments == 4  # before anything, between predictions and record, between records, before the last
+
+
+KILLED = """
+import os, signal, sys
+from bench.verify import merge
+from bench.cli.main import main
+
+real, left = merge.write_whole, [4]
+def dying(path, payload):
+    left[0] -= 1
+    if not left[0]:
+        os.kill(os.getpid(), signal.SIGKILL)
+    real(path, payload)
+merge.write_whole = dying
+main(sys.argv[1:])
+"""
+
+
+def test_a_merge_that_is_killed_goes_on(work: Path, cli: Cli) -> None:
+    done = subprocess.run([sys.executable, "-c", KILLED, *MERGE], cwd=work, timeout=300, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert (work / "target" / ".merge" / "work" / "local").is_dir()
+    assert len(list((work / "target").glob("local/*/*/*/*.json"))) == 1
+    assert cli(*MERGE)[0] == 0
+    assert [path.name for path in (work / "target").iterdir()] == ["local"]
+    assert len(list((work / "target").glob("local/*/*/*/*.json"))) == 5
+    assert cli("verify", "target", "--plugin", "mine.py")[0] == 0
+
+
+def test_one_merge_at_a_time(work: Path, cli: Cli) -> None:
+    folder = work / "target" / merging.STAGING
+    folder.mkdir(parents=True)
+    with FileLock(folder / "lock"):
+        assert "target: another merge is at work in this folder" in refusal(cli, *MERGE)
+    assert cli(*MERGE)[0] == 0
+    assert not folder.exists()
+
+
+def test_a_staging_folder_that_is_a_link(work: Path, cli: Cli) -> None:
+    (work / "elsewhere").mkdir()
+    (work / "elsewhere" / "work").mkdir()
+    (work / "elsewhere" / "work" / "precious").touch()
+    (work / "target").mkdir()
+    (work / "target" / merging.STAGING).symlink_to(work / "elsewhere")
+    before = snapshot(work)
+    assert "target/.merge: this is a link; delete it" in refusal(cli, *MERGE)
+    assert snapshot(work) == before
+
+
+def test_a_full_disk(work: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, payload: bytes) -> None:
+        raise OSError(28, os.strerror(28), str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("bench.verify.merge.write_whole", full)
+        err = refusal(cli, *MERGE, code=1)
+    assert "mine/seed-1/toy.json: the record can't be written: No space left on device" in err
+    assert not list((work / "target").glob("local/*/*/*/*.json"))
+    assert cli(*MERGE)[0] == 0
+
+
+def test_the_limits_hold_for_what_is_made_too() -> None:
+    assert archive.MOST_BYTES >= archive.LARGEST_FILE
+    assert archive.MOST_FILES < 2**16  # beyond that a zip is of another form
+    assert archive.MOST_BYTES < 2**31
