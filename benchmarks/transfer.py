@@ -28,7 +28,8 @@ from bench.encoder import FloatArray
 from bench.eval import transfer
 from bench.eval.embed import embed
 from bench.eval.logistic import LogisticSolver, objective
-from bench.eval.transfer import REGS, Fitter, Protocol, folds_of, nested
+from bench.eval.transfer import REGS, Fitter, Protocol, nested
+from bench.eval.transfer_items import by_length, folds_of, joined
 from bench.eval.transfer_suite import sentences_of
 from bench.nn.backbone import TransformerEncoder
 from bench.request import profiles
@@ -108,8 +109,8 @@ def features_of(root: Path, task_id: str, encoder: TransformerEncoder) -> tuple[
     task = senteval.SOURCES[task_id].read(root)
     assert isinstance(task, LabelledTask)
     vectors = embed(encoder, sentences_of(task))
-    split = transfer._joined(task.splits)
-    order = transfer._by_length(split, {"0": 0, "1": 1})
+    split = joined(task.splits)
+    order = by_length(split, {"0": 0, "1": 1})
     return transfer._features(split, vectors)[order], np.array([int(label) for label in split.labels])[order]
 
 

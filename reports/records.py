@@ -22,6 +22,9 @@ LONG_COLUMNS = (
     *("status", "reason", "note"),
 )
 
+UNREADABLE = "unreadable"
+"""Status of what stands in a report for a record that can't be read; no record on disk has it."""
+
 
 def long_frame(records: Sequence[RunRecord], campaign: str) -> DataFrame:
     """Return one row a value, in the metric's own unit; a failed cell is one row with an empty value."""
@@ -63,13 +66,19 @@ def finished(records: Iterable[RunRecord]) -> list[RunRecord]:
     return [record for record in records if record.status == "ok"]
 
 
-def failures(records: Iterable[RunRecord]) -> tuple[str, ...]:
-    """Say which runs failed, and why."""
-    return tuple(
-        f"{record.method}{'' if record.seed is None else f' seed {record.seed}'}: {record.reason}"
-        for record in records
-        if record.status == "failed"
-    )
+def run_name(record: RunRecord) -> str:
+    """Name a run within its table: method and seed."""
+    return record.method if record.seed is None else f"{record.method} seed {record.seed}"
+
+
+def failures(records: Iterable[RunRecord], status: str = "failed") -> tuple[str, ...]:
+    """Say which runs failed, or whose records are of another status without a score, and why."""
+    return tuple(f"{run_name(record)}: {record.reason}" for record in records if record.status == status)
+
+
+def without_score(failed: Iterable[str], unreadable: Iterable[str]) -> list[str]:
+    """Return the notes on runs without a score, see :func:`failures`."""
+    return [*(f"Failed: {text}" for text in failed), *(f"Unreadable: {text}" for text in unreadable)]
 
 
 def values(records: Iterable[RunRecord], task: str = "avg") -> list[float]:
@@ -143,7 +152,9 @@ def check_comparable(records: Sequence[RunRecord], campaign: str) -> None:
         NotComparableError: measured on different data, or a method's seeds under different specifications.
     """
     data = {
-        tuple(sorted((task, facts["sha256"]) for task, facts in record.tasks.items())) for record in records
+        tuple(sorted((task, facts["sha256"]) for task, facts in record.tasks.items()))
+        for record in records
+        if record.status != UNREADABLE
     }
     if len(data) > 1:
         names = sorted({record.method for record in records})
@@ -163,6 +174,7 @@ def check_comparable(records: Sequence[RunRecord], campaign: str) -> None:
 
 def provenance(records: Sequence[RunRecord], campaign: str) -> tuple[str, ...]:
     """Say from which records a figure or a page was made, and how these were."""
+    records = [record for record in records if record.status != UNREADABLE]
     seeds = sorted({record.seed for record in records if record.seed is not None})
     facts: dict[str, Iterable[str]] = {
         "campaign": [campaign],

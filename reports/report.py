@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from bench.compare.select import grouped
 from bench.reports.campaign import Campaign
+from bench.reports.doubts import with_doubts
 from bench.reports.formats.render import as_json, frame_csv, render_grids
 from bench.reports.records import long_frame
 from bench.reports.sections import SECTIONS, table_grids
@@ -35,7 +36,7 @@ def report(campaign: Campaign, form: str, table: str | None = None, *, standalon
         return _page(campaign, table)
     if table is not None:
         grids = table_grids(replace(campaign, pairs=form in ("csv", "json")), table)
-        return render_grids(grids, form, standalone=standalone)
+        return render_grids(with_doubts(grids, campaign, form), form, standalone=standalone)
     if form == "csv":
         return frame_csv(long_frame(campaign.records, campaign.name))
     if form == "json":
@@ -58,7 +59,8 @@ def _page(campaign: Campaign, table: str | None) -> str:
 
     parts, missing = [], []
     if table is not None:
-        parts.append(Part("table", table, grids=tuple(table_grids(campaign, table))))
+        grids = tuple(with_doubts(table_grids(campaign, table), campaign, "html"))
+        parts.append(Part("table", table, grids=grids))
     else:
         from bench.reports.tables.boards import boards
 

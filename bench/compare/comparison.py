@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Literal
 
 from bench.compare.caveats import limits
-from bench.compare.draws import common_tasks
+from bench.compare.draws import RefusedError, common_tasks
 from bench.compare.evidence import DrawItems, ItemLevel, SeedLevel, item_level, seed_level
 from bench.compare.select import Group
 from bench.errors import BenchError, InputError, NotComparableError
@@ -92,9 +92,10 @@ def compare(
         level: Confidence level of the intervals, in (0, 1).
         test: "welch" or "permutation", of seeds. Where a side is one checkpoint, or neither has seeds, the
             verdict rests on the items.
-        draw: Gives each run's (draws, tasks) correlations in common draws of items; None for seeds only.
+        draw: Gives each run's scores in common draws of items; None for seeds only.
 
     Raises:
+        RefusedError: a record whose scores its predictions contradict.
         InputError: one finished seed of a method, a permutation test against a deterministic method or with
             more than 40 seeds, or neither seeds nor items to compare.
         NotComparableError: the sides were measured on different data.
@@ -108,6 +109,8 @@ def compare(
     if draw is not None:
         try:
             items = item_level(a, b, names, level, draw)
+        except RefusedError:
+            raise
         except BenchError as error:
             reason = str(error)
     seeds = None

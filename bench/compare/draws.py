@@ -1,9 +1,10 @@
-"""Item bootstrap of records: every record's correlations in common draws, computed once and kept.
+"""Item bootstrap of records: every record's scores in common draws, computed once and kept.
 
 A record's draws depend on its own predictions, the task's gold scores and (seed, task) alone, so any two
 records of a suite can be subtracted draw by draw, in whatever company they were computed. They are kept in
 ``results/<campaign>/stats/<suite>-<hash>.npz``; the hash covers the record's key, its predictions' hash, the
-tasks' hashes, the number of draws, the seed and ``VERSION``.
+tasks' hashes, the number of draws, the seed and ``VERSION``. The scores that the predictions gave stand there
+too: a record that says others is refused. Where the data are at hand every score is computed again.
 """
 
 from __future__ import annotations
@@ -11,30 +12,31 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.data.mini.world import DEFAULT_SEED
-from bench.data.suites import data_folder, load_suite
-from bench.data.tasks import PairTask
-from bench.errors import BenchError, DataError, NotComparableError
-from bench.records.record import ALL, RunRecord, safe_name
+from bench.encoder import FloatArray
+from bench.errors import BenchError, DataError
+from bench.eval.rescore import believed, tasks_of
+from bench.eval.suite import SuiteTask, measure_of
+from bench.records.files import write_whole
+from bench.records.integrity import TOLERANCE
+from bench.records.record import ALL, AVERAGE, RunRecord, safe_name
 from bench.records.store import ResultStore
+from bench.schema import Each, fault, number
 from bench.stats.checks import generator
-from bench.stats.resampling import spearman_draws
 
 DRAWS = 10_000
 SEED = 1
-VERSION = 1  # raised when the numbers of the draws change
+VERSION = 2  # raised when the numbers of the draws change
 FOLDER = "stats"
+NOT_AGAIN = "as the records say them, not computed again from predictions and evaluation data"
+"""What every output says once of scores that nobody checked."""
 _CHUNK = 320_000  # draws of all records held at a time: 9 MB for seven tasks
 
 Draws = NDArray[np.float32]
@@ -54,49 +56,41 @@ class Run:
         return self.store.path(self.record.place)
 
 
+class RefusedError(BenchError):
+    """A record whose scores its predictions contradict: nothing that rests on it is said (exit code 2)."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What the items say of a run.
+
+    Args:
+        values: (draws, tasks) scores in draws of items.
+        tasks: Its tasks by name. None where data or predictions weren't at hand: then its scores, which are
+            those that the draws were made for, were not computed again.
+    """
+
+    values: Draws
+    tasks: dict[str, SuiteTask] | None
+
+
 def task_names(record: RunRecord) -> tuple[str, ...]:
     """Tasks with a score over all items, in the suite's order, without the average."""
     found, metric = ((s.task, s.subset, s.metric) for s in record.scores), record.metric
-    return tuple(task for task, *kind in found if kind == [ALL, metric] and task != "avg")
+    return tuple(task for task, *kind in found if kind == [ALL, metric] and task != AVERAGE)
 
 
 def common_tasks(records: Sequence[RunRecord], where: str) -> tuple[str, ...]:
     """Return the tasks of records of one suite; raises DataError where one lacks a score."""
     names = task_names(records[0])
     for record in records:
-        if task_names(record) != names or not names or record.score("avg") is None:
+        if task_names(record) != names or not names or record.score(AVERAGE) is None:
             raise DataError(
                 f"a record of {record.method} lacks scores", where=where, hint="run the cell again"
             )
     return names
-
-
-def evaluation_tasks(record: RunRecord, data: Path | None) -> dict[str, PairTask]:
-    """Return the tasks that a record was measured on, by name.
-
-    Args:
-        record: The record.
-        data: Data folder; default BENCH_DATA, then ./data.
-
-    Raises:
-        InputError: an unknown suite, or no data folder.
-        NotComparableError: the data at hand are not those of the record.
-    """
-    tasks = _suite(record.suite, data_folder(data), (record.world or {}).get("seed", DEFAULT_SEED))
-    for name in task_names(record):
-        if name not in tasks or tasks[name].sha256 != record.tasks[name]["sha256"]:
-            raise NotComparableError(
-                f"{name} at hand is not the version that {record.method} was measured on",
-                where=f"suite {record.suite}",
-                hint="name the data with --data",
-            )
-    return {name: tasks[name] for name in task_names(record)}
-
-
-@cache
-def _suite(name: str, data: Path | None, world_seed: int) -> dict[str, PairTask]:
-    # data that differ from the reference are fine here: each record says which it was measured on
-    return {task.id: task for task in load_suite(name, data, accept_data=True, world_seed=world_seed)[1]}
 
 
 def item_draws(
@@ -107,11 +101,11 @@ def item_draws(
     seed: int = SEED,
     say: Say = lambda _: None,
     progress: Callable[[int], None] = lambda _: None,
-) -> Iterator[Draws]:
-    """Yield each run's (draws, tasks) Spearman correlations in draws of items that all runs share.
+) -> Iterator[Drawn]:
+    """Yield each run's scores in draws of items that all runs share.
 
-    Draws kept in the run's campaign are checked and used, missing ones are computed and kept. The evaluation
-    data are read only if some are missing.
+    Draws kept in the run's campaign are checked and used, missing ones are computed and kept. Where the
+    evaluation data are at hand, the scores themselves are computed again as well.
 
     Args:
         runs: Finished runs on the same tasks.
@@ -122,36 +116,74 @@ def item_draws(
         progress: Called with the number of runs that are done.
 
     Raises:
-        BenchError: no data, other data, predictions that are missing, or a correlation that is undefined in a
-            draw.
+        RefusedError: a record whose scores its predictions contradict.
+        BenchError: where draws are missing: no data, other data, predictions that are missing, or a score
+            that is undefined in a draw.
     """
     size = max(1, _CHUNK // draws)
     for start in range(0, len(runs), size):
         chunk = runs[start : start + size]
-        found = {run.path: kept for run in chunk if (kept := stored_draws(run, draws, seed, say)) is not None}
-        missing = [run for run in chunk if run.path not in found]
-        for run, computed in zip(missing, _compute(missing, data, draws, seed), strict=True):
-            _write(run, computed, seed, say)
-            found[run.path] = computed
+        found: dict[Path, Drawn] = {}
+        missing: list[tuple[Run, _Trusted]] = []
+        for run in chunk:
+            trusted = _trusted_or_why_not(run, data)
+            at_hand = isinstance(trusted, _Trusted)
+            kept = stored_draws(run, draws, seed, say, believed=at_hand)
+            if kept is not None:
+                found[run.path] = Drawn(kept, trusted.tasks if isinstance(trusted, _Trusted) else None)
+            elif isinstance(trusted, _Trusted):
+                missing.append((run, trusted))
+            else:
+                raise trusted
+        for (run, trusted), values in zip(missing, _compute(missing, draws, seed), strict=True):
+            _write(run, values, seed, say)
+            found[run.path] = Drawn(values, trusted.tasks)
         for run in chunk:
             progress(1)
             yield found[run.path]
 
 
-def _compute(runs: Sequence[Run], data: Path | None, draws: int, seed: int) -> list[Draws]:
+@dataclass(frozen=True)
+class _Trusted:
+    """Tasks and predictions of a run whose scores were computed again."""
+
+    tasks: dict[str, SuiteTask]
+    predictions: dict[str, FloatArray]
+
+
+def _trusted_or_why_not(run: Run, data: Path | None) -> _Trusted | BenchError:
+    """Compute a run's scores again, or say what is missing for that; raises RefusedError."""
+    try:
+        tasks = tasks_of(run.record, data)
+    except BenchError as error:
+        return error
+    if run.record.predictions is None:
+        return BenchError("no predictions are kept", where=str(run.path))
+    if not run.store.is_whole(run.record.place, run.record):
+        return BenchError(
+            "the predictions are missing or don't belong to their record",
+            where=str(run.path.with_suffix(".npz")),
+            hint="run the cell again",
+        )
+    try:
+        return _Trusted(tasks, believed(run.store, run.record, data))
+    except DataError as error:  # data and predictions are there: it is what the record says of them
+        raise RefusedError(error.what, where=error.where, expected=error.expected, hint=error.hint) from error
+
+
+def _compute(runs: Sequence[tuple[Run, _Trusted]], draws: int, seed: int) -> list[Draws]:
     """Draw the items of runs on the same tasks, task by task from streams of their own."""
     if not runs:
         return []
-    tasks = evaluation_tasks(runs[0].record, data)
-    predictions = [run.store.predictions(run.record) for run in runs]
-    result = np.empty((len(runs), draws, len(tasks)), dtype=np.float32)
-    for column, (name, task) in enumerate(tasks.items()):
+    record, tasks = runs[0][0].record, runs[0][1].tasks
+    names, measure = task_names(record), measure_of(record.suite)
+    result = np.empty((len(runs), draws, len(names)), dtype=np.float32)
+    for column, name in enumerate(names):
         try:
-            rows = np.stack([of_tasks[name] for of_tasks in predictions])
-            gold = np.concatenate([np.asarray(s.gold, dtype=np.float64) for s in task.subsets])
-            drawn = spearman_draws(rows, gold, generator(seed, f"items/{name}"), draws)
+            rows = np.stack([trusted.predictions[name] for _, trusted in runs])
+            drawn = measure.draws(tasks[name], rows, record, generator(seed, f"items/{name}"), draws)
         except (KeyError, ValueError) as error:
-            raise BenchError(f"no draws of {name}: {error}", where=f"suite {runs[0].record.suite}") from error
+            raise BenchError(f"no draws of {name}: {error}", where=f"suite {record.suite}") from error
         result[:, :, column] = drawn.T
     return list(result)
 
@@ -176,8 +208,21 @@ def draws_path(run: Run, draws: int = DRAWS, seed: int = SEED) -> Path:
     return run.store.root / FOLDER / f"{safe_name(run.record.suite)}-{digest}.npz"
 
 
-def stored_draws(run: Run, draws: int = DRAWS, seed: int = SEED, say: Say = lambda _: None) -> Draws | None:
-    """Return kept (draws, tasks), None if there are none or if they aren't this run's to the last bit."""
+def stored_draws(
+    run: Run, draws: int = DRAWS, seed: int = SEED, say: Say = lambda _: None, *, believed: bool = False
+) -> Draws | None:
+    """Return kept (draws, tasks), None if there are none or if they aren't this run's to the last bit.
+
+    Args:
+        run: The run.
+        draws: Number of draws.
+        seed: Seed of the draws.
+        say: Gets a line for a file that is damaged.
+        believed: The run's scores were just computed again: draws that were made for others are not its own.
+
+    Raises:
+        RefusedError: a record with other scores than those that its predictions gave.
+    """
     path = draws_path(run, draws, seed)
     shape = (draws, len(task_names(run.record)))
     largest = 4 * draws * shape[1] + 2**16
@@ -187,6 +232,7 @@ def stored_draws(run: Run, draws: int = DRAWS, seed: int = SEED, say: Say = lamb
                 raise ValueError("too large")
             facts = json.loads(archive["facts"].tobytes())
             kept: Draws = archive["draws"]
+            observed = facts.pop("observed")
     except OSError:
         return None
     except Exception as error:  # a damaged file makes numpy, zipfile and json fail in many ways
@@ -194,25 +240,38 @@ def stored_draws(run: Run, draws: int = DRAWS, seed: int = SEED, say: Say = lamb
         return None
     expected = _facts(run, draws, seed) | {"sha256": hashlib.sha256(kept.tobytes()).hexdigest()}
     sound = kept.dtype == np.float32 and kept.shape == shape and bool((np.abs(kept) <= 1).all())
-    if facts != expected or not sound:
+    said = _observed(run.record)
+    sound = sound and fault(observed, Each(number)) is None and observed.keys() == said.keys()
+    wrong = [name for name in said if sound and abs(said[name] - observed[name]) > TOLERANCE]
+    if facts != expected or not sound or (wrong and believed):
         say(f"{path}: these are not the draws of {run.path}; they are computed again")
         return None
+    if wrong:
+        name = wrong[0]
+        raise RefusedError(
+            f"{name} is {said[name]!r}, its predictions give {observed[name]!r}: the record was edited",
+            where=str(run.path),
+            hint="bench verify lists all; delete the record and run the cell again",
+        )
     return kept
+
+
+def _observed(record: RunRecord) -> dict[str, float]:
+    """The scores that draws are made for: of every task and their average."""
+    values = ((name, record.score(name)) for name in (*task_names(record), AVERAGE))
+    return {name: value for name, value in values if value is not None}
 
 
 def _write(run: Run, computed: Draws, seed: int, say: Say) -> None:
     """Keep draws, atomically; a campaign that can't be written only costs the next command time."""
     path = draws_path(run, len(computed), seed)
     facts = _facts(run, len(computed), seed) | {"sha256": hashlib.sha256(computed.tobytes()).hexdigest()}
+    facts |= {"observed": _observed(run.record)}
     payload = io.BytesIO()
     text = np.frombuffer(json.dumps(facts, sort_keys=True).encode(), dtype=np.uint8)
     np.savez(payload, allow_pickle=False, facts=text, draws=computed)
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(exist_ok=True)
-        temporary.write_bytes(payload.getvalue())
-        temporary.replace(path)
+        write_whole(path, payload.getvalue())
     except OSError as error:
         say(f"{path}: the draws can't be kept ({error.strerror})")
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)

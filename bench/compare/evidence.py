@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import stdev
+from typing import Any
 
 import numpy as np
 
 from bench.compare.caveats import pairing
-from bench.compare.draws import SEED, Draws, Run
+from bench.compare.draws import SEED, Drawn, Run
 from bench.compare.select import Group
+from bench.eval.suite import measure_of
 from bench.records.record import ALL
 from bench.stats.checks import generator
-from bench.stats.correlations import CorrelationTest, steiger, williams
+from bench.stats.correlations import CorrelationTest
 from bench.stats.descriptive import LEAST_SEEDS, aso
 from bench.stats.effects import hedges_g, superiority
 from bench.stats.hierarchical import (
@@ -23,8 +25,8 @@ from bench.stats.hierarchical import (
     variance_components,
 )
 from bench.stats.items import AVERAGE, ItemDifference, paired_bootstrap
+from bench.stats.labels import McNemarTest
 from bench.stats.power import seeds_needed, welch_power
-from bench.stats.resampling import spearman_rows
 from bench.stats.seeds import (
     LEAST_PAIRS,
     MAX_SEEDS,
@@ -40,7 +42,7 @@ POINT = 0.01
 POWER = 0.8
 MOST_SEED_PAIRS = 1_000  # of a hierarchical bootstrap, which holds draws x seeds x seeds numbers
 
-DrawItems = Callable[[Sequence[Run]], Iterable[Draws]]
+DrawItems = Callable[[Sequence[Run]], Iterable[Drawn]]
 
 
 @dataclass(frozen=True)
@@ -77,14 +79,16 @@ class CheckpointPair:
     Args:
         seeds: Of both; None for a deterministic method.
         tasks: By task, "avg" the last: paired bootstrap.
-        williams: By task; None where the statistic is undefined.
+        williams: Of correlations, by task; None where the statistic is undefined.
         steiger: The same.
+        mcnemar: Of predicted classes, by task.
     """
 
     seeds: tuple[int | None, int | None]
     tasks: dict[str, ItemDifference]
     williams: dict[str, CorrelationTest | None]
     steiger: dict[str, CorrelationTest | None]
+    mcnemar: dict[str, McNemarTest | None]
 
 
 @dataclass(frozen=True)
@@ -92,16 +96,18 @@ class ItemLevel:
     """What the items say of the checkpoints at hand, and items and seeds together.
 
     Args:
-        tasks: By task, "avg" the last: paired bootstrap, a side's correlations averaged in every draw.
+        tasks: By task, "avg" the last: paired bootstrap, a side's scores averaged in every draw.
         checkpoints: Pairs of one seed, or each run with the one run of the other side.
         hierarchical: Descriptive; None without two seeds per side, or with more than 1,000 pairs of seeds.
         components: None where a side is a checkpoint of a method with seeds, or neither has seeds.
+        rescored: All scores were computed again from predictions and data.
     """
 
     tasks: dict[str, ItemDifference]
     checkpoints: tuple[CheckpointPair, ...]
     hierarchical: HierarchicalDifference | None
     components: ComponentsDifference | None
+    rescored: bool
 
 
 def seed_level(a: Group, b: Group, tasks: Sequence[str], level: float) -> SeedLevel:
@@ -153,13 +159,15 @@ def item_level(a: Group, b: Group, tasks: Sequence[str], level: float, draw: Dra
         b: The other.
         tasks: Names, without the average.
         level: Confidence level.
-        draw: Gives each run's (draws, tasks) correlations in common draws.
+        draw: Gives each run's scores in common draws.
 
     Raises:
+        RefusedError: a record whose scores its predictions contradict.
         BenchError: the draws or predictions are missing.
     """
     runs = (*a.runs, *b.runs)
-    drawn = np.stack(list(draw(runs)), axis=1).astype(np.float64)
+    found = list(draw(runs))
+    drawn = np.stack([each.values for each in found], axis=1).astype(np.float64)
     observed = np.array([[run.record.score(task) for task in tasks] for run in runs], dtype=np.float64)
     metric = runs[0].record.metric
     sizes = {s.task: s.n for s in runs[0].record.scores if (s.subset, s.metric) == (ALL, metric)}
@@ -175,10 +183,11 @@ def item_level(a: Group, b: Group, tasks: Sequence[str], level: float, draw: Dra
     return ItemLevel(
         tasks=paired_bootstrap(sample, "a", "b", level),
         checkpoints=tuple(
-            _checkpoints(a.runs[i], b.runs[j], sample, (i, len(a.runs) + j), level) for i, j in _pairs(a, b)
+            _checkpoints(runs, found, sample, (i, len(a.runs) + j), level) for i, j in _pairs(a, b)
         ),
         hierarchical=hierarchical,
         components=components,
+        rescored=all(each.tasks is not None for each in found),
     )
 
 
@@ -190,27 +199,24 @@ def _pairs(a: Group, b: Group) -> list[tuple[int, int]]:
 
 
 def _checkpoints(
-    one: Run, other: Run, sample: SuiteDraws, rows: tuple[int, int], level: float
+    runs: Sequence[Run], drawn: Sequence[Drawn], sample: SuiteDraws, rows: tuple[int, int], level: float
 ) -> CheckpointPair:
     pair = replace(sample, rows={name: slice(row, row + 1) for name, row in zip("ab", rows, strict=True)})
+    one, other = (runs[row] for row in rows)
     first, second = one.store.predictions(one.record), other.store.predictions(other.record)
-    triples = {
-        task: (*sample.observed[list(rows), i].tolist(), float(spearman_rows(first[task], second[task])[0]))
-        for i, task in enumerate(sample.tasks)
-    }
-    sizes = dict(zip(sample.tasks, sample.pairs, strict=True))
+    known, measure = drawn[rows[0]].tasks or {}, measure_of(one.record.suite)
+    tests = {}
+    for column, task in enumerate(sample.tasks):
+        x, y = sample.observed[list(rows), column].tolist()
+        tests[task] = measure.pair_tests(known.get(task), first[task], second[task], (x, y))
+
+    def by_task(name: str) -> dict[str, Any]:
+        return {task: found[name] for task, found in tests.items() if name in found}
+
     return CheckpointPair(
         (one.record.seed, other.record.seed),
         paired_bootstrap(pair, "a", "b", level),
-        {task: _test(williams, triple, sizes[task]) for task, triple in triples.items()},
-        {task: _test(steiger, triple, sizes[task]) for task, triple in triples.items()},
+        williams=by_task("williams"),
+        steiger=by_task("steiger"),
+        mcnemar=by_task("mcnemar"),
     )
-
-
-def _test(
-    test: Callable[[float, float, float, int], CorrelationTest], triple: tuple[float, float, float], n: int
-) -> CorrelationTest | None:
-    try:
-        return test(*triple, n)
-    except ValueError:  # a correlation of 1 with the gold scores
-        return None

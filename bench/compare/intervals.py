@@ -8,7 +8,7 @@ from statistics import fmean, stdev
 
 import numpy as np
 
-from bench.compare.draws import Draws, Run, common_tasks, task_names
+from bench.compare.draws import NOT_AGAIN, Drawn, RefusedError, Run, common_tasks, task_names
 from bench.compare.select import Group, by_seed, check_family, grouped
 from bench.errors import BenchError
 from bench.stats.checks import FloatArray
@@ -66,7 +66,7 @@ class MethodInterval:
 def record_intervals(
     runs: Sequence[Run],
     level: float,
-    draw: Callable[[Sequence[Run]], Iterable[Draws]],
+    draw: Callable[[Sequence[Run]], Iterable[Drawn]],
     say: Callable[[str], None],
 ) -> Iterator[RecordInterval]:
     """Yield every run with its intervals, grouped by suite and version of the data.
@@ -76,8 +76,11 @@ def record_intervals(
     Args:
         runs: Finished runs.
         level: Confidence level.
-        draw: Gives each run's (draws, tasks) correlations, of runs on the same tasks.
-        say: Gets a line for each suite whose items can't be had.
+        draw: Gives each run's scores in draws of items, of runs on the same tasks.
+        say: Gets a line for each suite whose items can't be had, or whose scores weren't computed again.
+
+    Raises:
+        RefusedError: a record whose scores its predictions contradict.
     """
     same_data: dict[tuple[object, ...], list[Run]] = {}
     for run in runs:
@@ -88,15 +91,20 @@ def record_intervals(
             say(f"{run.path}: items left out, its predictions are missing or belong to another record")
             yield _of_record(run, None, level)
     for group in same_data.values():
-        done = 0
+        done, rescored = 0, True
         try:
             for run, drawn in zip(group, draw(group), strict=True):
-                yield _of_record(run, drawn.astype(np.float64), level)
+                yield _of_record(run, drawn.values.astype(np.float64), level)
                 done += 1
+                rescored = rescored and drawn.tasks is not None
+        except RefusedError:
+            raise
         except BenchError as error:
             say(f"items left out: {error}")
             for run in group[done:]:
                 yield _of_record(run, None, level)
+        if not rescored:
+            say(f"{group[0].record.suite}: {NOT_AGAIN}")
 
 
 def _of_record(run: Run, drawn: FloatArray | None, level: float) -> RecordInterval:

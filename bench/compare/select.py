@@ -264,3 +264,31 @@ def _labels(a: Side, b: Side, runs_a: list[Run], runs_b: list[Run]) -> tuple[str
     campaigns = runs_a[0].store.campaign, runs_b[0].store.campaign
     places = campaigns if campaigns[0] != campaigns[1] else (a.text, b.text)
     return printable(f"{one} ({places[0]})"), printable(f"{other} ({places[1]})")
+
+
+def choose(a: Group, b: Group, seed: int | None, where: str) -> tuple[Run, Run]:
+    """Choose one run per side; a deterministic method has only one.
+
+    Args:
+        a: One side.
+        b: The other.
+        seed: Seed of both; None for the lowest that they have in common, or the only run of each.
+        where: The command, for errors.
+
+    Raises:
+        InputError: a side has no run of that seed, or they have no seed in common.
+    """
+    seeded = [set(group.seeds) for group in (a, b) if group.seeds]
+    common = set.intersection(*seeded) if seeded and seed is None else {seed}
+    wanted = min((one for one in common if one is not None), default=None)
+    chosen = []
+    for group in (a, b):
+        fits = [run for run in group.runs if run.record.seed in (None, wanted)]
+        if not fits and seed is None and len(group.runs) == 1:
+            fits = list(group.runs)
+        if not fits:
+            known = ", ".join(map(str, group.seeds))
+            what = f"{group.label} has no finished seed {seed}" if seed is not None else "no seed in common"
+            raise InputError(what, where=where, expected=f"for {group.label} one of {known}")
+        chosen.append(fits[0])
+    return chosen[0], chosen[1]

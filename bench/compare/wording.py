@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from bench.compare.comparison import Comparison
+from bench.compare.draws import NOT_AGAIN
 from bench.compare.evidence import POWER, ItemLevel, SeedLevel
+from bench.eval.suite import measure_of
 from bench.stats.descriptive import LEAST_SEEDS
 from bench.stats.items import AVERAGE
 from bench.stats.seeds import verdict as judge
@@ -61,6 +63,8 @@ def statements(c: Comparison) -> list[str]:
             f"Tasks: judge a single task by its corrected p ({test_name(c)}, corrected by Benjamini-Hochberg "
             f"over the {len(c.corrected_tasks)} tasks); the tasks' intervals are not corrected."
         )
+    if not (c.item_level and c.item_level.rescored):
+        return [*lines, *c.limits, *c.notes, f"Scores: {NOT_AGAIN}."]
     return [*lines, *c.limits, *c.notes]
 
 
@@ -68,7 +72,7 @@ def _of_seeds(c: Comparison, level: SeedLevel) -> list[str]:
     name = "Welch" if all(c.seeds) else "Student"
     effect = "" if level.hedges_g is None else f"; Hedges' g {level.hedges_g:+.2f}"
     lines = [
-        f"Seeds: the interval is {name}'s. It allows for other seeds, not for other test pairs.",
+        f"Seeds: the interval is {name}'s. It allows for other seeds, not for other test {_items(c)}.",
         f"In {level.superiority:.0%} of all pairs of runs {c.first} scores above {c.second} (50%: neither is "
         f"ahead){effect}.",
     ]
@@ -105,20 +109,25 @@ def _of_items(c: Comparison, level: ItemLevel) -> list[str]:
         f"these {runs} checkpoints, not other seeds" if any(c.seeds) else "these two encoders without seeds"
     )
     lines = [
-        f"Items: the interval {interval(d.low, d.high)} allows for other test pairs; p = {p_value(d.p)}, the "
-        f"smallest possible {p_value(d.minimum_p)} (paired bootstrap, {d.draws:,} draws). This is about "
-        f"{about}."
+        f"Items: the interval {interval(d.low, d.high)} allows for other test {_items(c)}; "
+        f"p = {p_value(d.p)}, the smallest possible {p_value(d.minimum_p)} (paired bootstrap, {d.draws:,} "
+        f"draws). This is about {about}."
     ]
-    if level.checkpoints:
+    if any(pair.williams for pair in level.checkpoints):
         lines.append(
             "Williams' and Steiger's tests cross-check this for single pairs of checkpoints. They call 7% of "
             "equal systems different at p <= .05 (graded gold scores), so don't rely on them alone."
+        )
+    if any(pair.mcnemar for pair in level.checkpoints):
+        lines.append(
+            "McNemar's exact test cross-checks this for single pairs of checkpoints, on the items that only "
+            "one of them has right."
         )
     if level.components:
         both = level.components
         line = (
             f"Seeds and items together: the interval {interval(both.low, both.high)} allows for other seeds "
-            "and other test pairs (variance components)."
+            f"and other test {_items(c)} (variance components)."
         )
         if h := level.hierarchical:
             line += (
@@ -127,6 +136,10 @@ def _of_items(c: Comparison, level: ItemLevel) -> list[str]:
             )
         lines.append(line)
     return lines
+
+
+def _items(c: Comparison) -> str:
+    return measure_of(c.suite).counted
 
 
 def _sizes(c: Comparison) -> str:

@@ -86,9 +86,8 @@ def load_mteb_suite(suite: str, data: Path | None) -> list[MtebTask]:
     Tasks of mteb are looked up in its registry, so nothing is fetched; local files are read and checked.
 
     Args:
-        suite: A paper's suite, ``mteb:TASK,...``, ``local:FILE.toml``, ``local:FILE`` as a record has it, or
-            ``stsb-multi``.
-        data: Data folder, for ``stsb-multi``; a record's ``local:FILE`` is looked for there and here.
+        suite: A paper's suite, ``mteb:TASK,...``, ``local:FILE.toml`` or ``stsb-multi``.
+        data: Data folder, for ``stsb-multi``.
 
     Raises:
         InputError: mteb isn't installed, or no task of that name, subset or split, or no data.
@@ -100,19 +99,11 @@ def load_mteb_suite(suite: str, data: Path | None) -> list[MtebTask]:
         with resources.as_file(resources.files("bench.data").joinpath("stsb_multi.toml")) as file:
             return [_local(task) for task in read_local_suite(file, data / "stsb_multi")]
     if suite.startswith(FILES):
-        return [_local(task) for task in read_local_suite(_file_of(suite.removeprefix(FILES), data))]
+        return [_local(task) for task in read_local_suite(Path(suite.removeprefix(FILES)))]
     import_mteb()
     asked = parse_suite(suite)
     with kept_random_state():
         return [_resolved(task, asked.score, suite) for task in asked.tasks]
-
-
-def _file_of(name: str, data: Path | None) -> Path:
-    """Return the TOML file of a local suite; a record has its name without folder and ending."""
-    if Path(name).exists() or Path(name).name != name:
-        return Path(name)
-    there = [folder / f"{name}.toml" for folder in (data, Path()) if folder is not None]
-    return next((path for path in there if path.exists()), Path(name))
 
 
 def mteb_task(task: MtebTask) -> AbsTask:

@@ -45,8 +45,7 @@ def tasks_of(record: RunRecord, data: Path | None) -> dict[str, SuiteTask]:
         NotComparableError: the data at hand are not those of the record, or the suite has other tasks.
     """
     folder = data_folder(data)
-    _check_file(record.suite, folder)
-    tasks = _suite(record.suite, folder, (record.world or {}).get("seed", DEFAULT_SEED))
+    tasks = _suite(_source(record.suite, folder), folder, (record.world or {}).get("seed", DEFAULT_SEED))
     for name in dict.fromkeys([*record.tasks, *tasks]):
         if (
             name not in tasks
@@ -61,17 +60,27 @@ def tasks_of(record: RunRecord, data: Path | None) -> dict[str, SuiteTask]:
     return dict(tasks)
 
 
-def _check_file(suite: str, folder: Path | None) -> None:
-    """Refuse a suite from a file that only the record names: nobody asked for that file to be opened."""
+def _source(suite: str, folder: Path | None) -> str:
+    """What loads a record's suite: of ``local:NAME`` the file NAME.toml in the data folder, and no other.
+
+    A record may name any file, but only who asks says which may be opened.
+    """
     if not suite.startswith(FILES):
-        return
-    file = Path(suite.removeprefix(FILES)).resolve()
-    if folder is None or not file.is_relative_to(folder.resolve()):
+        return suite
+    name = f"{suite.removeprefix(FILES)}.toml"
+    file = folder / name if folder is not None and Path(name).name == name else None
+    if (
+        folder is None
+        or file is None
+        or not file.resolve().is_relative_to(folder.resolve())
+        or not file.exists()
+    ):
         raise InputError(
-            f"suite '{suite}' is a file that only the record names",
+            f"suite '{suite}' came from a file that isn't in the data folder",
             where="--data",
-            expected="the folder that holds it, which says that it may be read",
+            expected="the folder that holds its .toml, which says that it may be read",
         )
+    return f"{FILES}{file}"
 
 
 @cache

@@ -65,8 +65,9 @@ def training_block(cell: Cell, training: TrainingData | None) -> dict[str, Any]:
         return block
     trained = [owner for _, owner, _ in cell.named_stages]
     corpus, dev = training.corpus, training.dev
+    text = {"name": corpus.name, "sha256": corpus.sha256, "sentences": len(corpus.sentences)}
     return block | {
-        "corpus": {"name": corpus.name, "sha256": corpus.sha256, "sentences": len(corpus.sentences)},
+        "corpus": text | ({"source": corpus.source} if corpus.source else {}),
         "dev": {"task": dev.id, "sha256": dev.sha256},
         "arithmetic": ARITHMETIC,
         "precision": max((each.train_precision for each in trained), key=lambda name: name != "fp32"),

@@ -71,10 +71,15 @@ def make_job(
             for task in tasks
         },
         evaluation=settings | measure.settings(spec.transfer_solver),
-        notes=(*cell.notes, *measure.notes, *_paired_notes(cell, training)),
+        notes=(*cell.notes, *measure.notes, *_text_notes(cell, training), *_paired_notes(cell, training)),
         world=_world(cell, suite, training, world_seed),
     )
     return Job(cell, replace(record, key=key_of(record)), "" if name == suite else name)
+
+
+def _text_notes(cell: Cell, training: TrainingData | None) -> tuple[str, ...]:
+    """What must be said of the training text."""
+    return training.notes if training is not None and cell.trains else ()
 
 
 def _paired_notes(cell: Cell, training: TrainingData | None) -> tuple[str, ...]:

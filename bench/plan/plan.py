@@ -18,11 +18,12 @@ from bench.data.training import (
     resolve_world_seed,
     with_texts,
 )
-from bench.errors import InputError, NotComparableError, not_one_of
+from bench.errors import InputError, NotComparableError
 from bench.eval.suite import SuiteTask, measure_of
 from bench.nn.folder import ModelFolder, resolve
 from bench.plan.cell import Cell
 from bench.plan.cells import make_cells
+from bench.plan.checks import check_batches, check_copies, check_overrides
 from bench.plan.job import Job, make_job
 from bench.plan.keys import with_stages
 from bench.plan.members import refuse_twins, with_members, without_idle_seeds
@@ -32,17 +33,24 @@ from bench.records.store import ResultStore
 from bench.registry import METHODS, discover
 from bench.request import profiles
 from bench.request.spec import ALL_METHODS, MethodRequest, RunSpec
-from bench.stages import ComposedMethod, TrainedMethod, copy_name
+from bench.stages import ComposedMethod, TrainedMethod
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class State:
-    """What is at a job's place: "done" with its record, "failed" (runs again) or "to do"."""
+    """What is at a job's place.
+
+    Args:
+        status: "done", "failed" (runs again), "to do" or "conflict" (doesn't run).
+        record: The record that is there.
+        conflict: What it conflicts with.
+    """
 
     status: str
     record: RunRecord | None = None
+    conflict: NotComparableError | None = None
 
 
 @dataclass(frozen=True)
@@ -61,9 +69,10 @@ class Plan:
     def states(self) -> Mapping[Place, State]:
         """What is at each job's place, read once: before anything runs.
 
+        A finished record of another specification there, or at another seed of the same method, is a
+        conflict: it is never replaced, and stops no other job.
+
         Raises:
-            NotComparableError: a finished record of another specification is at a job's place, or at another
-                seed of the same method.
             NewerRecordError: a record of a newer bench is there.
         """
         found: dict[Place, State] = {}
@@ -76,6 +85,7 @@ class Plan:
         return found
 
     def _state(self, job: Job, seeds: Mapping[Place, RunRecord]) -> State:
+        there = seeds.get(job.place)
         replaced = {other.place for other in self.jobs} if self.spec.force else set()
         for place, record in seeds.items():
             own = place == job.place
@@ -83,13 +93,13 @@ class Plan:
                 continue
             if why := explain(record, job.record, KEYED if own else FAMILY):
                 seed = "" if place.seed is None else f" seed {place.seed}"
-                raise NotComparableError(
+                conflict = NotComparableError(
                     f"{job.cell.method}{seed} on {job.suite} was finished under "
                     f"another specification ({why})",
                     where=str(self.store.path(place)),
                     hint="name another --campaign" + (", or replace it with --force" if own else ""),
                 )
-        there = seeds.get(job.place)
+                return State("conflict", there, conflict)
         if there is None or (there.status == "ok" and not self.store.is_whole(job.place, there)):
             return State("to do")
         if there.status == "failed":
@@ -97,12 +107,18 @@ class Plan:
         return State("to do" if differing(there, job.record) else "done", there)
 
     def status(self, job: Job) -> str:
-        """Return "done", "failed" (runs again) or "to do"; see :attr:`states` for errors."""
+        """Return "done", "failed" (runs again), "to do" or "conflict"; see :attr:`states` for errors."""
         return self.states[job.place].status
 
     def pending(self) -> list[Job]:
-        """Jobs that have to run (all of them with ``force``)."""
-        return [job for job in self.jobs if self.status(job) != "done" or self.spec.force]
+        """Jobs that have to run, with ``force`` also those that are done."""
+        kept = {"conflict"} if self.spec.force else {"conflict", "done"}
+        return [job for job in self.jobs if self.status(job) not in kept]
+
+    def conflicts(self) -> list[tuple[Job, NotComparableError]]:
+        """Return the jobs that can't run, and why."""
+        found = ((job, self.states[job.place].conflict) for job in self.jobs)
+        return [(job, conflict) for job, conflict in found if conflict is not None]
 
 
 def make_plan(spec: RunSpec) -> Plan:
@@ -143,11 +159,12 @@ def make_plan(spec: RunSpec) -> Plan:
     seed = resolve_world_seed(spec, profile, suite_names)
     suites = {name: problems.get(partial(_suite, name, spec, seed)) or [] for name in suite_names}
     problems.check()
-    _check_overrides(spec, cells)
+    check_overrides(spec, cells)
     if training:
         training = with_texts(training, texts, spec, profile)
     cells = [with_stages(cell, spec, training) for cell in cells]
-    _check_copies(spec, cells)
+    check_copies(spec, cells)
+    check_batches(spec, cells, training)
     refuse_twins(cells)
     # seed by seed, so that a run which is stopped early still compares fairly
     cells.sort(key=lambda cell: -1 if cell.seed is None else cell.seed)
@@ -212,34 +229,6 @@ def _texts(cell: Cell) -> set[str]:
     method = METHODS.get(cell.card.name)
     own = method.stages(dict(cell.options)) if isinstance(method, TrainedMethod) else ()
     return {stage.text for stage in own}.union(*(_texts(member) for _, member in cell.members))
-
-
-def _check_overrides(spec: RunSpec, cells: Sequence[Cell]) -> None:
-    """Raise InputError for an override of a method that isn't there (a member of one may be overridden)."""
-    known = {request.name for request in spec.methods} | {r.alias for r in spec.methods if r.alias}
-    known |= {name for cell in cells for name in cell.member_names}
-    known |= {value for request in spec.methods for name, value in request.options if name == "match"}
-    for override in spec.overrides:
-        if override.method not in known:
-            raise not_one_of(
-                f"no method '{override.method}' in --methods",
-                override.method,
-                sorted(known),
-                where=f"--set {override.text}",
-            )
-
-
-def _check_copies(spec: RunSpec, cells: Sequence[Cell]) -> None:
-    """Raise InputError for a ``--copy`` that no stage trains on."""
-    used = {copy_name(stage.spec.text) for cell in cells for stage in cell.all_stages}
-    for name, path in spec.copies:
-        if name not in used:
-            names = ", ".join(sorted(used - {""}))
-            raise InputError(
-                f"no stage here trains on a translated copy '{name}'",
-                where=f"--copy {name}={path}",
-                expected=f"one of {names}" if names else None,
-            )
 
 
 def _backbone(spec: RunSpec, profile: profiles.Profile, cards: list[MethodCard]) -> ModelFolder | None:

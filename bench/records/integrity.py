@@ -98,12 +98,14 @@ def _derived(score: Score, scores: Sequence[Score]) -> float | None:
 def copies(records: Sequence[RunRecord]) -> Iterator[tuple[RunRecord, RunRecord, str]]:
     """Yield pairs of one campaign's records that can't both be results of their own, and why, in words.
 
-    A training of no steps gives every seed the same encoder: such records may be alike.
+    A training of no steps gives every seed the same encoder: such records may be alike. So may those of one
+    method under two names of the user's.
     """
-    by_key: dict[str, RunRecord] = {}
+    by_key: dict[tuple[str, ...], RunRecord] = {}
     by_content: dict[tuple[object, ...], RunRecord] = {}
     for record in records:
-        first = by_key.setdefault(record.key, record)
+        place = record.profile, record.method, record.suite
+        first = by_key.setdefault((*place, record.key), record)
         if first is not record:
             yield first, record, "have one key: one is a copy of the other"
             continue
@@ -111,7 +113,6 @@ def copies(records: Sequence[RunRecord]) -> Iterator[tuple[RunRecord, RunRecord,
         untrained = trained and not any(stage.get("steps") for stage in trained.values())
         if record.status != "ok" or record.seed is None or not record.predictions or untrained:
             continue
-        place = record.profile, record.method, record.suite
         first = by_content.setdefault((*place, record.predictions["sha256"], digest(trained)), record)
         if first is not record:
             yield first, record, "are equal to the byte: one is a copy of the other, or the seed is ignored"

@@ -12,7 +12,8 @@ from bench.data.senteval import STS_YEARS
 from bench.errors import BenchError, InputError, not_one_of
 from bench.eval.embed import Embeddings, distinct
 from bench.eval.sgd import Classifier
-from bench.eval.transfer import SEED, SOLVERS, Protocol
+from bench.eval.transfer import SOLVERS, Protocol
+from bench.eval.transfer_items import SEED
 from bench.senteval_compat import classification, similarity
 
 Batcher = Callable[..., Any]

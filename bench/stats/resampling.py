@@ -1,4 +1,4 @@
-"""Spearman's correlation in every draw of a bootstrap over items, exact and without sorting each draw.
+"""Bootstrap over items: any statistic of counts, and Spearman's correlation exactly, without sorting a draw.
 
 A draw of n pairs with replacement is a count per pair. Counts summed in the order of a side's values give
 that side's average ranks in the draw: where L pairs drawn have a smaller value and H a value not greater, the
@@ -6,6 +6,8 @@ average rank is (L + H + 1) / 2. Ranks are doubled, so all sums are exact intege
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +18,8 @@ MAX_PAIRS = 1_000_000  # twice its cube fits in an int64
 _CHUNK = 2**17  # counts held at a time: 1 MiB an array, so that a few stay in cache
 
 IntArray = NDArray[np.int64]
+Statistic = Callable[[IntArray], FloatArray]
+"""From how often a draw has each item, (draws, items), to a number for each draw, (draws,)."""
 
 
 def spearman_rows(predictions: ArrayLike, gold: ArrayLike) -> FloatArray:
@@ -69,19 +73,107 @@ def spearman_draws(
     ((100, 2), True)
     """
     rows, scores = items(predictions, gold)
+    correlator = _Correlator(rows, scores, _size(len(scores), draws))
+    return np.concatenate([correlator.correlate(counts) for counts in draw_counts(len(scores), rng, draws)])
+
+
+def draw_counts(count: int, rng: np.random.Generator, draws: int) -> Iterator[IntArray]:
+    """Yield how often each draw has each item, (some draws, items) at a time; each overwrites the last.
+
+    Draw d takes the items ``rng.integers(0, count, (draws, count))[d]``.
+
+    Args:
+        count: Number of items.
+        rng: The generator of the draws.
+        draws: Number of draws.
+
+    Raises:
+        ValueError: fewer than 100 draws, no item, or more than a million.
+
+    >>> from bench.stats.checks import generator
+    >>> [counts.sum(1).tolist() for counts in draw_counts(3, generator(1, "items"), 100)] == [[3] * 100]
+    True
+    """
     check_draws(draws)
-    pairs = len(scores)
-    if pairs > MAX_PAIRS:
-        raise ValueError(f"{pairs} pairs; expected at most {MAX_PAIRS}")
-    result = np.empty((draws, len(rows)))
-    size = max(1, min(draws, _CHUNK // pairs))
-    correlator, room = _Correlator(rows, scores, size), np.empty((size, pairs), dtype=np.int64)
+    if not 0 < count <= MAX_PAIRS:
+        raise ValueError(f"{count} pairs; expected at most {MAX_PAIRS}")
+    size = _size(count, draws)
+    room = np.empty((size, count), dtype=np.int64)
     for start in range(0, draws, size):
         counts = room[: draws - start]
-        for row, chosen in zip(counts, rng.integers(0, pairs, counts.shape), strict=True):
-            row[:] = np.bincount(chosen, minlength=pairs)
-        result[start : start + size] = correlator.correlate(counts)
-    return result
+        for row, chosen in zip(counts, rng.integers(0, count, counts.shape), strict=True):
+            row[:] = np.bincount(chosen, minlength=count)
+        yield counts
+
+
+def resample(
+    statistics: Sequence[Statistic], count: int, rng: np.random.Generator, draws: int = 10_000
+) -> FloatArray:
+    """Compute several runs' statistics in the same draws of items with replacement.
+
+    Args:
+        statistics: One a run.
+        count: Number of items.
+        rng: The generator of the draws.
+        draws: Number of draws.
+
+    Returns:
+        (draws, runs).
+
+    Raises:
+        ValueError: as ``draw_counts``, or what a statistic raises.
+
+    >>> from bench.stats.checks import generator
+    >>> largest = [lambda counts: counts.max(1).astype(float)]
+    >>> resample(largest, 5, generator(1, "items"), draws=100).shape
+    (100, 1)
+    """
+    found = [
+        np.stack([statistic(counts) for statistic in statistics], axis=1)
+        for counts in draw_counts(count, rng, draws)
+    ]
+    return np.concatenate(found)
+
+
+def mean_draws(values: ArrayLike, rng: np.random.Generator, draws: int = 10_000) -> FloatArray:
+    """Mean of every row, such as an accuracy, in the same draws of items with replacement.
+
+    Args:
+        values: (runs, items), or (items,) for one row; of right and wrong answers 1 and 0.
+        rng: The generator of the draws.
+        draws: Number of draws.
+
+    Returns:
+        (draws, runs).
+
+    Raises:
+        ValueError: another shape, a value that is not finite, or as ``draw_counts``.
+
+    >>> from bench.stats.checks import generator
+    >>> found = mean_draws([[1, 0, 1, 1], [0, 0, 0, 0]], generator(1, "items"), draws=100)
+    >>> found.shape, float(found[:, 1].max()), bool(0.6 < found[:, 0].mean() < 0.9)
+    ((100, 2), 0.0, True)
+    """
+    rows = np.atleast_2d(np.asarray(values, dtype=np.float64))
+    if rows.ndim != 2 or not rows.size or not np.isfinite(rows).all():
+        raise ValueError(f"values have shape {np.shape(values)}; expected (runs, items), all finite")
+    return resample([_Mean(row) for row in rows], rows.shape[1], rng, draws)
+
+
+class _Mean:
+    """The mean of (items,) values as a :data:`Statistic`; the same to the last bit in any company."""
+
+    def __init__(self, values: FloatArray) -> None:
+        self._values = values
+
+    def __call__(self, counts: IntArray) -> FloatArray:
+        found: FloatArray = counts @ self._values / len(self._values)
+        return found
+
+
+def _size(count: int, draws: int) -> int:
+    """Draws at a time."""
+    return max(1, min(draws, _CHUNK // max(1, count)))
 
 
 class _Side:

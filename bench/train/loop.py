@@ -127,7 +127,7 @@ def train(
 
     Raises:
         BenchError: empty corpus, or a loss that is not finite (naming the step).
-        InputError: less than a batch, with ``drop_last``.
+        InputError: less than a batch.
     """
     _check_text(len(rows), settings)
     keep_freed_memory()
@@ -165,10 +165,10 @@ def train(
 def _check_text(sentences: int, settings: TrainSettings) -> None:
     if not sentences:
         raise BenchError("the training text has no sentence")
-    if settings.drop_last and sentences < settings.batch_size:
+    if sentences < settings.batch_size:
         raise InputError(
-            f"{sentences} sentences don't fill a batch of {settings.batch_size}, and a short one is dropped",
-            expected="a smaller batch_size, or drop_last=false",
+            f"{sentences} sentences don't fill a batch of {settings.batch_size}",
+            expected="a longer training text, or a smaller batch_size",
         )
 
 

@@ -266,6 +266,11 @@ def _train(
     progress: Callable[[int], None] | None,
 ) -> list[list[float]]:
     """Run all steps; return (step, mean loss of the last hundred) pairs."""
+    if len(rows) < settings.batch_size:
+        raise InputError(
+            f"{len(rows)} lines to train on don't fill a batch of {settings.batch_size}",
+            expected="a longer text",
+        )
     parameters = list(model.parameters())
     optimizer = torch.optim.AdamW(
         parameters, lr=settings.lr, betas=(0.9, 0.98), weight_decay=settings.weight_decay

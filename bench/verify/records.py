@@ -192,7 +192,7 @@ def _measured(
     """What predictions and gold scores say against a record."""
     if record.status != "ok":
         return
-    if record.predictions is None and not is_mteb(record.suite):
+    if record.predictions is None and not (is_mteb(record.suite) and store.is_whole(record.place, record)):
         yield "predictions", "it names no predictions, so nothing shows its scores", _AGAIN
         return
     if record.predictions is None:

@@ -14,10 +14,11 @@ from markupsafe import Markup
 
 from bench.errors import printable
 from bench.reports.campaign import Campaign
+from bench.reports.doubts import unreadable
 from bench.reports.figures import svg
 from bench.reports.figures.figure import Figure
 from bench.reports.grid import SCALE, Cell, Grid, Quoted, number
-from bench.reports.records import provenance
+from bench.reports.records import UNREADABLE, provenance
 from bench.reports.tables.boards import Board
 from bench.reports.tables.significance import LEVEL
 from bench.version import __version__
@@ -68,7 +69,8 @@ def html(campaign: Campaign, parts: Sequence[Part], missing: Sequence[str]) -> s
         campaign=campaign,
         parts=parts,
         missing=missing,
-        remarks=dict.fromkeys(note for record in campaign.records for note in record.notes),
+        remarks=[*dict.fromkeys(note for r in campaign.records for note in r.notes), *unreadable(campaign)],
+        count=sum(record.status != UNREADABLE for record in campaign.records),
         facts=provenance(campaign.records, campaign.name),
         level=f"{100 * LEVEL:g}%",
         version=__version__,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import csv as csv_module
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from io import StringIO
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -29,27 +30,60 @@ def markdown_escape(text: str) -> str:
 
 
 def text(grids: Sequence[Grid]) -> str:
-    """Plain tables for a terminal or a log, which obeys no text in them."""
+    """Plain tables for a terminal or a log, which obeys no text in them; long names lose their middle."""
     output = StringIO()
     console = Console(
         file=output, width=10_000, color_system=None, highlight=False, markup=False, emoji=False
     )
     for grid in grids:
         console.print(_line(grid.title))
-        table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
-        for position, name in enumerate(grid.header):
-            table.add_column(_line(name), justify="right" if position else "left", no_wrap=True)
-        for heading, row in grid.lines:
-            if heading is not None:
-                table.add_row(_line(heading))
-            table.add_row(*(_line(plain(cell)) for cell in row))
-        console.print(table)
+        console.print(_table(grid))
         for note in grid.notes:
             if note != CAPTION:  # nothing is bold here
                 console.print(_line(note), soft_wrap=True)
         console.print()
     lines = (line.rstrip() for line in output.getvalue().rstrip().split("\n"))
     return "\n".join(_COMMAND.sub(r"\1\\x3a:", line) for line in lines) + "\n"
+
+
+def _table(grid: Grid) -> RichTable:
+    table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
+    lines = [(heading, [plain(cell) for cell in row]) for heading, row in grid.lines]
+    headings = (heading for heading, _ in lines if heading is not None)
+    short = shortened([*grid.header, *headings, *(cell for _, row in lines for cell in row)])
+    for position, name in enumerate(grid.header):
+        table.add_column(short[name], justify="right" if position else "left", no_wrap=True)
+    for heading, row in lines:
+        if heading is not None:
+            table.add_row(short[heading])
+        table.add_row(*(short[cell] for cell in row))
+    return table
+
+
+WIDEST = 80
+"""Characters of a name in a text table."""
+
+
+def shortened(names: Iterable[str]) -> dict[str, str]:
+    """Return what a text table shows for each: long ones lose their middle, and no two become the same.
+
+    >>> found = shortened(["simcse", "a" * 50 + "b" * 50, "a" * 50 + "c" + "b" * 50])
+    >>> [(shown[:3], shown.count("a"), shown.count("b"), len(shown)) for shown in found.values()]
+    [('sim', 0, 0, 6), ('aaa', 39, 38, 80), ('aaa', 37, 36, 80)]
+    """
+    shown = {name: _line(name) for name in names}
+    long = {name: line for name, line in shown.items() if len(line) > WIDEST}
+    taken = {line for name, line in shown.items() if name not in long}
+    for name, line in long.items():
+        cuts = (_cut(line, "..." if number == 1 else f"...{number}...") for number in count(1))
+        shown[name] = next(cut for cut in cuts if cut not in taken)
+        taken.add(shown[name])
+    return shown
+
+
+def _cut(line: str, middle: str) -> str:
+    kept = WIDEST - len(middle)
+    return line[: kept - kept // 2] + middle + line[-(kept // 2) :]
 
 
 def _line(text: str) -> str:
@@ -90,10 +124,15 @@ _UNPRINTABLE = re.compile(r"[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u20
 
 
 def frame_csv(frame: DataFrame) -> str:
-    """A frame as csv, its texts through :func:`no_formula`."""
+    """A frame as csv, its texts through :func:`csv_cell`."""
     texts = frame.select_dtypes(["object", "string"])
-    inert = {str(name): texts[name].map(no_formula, na_action="ignore") for name in texts}
+    inert = {str(name): texts[name].map(csv_cell, na_action="ignore") for name in texts}
     return frame.assign(**inert).to_csv(index=False, lineterminator="\n")
+
+
+def csv_cell(value: object) -> object:
+    """A csv cell that no terminal obeys and no spreadsheet computes."""
+    return no_formula(printable(value)) if isinstance(value, str) else value
 
 
 def no_formula(value: object) -> object:
@@ -108,7 +147,11 @@ def no_formula(value: object) -> object:
 
 _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """How a formula begins, in full width too."""
-_NUMERIC = re.compile(r"[+-][\d.,\s\[\]\N{PLUS-MINUS SIGN}\N{DAGGER}\N{DOUBLE DAGGER}*%+-]*")
+_NUMBER = r"[+-]\d[\d,]*(?:\.\d+)?(?:e[+-]\d+)?"
+_NUMERIC = re.compile(
+    rf"-|{_NUMBER}(?:\N{{PLUS-MINUS SIGN}}\d+\.\d+)?[*?%\N{{DAGGER}}\N{{DOUBLE DAGGER}}]*"
+    rf"(?: \[{_NUMBER}, {_NUMBER}\])?"
+)
 
 
 def grids_csv(grids: Sequence[Grid]) -> str:
@@ -124,7 +167,7 @@ def grids_csv(grids: Sequence[Grid]) -> str:
                 facts: tuple[object, ...] = ("", "", "", "", plain(cell))
                 if isinstance(cell, Cell):
                     facts = (cell.mean, cell.sd, cell.n, cell.mark, cell.sign)
-                writer.writerow(map(no_formula, (grid.title, group, plain(label), name, *facts)))
+                writer.writerow(map(csv_cell, (grid.title, group, plain(label), name, *facts)))
     return output.getvalue()
 
 

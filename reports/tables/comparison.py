@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from bench.compare.comparison import Comparison
+from bench.compare.evidence import CheckpointPair
 from bench.compare.wording import SCALE, interval, p_value, percent, points, seed_list
 from bench.reports.grid import DASH, Grid
 from bench.stats.correlations import CorrelationTest
+from bench.stats.labels import McNemarTest
 
 EXACT = "exact p (lowest possible)"
 """Heading of a permutation test's p, with the smallest p that so many seeds can give in parentheses."""
@@ -20,7 +24,8 @@ def task_grid(c: Comparison) -> Grid:
     header += [f"seeds {percent(c.level)}", "p"] if seeds else []
     header += [EXACT] if seeds and seeds.permutations else []
     header += [f"items {percent(c.level)}", "p items"] if items else []
-    header += ["Williams", "Steiger"] if single else []
+    tests = _tests(single) if single else {}
+    header += list(tests)
     header += ["p corrected"] if c.corrected_tasks else []
     rows = []
     for task, (a, b) in c.means.items():
@@ -33,8 +38,7 @@ def task_grid(c: Comparison) -> Grid:
             row.append(f"{p_value(exact.p)} ({p_value(exact.minimum_p)})")
         if items:
             row += [interval(items.tasks[task].low, items.tasks[task].high), p_value(items.tasks[task].p)]
-        if single:
-            row += [_p_of(single.williams.get(task)), _p_of(single.steiger.get(task))]
+        row += [_p_of(by_task.get(task)) for by_task in tests.values()]
         if c.corrected_tasks:
             row.append(p_value(c.corrected_tasks[task]) if task in c.corrected_tasks else DASH)
         rows.append(tuple(row))
@@ -64,23 +68,27 @@ def checkpoint_grid(c: Comparison) -> Grid | None:
                 f"{p_value(d.p)} ({p_value(d.minimum_p)})",
                 str(sum(pair.tasks[task].p <= alpha for task in names)),
                 *(
-                    str(sum(test is not None and test.p <= alpha for test in tests.values()))
-                    for tests in (pair.williams, pair.steiger)
+                    str(sum(test is not None and test.p <= alpha for test in by_task.values()))
+                    for by_task in _tests(pair).values()
                 ),
             )
         )
-    header = (
-        "seeds",
-        "A - B",
-        f"items {percent(c.level)}",
-        "p (lowest possible)",
-        "bootstrap",
-        "Williams",
-        "Steiger",
-    )
-    title = "Checkpoint by checkpoint, on these items alone; the last three columns count the tasks "
+    tests = ("bootstrap", *_tests(items.checkpoints[0]))
+    header = ("seeds", "A - B", f"items {percent(c.level)}", "p (lowest possible)", *tests)
+    counted = ("column counts", "two columns count", "three columns count")[len(tests) - 1]
+    title = f"Checkpoint by checkpoint, on these items alone; the last {counted} the tasks "
     return Grid(f"{title}(of {len(names)}) with p <= {alpha:.2g}", header, tuple(rows), ())
 
 
-def _p_of(test: CorrelationTest | None) -> str:
+def _tests(pair: CheckpointPair) -> dict[str, Mapping[str, CorrelationTest | McNemarTest | None]]:
+    """The tests of a suite's checkpoints, by the heading of their column; none where there are none."""
+    known: tuple[tuple[str, Mapping[str, CorrelationTest | McNemarTest | None]], ...] = (
+        ("Williams", pair.williams),
+        ("Steiger", pair.steiger),
+        ("McNemar", pair.mcnemar),
+    )
+    return {name: by_task for name, by_task in known if by_task}
+
+
+def _p_of(test: CorrelationTest | McNemarTest | None) -> str:
     return DASH if test is None else p_value(test.p)

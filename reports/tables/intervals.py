@@ -46,7 +46,7 @@ def record_grid(records: list[RecordInterval], level: float, draws: int, notes: 
     )
     header = ("method", "profile", "suite", "seed", "avg", f"items {percent(level)}")
     note = (
-        "items: percentile interval of that checkpoint's average, allowing for other test pairs "
+        "items: percentile interval of that checkpoint's average, allowing for other test items "
         f"({draws:,} draws); --format json has every task's."
     )
     return Grid("Records", header, rows, (note, *notes))

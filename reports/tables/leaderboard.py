@@ -10,6 +10,7 @@ from bench.records.record import RunRecord
 from bench.reports.campaign import Campaign
 from bench.reports.grid import CAPTION, DASH, Cell, Grid, Value, number, ranks, summarise
 from bench.reports.records import (
+    UNREADABLE,
     by_method,
     by_profile_and_suite,
     failures,
@@ -18,8 +19,12 @@ from bench.reports.records import (
     is_ranked,
     main_metric,
     task_list,
+    without_score,
 )
 from bench.reports.tables.significance import daggers
+
+OVER_SEEDS = "Mean and standard deviation over"
+"""How the note on the number of seeds begins."""
 
 
 @dataclass(frozen=True)
@@ -29,12 +34,13 @@ class Row:
     Args:
         method: Method id.
         cells: By task, "avg" among them.
-        failed: Seeds that failed.
+        failed: Seeds that failed, or whose records can't be read.
         sentences: Training sentences seen by one run, all stages; None for a method that doesn't train.
         cpu_seconds: CPU seconds its training took, mean over the seeds.
         reasons: Why seeds failed.
         ranked: False below the ranked rows, where training saw the mini grammar's own paraphrases as pairs.
         group: What kind of encoder it is, see :func:`group_of`.
+        unreadable: Why records of seeds can't be read.
     """
 
     method: str
@@ -45,6 +51,7 @@ class Row:
     reasons: tuple[str, ...] = ()
     ranked: bool = True
     group: str = ""
+    unreadable: tuple[str, ...] = ()
 
     @property
     def finished(self) -> int:
@@ -120,19 +127,20 @@ def _marked(row: Row, sign: str, rows: Sequence[Row]) -> Row:
 def _row(method: str, records: Sequence[RunRecord], tasks: Sequence[str]) -> Row:
     metric = main_metric(records)
     cells = {task: summarise([record.score(task, metric=metric) for record in records]) for task in tasks}
-    reasons = failures(records)
+    reasons, unreadable = failures(records), failures(records, UNREADABLE)
     trained = [record for record in records if record.training.get("stages")]
     seen = [sum(stage["sentences_seen"] for stage in r.training["stages"].values()) for r in trained]
     seconds = [sum(record.timing["training_cpu_seconds"].values()) for record in trained]
     return Row(
         method,
         cells,
-        len(reasons),
+        len(reasons) + len(unreadable),
         round(fmean(seen)) if seen else None,
         fmean(seconds) if seconds else None,
         reasons,
         all(map(is_ranked, records)),
         group_of(next(iter(finished(records)), records[0])),
+        unreadable,
     )
 
 
@@ -149,7 +157,7 @@ def _notes(
     notes = [f"{said_as}; avg is the mean of the {rule}."]
     counts = sorted({cell.n for row in rows for cell in row.cells.values() if cell.n > 1})
     if counts:
-        notes.append(f"Mean and standard deviation over {'/'.join(map(str, counts))} seeds.")
+        notes.append(f"{OVER_SEEDS} {'/'.join(map(str, counts))} seeds.")
     notes += said
     notes += [
         f"{row.method} has no {', '.join(lacking)}."
@@ -161,7 +169,7 @@ def _notes(
     if odd:
         notes.append(f"Not the reference data: {', '.join(odd)}.")
     notes += dict.fromkeys(note for record in records for note in record.notes)
-    notes += [f"Failed: {reason}" for row in rows for reason in row.reasons]
+    notes += [line for row in rows for line in without_score(row.reasons, row.unreadable)]
     return tuple(notes)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bench.records.record import RunRecord
 from bench.reports.grid import DASH, Cell, Grid, Value, summarise
-from bench.reports.records import check_comparable, failures, finished
+from bench.reports.records import UNREADABLE, check_comparable, failures, finished, without_score
 from bench.stats.seeds import welch
 from bench.sweeps.grids import SWEEPS
 from bench.sweeps.manifest import Manifest
@@ -90,7 +90,7 @@ def _grid(manifest: Manifest, suite: str, records: Sequence[RunRecord], campaign
         f"Spearman x 100 ({task}), mean and standard deviation over seeds "
         f"{', '.join(map(str, manifest.seeds))}.",
         *dict.fromkeys(note for record in used for note in record.notes),
-        *(f"Failed: {reason}" for reason in failures(used)),
+        *without_score(failures(used), failures(used, UNREADABLE)),
         *(_collapse_notes(at, rows, columns) if sweep.curves else []),
     ]
     missing = [place for place, group in at.items() if not group]

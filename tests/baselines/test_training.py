@@ -83,8 +83,7 @@ REFUSED: list[tuple[str, dict[str, OptionValue], str]] = [
     (
         "bsl",
         {"batch_size": 61},
-        "60 sentences don't fill a batch of 61, and a short one is dropped; expected a smaller batch_size, "
-        "or drop_last=false",
+        "60 sentences don't fill a batch of 61; expected a longer training text, or a smaller batch_size",
     ),
     ("bsl", {"decay": 1.5}, "momentum 1.5; expected 0 to 1"),
     ("bsl", {"warmup": 2.0}, "warmup 2.0; expected a share of the steps, 0 to 1"),

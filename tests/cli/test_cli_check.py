@@ -27,9 +27,11 @@ from bench.card import BuildContext, MethodCard, Option
 from bench.cli.check import check
 from bench.data.toy import toy_task
 from bench.errors import DataError
+from bench.records.record import from_json
 from bench.registry import METHODS
 from bench.run.reference import extract
 from tests.support.cli import Cli, records
+from tests.support.forge import forge, forge_predictions
 
 SIZE = 48
 RUN = ("run", "--suite", "toy", "--seeds", "1-3", "--methods")
@@ -103,14 +105,17 @@ def paths(tmp_path: Path, method: str, campaign: str = "reference") -> list[Path
 
 
 def change(path: Path, **changes: Any) -> None:
-    data = json.loads(path.read_text())
-    data["timing"].pop("record_sha256", None)
-    path.write_text(json.dumps({**data, **changes}))
+    forge(path, lambda record: record.update(changes))
 
 
-def shift(path: Path, by: float) -> None:
-    scores = json.loads(path.read_text())["scores"]
-    change(path, scores=[{**score, "value": score["value"] + by} for score in scores])
+def shift(path: Path, weight: float) -> float:
+    """Move predictions to the gold scores, or away from them; return by how many points it rose."""
+    gold = np.concatenate([subset.gold for subset in toy_task().subsets])
+    was = from_json(path.read_text(), str(path)).score("avg")
+    now = forge_predictions(path, lambda predictions: predictions + weight * gold).score("avg")
+    assert was is not None
+    assert now is not None
+    return 100 * (now - was)
 
 
 def contents(folder: Path) -> Mapping[str, bytes]:
@@ -192,13 +197,17 @@ def test_other_specifications_and_data_are_refused(
     cli(*REFERENCE)
     cli(*RUN, "noise,word_overlap")
     for path in paths(tmp_path, "noise", "local"):
-        change(path, family="other", options={"scale": 9.0, "wait": 0.0})
+        change(path, options={"scale": 9.0, "wait": 0.0})
     change(
         paths(tmp_path, "word_overlap", "local")[0], tasks={"TOY": {"sha256": "1" * 64, "reference": True}}
     )
     code, out, err = cli("check", "--results", "results", "--json", "verdict.json")
     assert code == 3
-    lines = err.splitlines()
+    warning, *lines = err.splitlines()
+    assert warning == (
+        "warning: scores of toy were not computed again: TOY at hand is not the version that word_overlap "
+        "was measured on"
+    )
     assert lines[0] == "not comparable: noise on toy (profile mini): option scale then 1.0, now 9.0"
     assert lines[1].startswith("not comparable: word_overlap on toy (profile mini): data TOY then ")
     assert lines[2].startswith("error: 2 cell(s) have another specification or other data than the reference")
@@ -206,13 +215,28 @@ def test_other_specifications_and_data_are_refused(
     assert json.loads((tmp_path / "verdict.json").read_text())["exit_code"] == 3
 
     for path in paths(tmp_path, "noise"):
-        change(path, key="0" * 64, version=0)
+        change(path, version=0)
     code, _, err = cli("check")
     assert code == 3
     assert "not comparable: noise on toy (profile mini): method version then 0, now 1" in err
     assert "[1/" not in err  # nothing ran
     assert cli("check", "--update", "--yes")[0] == 0
     assert cli("check")[1].splitlines()[-1] == "PASSED, 2 cells: 2 equal"
+
+
+@pytest.mark.parametrize("campaign", ["reference", "local"])
+def test_scores_that_predictions_contradict_are_no_reference_and_no_result(
+    campaign: str, cli: Cli, tmp_path: Path
+) -> None:
+    cli(*REFERENCE)
+    shutil.copytree(tmp_path / "results" / "reference", tmp_path / "results" / "local")
+    (path,) = paths(tmp_path, "word_overlap", campaign)
+    scores = json.loads(path.read_text())["scores"]
+    change(path, scores=[{**score, "value": score["value"] - 0.02} for score in scores])
+    code, out, err = cli("check", "--results", "results")
+    assert (code, out) == (2, "")
+    assert "no-seed/toy.json: TOY all spearman is " in err
+    assert "its predictions give " in err
 
 
 def test_a_changed_profile_is_noticed_and_own_options_are_kept(
@@ -259,7 +283,8 @@ def test_versions_and_hardware_are_warned_of(cli: Cli, tmp_path: Path) -> None:
 def test_the_files_that_a_ci_system_reads(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cli(*REFERENCE)
     shutil.copytree(tmp_path / "results" / "reference", tmp_path / "results" / "local")
-    shift(paths(tmp_path, "word_overlap", "local")[0], -0.02)
+    drop = -shift(paths(tmp_path, "word_overlap", "local")[0], -0.01)
+    assert 0.5 < drop < 10
     (tmp_path / "summary.md").write_text("what stood there\n")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
     code, out, _ = cli(
@@ -269,10 +294,10 @@ def test_the_files_that_a_ci_system_reads(cli: Cli, tmp_path: Path, monkeypatch:
     summary = (tmp_path / "summary.md").read_text()
     assert summary.startswith("what stood there\n## bench check\n")
     assert "| REGRESSION | word\\_overlap | toy | mini |" in summary
-    assert "+2.00" in summary
+    assert f"{drop:+.2f}" in summary
     root = ElementTree.parse(tmp_path / "out" / "junit.xml").getroot()  # noqa: S314
     (failure,) = root.iter("failure")
-    assert "word_overlap on toy (profile mini) fell by 2.00 points" in str(failure.text)
+    assert f"word_overlap on toy (profile mini) fell by {drop:.2f} points" in str(failure.text)
     verdict = json.loads((tmp_path / "out" / "verdict.json").read_text())
     assert verdict["sentence"] == out.splitlines()[-1]
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["junit.xml", "verdict.json"]
@@ -286,7 +311,7 @@ def test_update_shows_the_difference_and_replaces_what_changed(cli: Cli, tmp_pat
     whole = contents(reference)
     assert cli("check", "--update", "--yes")[1].splitlines()[-1] == "nothing to update"
     assert contents(reference) == whole
-    shift(paths(tmp_path, "word_overlap")[0], 0.1)
+    assert shift(paths(tmp_path, "word_overlap")[0], 0.1) > 1
     code, out, err = cli("check", "--update")
     assert (code, "there is no terminal to ask on; expected --yes" in err) == (2, True)
     code, out, err = cli("check", "--update", "--yes")

@@ -15,12 +15,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bench.compare import draws as draws_module
+from bench.compare import draws
 from bench.compare.draws import Run, draws_path, item_draws
+from bench.data.suites import load_suite
 from bench.data.toy import toy_task
 from bench.errors import BenchError, NotComparableError
+from bench.eval.pair_suite import PairSuite
+from bench.eval.sts import score_suite
+from bench.records.integrity import sealed
 from bench.records.record import from_json, to_json
-from bench.records.store import ResultStore, sealed
+from bench.records.store import ResultStore
 from bench.stats.checks import generator
 from bench.stats.resampling import spearman_draws
 from tests.support.cli import Cli
@@ -74,7 +78,7 @@ def test_every_record_gets_its_items_interval_and_every_method_that_of_its_seeds
     average = f"{100 * overlap['mean']:.2f}"
     assert "word_overlap mini toy no seeds " + f"{average} - - {average}" in " ".join(out.split())
     assert (
-        "percentile interval of that checkpoint's average, allowing for other test pairs (100 draws)" in out
+        "percentile interval of that checkpoint's average, allowing for other test items (100 draws)" in out
     )
     assert "The toy suite is a smoke test; its figures say nothing about a method." in out
 
@@ -92,7 +96,7 @@ def test_draws_are_computed_once_and_equal_in_any_company(
     alone = kept(tmp_path, "one")
     assert len(alone) == 2
     assert alone.items() <= before.items()
-    monkeypatch.setattr(draws_module, "spearman_draws", None)  # nothing is computed any more
+    monkeypatch.setattr(PairSuite, "draws", None)  # no draw is computed any more
     assert as_json(cli) == first
     code, out, err = cli("compare", "noise", "word_overlap", *FEW)
     assert (code, err) == (0, "")
@@ -105,13 +109,13 @@ def test_chunks_and_other_settings(runs: list[Run], monkeypatch: pytest.MonkeyPa
     assert sum(done) == len(runs)
     for run in runs:
         draws_path(run, 100).unlink()
-    monkeypatch.setattr(draws_module, "_CHUNK", 300)
+    monkeypatch.setattr(draws, "_CHUNK", 300)
     for one, other in zip(whole, item_draws(runs, draws=100), strict=True):
-        assert one.dtype == np.float32
-        assert one.shape == (100, 1)
-        np.testing.assert_array_equal(one, other)
+        assert one.values.dtype == np.float32
+        assert one.values.shape == (100, 1)
+        np.testing.assert_array_equal(one.values, other.values)
     (other_seed,) = item_draws(runs[:1], draws=100, seed=2)
-    assert not np.array_equal(whole[0], other_seed)
+    assert not np.array_equal(whole[0].values, other_seed.values)
     changed = replace(runs[0], record=replace(runs[0].record, key="another"))
     names = [
         draws_path(run, draws, seed) for run in (runs[0], changed) for draws in (100, 200) for seed in (1, 2)
@@ -192,11 +196,15 @@ def test_what_has_no_items_says_so_and_keeps_its_seeds(cli: Cli, runs: list[Run]
         list(item_draws(changed, draws=100))
 
 
-def test_an_undefined_correlation_is_one_line(runs: list[Run], monkeypatch: pytest.MonkeyPatch) -> None:
-    constant = {"TOY": np.ones(180, dtype=np.float32)}
-    monkeypatch.setattr(ResultStore, "predictions", lambda self, record: constant)
+def test_an_undefined_correlation_is_one_line(runs: list[Run]) -> None:
+    """One pair stands out, so that in a third of the draws all predictions are equal."""
+    (task,) = load_suite("toy", None)[1]
+    predictions = {"TOY": np.eye(1, 180, dtype=np.float32)[0]}
+    scores = score_suite([task], predictions)
+    runs[0].store.write(runs[0].record.place, replace(runs[0].record, scores=scores), predictions)
+    run = Run(runs[0].store, runs[0].store.records()[0])
     with pytest.raises(BenchError, match="suite toy: no draws of TOY: all predictions of a run are equal"):
-        list(item_draws(runs, draws=100))
+        list(item_draws([run], draws=100))
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,15 @@ from scipy import stats
 from bench.cli.main import main
 from bench.compare.caveats import limits
 from bench.compare.comparison import Comparison, compare
-from bench.compare.draws import Run
+from bench.compare.draws import NOT_AGAIN, Run
 from bench.compare.select import Group
 from bench.compare.wording import p_value, percent, seed_list, verdict
 from bench.data.toy import toy_task
 from bench.errors import NotComparableError
+from bench.eval.sts import score_suite
+from bench.records.integrity import sealed
 from bench.records.record import RunRecord, Score, from_json, to_json
-from bench.records.store import ResultStore, sealed
+from bench.records.store import ResultStore
 from bench.stats.checks import generator
 from bench.stats.correlations import steiger, williams
 from bench.stats.seeds import exact_permutation, sign_flip
@@ -59,7 +61,7 @@ def make_lone(folder: Path) -> None:
     """One seed of a method "lone" in the test's campaign."""
     root = folder / "results/local/mini"
     shutil.copytree(root / "noise/seed-1", root / "lone/seed-1")
-    rewrite(root, "lone/seed-1", lambda record: replace(record, method="lone"))
+    rewrite(root, "lone/seed-1", lambda record: replace(record, method="lone", options={"scale": 7.0}))
 
 
 def group(folder: Path, method: str, change: Change = lambda record: record) -> Group:
@@ -88,6 +90,14 @@ def rewrite(folder: Path, pattern: str, change: Change) -> None:
         path.write_text(to_json(sealed(change(from_json(path.read_text(), str(path))))))
 
 
+def measure_anew(store: ResultStore, method: str, seed: int) -> None:
+    """Give a record other predictions, and the scores that they give."""
+    (record,) = (r for r in store.records() if (r.method, r.seed) == (method, seed))
+    predictions = {"TOY": generator(9, "other").normal(size=180).astype(np.float32)}
+    scores = score_suite([toy_task()], predictions)
+    store.write(record.place, replace(record, scores=scores), predictions)
+
+
 def other_version(record: RunRecord) -> RunRecord:
     """As measured on data that aren't those at hand."""
     return replace(record, tasks={"TOY": {**record.tasks["TOY"], "sha256": "0" * 64}})
@@ -98,6 +108,8 @@ def test_it_says_what_the_seeds_show_and_what_not(cli: Cli, take: Take, tmp_path
     code, out, err = cli("compare", "noise", NOISY, "--seeds-only")
     assert (code, err) == (0, "")
     assert f"4 seeds per side show no difference between noise and {NOISY}: +0.00 points, 95%" in out
+    assert out.count(NOT_AGAIN) == 1
+    assert NOT_AGAIN not in cli("compare", "noise", NOISY, "--draws", "100")[1]
     a, b = group(tmp_path, "noise", shifted(0.5)), group(tmp_path, NOISY)
     found = compare(a, b)
     assert found.seed_level is not None
@@ -255,7 +267,7 @@ def test_a_permutation_of_too_few_seeds_cannot_show_anything(take: Take, tmp_pat
 def test_several_methods_are_corrected_as_one_family(cli: Cli, take: Take, tmp_path: Path) -> None:
     take(3, "noise", NOISY, "word_overlap")
     rewrite(tmp_path / "results/local/mini", "noise/*", shifted(0.02))
-    found = as_json(cli, "noise", "--against", f"{NOISY},word_overlap")
+    found = as_json(cli, "noise", "--against", f"{NOISY},word_overlap", "--seeds-only")
     raw = [one["p"] for one in found]
     adjusted = [one["corrected"]["p"] for one in found]
     first, last = (raw.index(p) for p in sorted(raw))  # Holm by hand: the smaller twice, the larger once
@@ -272,7 +284,7 @@ def test_two_campaigns_are_compared_method_by_method(cli: Cli, take: Take, tmp_p
     make_lone(tmp_path)
     again = tmp_path / "results" / "again"
     shutil.copytree(tmp_path / "results" / "local", again)
-    rewrite(again, "mini/noise/seed-10", shifted(0.1))
+    measure_anew(ResultStore(tmp_path / "results", "again"), "noise", 10)
     arguments = ("compare", "results/local", "results/again", "--draws", "100", "--format", "json")
     code, out, err = cli(*arguments)
     assert code == 0

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bench.compare import draws
 from bench.compare.draws import Run
-from bench.compare.moved_pairs import choose, moved_pairs
-from bench.compare.select import Group
+from bench.compare.select import Group, choose
 from bench.data.tasks import PairSubset, PairTask
 from bench.data.toy import toy_task
 from bench.errors import InputError
+from bench.eval import rescore
+from bench.eval.moved import Moved, moved_classes, moved_ranks, moved_scores
 from bench.records.store import ResultStore
 from tests.support.cli import Cli
 
@@ -21,28 +21,41 @@ ESCAPES = "\x1b[31m red \u202e [bold]\x07"
 
 
 def test_ranks_run_from_the_most_alike_and_ties_share_theirs() -> None:
-    names = tuple("abcdef")
-    subsets = (
-        PairSubset("one", names[:2], ("A", "B"), (5.0, 4.0)),
-        PairSubset("two", names[2:], ("C", "D", "E", "F"), (4.0, 2.0, 1.0, 0.0)),
-    )
+    texts = [(low, low.upper()) for low in "abcdef"]
+    gold = [5.0, 4.0, 4.0, 2.0, 1.0, 0.0]
     a = np.array([0.9, 0.8, 0.7, 0.6, 0.5, 0.5], dtype=np.float32)  # ranks 1 2 3 4 5.5 5.5
     b = np.array([0.9, 0.1, 0.7, 0.8, 0.5, 0.4], dtype=np.float32)  # ranks 1 6 3 2 4 5
-    found = moved_pairs(PairTask("T", subsets), a, b, 3)
-    assert [(pair.number, pair.change, pair.ranks) for pair in found] == [
-        (2, 4.0, (2.0, 6.0)),
-        (4, -2.0, (4.0, 2.0)),
-        (5, -1.5, (5.5, 4.0)),
+    found = moved_ranks(texts, gold, a, b, 3)
+    assert found[0] == Moved(2, "+4", "2\n0.800", "6\n0.100", "2.5\n4", ("b", "B"))
+    assert [(item.number, item.change) for item in found[1:]] == [(4, "-2"), (5, "-1.5")]
+    assert len(moved_ranks(texts, gold, a, b, 100)) == 6
+
+
+def test_other_classes_stand_in_the_order_of_what_they_change() -> None:
+    texts = [(low,) for low in "abcde"]
+    found = moved_classes(texts, list("xxyyz"), list("xyyxx"), list("xxxzy"), 9)
+    assert [(item.number, item.change, item.one, item.other, item.gold) for item in found] == [
+        (2, "right in B", "y", "x", "x"),
+        (3, "right in A", "y", "x", "y"),
+        (4, "wrong in both", "x", "z", "y"),
+        (5, "wrong in both", "x", "y", "z"),
     ]
-    first = found[0]
-    assert (first.subset, first.sentences, first.gold, first.gold_rank) == ("one", ("b", "B"), 4.0, 2.5)
-    assert first.similarities == pytest.approx((0.8, 0.1))
-    assert len(moved_pairs(PairTask("T", subsets), a, b, 100)) == 6
+    assert [item.number for item in moved_classes(texts, list("xxyyz"), list("xyyxx"), list("xxxzy"), 2)] == [
+        *(2, 3)
+    ]
+
+
+def test_scores_that_are_the_same_are_left_out() -> None:
+    found = moved_scores([("a",), ("b",), ("c",)], [0.5, 1.0, 0.25], [0.5, 0.0, 0.75], 9)
+    assert [(item.number, item.change, item.one, item.other) for item in found] == [
+        (2, "-1.000", "1.000", "0.000"),
+        (3, "+0.500", "0.250", "0.750"),
+    ]
 
 
 @pytest.fixture
 def store(cli: Cli, tmp_path: Path) -> ResultStore:
-    cli("run", "--methods", "noise,other=noise,word_overlap", "--seeds", "1-2", "--suite", "toy")
+    cli("run", "--methods", "noise,other=noise[scale=2],word_overlap", "--seeds", "1-2", "--suite", "toy")
     return ResultStore(tmp_path / "results", "local")
 
 
@@ -87,7 +100,7 @@ def test_sentences_cannot_steer_the_terminal(
     (subset,) = toy_task().subsets
     first = tuple(ESCAPES for _ in subset.first)
     evil = {"TOY": PairTask("TOY", (PairSubset("all", first, subset.second, subset.gold),))}
-    monkeypatch.setattr(draws, "evaluation_tasks", lambda record, data: evil)
+    monkeypatch.setattr(rescore, "tasks_of", lambda record, data: evil)
     monkeypatch.setenv("COLUMNS", "200")
     out = cli("diff", "noise", "word_overlap", "-n", "1")[1]
     assert r"\x1b[31m red \u202e [bold]\x07" in out

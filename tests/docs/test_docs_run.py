@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from bench.cli.main import main
-from bench.compare import draws
 from bench.data.mini import generator, text
+from bench.eval import rescore
 from bench.records.provenance import timing
 from bench.request import profiles
 from bench.run import runner
@@ -72,7 +72,7 @@ def shortened() -> Iterator[None]:
 
 def forget_worlds() -> None:
     """Clear what modules keep of the world's sentences."""
-    for module in (generator, text, draws, runner):
+    for module in (generator, text, rescore, runner):
         for function in vars(module).values():
             if hasattr(function, "cache_clear"):
                 function.cache_clear()

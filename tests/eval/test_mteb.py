@@ -20,13 +20,21 @@ from bench.data.mteb_names import named_suites
 from bench.data.tasks import PairSubset, PairTask
 from bench.encoder import Encoder, FloatArray
 from bench.errors import BenchError, InputError
+from bench.eval.measure import Measured
+from bench.eval.mteb_items import local_items, mteb_items
+from bench.eval.mteb_kept import _at_hand
 from bench.eval.mteb_model import MtebEncoder, revision_of
 from bench.eval.mteb_run import evaluate
 from bench.eval.mteb_setup import import_mteb
+from bench.eval.mteb_suite import MtebSuite
 from bench.eval.mteb_tasks import MtebTask, load_mteb_suite, mteb_task
+from bench.eval.rescore import rescore
 from bench.eval.sts import predict, score_task
 from bench.nn.backbone import TransformerEncoder
+from bench.records.record import RunRecord
+from bench.stats.checks import generator
 from tests.support.cli import Cli
+from tests.support.local_suite import WORDS, write_local_suite
 from tests.support.training import train_alone
 
 pytestmark = pytest.mark.slow
@@ -38,7 +46,6 @@ KINDS = {
     "retrieval": "Retrieval",
 }
 """mteb's type of a suite's tasks by the end of its name, else STS."""
-WORDS = ("man", "woman", "doctor", "car", "house", "city", "river", "station")
 
 
 class WordVectors:
@@ -70,36 +77,8 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.fixture
 def suite(tmp_path: Path) -> Path:
-    """A suite of one task of each kind; words tell what belongs together."""
-    files = {
-        "pairs.tsv": ["sentence1\tsentence2\tscore"]
-        + [f"the {WORDS[i % 8]}\tthe {WORDS[i * i % 8]}\t{i % 6}" for i in range(24)],
-        "bitext.tsv": ["sentence1\tsentence2"] + [f"{word} one\ttwo {word}" for word in WORDS],
-        "train.tsv": ["text\tlabel"] + [f"{WORDS[i % 8]} {i}\t{'xy'[i % 8 > 3]}" for i in range(48)],
-        "test.tsv": ["text\tlabel"] + [f"{WORDS[i]} here\t{'xy'[i > 3]}" for i in range(8)],
-        "rank.tsv": ["query\tdocument\trelevant"]
-        + [
-            f"where {a}\t{b} there\t{int(a == b)}"
-            for a in WORDS
-            for b in (*WORDS[:5], a)
-            if a not in WORDS[:5]
-        ],
-        "corpus.tsv": ["id\ttext"] + [f"d{word}\tthere {word}" for word in WORDS],
-        "queries.tsv": ["id\ttext"] + [f"q{word}\twhere {word}" for word in WORDS],
-        "qrels.tsv": ["query\tdocument\trelevant"] + [f"q{word}\td{word}\t1" for word in WORDS],
-    }
-    for name, lines in files.items():
-        (tmp_path / name).write_text("\n".join(lines) + "\n")
-    tasks = {
-        "pairs": 'type = "sts"\nfile = "pairs.tsv"',
-        "texts": 'type = "bitext"\nfile = "bitext.tsv"',
-        "classes": 'type = "classification"\ntrain = "train.tsv"\ntest = "test.tsv"',
-        "order": 'type = "reranking"\nfile = "rank.tsv"',
-        "search": 'type = "retrieval"\ncorpus = "corpus.tsv"\nqueries = "queries.tsv"\nqrels = "qrels.tsv"',
-    }
-    path = tmp_path / "mine.toml"
-    path.write_text("".join(f'[[task]]\nname = "{name}"\n{text}\n' for name, text in tasks.items()))
-    return path
+    """A suite of one task of each kind."""
+    return write_local_suite(tmp_path)
 
 
 def test_every_printed_name_is_a_task_of_mteb() -> None:
@@ -141,6 +120,16 @@ def test_what_mteb_has_not_is_named(asked: str, said: str) -> None:
         load_mteb_suite(f"mteb:{asked}", None)
 
 
+def same_predictions(one: Measured, other: Measured) -> None:
+    """The same to the last bit, and something of every task."""
+    assert one.predictions is not None
+    assert other.predictions is not None
+    assert one.predictions.keys() == other.predictions.keys()
+    for task, values in one.predictions.items():
+        assert len(values)
+        np.testing.assert_array_equal(values, other.predictions[task])
+
+
 def states() -> tuple[str, str, list[int]]:
     """The three global generators."""
     return repr(random.getstate()), repr(np.random.get_state()), torch.get_rng_state().tolist()  # noqa: NPY002
@@ -178,10 +167,114 @@ def test_every_kind_runs_on_files_alone(suite: Path, tmp_path: Path) -> None:
     ).is_file()
     # the second time nothing is encoded but what says whether it is the same model
     encoder.count = 0
-    assert evaluate(encoder, tasks, name="bench/words", folder=tmp_path / "mteb") == run
+    again = evaluate(encoder, tasks, name="bench/words", folder=tmp_path / "mteb")
+    assert (again.scores, again.facts) == (run.scores, run.facts)
+    same_predictions(again, run)
     assert encoder.count == 4
     evaluate(encoder, tasks[:1], name="bench/words", folder=tmp_path / "mteb", force=True)
     assert encoder.count > 4
+
+
+def test_what_is_kept_gives_every_score_again(suite: Path, tmp_path: Path) -> None:
+    """Of an encoder that is far from perfect on every task."""
+    tasks = {task.id: task for task in load_mteb_suite(f"local:{suite}", None)}
+    run = evaluate(WordVectors(dim=6), list(tasks.values()), name="bench/words", folder=tmp_path / "mteb")
+    record = measured_record(tasks, run)
+    values = [score.value for score in run.scores if score.metric == "main_score"]
+    assert all(value not in (0, 1) for value in values)
+    found = rescore(record, tasks, run.predictions or {})
+    assert (found.wrong, found.checked) == ((), 16)
+    for task in tasks.values():  # items from the files are those that mteb had
+        assert task.local is not None
+        ours, theirs = local_items(task.local), mteb_items(mteb_task(task), "test", "default")
+        assert (ours.texts, ours.ids) == (theirs.texts, theirs.ids)
+        np.testing.assert_array_equal(ours.gold, theirs.gold)
+
+
+def measured_record(tasks: dict[str, MtebTask], run: Measured) -> RunRecord:
+    facts = {n: {"items": t.items, "sha256": t.sha256, "reference": True} for n, t in tasks.items()}
+    return RunRecord(
+        *("mini", "m", "m", 1, {}, None, 1, "local:mine", facts, "", "ok"),
+        scores=run.scores,
+        provenance=run.facts,
+    )
+
+
+TABLES: dict[str, dict[str, Any]] = {
+    "TwitterSemEval2015": {  # in one row, as its data set has it
+        "sentence1": [[f"the {word}" for word in WORDS]],
+        "sentence2": [[f"{word} the" for word in (*WORDS[:4], *WORDS[:4])]],
+        "labels": [[1, 1, 0, 1, 0, 1, 0, 0]],
+    },
+    "TwitterURLCorpus": {
+        "sentence1": [f"the {word}" for word in WORDS],
+        "sentence2": [f"{word} the" for word in (*WORDS[:4], *WORDS[:4])],
+        "labels": [1, 1, 0, 1, 0, 1, 0, 0],
+    },
+    "Banking77Classification": {
+        "text": [f"{word} {i}" for i in range(3) for word in WORDS],
+        "label": ["x", "x", "x", "y", "y", "z", "z", "z"] * 3,
+    },
+    "TwentyNewsgroupsClustering": {"sentences": [list(WORDS)], "labels": [[0, 0, 0, 1, 1, 2, 2, 2]]},
+    "STSBenchmark": {
+        "sentence1": list(WORDS),
+        "sentence2": list(WORDS[::-1]),
+        "score": [0.3, 2, 3, 4.1, 5, 4, 3, 1],
+    },
+}
+"""Data sets of mteb in small."""
+
+
+def test_tasks_of_mteb_keep_what_gives_their_score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mteb = import_mteb()
+    datasets = pytest.importorskip("datasets")
+    at_hand = True
+
+    def load_data(self: Any, **_: Any) -> None:
+        if not at_hand:
+            raise ConnectionError("Couldn't reach the hub")
+        table = datasets.Dataset.from_dict(TABLES[self.metadata.name])
+        self.dataset = datasets.DatasetDict({split: table for split in ("train", "test")})
+        self.data_loaded = True
+
+    for name in TABLES:
+        monkeypatch.setattr(type(mteb.get_task(name)), "load_data", load_data)
+    tasks = {task.id: task for task in load_mteb_suite(f"mteb:{','.join(TABLES)}", None)}
+    run = evaluate(WordVectors(dim=4), list(tasks.values()), name="bench/words", folder=tmp_path / "mteb")
+    assert run.predictions is not None
+    assert {name: len(values) for name, values in run.predictions.items()} == {
+        "TwitterSemEval2015": 40,
+        "TwitterURLCorpus": 40,
+        "Banking77Classification": 240,
+        "TwentyNewsgroupsClustering": 0,
+        "STSBenchmark": 8,
+    }
+    n = {(score.task, score.metric): score.n for score in run.scores}
+    assert n["TwitterSemEval2015", "ap"] == 8
+    record = measured_record(tasks, run)
+    _at_hand.cache_clear()
+    found = rescore(record, tasks, run.predictions)
+    assert (found.wrong, found.checked) == ((), 13)
+    assert set(found.unchecked) == {"all main_score", "all v_measure"}
+    for name in ("TwitterSemEval2015", "Banking77Classification"):
+        predictions = {**run.predictions, name: run.predictions[name][::-1].copy()}
+        assert {line.split()[0] for line in rescore(record, tasks, predictions).wrong} >= {name, "avg"}
+    rows = np.stack([run.predictions["TwitterURLCorpus"]] * 2)
+    drawn = MtebSuite("mteb:x").draws(tasks["TwitterURLCorpus"], rows, record, generator(1, "x"), 100)
+    assert drawn.shape == (100, 2)
+    np.testing.assert_array_equal(drawn[:, 0], drawn[:, 1])
+    with pytest.raises(BenchError, match="no predictions of TwentyNewsgroupsClustering are kept"):
+        MtebSuite("mteb:x").draws(
+            tasks["TwentyNewsgroupsClustering"], rows[:, :0], record, generator(1, "x"), 100
+        )
+    at_hand = False
+    _at_hand.cache_clear()
+    assert rescore(record, tasks, run.predictions).checked == 0
+    with pytest.raises(BenchError, match=r"the data of STSBenchmark aren't at hand: Couldn't reach the hub"):
+        MtebSuite("mteb:x").draws(
+            tasks["STSBenchmark"], run.predictions["STSBenchmark"][None], record, generator(1, "x"), 100
+        )
+    _at_hand.cache_clear()
 
 
 def other_weights(folder: Path, copy: Path) -> Path:
@@ -288,7 +381,7 @@ def test_a_run_from_the_command_line(cli: Cli, suite: Path, tmp_path: Path) -> N
     folder = tmp_path / "results" / "local"
     (path,) = (folder / "mini" / "noise" / "seed-1").glob("local_mine-*.json")
     record = json.loads(path.read_text())
-    assert (record["suite"], record["status"], record["predictions"]) == ("local:mine", "ok", None)
+    assert (record["suite"], record["status"]) == ("local:mine", "ok")
     average = record["scores"][-1]
     assert [average[name] for name in ("task", "subset", "metric", "n")] == ["avg", "all", "main_score", 5]
     facts = record["provenance"]["mteb"]
@@ -312,7 +405,7 @@ def test_a_run_from_the_command_line(cli: Cli, suite: Path, tmp_path: Path) -> N
     )
     (tmp_path / "pairs.tsv").write_text((tmp_path / "pairs.tsv").read_text() + "x\ty\t3\n")
     code, _, err = cli("run", "--methods", "noise", *options)
-    assert code == 3
+    assert code == 1
     assert "data pairs then " in err
 
 
@@ -366,6 +459,17 @@ def test_parts_of_one_task_are_measured_together(tmp_path: Path, monkeypatch: py
     by_task = {task.id: [score for score in run.scores if score.task == task.id] for task in tasks}
     assert [(score.subset, score.n) for score in by_task["ar-ar"]] == [("all", 8)]
     assert {score.subset for score in by_task["STS17[ko-ko+en-en]"]} == {"all", "ko-ko", "en-en"}
+    assert run.predictions is not None
+    assert {name: len(kept) for name, kept in run.predictions.items()} == {
+        "ar-ar": 8,
+        "en-ar": 8,
+        "STS17[ko-ko+en-en]": 16,
+    }
+    kept = run.facts["mteb"]["tasks"]["STS17[ko-ko+en-en]"]["kept"]
+    assert sorted(kept) == [["test", "en-en", 8], ["test", "ko-ko", 8]]
+    of_parts = {task.id: task for task in tasks}
+    found = rescore(measured_record(of_parts, run), of_parts, run.predictions)
+    assert (found.wrong, found.unchecked) == ((), ())
     # a later run of another part keeps mteb's results of the first
     later: list[MtebTask] = [replace(task) for task in load_mteb_suite("mteb:STS17[es-es]", None)]
     evaluate(WordVectors(), later, name="bench/words", folder=tmp_path / "mteb")

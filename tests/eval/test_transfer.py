@@ -21,9 +21,12 @@ from bench.errors import BenchError, DataError, InputError
 from bench.eval import logistic, transfer
 from bench.eval.embed import Embeddings
 from bench.eval.logistic import LogisticSolver, objective
+from bench.eval.rescore import rescore
 from bench.eval.sgd import Classifier, fit_sgd
-from bench.eval.transfer import REGS, Fitter, Protocol, folds_of, nested, run_task
+from bench.eval.transfer import REGS, Fitter, Protocol, nested, run_task
+from bench.eval.transfer_items import by_length, folds_of, undone
 from bench.eval.transfer_suite import evaluate_transfer, sentences_of
+from bench.records.record import from_json
 from tests.support.cli import Cli
 from tests.support.transfer_data import write_transfer
 
@@ -207,11 +210,11 @@ def test_the_best_rounded_accuracy_wins_and_the_smallest_regularisation_at_ties(
 
 def test_samples_are_sorted_by_words_and_class_and_put_back() -> None:
     split = LabelledSplit("all", ("a b", "c", "d e f", "g"), (), ("0", "1", "0", "0"))
-    order = transfer._by_length(split, {"0": 0, "1": 1})
+    order = by_length(split, {"0": 0, "1": 1})
     assert order.tolist() == [3, 1, 0, 2]
-    assert transfer._undone(np.array([3, 1, 0, 2]), order).tolist() == [0, 1, 2, 3]
+    assert undone(np.array([3, 1, 0, 2]), order).tolist() == [0, 1, 2, 3]
     pairs = LabelledSplit("test", ("a b", "c", "d"), ("x", "y z", "w"), ("0", "0", "1"))
-    assert transfer._by_length(pairs, {"0": 0, "1": 1}).tolist() == [2, 1, 0]
+    assert by_length(pairs, {"0": 0, "1": 1}).tolist() == [2, 1, 0]
 
 
 def test_pairs_have_scikit_learns_answers_on_difference_and_product_and_its_f1(downstream: Path) -> None:
@@ -276,12 +279,14 @@ def test_a_suite_runs_from_data_to_records(cli: Cli, downstream: Path, tmp_path:
             right = np.mean([classes[int(p)] == y for p, y in zip(predicted[task], test.labels, strict=True)])
             assert values[task, "all", "accuracy"] == pytest.approx(right)
         assert len(predicted["MR"]) == 48
+        again = rescore(from_json(file.read_text(), str(file)), tasks, dict(predicted))
+    assert (again.wrong, again.unchecked) == ((), ("dev accuracy",) * 7)
     before = file.read_bytes()
     code, _, err = cli(*command, *where)
     assert (code, file.read_bytes()) == (0, before)
     assert "1 of 1 cells are done already" in err
     code, _, err = cli(*command, *where, "--transfer-solver", "sgd")
-    assert code == 3
+    assert code == 1
     assert "another specification" in err
 
 

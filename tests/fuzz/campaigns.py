@@ -16,13 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from bench.records.record import Place, RunRecord
-from bench.records.store import _SEAL, ResultStore
+from bench.errors import BenchError
+from bench.records.integrity import sealed
+from bench.records.record import Place, RunRecord, Score, from_json, to_json
+from bench.records.store import ResultStore
 from bench.sweeps.manifest import Manifest, save
 from tests.fuzz import core
 from tests.fuzz.core import ANSWER, Dice, Outcome, RuleError
 from tests.fuzz.mutate import bytes_of, difference, json_bytes, json_of
 from tests.support.campaigns import make_record, probes_of
+from tests.support.forge import forge
 
 _FORMATS = ("text", "markdown", "csv", "json", "latex", "html")
 _TABLES = (
@@ -36,8 +39,8 @@ Scores = list[tuple[str, str, str, float, int]]
 
 def _fill(results: Path) -> None:
     """A campaign as bench run leaves it, one with training, probes and a sweep, one of transfer tasks."""
-    for campaign in ("camp", "again"):
-        methods = ("--methods", "noise,word_overlap,broken", "--seeds", "1-3", "--suite", "toy")
+    for campaign, names in (("camp", "noise,word_overlap,broken"), ("again", "noise,word_overlap")):
+        methods = ("--methods", names, "--seeds", "1-3", "--suite", "toy")
         core.bench("run", *methods, "--results", str(results), "--campaign", campaign)
     rng = np.random.default_rng(1)
     for campaign, names in (("made", ("simcse", "jtcse", "mhe", "m_mhe")), ("transfer", ("simcse", "noise"))):
@@ -148,8 +151,8 @@ class Campaigns:
     ) -> tuple[Path, dict[str, Any] | None]:
         """Damage a record; where it still says where it belongs, half of the cases put it there."""
         data = json.loads(path.read_bytes())
-        if dice.chance(0.9):  # else any change is seen
-            del data["timing"][_SEAL]
+        if stripped := dice.chance(0.05):
+            del data["timing"]["record_sha256"]
         raw = None
         for step in steps:
             if step.chance(0.12):
@@ -157,6 +160,8 @@ class Campaigns:
             elif raw is None:
                 data = json_of(data, step)
         raw = json_bytes(data, dice) if raw is None else raw
+        if not stripped and dice.chance(0.9):  # else any change is seen
+            raw = _sealed(raw)
         new = path
         if isinstance(data, dict) and dice.chance(0.5) and _has_place(data):
             new = self._place(path, data)
@@ -187,10 +192,8 @@ class Campaigns:
             raw = bytes_of(raw, step) if step.chance(0.2) else _other_npz(arrays, step, log)
         file.write_bytes(raw)
         if dice.chance(0.85):  # a whole file, as far as its hash says
-            data = json.loads(path.read_bytes())
-            data["predictions"]["sha256"] = hashlib.sha256(raw).hexdigest()
-            del data["timing"][_SEAL]
-            path.write_text(json.dumps(data))
+            sha256 = hashlib.sha256(raw).hexdigest()
+            forge(path, lambda record: record["predictions"].update(sha256=sha256))
         log.append(f"{file.relative_to(self.results)}: {len(raw)} bytes")
 
     def _beside(self, dice: Dice, steps: Sequence[Dice], log: list[str]) -> None:
@@ -238,8 +241,10 @@ class Campaigns:
         """Hold what is printed of the damaged record against what its file says."""
         if arguments[0] not in ("report", "rerun", "check"):
             return
-        if arguments[0] == "report" and _SEAL in damaged.get("timing", {}) and damaged not in self.good:
-            raise RuleError("a record that was changed since it was sealed is reported")
+        if _unsealed(damaged):
+            raise RuleError(f"{arguments[0]} believes a record without its own seal")
+        if arguments[0] == "check" and campaign == "camp" and self._is_contradicted(damaged):
+            raise RuleError("check believes scores that the predictions contradict")
         scores = _scores(damaged)
         plain = arguments[0] == "report" and not {"--table", "--senteval-rounding"} & set(arguments)
         if plain and "csv" in arguments:
@@ -254,9 +259,16 @@ class Campaigns:
         elif arguments[0] == "check" and "--json" in arguments:
             self._check_verdict(damaged)
 
+    def _is_contradicted(self, damaged: dict[str, Any]) -> bool:
+        """True for a record on data that are at hand, with predictions of which the scores are known."""
+        for good in self.good:
+            if all(good[key] == damaged[key] for key in ("suite", "tasks", "predictions", "status")):
+                return not set(_scores(good)) <= set(_scores(damaged))
+        return False
+
     def _original(self, damaged: dict[str, Any]) -> Path:
         seed = "no-seed" if damaged["seed"] is None else f"seed-{damaged['seed']}"
-        return self.results / "again" / "mini" / str(damaged["name"]) / seed / "toy.json"
+        return self.results / "camp" / "mini" / str(damaged["name"]) / seed / "toy.json"
 
     def _records(self, damaged: dict[str, Any], campaign: str) -> list[dict[str, Any]]:
         """Finished records of the damaged one's row."""
@@ -305,6 +317,29 @@ def _parsed(raw: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return data if isinstance(data, dict) else None
+
+
+def _sealed(raw: bytes) -> bytes:
+    """A record's text with the averages, the key and the seal of what it says, as far as it is a record."""
+    try:
+        record = from_json(raw.decode(), "x")
+        scores = tuple(_averaged(score, record) for score in record.scores)
+        return to_json(sealed(replace(record, scores=scores))).encode()
+    except (BenchError, ValueError):
+        return raw
+
+
+def _averaged(score: Score, record: RunRecord) -> Score:
+    """The score, or what it should be where it is the average of others."""
+    same = [s for s in record.scores if (s.subset, s.metric) == ("all", score.metric) and s.task != "avg"]
+    average = (score.task, score.subset) == ("avg", "all") and same
+    return replace(score, value=fmean(s.value for s in same)) if average else score
+
+
+def _unsealed(data: dict[str, Any]) -> bool:
+    """True if a record isn't what was sealed."""
+    record = from_json(json.dumps(data), "x")
+    return sealed(record).timing["record_sha256"] != record.timing.get("record_sha256")
 
 
 def _scores(data: dict[str, Any]) -> Scores:

@@ -95,7 +95,7 @@ class CommandLines:
         self.folder = folder
         os.chdir(folder)
         (folder / "words.txt").write_text("cat 1 2\ndog 2 1\ncity 0 1\n")
-        (folder / "corpus.txt").write_text("A first line.\nA second line.\nThe old man is reading a book.\n")
+        (folder / "corpus.txt").write_text(200 * "A first line.\nA second line.\nThe old man is reading.\n")
         (folder / "results" / "empty").mkdir(parents=True)
         failing = "noise,word_overlap,collapsed,broken"
         good = (("whole", "noise,word_overlap"), ("noise", "noise"), ("other", "noise,word_overlap"))

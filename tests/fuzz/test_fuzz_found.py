@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from bench.plan.cells import make_cells
 from bench.probes.overlap import training_lines
 from bench.records.facts import family_of
 from bench.records.record import SCHEMA, RunRecord, from_json, to_json
-from bench.records.store import _SEAL, ResultStore
+from bench.records.store import ResultStore
 from bench.registry import METHODS, discover
 from bench.reports.records import senteval_rounding
 from bench.request import profiles
@@ -38,6 +39,7 @@ from bench.stats.seeds import one_sample, welch
 from tests.fuzz.toml_tables import as_toml, packaged, swapped
 from tests.support.campaigns import make_record, probes_of
 from tests.support.cli import Cli, refusal
+from tests.support.forge import forge
 
 TOY = ("--suite", "toy")
 ENDLESS = ("Infinity", "NaN", "1e999", "1e300")
@@ -119,20 +121,45 @@ def older(record: RunRecord, schema: int) -> str:
 
 
 @pytest.mark.parametrize("schema", [1, 2])
-def test_records_of_older_schemas_load_and_are_reported(schema: int, cli: Cli, tmp_path: Path) -> None:
-    store = ResultStore(tmp_path / "results", "local")
-    for seed in (1, 2):
-        record = make_record("m", seed, {"A": 0.5}, corpus=None)
-        store.write(record.place, record, None)
-        path = store.path(record.place)
-        path.write_text(older(record, schema))
+def test_records_of_older_schemas_load_and_are_reported_once_they_are_sealed(
+    schema: int, cli: Cli, tmp_path: Path
+) -> None:
+    run = ("run", "--methods", "noise", "--seeds", "1-2", *TOY)
+    assert cli(*run)[0] == 0
+    paths = sorted((tmp_path / "results" / "local" / "mini" / "noise").glob("*/toy.json"))
+    assert len(paths) == 2
+    whole = [path.read_bytes() for path in paths]
+    for path in paths:
+        record = from_json(path.read_text(), "x")
+        unsealed = {name: value for name, value in record.timing.items() if name != "record_sha256"}
+        path.write_text(older(replace(record, timing=unsealed), schema))
         loaded = from_json(path.read_text(), "x")
         assert loaded.scores == record.scores
         assert family_of(loaded) == family_of(record)
-    for form in ("text", "csv", "json", "html"):
+    kept = [path.read_bytes() for path in paths]
+    for arguments in (("report",), ("stats",), run, (*run, "--force"), ("rerun", str(paths[0]))):
+        code, out, err = cli(*arguments)
+        assert code in (1, 2)
+        assert "seed-1/toy.json: this record has no seal: it may have been changed since it was" in err
+        assert "; bench verify --seal checks it and seals it in the present schema\n" in err
+        assert [path.read_bytes() for path in paths] == kept
+    assert cli("verify")[0] == 1
+    code, out, _ = cli("verify", "--seal")
+    assert (code, out.count(": sealed\n")) == (0, 2), out
+    assert cli("verify")[0] == 0
+    for path, text in zip(paths, whole, strict=True):
+        assert from_json(path.read_text(), "x").key == json.loads(text)["key"]
+    averages = [score["value"] for text in whole for score in json.loads(text)["scores"]]
+    mean = fmean(averages)
+    for form, said in (
+        ("text", f"{100 * mean:.2f}"),
+        ("csv", averages[0]),
+        ("json", mean),
+        ("html", "noise"),
+    ):
         code, out, err = cli("report", "--format", form)
-        assert (code, err) == (0, "")
-        assert ("0.5" if form in ("csv", "json") else "50.00") in out
+        assert (code, err, str(said) in out) == (0, "", True)
+    assert "2 of 2 cells are done already" in cli(*run)[2]
 
 
 @pytest.mark.parametrize("schema", [SCHEMA + 1, 99])
@@ -181,10 +208,11 @@ def test_predictions_of_another_kind_are_refused_though_their_hash_is_right(
 def test_statistics_of_a_record_without_an_average_say_so(cli: Cli, tmp_path: Path) -> None:
     cli("run", "--methods", "noise", "--seeds", "1-2", *TOY)
     path = tmp_path / "results" / "local" / "mini" / "noise" / "seed-1" / "toy.json"
-    data = json.loads(path.read_text())
-    data["scores"] = [score for score in data["scores"] if score["task"] != "avg"]
-    del data["timing"][_SEAL]  # as an older bench wrote it
-    path.write_text(json.dumps(data))
+
+    def leave_out(record: dict[str, Any]) -> None:
+        record["scores"] = [score for score in record["scores"] if score["task"] != "avg"]
+
+    forge(path, leave_out)
     said = "error: mini, suite toy: a record of noise lacks scores; run the cell again\n"
     assert refusal(cli, "stats", "--draws", "100") == said
 
@@ -521,7 +549,7 @@ def test_a_teacher_of_another_width_is_refused_not_spread_over_the_student(
 ) -> None:
     (tmp_path / "corpus.txt").write_text("One line.\nAnother line.\n")
     text = ("--corpus", "corpus.txt", "--dev", "toy", "--backbone", str(tiny_bert))
-    code, _, err = cli("run", "--methods", "distill:noise", "--seeds", "1", *TOY, *text)
+    code, _, err = cli("run", "--methods", "distill[of=noise,batch_size=2]", "--seeds", "1", *TOY, *text)
     said = "the teacher's vectors have 8 dimensions, the student's 16; distill a method of the same width"
     assert (code, said in err) == (1, True)
 

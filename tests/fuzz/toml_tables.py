@@ -50,7 +50,7 @@ class TomlTables:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        (folder / "corpus.txt").write_text("A first line.\nA second line.\nA third one.\n")
+        (folder / "corpus.txt").write_text(200 * "A first line.\nA second line.\nA third one.\n")
         source = Path(profiles.__file__).parent
         self.profiles = {path.stem: path.read_bytes() for path in sorted(source.glob("*.toml"))}
         table = Path(released.__file__).with_name("released.toml").read_text(encoding="utf-8")

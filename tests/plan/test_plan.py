@@ -24,13 +24,13 @@ SHORT = ("steps=2", "eval_every=2", "batch_size=8")
 def reads(monkeypatch: pytest.MonkeyPatch) -> Counter[Path]:
     """How often each record's file was read."""
     counted: Counter[Path] = Counter()
-    read = store._read
+    read = store.read_record
 
     def counting(path: Path) -> RunRecord:
         counted[path] += 1
         return read(path)
 
-    monkeypatch.setattr(store, "_read", counting)
+    monkeypatch.setattr(store, "read_record", counting)
     return counted
 
 

@@ -17,6 +17,7 @@ from bench.run import probing
 from bench.run.builder import Builder
 from bench.stats.items import spearman_interval
 from tests.support.cli import Cli
+from tests.support.forge import forge
 
 TRAIN = ("--dev", "toy", "--set", "simcse.steps=3", "--set", "simcse.eval_every=2",
          "--set", "simcse.batch_size=4", "--set", "simcse.lr=1e-3")  # fmt: skip
@@ -141,10 +142,11 @@ def test_a_stage_that_was_trained_again_to_another_encoder_is_refused(
     run = ("run", "--methods", "simcse", "--seeds", "1", *TOY, *TRAIN, "--backbone", str(tiny_bert))
     assert cli(*run)[0] == 0
     (path,) = (tmp_path / "results" / "local").rglob("toy.json")
-    data = json.loads(path.read_text())
-    data["training"]["stages"]["simcse"]["last_loss"] += 1e-9
-    del data["timing"]["record_sha256"]  # else the record counts as damaged, and its cell runs again
-    path.write_text(json.dumps(data))
+
+    def change(record: dict[str, Any]) -> None:
+        record["training"]["stages"]["simcse"]["last_loss"] += 1e-9
+
+    forge(path, change)  # else the record counts as damaged, and its cell runs again
     code, _, err = cli(*run, "--probes", "all")
     assert code == 1
     assert "stage 'simcse' was trained again and gave another encoder than the record's" in err

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.errors import NotComparableError
+from bench.errors import NotComparableError, printable
 from bench.records.record import RunRecord, Score
 from bench.records.store import ResultStore
 from bench.reports.campaign import Campaign, make_campaign
@@ -149,7 +149,7 @@ def test_hostile_text_is_inert() -> None:
     text = render([failed(HOSTILE, 1, HOSTILE)], "text")
     assert "[x]" in text  # no markup is interpreted
     (row,) = rows_of(render([failed(HOSTILE, 1, HOSTILE)], "csv"))
-    assert (row["method"], row["reason"]) == (HOSTILE, HOSTILE)
+    assert (row["method"], row["reason"]) == (printable(HOSTILE), printable(HOSTILE))
 
 
 def test_seeds_of_different_specifications_are_never_averaged() -> None:

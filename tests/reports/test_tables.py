@@ -368,14 +368,22 @@ def test_long_names_stay_whole_in_latex() -> None:
     assert max(map(len, found.split(r" \\ "))) < 45
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_efficiency_says_what_the_leaderboard_says(count: int) -> None:
+    noted = [replace(r, notes=("Once.",)) for r in seeds("simcse", *[0.5, 0.6][:count])]
+    source = make_campaign(ResultStore(Path("nowhere"), "camp"), noted)
+    (board,), (cost,) = (table_grids(source, name) for name in ("leaderboard", "efficiency"))
+    assert "Once." in cost.notes
+    assert [note for note in board.notes if note not in cost.notes] == [
+        note for note in board.notes if note.startswith("Mean and standard deviation over")
+    ]
+
+
 def test_the_command(cli: Cli, tmp_path: Path) -> None:
     store = ResultStore(tmp_path / "results", "local")
     for record in (*seeds("simcse", 0.7, 0.71), *seeds("other", 0.6, 0.61)):
-        path = store.root / "mini" / record.method / f"seed-{record.seed}" / "sts7.json"
-        path.parent.mkdir(parents=True)
-        from bench.records.record import to_json
-
-        path.write_text(to_json(record))
+        drawn = np.random.default_rng([record.seed or 0, len(record.method)]).uniform(-1, 1, 10)
+        store.write(record.place, record, dict.fromkeys(record.tasks, drawn.astype(np.float32)))
     code, out, err = cli("report", "--table", "sts7", "--format", "csv")
     assert (code, err) == (0, "")
     rows = list(csv_module.DictReader(io.StringIO(out)))

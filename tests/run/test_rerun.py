@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from tests.support.cli import Cli, records
+from tests.support.forge import forge
 from tests.support.training import arguments
 
 
@@ -19,27 +20,21 @@ def test_equal_or_the_digit_that_differs(cli: Cli, tmp_path: Path) -> None:
         code, out, _ = cli("rerun", str(record_path(tmp_path, part)))
         assert (code, out) == (0, "equal: every score is the same to the last digit\n")
     path = record_path(tmp_path, "noise")
-    data = json.loads(path.read_text())
-    was = data["scores"][0]["value"]
-    data["scores"][0]["value"] = was + 1e-15
-    path.write_text(json.dumps(data))
+    was = json.loads(path.read_text())["scores"][0]["value"]
+    forge(path, lambda record: record["scores"][0].update(value=was + 1e-15))
     code, out, _ = cli("rerun", str(path))
     assert (code, out) == (1, f"TOY all spearman: then {was + 1e-15!r}, now {was!r}\n")
-    data["timing"]["processor"] = "another one"
-    path.write_text(json.dumps(data))
+    forge(path, lambda record: record["timing"].update(processor="another one"))
     code, out, _ = cli("rerun", str(path))
     assert (code, out.count("\n")) == (1, 2)
     assert "not on equal versions and CPU, which may change digits: CPU then another one, now " in out
-    data["key"] = "0" * 64
-    data["options"]["scale"] = 3.0
-    path.write_text(json.dumps(data))
-    code, _, err = cli("rerun", str(path))
-    assert (code, "the record's key is not that of what it says: it was changed" in err) == (2, True)
-    data["version"] = 0
-    path.write_text(json.dumps(data | {"schema": 1}))  # whose keys can't be checked
+    forge(path, lambda record: record.update(version=0))
     code, _, err = cli("rerun", str(path))
     assert (code, "any more (method version then 0, now 1)" in err) == (3, True)
-    assert "rerun" in cli("rerun", "nowhere.json")[2]
+    forge(path, lambda record: record.update(version=1), "kept")
+    code, _, err = cli("rerun", str(path))
+    assert (code, "this record was changed since it was written" in err) == (2, True)
+    assert "nowhere.json: this record can't be read" in cli("rerun", "nowhere.json")[2]
 
 
 def test_training_is_repeated(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bench.data import hub, word_vectors
+from bench.data import hub, tar, word_vectors
 from bench.data.local_tasks import read_local_suite
 from bench.errors import BenchError, DataError, InputError
 from bench.probes import overlap
@@ -58,6 +58,143 @@ def test_a_packed_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(DataError, match="a header of 2,097,"):
         hub.unpack(header, tmp_path / "target", WANTED)
     assert not list((tmp_path / "target").rglob("*.txt"))
+
+
+def block(kind: bytes, size: int, name: str = "x") -> bytes:
+    """A header block of 512 bytes as it stands in the archive."""
+    info = tarfile.TarInfo(name)
+    info.type, info.size = kind, size
+    return info.tobuf(tarfile.GNU_FORMAT)
+
+
+def padded(content: bytes) -> bytes:
+    return content + bytes(-len(content) % 512)
+
+
+def header(kind: bytes, content: bytes) -> bytes:
+    return block(kind, len(content)) + padded(content)
+
+
+FILE = block(b"0", 5, WANTED[0]) + padded(b"hello")
+EXTENDED = {"x": b"x", "X": b"X", "g": b"g", "L": b"L", "K": b"K"}
+
+
+@pytest.mark.parametrize("kind", EXTENDED.values(), ids=EXTENDED)
+@pytest.mark.parametrize("content", [b"1", b"1 ", b"9 path=x\n"], ids=["digits", "lengths", "records"])
+def test_a_header_is_refused_before_it_is_parsed(tmp_path: Path, kind: bytes, content: bytes) -> None:
+    """tarfile takes an hour for a megabyte of digits, and a second for each of many headers of 16 KB."""
+    path = tmp_path / "a.tar"
+    for size in (1 << 20, 4097):
+        path.write_bytes(header(kind, (content * size)[:size]) + FILE + bytes(1024))
+        with pytest.raises(DataError, match=f"a header of {size:,} bytes; expected at most 4,096"):
+            hub.unpack(path, tmp_path / "target", WANTED)
+    path.write_bytes(block(kind, 1 << 62) + FILE)
+    with pytest.raises(DataError, match=r"a header of 4,611,686,018,427,387,904 bytes"):
+        hub.unpack(path, tmp_path / "target", WANTED)
+    assert not (tmp_path / "target").exists()
+
+
+@pytest.mark.parametrize("kind", EXTENDED.values(), ids=EXTENDED)
+def test_headers_without_end_are_no_recursion(tmp_path: Path, kind: bytes) -> None:
+    path = tmp_path / "a.tar"
+    path.write_bytes(header(kind, b"9 atim=1\n") * 5000 + FILE + bytes(1024))
+    if kind == b"L":  # the last one names the file
+        with pytest.raises(DataError, match=r"1 file\(s\) are not in it"):
+            hub.unpack(path, tmp_path / "target", WANTED)
+        return
+    hub.unpack(path, tmp_path / "target", WANTED)
+    assert (tmp_path / "target" / WANTED[0]).read_bytes() == b"hello"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"1" * 4096,
+        b"5 a=",
+        b"99 a=b\n",
+        b"0 a=b\n",
+        b"-6 a=b\n",
+        b"6_0 a=b\n",
+        b" a=b\n",
+        b"6 a=b",
+        b"4 ab\n",
+        b"11 size=-1\n",
+        b"12 size=1_0\n",
+        b"11 size=\xc2\xb2\n",
+        b"27 size=" + b"9" * 18 + b"\n",
+    ],
+)
+def test_a_pax_header_that_is_none_is_a_damaged_download(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "a.tar"
+    path.write_bytes(header(b"x", content) + FILE + bytes(1024))
+    with pytest.raises(DataError, match=r"a\.tar: the download is damaged: this is not a whole tar file"):
+        hub.unpack(path, tmp_path / "target", WANTED)
+
+
+def test_odd_sizes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.tar"
+    below = bytearray(block(b"0", 0, WANTED[0]))
+    below[124:136] = b"\xff" * 11 + b"\xfb"  # -5
+    below[148:156] = b" " * 8
+    below[148:156] = b"%06o\0 " % sum(below)
+    huge = header(b"x", b"24 size=" + b"9" * 15 + b"\n") + block(b"0", 0)
+    for content, why in (
+        (bytes(below), "a size below zero"),
+        (huge, "holds more than"),
+        (FILE[:600], "early"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=why):
+            hub.unpack(path, tmp_path / "target", WANTED)
+    monkeypatch.setattr(tar, "MAX_MEMBERS", 3)
+    path.write_bytes(FILE + block(b"0", 0) * 3 + bytes(1024))
+    with pytest.raises(DataError, match=r"a\.tar: it holds more than 3 files"):
+        hub.unpack(path, tmp_path / "target", WANTED)
+
+
+LONG = "é" * 60 + "/" + "b" * 120 + "/"
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz"])
+@pytest.mark.parametrize(
+    ("form", "prefix"),
+    [
+        *((tarfile.USTAR_FORMAT, name) for name in ("", "./", "a" * 90 + "/")),
+        *((form, name) for form in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT) for name in ("./", LONG)),
+    ],
+)
+def test_what_tar_programs_write_is_read(tmp_path: Path, form: int, prefix: str, mode: Any) -> None:
+    path = tmp_path / "a.tar"
+    with tarfile.open(path, mode, format=form, pax_headers={"comment": "c" * 500}) as made:
+        for name, kind in (
+            (prefix or ".", tarfile.DIRTYPE),
+            (f"{prefix}other", b"0"),
+            (prefix + WANTED[0], b"0"),
+        ):
+            member = sized(name, 0 if kind == tarfile.DIRTYPE else 1500)
+            member.type, member.mtime = kind, 1.5 if form == tarfile.PAX_FORMAT else 1
+            made.addfile(member, io.BytesIO(b"x" * 1500))
+    hub.unpack(path, tmp_path / "target", WANTED)
+    assert everything(tmp_path / "target") == {WANTED[0]: b"x" * 1500}
+
+
+def test_a_cut_or_flipped_gzip_is_a_damaged_download(server: Hub, tmp_path: Path) -> None:
+    whole = gzip.compress(tar_of({name: bytes(range(256)) * 4 for name in WANTED}), mtime=0)
+    path = tmp_path / "a.tar"
+    damaged = [whole[:size] for size in range(2, len(whole), 7)]
+    damaged += [whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :] for at in range(10, len(whole), 3)]
+    damaged += [whole + b"more", whole[:-8] + bytes(8), b"\x1f\x8b" + bytes(600)]
+    for content in damaged:
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=r"a\.tar: the download is damaged: this is not a whole tar file"):
+            hub.unpack(path, tmp_path / "target", WANTED)
+    server.files[hub.ARCHIVE] = whole[: len(whole) // 2]
+    with pytest.raises(
+        DataError, match=r"senteval\.tar: the download is damaged: .*; delete it and fetch again"
+    ):
+        hub.fetch("sts7", tmp_path / "data")
+    assert not (tmp_path / "data" / "senteval").exists()
+    assert not list((tmp_path / "data").glob(".unpack-*"))
 
 
 @pytest.mark.parametrize("address", ["http://hub.example", "ftp://127.0.0.1", "file:///etc", "hub.example"])

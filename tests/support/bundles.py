@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bench.verify import archive
 from bench.records.integrity import sealed
 from bench.records.record import from_json, to_json
+from bench.verify import archive
 
 NOISE = "records/mini/noise/seed-1/toy"
 """A record of the campaign, and its predictions, without their endings."""

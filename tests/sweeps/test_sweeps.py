@@ -132,8 +132,10 @@ def test_sweeps_share_cells_a_broken_one_stops_nothing_and_tables_come_from_reco
 
 @pytest.mark.parametrize("name", [name for name in SWEEPS if name.startswith(("modified", "paradigm"))])
 def test_grids_of_the_gradient_paradigm_are_cells_of_their_own(
-    tiny_bert: Path, corpus: Path, name: str
+    tiny_bert: Path, tmp_path: Path, name: str
 ) -> None:
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("".join(f"This is sentence {i}.\n" for i in range(512)))  # the largest batch
     methods = [point.method for point in SWEEPS[name].points(Backbone(3, True))]
     asked = parse_methods(",".join(methods))
     plan = make_plan(RunSpec(asked, (1,), "mini", ("toy",), str(tiny_bert), corpus=corpus, dev="toy"))

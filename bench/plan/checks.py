@@ -1,0 +1,73 @@
+"""What a specification can't ask of its cells: an override, a copy or a batch that they don't have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bench.data.training import TrainingData
+from bench.errors import InputError, not_one_of
+from bench.plan.cell import Cell
+from bench.request.spec import RunSpec
+from bench.stages import copy_name
+
+_MOST = 3  # methods that a refusal names
+
+
+def check_overrides(spec: RunSpec, cells: Sequence[Cell]) -> None:
+    """Raise InputError for an override of a method that isn't there (a member of one may be overridden)."""
+    known = {request.name for request in spec.methods} | {r.alias for r in spec.methods if r.alias}
+    known |= {name for cell in cells for name in cell.member_names}
+    known |= {value for request in spec.methods for name, value in request.options if name == "match"}
+    for override in spec.overrides:
+        if override.method not in known:
+            raise not_one_of(
+                f"no method '{override.method}' in --methods",
+                override.method,
+                sorted(known),
+                where=f"--set {override.text}",
+            )
+
+
+def check_copies(spec: RunSpec, cells: Sequence[Cell]) -> None:
+    """Raise InputError for a ``--copy`` that no stage trains on."""
+    used = {copy_name(stage.spec.text) for cell in cells for stage in cell.all_stages}
+    for name, path in spec.copies:
+        if name not in used:
+            names = ", ".join(sorted(used - {""}))
+            raise InputError(
+                f"no stage here trains on a translated copy '{name}'",
+                where=f"--copy {name}={path}",
+                expected=f"one of {names}" if names else None,
+            )
+
+
+def check_batches(spec: RunSpec, cells: Sequence[Cell], training: TrainingData | None) -> None:
+    """Raise InputError for stages whose text is shorter than one batch: they would train on smaller ones.
+
+    A stage without ``batch_size`` has no batches, one with ``batch_size`` 1 takes any text.
+    """
+    short: dict[tuple[int, int], dict[str, None]] = {}
+    for cell in cells:
+        for role, _, stage in cell.named_stages:
+            size = dict(stage.spec.config).get("batch_size")
+            text = training.texts[stage.spec.text] if training else None
+            if text is not None and isinstance(size, int) and len(text.sentences) < size:
+                name = cell.method if role == cell.card.name else f"{cell.method} ({role})"
+                short.setdefault((len(text.sentences), size), {})[name] = None
+    if short:
+        faults = (
+            f"the training text has {sentences:,} sentence{'s' * (sentences != 1)}, less than a batch of "
+            f"{size:,} of {_some(list(names))}"
+            for (sentences, size), names in short.items()
+        )
+        most = min(sentences for sentences, _ in short)
+        raise InputError(
+            "; ".join(faults),
+            where=f"--corpus {spec.corpus}" if spec.corpus else f"profile {spec.profile}",
+            hint=f"give a longer text, or smaller batches, as with --set METHOD.batch_size={most}",
+        )
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
+    return ", ".join(names[:_MOST]) + more

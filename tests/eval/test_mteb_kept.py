@@ -1,0 +1,288 @@
+"""What records keep of mteb's predictions: scored again, drawn and shown, without mteb."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+from sklearn.metrics import f1_score  # type: ignore[import-untyped]
+
+from bench.encoder import FloatArray
+from bench.errors import BenchError, InputError
+from bench.eval import rescore as recheck
+from bench.eval.mteb_kept import drawn, keep, moved_items, parts_of, scored_again
+from bench.eval.mteb_kinds import kind_of
+from bench.eval.mteb_scores import Entry, entry_as_json, entry_from_json, suite_scores
+from bench.eval.mteb_tasks import MtebTask, load_mteb_suite
+from bench.eval.rescore import rescore
+from bench.records.record import RunRecord
+from bench.records.store import ResultStore
+from bench.stats.checks import generator
+from tests.support.cli import Cli
+from tests.support.local_suite import write_local_suite
+
+SIZES = {"pairs": 24, "texts": 8, "classes": 8, "order": 3, "search": 8}
+ROWS = {"classes": 10}
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    return write_local_suite(tmp_path)
+
+
+@pytest.fixture
+def tasks(suite: Path) -> dict[str, MtebTask]:
+    return {task.id: task for task in load_mteb_suite(f"local:{suite}", None)}
+
+
+def predictions_of(seed: int) -> dict[str, FloatArray]:
+    """Something of the right form for every task."""
+    rng = np.random.default_rng(seed)
+    found = {
+        "pairs": rng.normal(size=24).round(1),  # with ties
+        "texts": np.where(rng.random(8) < 0.6, np.arange(8), rng.integers(0, 8, 8)),
+        "classes": rng.integers(0, 2, 80),
+        "order": rng.random(3),
+        "search": rng.random(8),
+    }
+    return {name: values.astype(np.float32) for name, values in found.items()}
+
+
+def by_hand(tasks: dict[str, MtebTask], predictions: dict[str, FloatArray]) -> dict[str, float]:
+    """The scores that mteb would have given."""
+    gold = [float(row[2]) for row in tasks["pairs"].local.table("file")]  # type: ignore[union-attr]
+    return {
+        "pairs": float(spearmanr(predictions["pairs"], gold).statistic),
+        "texts": f1_score(np.arange(8), predictions["texts"], average="weighted", zero_division=0),
+        "classes": float(np.mean(predictions["classes"].reshape(10, 8) == [0] * 4 + [1] * 4)),
+        "order": round(float(predictions["order"].mean(dtype=np.float64)), 5),
+        "search": round(float(predictions["search"].mean(dtype=np.float64)), 5),
+    }
+
+
+def record_of(tasks: dict[str, MtebTask], predictions: dict[str, FloatArray], seed: int = 1) -> RunRecord:
+    """A record as a run leaves it."""
+    values = by_hand(tasks, predictions)
+    found = {n: [Entry("test", "default", {t.score: values[n]}, SIZES[n])] for n, t in tasks.items()}
+    kept = {n: {**t.facts, "kept": [["test", "default", SIZES[n]]]} for n, t in tasks.items()}
+    facts = {n: {"items": t.items, "sha256": t.sha256, "reference": True} for n, t in tasks.items()}
+    return RunRecord(
+        "mini", "noise", "noise", 1, {}, None, seed, "local:mine", facts, "", "ok",
+        scores=suite_scores(list(tasks.values()), found), provenance={"mteb": {"tasks": kept}},
+    )  # fmt: skip
+
+
+def test_all_scores_are_those_by_hand_and_mteb_is_not_needed(tasks: dict[str, MtebTask]) -> None:
+    assert {name: task.items for name, task in tasks.items()} == SIZES
+    predictions = predictions_of(1)
+    record = record_of(tasks, predictions)
+    found = rescore(record, tasks, predictions)
+    assert (found.wrong, found.unchecked) == ((), ())
+    assert found.checked == len(record.scores) == 16
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_an_edited_score_and_edited_predictions_are_found(tasks: dict[str, MtebTask], name: str) -> None:
+    predictions = predictions_of(2)
+    record = record_of(tasks, predictions)
+    scores = tuple(replace(s, value=s.value + 0.01 * (s.task == name)) for s in record.scores)
+    found = rescore(replace(record, scores=scores), tasks, predictions)
+    assert {line.split(" is ")[0].split()[0] for line in found.wrong} == {name}
+    values = predictions[name]
+    predictions[name] = values[::-1].copy() if name == "pairs" else np.where(values == values[0], 0.5, values)
+    wrong = rescore(record, tasks, predictions).wrong
+    assert {line.split()[0] for line in wrong} >= {name, "avg"}
+
+
+def test_averages_count_what_cannot_be_scored_again(tasks: dict[str, MtebTask]) -> None:
+    predictions = predictions_of(3)
+    record = record_of(tasks, predictions)
+    nothing = {**predictions, "search": np.empty(0, dtype=np.float32)}
+    found = rescore(record, tasks, nothing)
+    assert (found.wrong, found.unchecked) == ((), ("all main_score", "all ndcg@10"))
+    scores = tuple(replace(s, value=s.value + 0.1 * (s.task == "avg")) for s in record.scores)
+    (wrong,) = rescore(replace(record, scores=scores), tasks, nothing).wrong
+    assert wrong.startswith("avg all main_score is ")
+    empty = {name: np.empty(0, dtype=np.float32) for name in tasks}
+    assert scored_again(list(tasks.values()), empty, record) == ()
+
+
+@pytest.mark.parametrize(
+    ("kept", "said"),
+    [
+        (None, "the record doesn't say what the predictions of pairs are of"),
+        ([], "the record doesn't say what the predictions of pairs are of"),
+        ([["test", "default", 0]], "the record doesn't say what the predictions of pairs are of"),
+        ([["test", "default", "24"]], "the record doesn't say what the predictions of pairs are of"),
+        ([["test", "default", 7]], "pairs: 24 predictions for 7 items"),
+        ([["test", "default", 12]], "pairs: predictions of 12 items for 24 of default"),
+        ([["test", "other", 24]], "pairs: predictions of 24 items for 0 of other"),
+        ([["test", "default", 10**15]], "pairs: 24 predictions for 1000000000000000 items"),
+        ("test", "the record doesn't say what the predictions of pairs are of"),
+    ],
+)
+def test_a_record_that_says_nonsense_of_its_predictions(
+    tasks: dict[str, MtebTask], kept: Any, said: str
+) -> None:
+    predictions = predictions_of(4)
+    record = record_of(tasks, predictions)
+    facts = {"tasks": {**record.provenance["mteb"]["tasks"], "pairs": {"kept": kept}}}
+    record = replace(record, provenance={"mteb": facts})
+    assert rescore(record, tasks, predictions).wrong == (said,)
+    others: list[Any] = [None, [], {"tasks": "x"}, {"tasks": {"pairs": 1}}]
+    for mteb in others:
+        with pytest.raises(BenchError, match="the record doesn't say what the predictions of pairs are of"):
+            parts_of(tasks["pairs"], replace(record, provenance={"mteb": mteb}))
+
+
+def statistic(name: str, tasks: dict[str, MtebTask]) -> Callable[[FloatArray, Any], float]:
+    gold = [float(row[2]) for row in tasks["pairs"].local.table("file")]  # type: ignore[union-attr]
+    return {
+        "pairs": lambda v, i: float(spearmanr(v[i], np.array(gold)[i]).statistic),
+        "texts": lambda v, i: float(
+            f1_score(np.arange(8)[i], v[i], average="weighted", labels=np.unique(i), zero_division=0)
+        ),
+        "classes": lambda v, i: float((v.reshape(10, 8) == [0] * 4 + [1] * 4)[:, i].mean()),
+        "order": lambda v, i: float(v[i].mean(dtype=np.float64)),
+        "search": lambda v, i: float(v[i].mean(dtype=np.float64)),
+    }[name]
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_items_are_drawn_as_by_hand(tasks: dict[str, MtebTask], name: str) -> None:
+    both = [predictions_of(5), predictions_of(6)]
+    record = record_of(tasks, both[0])
+    found = drawn(tasks[name], np.stack([p[name] for p in both]), record, generator(1, "x"), 120)
+    chosen = generator(1, "x").integers(0, SIZES[name], (120, SIZES[name]))
+    by_draw = statistic(name, tasks)
+    expected = [[by_draw(predictions[name], i) for predictions in both] for i in chosen]
+    np.testing.assert_allclose(found, expected, atol=1e-7)
+
+
+def test_subsets_are_drawn_each_for_itself(tasks: dict[str, MtebTask]) -> None:
+    record = record_of(tasks, predictions_of(7))
+    parts = [["test", "a", 5], ["test", "b", 3]]
+    record.provenance["mteb"]["tasks"]["search"]["kept"] = parts
+    values = predictions_of(7)["search"]
+    found = drawn(tasks["search"], values[None], record, generator(1, "x"), 100)
+    rng = generator(1, "x")
+    one, two = (
+        values[part][rng.integers(0, size, (100, size))].mean(1, dtype=np.float64)
+        for part, size in ((slice(0, 5), 5), (slice(5, 8), 3))
+    )
+    np.testing.assert_allclose(found[:, 0], (one + two) / 2, atol=1e-7)
+
+
+def test_what_two_runs_treat_differently(tasks: dict[str, MtebTask]) -> None:
+    one, other = predictions_of(8), predictions_of(9)
+    record = record_of(tasks, one)
+    for name, task in tasks.items():
+        assert len(moved_items(task, one[name], other[name], record, 2)) == 2
+        with pytest.raises(BenchError, match=f"no predictions of {name} are kept"):
+            moved_items(task, one[name], other[name][:0], record, 2)
+    one["classes"], other["classes"] = np.zeros(80, np.float32), np.zeros(80, np.float32)
+    other["classes"].reshape(10, 8)[:6, [1, 6]] = 1  # six of ten experiments
+    other["classes"].reshape(10, 8)[:4, 2] = 1
+    found = moved_items(tasks["classes"], one["classes"], other["classes"], record, 9)
+    assert [(item.number, item.change, item.one, item.other, item.gold) for item in found] == [
+        (2, "right in A", "x", "y", "x"),
+        (7, "right in B", "x", "y", "y"),
+    ]
+
+
+def test_only_what_gives_the_score_is_kept(tasks: dict[str, MtebTask]) -> None:
+    from bench.eval.mteb_items import local_items
+
+    task = tasks["pairs"]
+    kind, local = kind_of(task), task.local
+    assert kind is not None
+    assert local is not None
+    items = local_items(local)
+    cosines = predictions_of(1)["pairs"].tolist()
+    score = by_hand(tasks, predictions_of(1))["pairs"]
+    kept = keep(kind, {"cosine_scores": cosines}, items, score)
+    assert kept is not None
+    assert kept.tolist() == [cosines]
+    assert keep(kind, {"cosine_scores": cosines}, items, score + 1e-6) is None
+    for said in ({}, None, {"cosine_scores": cosines[1:]}, {"cosine_scores": ["x"] * 24}):
+        assert keep(kind, said, items, score) is None
+    assert kind_of(replace(task, score="euclidean_spearman")) is None
+    assert kind_of(replace(task, kind="Clustering", score="v_measure")) is None
+
+
+def test_finished_tasks_are_kept_with_their_predictions() -> None:
+    entry = Entry("test", "de", {"accuracy": 0.5}, 3, np.array([[1, 2, 3], [0.1, -0.1, 0]], dtype=np.float32))
+    packed = entry_as_json(entry)
+    again = entry_from_json(packed)
+    np.testing.assert_array_equal(again.kept, entry.kept)
+    assert replace(again, kept=None) == replace(entry, kept=None)
+    assert entry_from_json(entry_as_json(replace(entry, kept=None))).kept is None
+    for damage in (
+        [2, "x"],
+        [2, "AAAA"],
+        [7, packed["kept"][1]],
+        [1, ""],
+        "x",
+        5,
+        [2, "AADAfwAAwH8AAAAAAAAAAAAAAAAAAAAA"],
+    ):
+        with pytest.raises((ValueError, TypeError, KeyError)):
+            entry_from_json({**packed, "kept": damage})
+
+
+def test_a_records_suite_is_looked_for_in_the_data_folder_alone(
+    suite: Path, tasks: dict[str, MtebTask], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = record_of(tasks, predictions_of(1))
+    assert recheck.tasks_of(record, tmp_path).keys() == tasks.keys()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("BENCH_DATA", raising=False)
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "mine.toml").symlink_to(suite)
+    for name, folder in (
+        ("local:mine", None),  # the current folder is nobody's word
+        ("local:other", tmp_path),
+        ("local:../mine", tmp_path / "inner"),
+        (f"local:{tmp_path / 'mine'}", tmp_path),
+        ("local:mine", tmp_path / "inner"),  # a link out of it
+    ):
+        with pytest.raises(InputError, match="came from a file that isn't in the data folder; expected the"):
+            recheck.tasks_of(replace(record, suite=name), folder)
+
+
+def test_a_name_that_predictions_cannot_have(suite: Path) -> None:
+    suite.write_text(suite.read_text().replace('name = "pairs"', 'name = "file"'))
+    with pytest.raises(InputError, match="a task can't be called 'file'"):
+        load_mteb_suite(f"local:{suite}", None)
+
+
+def test_commands_work_over_items_without_mteb(
+    cli: Cli, tasks: dict[str, MtebTask], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "mteb", None)  # importing it fails
+    monkeypatch.setenv("BENCH_DATA", str(tmp_path))
+    store = ResultStore(tmp_path / "results", "local")
+    for seed in (1, 2):
+        made = record_of(tasks, predictions_of(seed), seed)
+        store.write(made.place, made, predictions_of(seed))
+    code, out, err = cli("verify")
+    assert (code, "32 scores computed again from predictions: nothing wrong" in out) == (0, True), out + err
+    code, out, err = cli("compare", "noise#1", "noise#2", "--draws", "200")
+    assert (code, err) == (0, "")
+    assert "show no difference between noise#1 and noise#2" in out or "is ahead on these items" in out
+    code, out, err = cli("stats", "--draws", "200", "--format", "json")
+    assert (code, err) == (0, "")
+    code, out, err = cli("diff", "noise#1", "noise#2", "--task", "search")
+    assert (code, err) == (0, "")
+    assert "search (8 items): A = noise#1, seed 1; B = noise#2, seed 2" in out
+    (tmp_path / "pairs.tsv").write_text((tmp_path / "pairs.tsv").read_text() + "x\ty\t3\n")
+    recheck._suite.cache_clear()  # as in another process
+    code, _, err = cli("diff", "noise#1", "noise#2")
+    assert code == 3
+    assert "pairs at hand is not the version that noise was measured on" in err
