@@ -110,12 +110,12 @@ def change(path: Path, **changes: Any) -> None:
 
 def shift(path: Path, weight: float) -> float:
     """Move predictions to the gold scores, or away from them; return by how many points it rose."""
-    gold = np.concatenate([subset.gold for subset in toy_task().subsets])
+    gold = np.concatenate([subset.gold for subset in toy_task().subsets]).astype(np.float32)
     was = from_json(path.read_text(), str(path)).score("avg")
-    now = forge_predictions(path, lambda predictions: predictions + weight * gold).score("avg")
+    now = forge_predictions(path, lambda predictions: predictions + np.float32(weight) * gold).score("avg")
     assert was is not None
     assert now is not None
-    return 100 * (now - was)
+    return float(100 * (now - was))
 
 
 def contents(folder: Path) -> Mapping[str, bytes]:

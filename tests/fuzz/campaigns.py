@@ -43,11 +43,11 @@ def _fill(results: Path) -> None:
         methods = ("--methods", names, "--seeds", "1-3", "--suite", "toy")
         core.bench("run", *methods, "--results", str(results), "--campaign", campaign)
     rng = np.random.default_rng(1)
-    for campaign, names in (("made", ("simcse", "jtcse", "mhe", "m_mhe")), ("transfer", ("simcse", "noise"))):
+    for campaign, rows in (("made", ("simcse", "jtcse", "mhe", "m_mhe")), ("transfer", ("simcse", "noise"))):
         store = ResultStore(results, campaign)
         suite, metric = _SUITES[campaign], "accuracy" if campaign == "transfer" else "spearman"
         tasks = {"MR": 30, "SST2": 20} if campaign == "transfer" else {"STS12": 40, "STSB": 30}
-        for number, method in enumerate(names):
+        for number, method in enumerate(rows):
             for seed in range(1, 4):
                 scores = {task: 0.5 + 0.03 * number + 0.01 * float(rng.normal()) for task in tasks}
                 record = make_record(
@@ -339,7 +339,7 @@ def _averaged(score: Score, record: RunRecord) -> Score:
 def _unsealed(data: dict[str, Any]) -> bool:
     """True if a record isn't what was sealed."""
     record = from_json(json.dumps(data), "x")
-    return sealed(record).timing["record_sha256"] != record.timing.get("record_sha256")
+    return bool(sealed(record).timing["record_sha256"] != record.timing.get("record_sha256"))
 
 
 def _scores(data: dict[str, Any]) -> Scores:
