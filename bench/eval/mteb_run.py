@@ -85,9 +85,8 @@ def evaluate(
                 found |= _finished_or_measured(model, group, folder, force=force)
             except Exception as error:  # the hub's, mteb's or the data's: said below, after the other tasks
                 if words := storage_reason(error):
-                    raise StorageError(
-                        f"what mteb measures can't be kept: {words}", where=str(folder)
-                    ) from error
+                    what = f"what mteb measures can't be kept: {words}"
+                    raise StorageError(what, where=str(folder)) from error
                 reason = " ".join(str(error).split()) or type(error).__name__
                 failed.append(f"{group[0].asked.name}: {reason}")
     if failed:
