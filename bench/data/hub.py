@@ -80,9 +80,14 @@ def _fetch_tasks(tasks: Sequence[str], data: Path) -> Path:
     except DataError:
         root = data / "senteval" / "downstream"
 
+    def whole() -> bool:
+        return all(_in_place(root, task) for task in tasks)
+
     def get(folder: Path) -> None:
         for leftover in data.glob(".unpack-*"):  # of a killed process: we have the lock
             shutil.rmtree(leftover, ignore_errors=True)
+        if whole():  # it was killed as it removed them
+            return
         archive = _download(ARCHIVE, _ask(ARCHIVE), folder)
         with tempfile.TemporaryDirectory(dir=data, prefix=".unpack-") as staging:
             unpack(archive, Path(staging), list(senteval.iter_files(tuple(tasks))))
@@ -92,7 +97,7 @@ def _fetch_tasks(tasks: Sequence[str], data: Path) -> Path:
                 (root / file).parent.mkdir(parents=True, exist_ok=True)
                 (Path(staging) / file).replace(root / file)
 
-    _alone(ARCHIVE, data, lambda: all(_in_place(root, task) for task in tasks), get)
+    _alone(ARCHIVE, data, lambda: whole() and not any(data.glob(".unpack-*")), get)
     return root
 
 

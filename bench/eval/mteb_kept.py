@@ -102,8 +102,10 @@ def parts_of(task: MtebTask, record: RunRecord) -> list[tuple[str, str, int]]:
 
 
 def _is_part(said: Any) -> bool:
-    shape = (text, text, lambda value: whole_number(value) and value > 0)
-    return isinstance(said, list) and len(said) == 3 and all(f(x) for f, x in zip(shape, said, strict=True))
+    if not isinstance(said, list) or len(said) != 3:
+        return False
+    split, subset, number = said
+    return bool(text(split) and text(subset) and whole_number(number) and number > 0)
 
 
 def split_values(values: FloatArray, parts: Sequence[tuple[str, str, int]], where: str) -> list[FloatArray]:

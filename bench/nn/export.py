@@ -12,7 +12,6 @@ import inspect
 import json
 import re
 import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from bench.encoder import Encoder
 from bench.errors import BenchError, DataError, InputError
 from bench.nn.backbone import TransformerEncoder, quiet
 from bench.nn.sum_encoder import SumEncoder
+from bench.records.files import whole_folder
 
 SCHEMA = 1
 SETTINGS, TWIN = "bench.json", "twin.json"
@@ -96,21 +96,11 @@ def export_encoder(encoder: Encoder, out: Path, card: str) -> None:
         BenchError: the folder can't be written.
     """
     check_target(out)
-    target = out.resolve()
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=f".{target.name[:80]}.", suffix=".tmp", dir=target.parent))
-        try:
-            folder = scratch / "export"  # mkdtemp's own folder is readable for its owner alone
-            folder.mkdir()
+        with whole_folder(out.resolve()) as folder:
             _write(encoder, folder)
             (folder / "README.md").write_text(_readme(encoder, card), "utf-8")
             _check_reloaded(encoder, folder)
-            if target.exists():
-                target.rmdir()
-            folder.rename(target)
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or error
         raise BenchError(f"the export can't be written: {reason}", where=f"--out {out}") from error

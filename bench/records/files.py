@@ -1,22 +1,59 @@
-"""Files that are whole or not there at all."""
+"""Files and folders that are whole or not there at all."""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-_HOST = re.sub(r"[^A-Za-z0-9-]+", "-", os.uname().nodename)[:40]
+
+def _host() -> str:
+    """This machine since it started, and what its process ids count in: machines may share a name."""
+    facts = [os.uname().nodename[:40]]
+    with suppress(OSError):
+        facts += [Path("/proc/sys/kernel/random/boot_id").read_text()[:8], os.readlink("/proc/self/ns/pid")]
+    return re.sub(r"[^A-Za-z0-9-]+", "-", "-".join(facts)).strip("-")
+
+
+_HOST = _host()
 
 
 def temporary(path: Path) -> Path:
     """Return a new hidden name beside a file, ``.NAME.HOST.PID.RANDOM.tmp``, to write to and then rename.
 
-    No other process has it, even on another machine that shares the folder; what a killed one leaves behind
-    is ``.*.tmp``.
+    No other process has it, even on another machine that shares the folder. What killed ones of this machine
+    left there for the same file is removed.
     """
     name = path.name.encode("utf-8", "ignore")[:80].decode("utf-8", "ignore")
-    return path.with_name(f".{name}.{_HOST}.{os.getpid()}.{os.urandom(6).hex()}.tmp")
+    start = f".{name}.{_HOST}."
+    _clear_abandoned(path.parent, start)
+    return path.with_name(f"{start}{os.getpid()}.{os.urandom(6).hex()}.tmp")
+
+
+def _clear_abandoned(folder: Path, start: str) -> None:
+    """Remove temporary files and folders whose names begin so, and whose process is gone."""
+    try:
+        names = os.listdir(folder)
+    except OSError:  # what is to be written there will say so
+        return
+    for name in names:
+        if name.startswith(start) and name.endswith(".tmp") and not _lives(name[len(start) :].split(".")[0]):
+            shutil.rmtree(folder / name, ignore_errors=True)  # does nothing to a file
+            with suppress(OSError):
+                (folder / name).unlink(missing_ok=True)
+
+
+def _lives(process: str) -> bool:
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, ValueError, OverflowError):  # another user's, or no number: not ours to remove
+        return True
+    return True
 
 
 def write_whole(path: Path, payload: bytes) -> None:
@@ -39,3 +76,20 @@ def write_whole(path: Path, payload: bytes) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """Yield a new folder, which takes the place of one that is empty or isn't there if all goes well.
+
+    Raises:
+        OSError: it can't be written, or the place was filled meanwhile.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = temporary(path)
+    scratch.mkdir()
+    try:
+        yield scratch
+        scratch.rename(path)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)

@@ -22,6 +22,7 @@ from bench.nn.backbone import padded, quiet, token_rows
 from bench.nn.folder import ModelFolder
 from bench.nn.masked_lm import load_masked_lm
 from bench.nn.wordpiece import train_wordpiece
+from bench.records.files import whole_folder
 from bench.train.masking import mask_tokens
 from bench.train.precision import lowered, widened
 from bench.train.spectral import spectral_embeddings
@@ -250,11 +251,11 @@ def _facts(corpus: Corpus, seed: int, model: Any, curve: list[list[float]], cpu:
 
 
 def _save(model: Any, tokenizer: Any, facts: dict[str, Any], out: Path) -> None:
-    out.mkdir(parents=True, exist_ok=True)
-    with quiet():
-        model.half().save_pretrained(out)
-        tokenizer.save_pretrained(out)
-    (out / FACTS_FILE).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    with whole_folder(out) as folder:
+        with quiet():
+            model.half().save_pretrained(folder)
+            tokenizer.save_pretrained(folder)
+        (folder / FACTS_FILE).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
 
 
 def _train(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +11,13 @@ from bench.errors import DataError
 from bench.records.record import RunRecord, to_json
 from bench.records.store import ResultStore
 from bench.run.stage_cache import is_whole
+from bench.sweeps.manifest import FOLDER as SWEEPS
+
+MADE = "made"
+"""Where, beside results, commands of a fault write."""
+_TIMES = ("cpu_seconds", "date")
+_HIDDEN = (".locks", ".stages", ".vectors", ".download")
+"""Hidden folders that stay."""
 
 
 class NotSurvivedError(Exception):
@@ -40,13 +49,24 @@ def records(folder: Path, campaign: str = "local") -> list[RunRecord]:
 
 
 def stable(folder: Path, campaign: str = "local") -> dict[str, bytes]:
-    """All that must repeat of a campaign: records without their timing block, predictions as they are."""
+    """All that must repeat: a campaign's records, predictions and sweeps, what else was made; no times."""
     store = ResultStore(folder / "results", campaign)
     found = {}
     for record in records(folder, campaign):
         path = store.path(record.place)
         found[str(path.relative_to(store.root))] = to_json(record, timing=False).encode()
-    return found | {str(p.relative_to(store.root)): p.read_bytes() for p in store.root.glob("*/*/*/*.npz")}
+    others = [*store.root.glob("*/*/*/*.npz"), *store.root.glob(f"{SWEEPS}/*.json")]
+    found |= {str(path.relative_to(store.root)): path.read_bytes() for path in others}
+    made = [path for path in (folder / MADE).rglob("*") if path.is_file() and path.suffix != ".lock"]
+    return found | {str(path.relative_to(folder)): _without_times(path) for path in made}
+
+
+def _without_times(path: Path) -> bytes:
+    content = path.read_bytes()
+    facts = json.loads(content) if path.suffix == ".json" else None
+    if not isinstance(facts, dict) or not facts.keys() & set(_TIMES):
+        return content
+    return json.dumps(facts | dict.fromkeys(_TIMES)).encode()
 
 
 def finished(folder: Path, campaign: str = "local") -> dict[Path, int]:
@@ -76,8 +96,21 @@ def check_whole(folder: Path, expected: dict[str, bytes]) -> None:
         name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name)
     )
     expect(not differing, f"{folder}: other bytes than undisturbed: {', '.join(differing)}")
-    strays = sorted(str(path) for path in (folder / "results").rglob("*.tmp"))
+    check_nothing_left(folder)
+
+
+def check_nothing_left(folder: Path) -> None:
+    """Raise NotSurvivedError if something half written, or hidden and no lock, lies about."""
+    strays = sorted(map(str, _strays(folder)))
     expect(not strays, f"left lying about: {', '.join(strays)}")
+
+
+def _strays(folder: Path) -> Iterator[Path]:
+    yield from (stage for stage in (folder / "results" / ".stages").glob("[!.]*") if not is_whole(stage))
+    for path in (each for top in ("results", MADE) for each in (folder / top).rglob("*")):
+        hidden = path.name.startswith(".") and path.name not in _HIDDEN and path.suffix != ".lock"
+        if hidden or path.suffix in (".tmp", ".part"):
+            yield path
 
 
 def check_one_line(done: Done, *parts: str) -> None:

@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 
 from tests.faults.checks import check_whole, expect, records
+from tests.faults.commands import FETCH, PRETRAIN, REPORT, SWEEP, TEXT
 from tests.faults.runs import PLAIN, SIMCSE, TRAINED, Work, run, undisturbed
 from tests.faults.scripts import Parts, script
 
@@ -49,6 +50,16 @@ def backwards(folder: Path, work: Work, workers: int = 1) -> Counter[str]:
     return Counter({"commands": 6})
 
 
+def backwards_elsewhere(folder: Path, work: Work) -> Counter[str]:
+    """Run another command while the clock goes back: the same bytes."""
+    expected, scratch = undisturbed(work, folder / "undisturbed"), folder / "backwards"
+    scratch.mkdir()
+    done = run(scratch, work.command(scratch), fault="clock")
+    expect(done.code == 0, done.error[-800:])
+    check_whole(scratch, expected)
+    return Counter({"commands": 1})
+
+
 def _numbers(value: object) -> list[float]:
     """All numbers in a block."""
     if isinstance(value, dict):
@@ -62,6 +73,8 @@ def everything(folder: Path, options: dict[str, int]) -> Parts:
         for workers in (1, 2):
             part = f"{work.name}-{workers}"
             yield part, backwards(folder / part, work, workers)
+    for work in (SWEEP, PRETRAIN, FETCH, TEXT, REPORT):
+        yield work.name, backwards_elsewhere(folder / work.name, work)
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tests.faults.checks import Done, check_one_line, expect
-from tests.faults.runs import PLAIN, SIMCSE, TRAINED, Work, finish, run, undisturbed
+from tests.faults.checks import Done, check_nothing_left, check_one_line, expect
+from tests.faults.runs import PLAIN, SIMCSE, TRAINED, Work, changes, finish, run, undisturbed
 from tests.faults.scripts import Parts, own_mounts, script
 
 NO_SPACE = "No space left on device"
@@ -59,6 +59,7 @@ def full_disk(
             counts["room enough"] += 1
         else:
             check_one_line(done, NO_SPACE, "results")
+            check_nothing_left(scratch)
             counts[f"full disks ({work.name})"] += 1
         finish(scratch, command, expected)
         if mounted:
@@ -124,13 +125,14 @@ def everything(folder: Path, options: dict[str, int]) -> Parts:
     """Fill a disk at every moment of cheap runs, and at some of one that trains."""
     mounted, step = own_mounts("tests.faults.full_disk"), options["step"]
     print("a real disk is filled" if mounted else "no file system may be mounted: the error is injected")
-    for name, work, last, more in (
-        ("plain", PLAIN, 14 if mounted else 80, ()),
-        ("vectors", PLAIN, 30 if mounted else 100, ("--keep-vectors",)),
-        ("trained", TRAINED, 112 if mounted else 130, ()),
-        ("workers", TRAINED, 112 if mounted else 60, ("--workers", "2")),
-        ("simcse", SIMCSE, 1150 if mounted else 60, ()),
+    for name, work, pages, more in (
+        ("plain", PLAIN, 14, ("--workers", "1")),
+        ("vectors", PLAIN, 30, ("--workers", "1", "--keep-vectors")),
+        ("trained", TRAINED, 112, ("--workers", "1")),
+        ("workers", TRAINED, 112, ("--workers", "2")),
+        ("simcse", SIMCSE, 1150, ("--workers", "1")),
     ):
+        last = pages if mounted else len(changes(work, folder / f"{name}-changes", *more)[1])
         rooms = range(0, last + step, step * max(1, last // 100))
         yield name, full_disk(folder / name, work, rooms, *more, mounted=mounted)
     yield "reports", reports(folder / "reports", mounted=mounted)

@@ -1,68 +1,116 @@
-"""SIGKILL at random moments, and just before a random change of the results folder, then the same command.
+"""SIGKILL at a change of what a command writes, also in the middle of a file, then the same command.
 
 ``python -m tests.faults.kill --kills 200``
 """
 
 from __future__ import annotations
 
+import re
+import shutil
 import signal
 import time
 from collections import Counter
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from tests.faults.checks import Done, expect
+from tests.faults.checks import Done, NotSurvivedError, check_kept, expect, finished
+from tests.faults.commands import BUNDLE, FETCH, MERGE, PRETRAIN, REPORT, SWEEP, TEXT
 from tests.faults.rounds import Target, rounds, shared_out
-from tests.faults.runs import PLAIN, SIMCSE, TRAINED, Work, finish, run, undisturbed
+from tests.faults.runs import PLAIN, SIMCSE, TRAINED, Change, Work, changes, finish, run, undisturbed, where
 from tests.faults.scripts import Parts, script
 
-ALL = (PLAIN, TRAINED, SIMCSE)
+KINDS = {
+    "write": "in the middle of a file",
+    "open": "before a file is made",
+    "os.mkdir": "before a folder is made",
+    "os.rename": "before a rename",
+    "os.remove": "before a removal",
+    "os.rmdir": "before a removal",
+    "fsync": "before an fsync",
+}
 
 
 def kill(
-    folder: Path, work: Work, kills: int, *, seed: int = 1, workers: int = 1, warm: bool = True
+    folder: Path,
+    work: Work,
+    kills: int,
+    *,
+    seed: int = 1,
+    workers: int = 1,
+    warm: bool = True,
+    moment: tuple[str, str] | None = None,
 ) -> Counter[str]:
-    """Kill runs of one work and resume them until so many were killed.
-
-    Half of the kills come at a random moment, half just before a random change of the results folder.
+    """Kill a command at changes of its folder and repeat it; every kind of change has its turn.
 
     Args:
         folder: A new folder.
-        work: What runs.
+        work: The command.
         kills: How many.
-        seed: Of the moments.
-        workers: With 2, the parent, the whole group or a single worker is hit.
+        seed: Of the draw.
+        workers: With 2, a single process or the whole group is killed.
         warm: See :func:`tests.faults.runs.start`.
+        moment: Only changes of this kind and a path like that.
 
     Returns:
-        How often what was killed, and how many times the work was completed.
+        How often what was hit.
 
     Raises:
-        NotSurvivedError: see :func:`tests.faults.rounds.rounds`.
+        NotSurvivedError: what was finished was lost or made again; in the end other bytes than undisturbed,
+            something left lying about, or something that ``bench verify`` finds.
     """
-    rng = np.random.default_rng([seed, ALL.index(work), workers, warm])
-
-    def disturb(target: Target) -> tuple[Done, str]:
-        if rng.random() < 0.5:
-            done = target.start(f"kill:{rng.integers(1, target.changes + 1)}").wait()
-            return done, _what(done, "run, before a change")
-        started = target.start()
-        time.sleep(rng.uniform(0, target.seconds))
+    rng = np.random.default_rng([seed, workers, warm])
+    more = ("--workers", str(workers)) if work.verb[0] == "run" else ()
+    expected, made = changes(work, folder / "undisturbed", *more, warm=warm)
+    numbers = range(len(made)) if moment is None else where(made, *moment)
+    counts, drawn = Counter[str](), in_turn(made, numbers, rng)
+    for number in range(10 * (kills + 5)):
+        if counts.total() >= kills:
+            return counts
+        scratch = folder / f"kill-{number}"
+        scratch.mkdir()
+        command, at = work.command(scratch, *more), next(drawn)
         group = workers > 1 and bool(rng.random() < 0.5)
-        started.signal(signal.SIGKILL, group=group)
-        done = started.wait()
-        return done, _what(done, "run with its workers" if group else "run")
+        done = run(scratch, command, fault=f"{'kill_all' if group else 'kill'}:{at + 1}", warm=warm)
+        if workers == 1:
+            expect(done.code == -signal.SIGKILL, f"not killed at {made[at]}: {done}")
+            counts[KINDS[made[at].kind]] += 1
+        else:
+            counts += _hit(done, group=group)
+        if rng.random() < 0.2 and counts.total() < kills:  # what goes on from there is killed as well
+            before = finished(scratch)
+            done = run(scratch, command, fault=f"kill:{rng.integers(1, len(made) + 1)}", warm=warm)
+            check_kept(before, finished(scratch))
+            counts += Counter({"as it went on": _hit(done).total()})
+        finish(scratch, command, expected)
+        shutil.rmtree(scratch)
+    raise NotSurvivedError(f"hardly a run is hit: {dict(counts)}")
 
-    return rounds(folder, work, kills, disturb, workers=workers, warm=warm)
+
+def in_turn(made: Sequence[Change], numbers: Iterable[int], rng: np.random.Generator) -> Iterator[int]:
+    """Yield numbers of changes without end: one of each kind, file type and folder, then the next of each."""
+    kinds: dict[tuple[object, ...], list[int]] = {}
+    for number in numbers:
+        path = PurePosixPath(made[number].path)
+        folders = tuple(part for part in path.parts[:3] if not part.startswith("."))
+        endings = tuple(re.findall(r"\.[a-z]{3,4}(?=\.|$)", path.name))
+        kinds.setdefault((made[number].kind, folders, endings), []).append(number)
+    expect(bool(kinds), "no change is of that kind and path")
+    groups = [rng.permutation(each) for each in kinds.values()]
+    for turn in count():
+        for group in rng.permutation(len(groups)):
+            yield int(groups[group][turn % len(groups[group])])
 
 
-def _what(done: Done, hit: str) -> str:
-    """Say what was killed, "" for nothing."""
+def _hit(done: Done, *, group: bool = False) -> Counter[str]:
+    """What of a run with workers was killed; raises NotSurvivedError for a run that ended in another way."""
     if done.code == -signal.SIGKILL:
-        return hit
+        return Counter({"a run with its workers" if group else "a run, not its workers": 1})
     died = "error: a worker process died" in done.error and "Traceback" not in done.error
-    return "worker" if done.code == 1 and died else ""
+    expect(done.code == 0 or (done.code == 1 and died), f"exit code {done.code}: {done.error[-800:]}")
+    return Counter({"a worker": int(died)})
 
 
 def kill_forced(folder: Path, work: Work, kills: int, *, seed: int = 1) -> Counter[str]:
@@ -72,32 +120,45 @@ def kill_forced(folder: Path, work: Work, kills: int, *, seed: int = 1) -> Count
         folder: A new folder.
         work: What runs.
         kills: How many.
-        seed: Of the moments.
+        seed: Of the draw.
 
     Returns:
         How many kills were hit.
     """
-    rng, counts = np.random.default_rng(seed), Counter[str]()
-    expected = undisturbed(work, folder)
-    command = work.command(folder)
-    expect(
-        run(folder, [*command, "--force"], fault=f"count:{folder / 'changes'}").code == 0, "--force failed"
-    )
-    changes = int((folder / "changes").read_text())
-    while counts["forced run"] < kills:
-        done = run(folder, [*command, "--force"], fault=f"kill:{rng.integers(1, changes + 1)}")
-        counts["forced run"] += done.code == -signal.SIGKILL
+    rng = np.random.default_rng(seed)
+    expected, command = undisturbed(work, folder), work.command(folder)
+    _, made = changes(work, folder, "--force")
+    for number in rng.choice(len(made), kills, replace=kills > len(made)):
+        done = run(folder, [*command, "--force"], fault=f"kill:{number + 1}")
+        expect(done.code == -signal.SIGKILL, f"not killed at {made[number]}: {done}")
         finish(folder, command, expected)
-    return counts
+    return Counter({"a forced run": kills})
+
+
+def kill_at_random_moments(folder: Path, work: Work, kills: int, *, seed: int = 1) -> Counter[str]:
+    """Kill runs at moments that no change tells of, as while a library writes weights, and resume them."""
+    rng = np.random.default_rng(seed)
+
+    def disturb(target: Target) -> tuple[Done, str]:
+        started = target.start()
+        time.sleep(rng.uniform(0, target.seconds))
+        started.signal(signal.SIGKILL)
+        done = started.wait()
+        return done, "at a random moment" if done.code == -signal.SIGKILL else ""
+
+    return rounds(folder, work, kills, disturb)
 
 
 def everything(folder: Path, options: dict[str, int]) -> Parts:
-    """Kill every work, with one worker and with two, from a warm process and, now and then, cold."""
+    """Kill every command, runs also with two workers, from a warm process and, now and then, cold."""
     kills, seed = options["kills"], options["seed"]
-    plain = ((PLAIN, 1, True, 15), (PLAIN, 2, True, 15), (PLAIN, 1, False, 4), (PLAIN, 2, False, 4))
-    trained = ((TRAINED, 1, True, 20), (TRAINED, 2, True, 20), (SIMCSE, 1, True, 12), (SIMCSE, 2, True, 10))
-    yield from shared_out(kill, folder, kills, seed, *plain, *trained)
-    yield "forced", kill_forced(folder / "forced", PLAIN, -(-kills // 20), seed=seed)
+    plain = ((PLAIN, 1, True, 10), (PLAIN, 2, True, 8), (PLAIN, 1, False, 2), (PLAIN, 2, False, 2))
+    trained = ((TRAINED, 1, True, 10), (TRAINED, 2, True, 8), (SIMCSE, 1, True, 4), (SIMCSE, 2, True, 3))
+    fetched = ((FETCH, 1, True, 8), (TEXT, 1, True, 6), (PRETRAIN, 1, True, 7), (SWEEP, 1, True, 12))
+    read = ((REPORT, 1, True, 6), (BUNDLE, 1, True, 4), (MERGE, 1, True, 10))
+    yield from shared_out(kill, folder, kills, seed, *plain, *trained, *fetched, *read)
+    yield "forced", kill_forced(folder / "forced", PLAIN, -(-kills // 33), seed=seed)
+    yield "moments", kill_at_random_moments(folder / "moments", SIMCSE, -(-kills // 33), seed=seed)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Several processes on one results folder, also with one killed while it holds a lock.
+"""Several processes on one results folder, also with some killed while they hold a lock.
 
 ``python -m tests.faults.processes --rounds 10``
 """
@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 
 from tests.faults.checks import check_whole, expect
-from tests.faults.runs import PLAIN, TRAINED, Work, start, undisturbed
+from tests.faults.runs import PLAIN, TRAINED, Work, changes, start
 from tests.faults.scripts import Parts, script
 
 
@@ -34,8 +33,8 @@ def share(
         work: What runs.
         processes: How many.
         workers: Of each.
-        kills: How many of them are killed at random moments; a cell may then be begun again.
-        seed: Of the moments.
+        kills: How many of them are killed, each at a change of the folder; a cell may then be begun again.
+        seed: Of the changes.
         warm: See :func:`tests.faults.runs.start`.
 
     Returns:
@@ -45,14 +44,13 @@ def share(
         NotSurvivedError: what didn't hold.
     """
     rng = np.random.default_rng([seed, processes, workers, kills])
-    expected, scratch = undisturbed(work, folder / "undisturbed"), folder / "shared"
+    expected, made = changes(work, folder / "undisturbed", "--workers", str(workers))
+    scratch = folder / "shared"
     scratch.mkdir()
     command = work.command(scratch, "--workers", str(workers))
-    runs = [start(scratch, command, warm=warm, FAULT_WAIT="0.05") for _ in range(processes)]
-    for run in runs[:kills]:
-        run.wait_for(scratch / "log", lines=1)
-        time.sleep(rng.uniform(0, 0.4))
-        run.signal(signal.SIGKILL, group=True)
+    killed_at = rng.integers(1, len(made) // 2, kills)  # each makes a part of the changes
+    faults = [f"kill_all:{at}" for at in killed_at] + [""] * (processes - kills)
+    runs = [start(scratch, command, warm=warm, fault=fault, FAULT_WAIT="0.05") for fault in faults]
     codes = [run.wait() for run in runs]
     killed = sum(done.code == -signal.SIGKILL for done in codes[:kills])
     for done in codes[killed:] if killed == kills else codes:
@@ -67,11 +65,11 @@ def share(
 
 
 def everything(folder: Path, options: dict[str, int]) -> Parts:
-    """Share folders between two and four processes."""
+    """Share folders between two and three processes."""
     for number in range(options["rounds"]):
         seed = options["seed"] + number
         for work in (PLAIN, TRAINED):
-            for processes, workers, kills in ((2, 1, 0), (2, 2, 0), (4, 1, 0), (2, 1, 1), (4, 2, 2)):
+            for processes, workers, kills in ((2, 1, 0), (2, 2, 0), (3, 1, 0), (2, 1, 1), (3, 2, 2)):
                 part = f"{work.name}-{processes}-{workers}-{kills}-{number}"
                 yield part, share(folder / part, work, processes, workers=workers, kills=kills, seed=seed)
     yield "cold", share(folder / "cold", PLAIN, 2, warm=False)

@@ -25,18 +25,16 @@ class Target:
         command: Arguments of ``bench``.
         warm: See :func:`tests.faults.runs.start`.
         seconds: How long it takes undisturbed, from its first line on.
-        changes: How many changes of the results folder its first process makes undisturbed.
     """
 
     folder: Path
     command: list[str]
     warm: bool
     seconds: float
-    changes: int
 
-    def start(self, fault: str = "") -> Run:
+    def start(self) -> Run:
         """Start it."""
-        return start(self.folder, self.command, warm=self.warm, fault=fault)
+        return start(self.folder, self.command, warm=self.warm)
 
 
 Disturb = Callable[[Target], tuple[Done, str]]
@@ -65,18 +63,17 @@ def rounds(
     """
     more, whole = ("--workers", str(workers)), folder / "undisturbed"
     whole.mkdir(parents=True)
-    first = start(whole, work.command(whole, *more), fault=f"count:{whole / 'changes'}")
+    first = start(whole, work.command(whole, *more))
     first.wait_for(whole / STARTED)
     began, done = time.monotonic(), first.wait()
     expect(done.code == 0, f"the undisturbed run failed: {done.error[-500:]}")
     seconds = time.monotonic() - began + (0 if warm else _COLD)
-    changes = int((whole / "changes").read_text())
     expected, counts, completed = stable(whole), Counter[str](), 0
     while counts.total() < hits:
         expect(completed < 10 * (hits + 5), "hardly a run is hit")
         scratch = folder / f"round-{completed}"
         scratch.mkdir()
-        target = Target(scratch, work.command(scratch, *more), warm, seconds, changes)
+        target = Target(scratch, work.command(scratch, *more), warm, seconds)
         before: dict[Path, int] = {}
         while True:
             enough, began = counts.total() >= hits, time.monotonic()

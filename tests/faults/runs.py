@@ -14,14 +14,24 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from bench.data.toy import toy_task
-from tests.faults.checks import Done, NotSurvivedError, check_kept, check_whole, expect, finished, stable
+from tests.faults import small
+from tests.faults.checks import (
+    MADE,
+    Done,
+    NotSurvivedError,
+    check_kept,
+    check_whole,
+    expect,
+    finished,
+    stable,
+)
 
 ROOT = Path(__file__).parents[2]
 PLUGIN = Path(__file__).parent / "plugin"
@@ -41,29 +51,40 @@ _LONGEST = 300.0
 
 @dataclass(frozen=True)
 class Work:
-    """A run to disturb: its command line, and whether it needs a folder to train from."""
+    """A command to disturb.
+
+    Args:
+        name: Its name.
+        arguments: Of its command line, after the verb.
+        verb: ``bench`` what.
+        given: Puts what it needs, other than a text to train on, into a scratch folder.
+    """
 
     name: str
     arguments: tuple[str, ...]
+    verb: tuple[str, ...] = ("run", "--suite", "toy")
+    given: Callable[[Path], object] | None = None
 
     def command(self, folder: Path, *more: str) -> list[str]:
-        """Return the arguments of ``bench`` in a scratch folder; writes the training text it needs."""
-        arguments = ["run", "--suite", "toy", *self.arguments, *more]
+        """Return the arguments of ``bench`` in a scratch folder; writes there what it needs."""
+        arguments = [*self.verb, *self.arguments, *more]
+        if self.given is not None:
+            self.given(folder)
         if "--dev" in arguments:
             text, model = folder / "corpus.txt", folder / "model"
             if not text.exists():
-                sentences = sorted({sentence for pair in toy_task().all_pairs() for sentence in pair})
-                text.write_text("\n".join(sentences[:40]) + "\n")
+                text.write_text("\n".join(small.toy_sentences()) + "\n")
                 model.mkdir()
                 (model / "config.json").write_text("{}")
                 (model / "model.safetensors").write_bytes(b"no weights: fault_trained reads none")
             arguments += ["--corpus", str(text)]
-            if "simcse" not in self.name:
+            if self.verb[0] == "run" and "simcse" not in self.name:
                 arguments += ["--backbone", str(model)]
         return arguments
 
 
 PLAIN = Work("plain", ("--methods", "fault_plain[wait=0.02]", "--seeds", "1-6"))
+SHORT = Work("short", ("--methods", "fault_plain", "--seeds", "1-2"))
 TRAINED = Work(
     "trained", ("--methods", "fault_trained,fault_trained[scale=2]", "--seeds", "1-2", "--dev", "toy")
 )
@@ -102,6 +123,24 @@ class Run:
                 return
             expect(not ended, f"it made no {path.name}: {self.error.read_text()[-500:]}")
             time.sleep(0.002)
+
+    def wait_until_stopped(self) -> None:
+        """Wait until it has stopped itself; raises NotSurvivedError if it ends before."""
+        while self._state() != "T":
+            expect(self.process.exitcode is None, f"it didn't stop: {self.error.read_text()[-500:]}")
+            time.sleep(0.002)
+
+    def _state(self) -> str:
+        """The state that the system gives for it, "" where it is gone."""
+        with suppress(OSError):
+            return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return ""
+
+    def wait_for_end_or(self, path: Path) -> bool:
+        """Wait until it has ended or made a file; returns whether the file is there."""
+        while self.process.exitcode is None and not path.exists():
+            time.sleep(0.002)
+        return path.exists()
 
     def wait(self) -> Done:
         """Wait for it and for every process of its group; raises NotSurvivedError if that takes minutes."""
@@ -147,7 +186,7 @@ def environment(folder: Path, fault: str, more: dict[str, str]) -> dict[str, str
         "COLUMNS": "160",
         "FAULT_LOG": str(folder / "log"),
         "BENCH_FAULT": fault,
-        "BENCH_FAULT_BELOW": str(folder / "results"),
+        "BENCH_FAULT_BELOW": os.pathsep.join(str(folder / each) for each in ("results", MADE)),
     } | more
 
 
@@ -166,7 +205,7 @@ def start(
         folder: Where it runs; its output goes into hidden files there.
         arguments: Of ``bench``.
         warm: Fork it from a process that has imported everything.
-        fault: See bench_fault_methods.
+        fault: See bench_faults.
         out: Where stdout goes instead.
         more: For its environment.
     """
@@ -188,13 +227,18 @@ def run(folder: Path, arguments: Sequence[str], **how: Any) -> Done:
     return start(folder, arguments, **how).wait()
 
 
-def finish(folder: Path, arguments: Sequence[str], expected: dict[str, bytes]) -> None:
+def finish(folder: Path, arguments: Sequence[str], expected: dict[str, bytes]) -> Done:
     """Run a disturbed run's command again; raises NotSurvivedError unless it ends as undisturbed."""
     before = finished(folder)
     done = run(folder, arguments)
     expect(done.code == 0, f"the same command can't go on: {done.error[-800:]}")
     check_kept(before, finished(folder))
     check_whole(folder, expected)
+    if finished(folder):
+        data = ["--data", "data"] if (folder / "data").exists() else []
+        verified = run(folder, ["verify", *data])
+        expect(verified.code == 0 and "nothing wrong" in verified.out, verified.out + verified.error)
+    return done
 
 
 def _server(surroundings: dict[str, str]) -> multiprocessing.context.ForkServerContext:
@@ -230,14 +274,47 @@ def _bench(
     multiprocessing.get_context = lambda method=None: fork  # type: ignore[assignment]
     from bench.__main__ import main
 
-    importlib.import_module("bench_fault_methods").begin()
+    small.begin(folder)
+    importlib.import_module("bench_faults").begin()
     os.close(os.open(STARTED, os.O_CREAT | os.O_WRONLY))
     main()
 
 
-def undisturbed(work: Work, folder: Path, *more: str) -> dict[str, bytes]:
+@dataclass(frozen=True)
+class Change:
+    """A change that a run makes of its folder, as bench_faults counts them.
+
+    Args:
+        process: Which process makes it.
+        kind: "open", "write", "fsync", "os.rename", ...
+        path: Of the scratch folder.
+    """
+
+    process: str
+    kind: str
+    path: str
+
+
+def undisturbed(work: Work, folder: Path, *more: str, **how: Any) -> dict[str, bytes]:
     """The bytes of a run that nothing disturbs."""
     folder.mkdir(parents=True, exist_ok=True)
-    done = run(folder, work.command(folder, *more))
+    done = run(folder, work.command(folder, *more), **how)
     expect(done.code == 0, f"the undisturbed run of {work.name} failed: {done.error[-500:]}")
     return stable(folder)
+
+
+def changes(work: Work, folder: Path, *more: str, **how: Any) -> tuple[dict[str, bytes], list[Change]]:
+    """The bytes of a run that nothing disturbs, and every change that its first process makes, in order."""
+    file = folder / "changes"
+    expected = undisturbed(work, folder, *more, fault=f"list:{file}", **how)
+    rows = [line.split(" ", 2) for line in file.read_text().splitlines()]
+    every = [Change(process, kind, path.removeprefix(f"{folder}/")) for process, kind, path in rows]
+    busiest = max({change.process for change in every}, key=[c.process for c in every].count)
+    return expected, [change for change in every if change.process == busiest]
+
+
+def where(made: Sequence[Change], kind: str, pattern: str) -> list[int]:
+    """How many changes come before each one of a kind to a path like that."""
+    return [
+        number for number, change in enumerate(made) if change.kind == kind and fnmatch(change.path, pattern)
+    ]

@@ -10,13 +10,14 @@ import bench
 from bench.records.provenance import provenance
 from bench.registry import discover
 
-_OTHERS = (  # what bench's modules import inside functions
+_OTHERS = (  # what bench's modules import inside functions, and what a warm run begins with
     "jinja2",
     "matplotlib.figure",
     "pandas",
     "rich._emoji_codes",
     "rich.progress",
     "scipy.stats",
+    "tests.faults.runs",
     "torch._dynamo",  # AdamW loads it
     "transformers.models.bert.modeling_bert",
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bench.records import files
-from bench.records.files import temporary, write_whole
+from bench.records.files import temporary, whole_folder, write_whole
 from bench.records.record import Place
 from bench.records.store import ResultStore
 
@@ -67,6 +67,44 @@ def test_what_a_kill_leaves_is_cleared(tmp_path: Path) -> None:
         else:
             store.clear_leftovers()
         assert list(path.parent.iterdir()) == []
+
+
+def test_the_next_writer_removes_what_a_dead_one_left_and_nothing_else(tmp_path: Path) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    host, own = files._HOST, tmp_path / f".a.json.{files._HOST}.{os.getpid()}.0.tmp"
+    left = tmp_path / f".a.json.{host}.{gone.pid}.0.tmp", tmp_path / f".a.json.{host}.{gone.pid}.1.tmp"
+    kept = [
+        own,
+        *(tmp_path / f".{name}.{host}.{gone.pid}.0.tmp" for name in ("b.json", "a")),
+        *(
+            tmp_path / f".a.json.{start}.0.tmp"
+            for start in (f"elsewhere.{gone.pid}", f"{host}.x", f"{host}.0")
+        ),
+    ]
+    for path in (left[0], *kept):
+        path.touch()
+    (left[1] / "inside").mkdir(parents=True)
+    write_whole(tmp_path / "a.json", b"text")
+    assert set(tmp_path.iterdir()) == {tmp_path / "a.json", *kept}
+
+
+def test_a_folder_is_whole_or_not_there(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError), whole_folder(tmp_path / "a" / "b") as folder:
+        (folder / "not" / "there").touch()
+    assert list((tmp_path / "a").iterdir()) == []
+    (tmp_path / "a" / "c").mkdir()
+    for name in ("b", "c"):
+        with whole_folder(tmp_path / "a" / name) as folder:
+            (folder / "one").touch()
+            assert not (tmp_path / "a" / name / "one").exists()
+    assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("one")) == [
+        "a/b/one",
+        "a/c/one",
+    ]
+    with pytest.raises(OSError, match="not empty"), whole_folder(tmp_path / "a" / "b") as folder:
+        (folder / "two").touch()
+    assert sorted(path.name for path in (tmp_path / "a").rglob("*")) == ["b", "c", "one", "one"]
 
 
 def test_temporary_names_are_made_in_one_place() -> None:

@@ -1,25 +1,16 @@
 """What the fault scripts put into a run through bench's own entry point for plug-ins: cheap methods, faults.
 
-``fault_plain`` only encodes, ``fault_trained`` trains two stages whose files determine its vectors. A fault
-named in BENCH_FAULT starts in every process of the run, its workers too:
-
-- ``kill:N`` ends the process by SIGKILL just before its N-th change below BENCH_FAULT_BELOW;
-- ``count:FILE`` keeps the number of changes in a file;
-- ``full:N`` has no space left from the N-th change on, for anything but removing and renaming;
-- ``read_only`` refuses every change;
-- ``clock`` turns the clock back an hour whenever it is read.
+``fault_plain`` only encodes, ``fault_trained`` trains two stages whose files determine its vectors; sweep
+``fault`` is a grid of it. A fault named in BENCH_FAULT (see bench_faults) starts in every process of the run.
 """
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import itertools
+import importlib
 import os
-import signal
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +20,7 @@ from bench.card import BuildContext, MethodCard, Option, OptionValue
 from bench.encoder import FloatArray, Progress
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
+from bench.sweeps.grids import Backbone, Point, sweep
 
 _FILES = 3
 _BLOCK = 20_000  # bytes a file of a stage
@@ -130,80 +122,9 @@ class TrainedMethod:
         return Dice(_content(context.stages["top"]).hex())
 
 
-_CHANGES = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir"}
-_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+@sweep("A grid for the fault scripts?", "nowhere", "scale", name="fault")
+def fault_sweep(backbone: Backbone) -> Iterable[Point]:
+    return (Point(f"scale {scale}", "fault_trained", f"fault_trained[scale={scale}]") for scale in (1, 2))
 
 
-def _is_change(event: str, arguments: tuple[Any, ...], below: str) -> bool:
-    if event not in _CHANGES or (event == "open" and not arguments[2] & _WRITING):
-        return False
-    if event in ("os.remove", "os.rmdir") and arguments[1] != -1:
-        return True  # a folder that is being removed: names alone, beside an open folder
-    return isinstance(arguments[0], str) and os.path.abspath(arguments[0]).startswith(below)
-
-
-def _path(descriptor: int) -> str:
-    """Path of an open file, "" where the system doesn't say."""
-    try:
-        return os.readlink(f"/proc/self/fd/{descriptor}")
-    except OSError:
-        return ""
-
-
-def _on_change(do: Callable[[str, int, str], None], argument: str) -> None:
-    """Call ``do`` with number and kind of each change just before it happens; fsync counts as one."""
-    below = os.environ["BENCH_FAULT_BELOW"]
-    count = 0
-
-    def change(event: str) -> None:
-        nonlocal count
-        count += 1
-        do(argument, count, event)
-
-    def hook(event: str, arguments: tuple[Any, ...]) -> None:
-        if _is_change(event, arguments, below):
-            change(event)
-
-    fsync = os.fsync
-
-    def counted_fsync(descriptor: int) -> None:
-        if _path(descriptor).startswith(below):
-            change("fsync")
-        fsync(descriptor)
-
-    os.fsync = counted_fsync  # type: ignore[assignment]
-    sys.addaudithook(hook)
-
-
-def _kill(last: str, number: int, event: str) -> None:
-    if number == int(last):
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _count(file: str, number: int, event: str) -> None:
-    Path(file).write_text(str(number))
-
-
-def _full(first: str, number: int, event: str) -> None:
-    if number >= int(first) and event in ("open", "os.mkdir", "fsync"):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def _read_only(argument: str, number: int, event: str) -> None:
-    raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-
-
-_FAULTS = {"kill": _kill, "count": _count, "full": _full, "read_only": _read_only}
-
-
-def begin() -> None:
-    """Start the fault that the environment names."""
-    name, _, argument = os.environ.get("BENCH_FAULT", "").partition(":")
-    if name == "clock":
-        now, reads = time.time(), itertools.count(1)
-        time.time = lambda: now - 3600.0 * next(reads)
-    elif name:
-        _on_change(_FAULTS[name], argument)
-
-
-begin()
+importlib.import_module("bench_faults").begin()
