@@ -126,8 +126,9 @@ def kill_forced(folder: Path, work: Work, kills: int, *, seed: int = 1) -> Count
         How many kills were hit.
     """
     rng = np.random.default_rng(seed)
-    expected, command = undisturbed(work, folder), work.command(folder)
-    _, made = changes(work, folder, "--force")
+    alone = "--workers", "1"
+    expected, command = undisturbed(work, folder), work.command(folder, *alone)
+    _, made = changes(work, folder, *alone, "--force")
     for number in rng.choice(len(made), kills, replace=kills > len(made)):
         done = run(folder, [*command, "--force"], fault=f"kill:{number + 1}")
         expect(done.code == -signal.SIGKILL, f"not killed at {made[number]}: {done}")
