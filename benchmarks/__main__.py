@@ -1,6 +1,6 @@
 """Run every benchmark, one after the other, each in a process of its own, and write the table of claims.
 
-    python benchmarks [--data data]                 # half an hour on a free machine
+    python benchmarks [--data data]                 # three quarters of an hour on a free machine
     python benchmarks --only memory --only stats    # to the screen, no file is written
     python benchmarks --quick                       # tiny sizes: do they work?
 
@@ -53,6 +53,7 @@ SCRIPTS = (
     Script("heap", quick=("--profile", "mini", "--rounds", "1", "--steps", "1"), data=True),
     Script("probes", quick=("--profile", "mini", "--pairs", "20", "--rounds", "1"), data=True),
     Script("stats", ("--only", "speed"), ("--only", "speed", "--peer-draws", "2", "--draws", "100")),
+    Script("coverage", quick=("--quick",)),
     Script("gradient_probe", quick=("--peer-cells", "1")),
     Script("report", quick=("--methods", "4", "--seeds", "2", "--rounds", "1")),
     Script("end_to_end", quick=("--methods", "word_overlap", "--seeds", "1", "--suite", "toy")),

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import fmean
 
+import evidence
 import scale
 from click.testing import CliRunner
 
@@ -85,8 +86,15 @@ def names_in_papers(card: MethodCard) -> tuple[str, ...]:
 
 
 def filled(markdown: str) -> str:
-    """Put tables in the place of ``<!-- leaderboard: CAMPAIGN -->`` and of the names in ``_TABLES``."""
+    """Put tables in the place of ``<!-- leaderboard: CAMPAIGN -->`` and of the names in ``_TABLES``.
+
+    ``<!-- coverage: METHODS | DESIGNS | TARGETS -->`` is a table of what was measured of procedures: names of
+    coverage.csv with semicolons between, the last two left out for all.
+    """
     markdown = re.sub(r"<!-- leaderboard: (\S+) -->", lambda found: leaderboard(found[1]), markdown)
+    markdown = re.sub(
+        r"<!-- coverage: (.+?) -->", lambda found: evidence.table(*found[1].split("|")), markdown
+    )
     for name, table in _TABLES.items():
         if f"<!-- {name} -->" in markdown:
             markdown = markdown.replace(f"<!-- {name} -->", table())

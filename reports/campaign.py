@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +31,10 @@ class Campaign:
         store: The campaign.
         records: Those that were asked for, averages rounded if asked for.
         sweeps: Grids of its sweeps.
-        baseline: Method that the daggers compare with; None for simcse.
+        baseline: Method that the daggers compare with; None for none.
         rounded: True if averages are those of rounded scores.
         pairs: True to list every pair of methods below the matrix of their differences.
+        kept: What several parts of a report need, computed once.
     """
 
     store: ResultStore
@@ -42,6 +43,7 @@ class Campaign:
     baseline: str | None = None
     rounded: bool = False
     pairs: bool = False
+    kept: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def name(self) -> str:

@@ -123,9 +123,19 @@ def signed(value: float) -> str:
     return f"{SCALE * value:+.2f}"
 
 
+def no_width(low: float, high: float) -> bool:
+    """True for an interval of scores that didn't vary, but for rounding: it says nothing."""
+    return high - low < 1e-12
+
+
 def interval(low: float | None, high: float | None) -> str:
-    """The interval of a difference, scaled by 100, or a dash."""
-    return DASH if low is None or high is None else f"[{signed(low)}, {signed(high)}]"
+    """The interval of a difference, scaled by 100, or a dash; that of scores that didn't vary is none."""
+    return DASH if low is None or high is None or no_width(low, high) else f"[{_end(low)}, {_end(high)}]"
+
+
+def _end(value: float) -> str:
+    """An end of an interval; one near 0 keeps a digit that says on which side."""
+    return f"{SCALE * value:+.1g}" if 0 < abs(SCALE * value) < 0.005 else signed(value)
 
 
 def plus_minus(cell: Cell) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bench.compare.select import grouped
 from bench.reports.campaign import Campaign
 from bench.reports.doubts import with_doubts
+from bench.reports.formats import latex
 from bench.reports.formats.render import as_json, frame_csv, render_grids
 from bench.reports.records import long_frame
 from bench.reports.sections import SECTIONS, table_grids
@@ -16,6 +18,7 @@ from bench.reports.tables.leaderboard import leaderboards
 
 if TYPE_CHECKING:
     from bench.reports.figures.figure import Figure
+    from bench.reports.grid import Grid
 
 
 def report(campaign: Campaign, form: str, table: str | None = None, *, standalone: bool = False) -> str:
@@ -42,7 +45,16 @@ def report(campaign: Campaign, form: str, table: str | None = None, *, standalon
     if form == "json":
         return as_json([*leaderboards(campaign), *ablation_grids(campaign)])
     grids = [grid for section in SECTIONS if section.printed for grid in section.grids(campaign)]
-    return render_grids(grids, form, standalone=standalone)
+    return _latex(campaign, grids, standalone) if form == "latex" else render_grids(grids, form)
+
+
+def _latex(campaign: Campaign, grids: Sequence[Grid], standalone: bool) -> str:
+    """The tables, and the diagrams of the groups."""
+    from bench.reports.figures.of_records import group_figures
+    from bench.reports.formats.picture import critical_difference
+
+    body = "\n".join([latex.tables(grids), *map(critical_difference, group_figures(campaign))])
+    return latex.document(body) if standalone else body
 
 
 def all_figures(campaign: Campaign) -> list[Figure]:

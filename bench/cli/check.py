@@ -70,7 +70,7 @@ def check(context: click.Context, /, plugins: tuple[str, ...], **options: Any) -
     """Compare new records with a reference; fail only where a drop is real.
 
     Without --results it repeats the reference's own cells in a temporary folder. Exit codes: 0 passed, 1 an
-    average fell by more than the tolerance and its interval supports it, or a cell failed or is missing,
+    average fell by more than the tolerance and its seeds show it, or a cell failed or is missing,
     2 bad input, 3 other specifications or data.
 
     With --plugin it runs the conformance checks on the methods of a file or an installed package, on a method

@@ -2,24 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli.options import filter_options, item_options, print_json, progress_bar, results_options
+from bench.cli.options import (
+    NumberRange,
+    data_option,
+    filter_options,
+    format_option,
+    level_option,
+    print_json,
+    progress_bar,
+    results_options,
+    together,
+)
 from bench.errors import InputError
 
 if TYPE_CHECKING:
     from bench.compare.comparison import Comparison
     from bench.compare.draws import Drawn, Run
     from bench.compare.evidence import DrawItems
+    from bench.compare.questions import Questions
+    from bench.compare.select import Group
 
 
 WHERE = "bench compare"
+POINTS = 100.0  # options are in points, scores in the metric's unit
+question_options = together(
+    click.option(
+        "--margin",
+        type=NumberRange(0, 100, min_open=True),
+        metavar="POINTS",
+        help="Also say whether the two are equal within this; choose it before you see scores.",
+    ),
+    click.option(
+        "--claim",
+        type=NumberRange(-100, 100),
+        metavar="POINTS",
+        help="Also say whether the records support a lead of A of at least this.",
+    ),
+    click.option(
+        "--published",
+        type=NumberRange(-100, 100),
+        metavar="POINTS",
+        help="Also check a published difference A - B of two single runs; stored figures are checked anyway.",
+    ),
+    click.option(
+        "--detect",
+        type=NumberRange(0, 100, min_open=True),
+        metavar="POINTS",
+        default=0.5,
+        help="True difference that planned seeds are to show; default 0.5.",
+    ),
+)
 
 
 @click.command()
@@ -29,12 +69,22 @@ WHERE = "bench compare"
 @filter_options
 @click.option(
     "--test",
-    type=click.Choice(["welch", "permutation"]),
-    default="welch",
-    help="Test over seeds that gives the verdict.",
+    type=click.Choice(["auto", "paired", "sign-flip", "welch", "permutation"]),
+    default="auto",
+    help="Test over seeds. auto: paired t where records say that the runs of a seed are pairs, else Welch.",
 )
+@click.option(
+    "--for",
+    "scope",
+    type=click.Choice(["seeds", "items", "both"]),
+    help="What the verdict speaks for: further seeds, further items, or both; default both where it can.",
+)
+@question_options
 @click.option("--seeds-only", is_flag=True, help="Leave out what the items say.")
-@item_options
+@level_option("Confidence level of the intervals.")
+@click.option("--draws", type=click.IntRange(100, 100_000), default=10_000, help="Draws of the items.")
+@data_option()
+@format_option("text", "json", "markdown", "latex")
 @results_options
 def compare(first: str, second: str | None, against: str | None, seeds_only: bool, **options: Any) -> None:
     """Say whether A and B differ, in plain words, and what that does not tell.
@@ -63,7 +113,16 @@ def compare(first: str, second: str | None, against: str | None, seeds_only: boo
     found = []
     for a, b in pairs:
         try:
-            found.append(compare_groups(a, b, level=options["level"], test=options["test"], draw=draw))
+            found.append(
+                compare_groups(
+                    *(a, b),
+                    level=options["level"],
+                    test=options["test"],
+                    scope=options["scope"],
+                    draw=draw,
+                    asked=_questions(a, b, options),
+                )
+            )
         except InputError as error:
             if not grid:
                 raise
@@ -75,6 +134,18 @@ def compare(first: str, second: str | None, against: str | None, seeds_only: boo
     elif against is not None:
         found = correct(found, f"{first} against {', '.join(others)}", "holm")
     _print(found, options["form"])
+
+
+def _questions(a: Group, b: Group, options: Mapping[str, Any]) -> Questions:
+    """What was asked besides, in the metric's unit, with what is published of the two."""
+    from bench.compare.questions import Questions
+    from bench.reports.tables.comparison import published_differences
+
+    given = {name: None if (of := options[name]) is None else of / POINTS for name in ("margin", "claim")}
+    published = published_differences(a, b)
+    if options["published"] is not None:
+        published["as given"] = options["published"] / POINTS
+    return Questions(options["detect"] / POINTS, **given, published=published)
 
 
 def item_drawer(draws: int, data: Path | None) -> DrawItems:
@@ -90,17 +161,30 @@ def item_drawer(draws: int, data: Path | None) -> DrawItems:
 
 
 def _print(found: Sequence[Comparison], form: str) -> None:
-    from bench.compare.wording import statements, verdict
-    from bench.reports.formats.render import text
+    from bench.compare.statements import statements
+    from bench.compare.wording import verdict
+    from bench.reports.formats.render import render_grids, text
     from bench.reports.tables.comparison import checkpoint_grid, task_grid
 
     if form == "json":
-        rows = [asdict(one) | {"verdict": verdict(one), "statements": statements(one)} for one in found]
-        print_json(rows)
+        print_json(
+            [_as_json(one) | {"verdict": verdict(one), "statements": statements(one)} for one in found]
+        )
         return
     blocks = []
     for one in found:
-        grids = [grid for grid in (task_grid(one), checkpoint_grid(one)) if grid is not None]
-        lines = [f"{verdict(one)}.", *(f"- {statement}" for statement in statements(one))]
-        blocks.append("\n\n".join([*(text([grid]).rstrip() for grid in grids), "\n".join(lines)]))
+        first, *more = (grid for grid in (task_grid(one), checkpoint_grid(one)) if grid is not None)
+        lines = (f"{verdict(one)}.", *statements(one))
+        if form != "text":
+            blocks.append(render_grids([replace(first, notes=lines), *more], form).rstrip())
+            continue
+        said = [lines[0], *(f"- {line}" for line in lines[1:])]
+        blocks.append("\n\n".join([*(text([grid]).rstrip() for grid in (first, *more)), "\n".join(said)]))
     click.echo("\n\n".join(blocks))
+
+
+def _as_json(c: Comparison) -> dict[str, Any]:
+    """All facts, those of the headline once more at the top."""
+    own = ("test", "difference", "interval", "p")
+    corrected = {"corrected": None if c.corrected is None else asdict(c.corrected)}
+    return asdict(c) | {name: getattr(c, name) for name in own} | corrected

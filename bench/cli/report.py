@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @format_option("text", "markdown", "csv", "json", "latex", "html")
 @click.option("--table", metavar="NAME", help=f"Only this table: {', '.join(TABLES)}.")
 @filter_options
-@click.option("--baseline", metavar="METHOD", help="Method that daggers compare with; default simcse.")
+@click.option("--baseline", metavar="METHOD", help="Mark what differs from this method with daggers.")
 @click.option(
     "--senteval-rounding", "rounded", is_flag=True, help="Average rounded scores, as SimCSE prints them."
 )

@@ -35,6 +35,18 @@ estimate_option = click.option(
 @click.option("--dry-run", is_flag=True, help="Show the cells, what is done and what they read; run nothing.")
 @estimate_option
 @click.option(
+    "--detect",
+    type=NumberRange(0, 100, min_open=True),
+    metavar="POINTS",
+    help="With --dry-run: seeds that show a difference of so many points, and what the planned ones show.",
+)
+@click.option(
+    "--spread",
+    type=NumberRange(0, 100, min_open=True),
+    metavar="SD",
+    help="With --detect: standard deviation over seeds, in points; default: that of earlier records.",
+)
+@click.option(
     "--price-per-hour",
     type=NumberRange(0),
     metavar="PRICE",
@@ -52,13 +64,22 @@ estimate_option = click.option(
     "options and sentences are the same.",
 )
 @click.option("--force", is_flag=True, help="Run finished cells again and replace their records.")
-def run(dry_run: bool, estimate: bool, price_per_hour: float | None, **options: Any) -> None:
+def run(
+    dry_run: bool,
+    estimate: bool,
+    price_per_hour: float | None,
+    detect: float | None,
+    spread: float | None,
+    **options: Any,
+) -> None:
     """Evaluate methods over seeds and suites; finished cells are never computed twice.
 
     Progress goes to stderr, the leaderboard of this run to stdout.
     """
+    from bench.cli.detect import check_options, show_detection
     from bench.plan.plan import make_plan
 
+    check_options(detect, spread, dry=dry_run or estimate)
     if price_per_hour is not None and not (dry_run or estimate):
         raise InputError(
             "a price needs an estimate", where="--price-per-hour", expected="--estimate or --dry-run as well"
@@ -68,6 +89,8 @@ def run(dry_run: bool, estimate: bool, price_per_hour: float | None, **options: 
         check_device(plan.spec.device, plan.spec.ranks)
     if dry_run or estimate:
         conflicts = show_plan(plan)
+        if detect is not None:
+            show_detection(plan, detect, spread)
         if estimate or price_per_hour is not None:
             show_estimate(plan, price_per_hour)
         leave_if_failed(conflicts)

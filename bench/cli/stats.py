@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from functools import partial
-from typing import Any
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from bench.cli.compare import item_drawer
 from bench.cli.options import filter_options, item_options, print_json, results_options
-from bench.errors import InputError
+from bench.errors import InputError, printable
+
+if TYPE_CHECKING:
+    from bench.compare.draws import Run
+
+MOST_NAMED = 6
+"""Pairs of methods that the text names; of more it says how many."""
 
 
 @click.command()
@@ -40,13 +48,51 @@ def stats(
         raise InputError(
             "no finished record matches", where=f"campaign {campaign}", hint="bench run makes them"
         )
-    methods = method_intervals(runs, level)
+    methods, pairs = method_intervals(runs, level), _pairs(runs)
     drawer = item_drawer(draws, options["data_dir"])
     records = list(record_intervals(runs, level, drawer, partial(click.echo, err=True)))
     if options["form"] == "json":
         tables = {"methods": list(map(asdict, methods)), "records": list(map(asdict, records))}
-        print_json({"campaign": campaign, "level": level, "draws": draws, **tables})
+        paired = [
+            dict(zip(("profile", "suite", "first", "second", "shared"), one, strict=True)) for one in pairs
+        ]
+        print_json({"campaign": campaign, "level": level, "draws": draws, **tables, "pairs": paired})
         return
     notes = tuple(dict.fromkeys(note for run in runs for note in run.record.notes))
-    grids = [method_grid(methods, campaign, level), record_grid(records, level, draws, notes)]
+    table = method_grid(methods, campaign, level)
+    if len({one.method for one in methods}) > 1:
+        table = replace(table, notes=(*table.notes, _no_test(pairs)))
+    grids = [table, record_grid(records, level, draws, notes)]
     click.echo("\n\n".join(text([grid]).rstrip() for grid in grids))
+
+
+def _pairs(runs: Sequence[Run]) -> list[tuple[str, str, str, str, str]]:
+    """Return (profile, suite, method, method, what they share) where the runs of a seed are pairs."""
+    from bench.compare.caveats import pairing
+    from bench.compare.select import Group, by_seed, grouped
+
+    found = []
+    for (profile, suite), here in grouped(runs, lambda run: (run.record.profile, run.record.suite)).items():
+        methods = grouped(by_seed(here), lambda run: run.record.method)
+        groups = [Group(name, tuple(of_method)) for name, of_method in sorted(methods.items())]
+        for a, b in combinations(groups, 2):
+            if shared := pairing(a, b):
+                found.append((profile, suite, a.label, b.label, shared))
+    return found
+
+
+def _no_test(pairs: Sequence[tuple[str, str, str, str, str]]) -> str:
+    """Say that intervals of two methods are no test of their difference, and of whom they hide most."""
+    said = (
+        "Two of these intervals don't tell whether two methods differ: bench compare A B does, or bench "
+        "report --table significance for all."
+    )
+    if not pairs:
+        return said
+    named = dict.fromkeys(
+        f"{printable(a)} and {printable(b)}, which {shared}" for _, _, a, b, shared in pairs
+    )
+    whose = "; ".join(named) if len(named) <= MOST_NAMED else f"{len(named)} pairs of methods"
+    return (
+        f"{said} Runs of one seed are pairs for {whose}: what the seed decides cancels in their difference."
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from bench.compare.select import Group
@@ -26,16 +27,23 @@ def data_orders(record: RunRecord) -> frozenset[tuple[str, int]]:
 
 
 def pairing(a: Group, b: Group) -> str | None:
-    """Say what makes the runs of a seed a pair: trained stages in common, or one data order; None if nothing.
+    """Say what makes the runs of a seed a pair: stages, a data order or all in common; None if nothing.
 
-    Either needs the same seeds on both sides.
+    Each needs the same seeds on both sides. A stage that runs of several seeds have alike makes no pairs, as
+    nothing of it varies with the seed. No score is read.
     """
     if not a.seeds or a.seeds != b.seeds:
         return None
     others = {run.record.seed: run.record for run in b.runs}
-    stages = [_stage_keys(run.record) & _stage_keys(others[run.record.seed]) for run in a.runs]
+    pairs = [(run.record, others[run.record.seed]) for run in a.runs]
+    if all(x.options == y.options and not differing(x, y, SPECIFICATION) for x, y in pairs):
+        return "have one specification"
+    of_seeds = [_stage_keys(x) & _stage_keys(y) for x, y in pairs]
+    seen = Counter(key for keys in of_seeds for key in keys)
+    stages = [{key for key in keys if seen[key] == 1} for keys in of_seeds]
     if all(stages):
-        return f"have {min(map(len, stages))} trained stage(s) in common"
+        least = min(map(len, stages))
+        return f"have {least} trained stage{'s' * (least > 1)} in common"
     orders = {data_orders(run.record) for group in (a, b) for run in group.runs}
     if len(orders) == 1 and orders != {frozenset()}:
         return "see the same sentences in the same order"
@@ -43,13 +51,9 @@ def pairing(a: Group, b: Group) -> str | None:
 
 
 def limits(a: Group, b: Group) -> list[str]:
-    """Say in sentences what else differs: specification, training, data order, versions and hardware."""
+    """Say in sentences what else differs: specification, training, versions and hardware."""
     sentences = [*_specification(a, b), *_differs("profile", a, b, lambda record: record.profile)]
     sentences += _differs("training sentences seen by a run", a, b, _sentences)
-    if not (a.is_checkpoint or b.is_checkpoint) and (shared := pairing(a, b)):
-        sentences.append(
-            f"Runs of one seed {shared}, which Welch's interval and the permutation test don't use."
-        )
     sides = ([run.record for run in group.runs] for group in (a, b))
     if machines := machine_differences(*sides):
         listed = (
@@ -95,7 +99,7 @@ def _differs(what: str, a: Group, b: Group, read: Callable[[RunRecord], str]) ->
 
 
 def _stage_keys(record: RunRecord) -> set[str]:
-    return {str(stage.get("key")) for stage in record.training.get("stages", {}).values()}
+    return {str(stage["key"]) for stage in record.training.get("stages", {}).values() if stage.get("key")}
 
 
 def _sentences(record: RunRecord) -> str:

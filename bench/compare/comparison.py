@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import Literal
 
 from bench.compare.caveats import limits
+from bench.compare.design import Asked, design_of
 from bench.compare.draws import RefusedError, common_tasks
-from bench.compare.evidence import DrawItems, ItemLevel, SeedLevel, item_level, seed_level
+from bench.compare.evidence import DrawItems, ItemLevel, item_level
+from bench.compare.finding import (
+    EXACT,
+    Corrected,
+    Finding,
+    Method,
+    Scope,
+    Test,
+    corrected_findings,
+    corrected_tasks,
+    findings,
+)
+from bench.compare.questions import Answers, Questions, answers
+from bench.compare.seed_evidence import SeedLevel, seed_level
 from bench.compare.select import Group
 from bench.errors import BenchError, InputError, NotComparableError
-from bench.stats.correction import benjamini_hochberg, holm
-from bench.stats.items import AVERAGE, ItemDifference
-from bench.stats.seeds import ExactTest, SeedDifference
-
-Test = Literal["welch", "permutation", "items"]
-
-
-@dataclass(frozen=True)
-class Corrected:
-    """The p of a verdict among the comparisons of its family.
-
-    Args:
-        family: What was corrected together, and how.
-        p: The p after it.
-        minimum_p: The smallest that its test can give.
-    """
-
-    family: str
-    p: float
-    minimum_p: float
+from bench.stats.items import AVERAGE
 
 
 @dataclass(frozen=True)
@@ -43,19 +37,18 @@ class Comparison:
         suite: Suite.
         first: One side's name.
         second: The other's.
-        seeds: Seeds of the first, seeds of the second; none of a deterministic method.
+        seeds: Seeds of the first, seeds of the second, as far as they are used; none of a deterministic
+            method.
         level: Confidence level of the intervals; one minus it is the verdict's error rate.
         means: By task, "avg" the last: mean of the first and of the second.
-        test: What the verdict rests on: "items" where a side is one checkpoint, or neither side has seeds.
-        difference: Of the average.
-        interval: Its confidence interval: Welch's (Student's against a method without seeds), or the items'.
-        p: The test's p of the average.
-        minimum_p: The smallest that it can give.
-        corrected_tasks: Its p of each task after Benjamini and Hochberg's correction; empty for one task.
-        corrected: The p of the average after a correction, where there are several comparisons.
+        findings: The difference of the average: the first is the verdict's, the others speak for less.
+        corrected_tasks: Each task among the tasks, after Benjamini and Hochberg's correction: by the test
+            over seeds, else by the items; empty for one task.
         seed_level: None where a side is one checkpoint, or neither has seeds.
         item_level: None where it was not asked for, or where something for it is missing.
         item_reason: What is missing.
+        asked: What was asked besides.
+        answers: The answers.
         limits: What else differs, in sentences.
         notes: What every output with these records must say.
     """
@@ -67,22 +60,60 @@ class Comparison:
     seeds: tuple[tuple[int, ...], tuple[int, ...]]
     level: float
     means: dict[str, tuple[float, float]]
-    test: Test
-    difference: float
-    interval: tuple[float, float]
-    p: float
-    minimum_p: float
-    corrected_tasks: dict[str, float]
-    corrected: Corrected | None
+    findings: tuple[Finding, ...]
+    corrected_tasks: dict[str, Corrected]
     seed_level: SeedLevel | None
     item_level: ItemLevel | None
     item_reason: str | None
+    asked: Questions
+    answers: Answers
     limits: tuple[str, ...]
     notes: tuple[str, ...]
 
+    @property
+    def headline(self) -> Finding:
+        """What the verdict rests on."""
+        return self.findings[0]
+
+    @property
+    def test(self) -> Test:
+        """Its test."""
+        return self.headline.test
+
+    @property
+    def difference(self) -> float:
+        """Of the average."""
+        return self.headline.difference
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Its confidence interval, before any correction."""
+        return self.headline.low, self.headline.high
+
+    @property
+    def p(self) -> float:
+        """Its p, before any correction."""
+        return self.headline.p
+
+    @property
+    def corrected(self) -> Corrected | None:
+        """Its place among several comparisons."""
+        return self.headline.corrected
+
+    def of(self, scope: Scope) -> Finding | None:
+        """What speaks for seeds, items or both."""
+        return next((one for one in self.findings if one.speaks_for == scope), None)
+
 
 def compare(
-    a: Group, b: Group, *, level: float = 0.95, test: Test = "welch", draw: DrawItems | None = None
+    a: Group,
+    b: Group,
+    *,
+    level: float = 0.95,
+    test: Asked = "auto",
+    scope: Scope | None = None,
+    draw: DrawItems | None = None,
+    asked: Questions = Questions(),  # noqa: B008 - it can't be changed
 ) -> Comparison:
     """Compare two groups of runs on their suite.
 
@@ -90,60 +121,57 @@ def compare(
         a: One side.
         b: The other.
         level: Confidence level of the intervals, in (0, 1).
-        test: "welch" or "permutation", of seeds. Where a side is one checkpoint, or neither has seeds, the
-            verdict rests on the items.
-        draw: Gives each run's scores in common draws of items; None for seeds only.
+        test: Of seeds: "auto" is the paired t test where the records say that the runs of a seed are pairs,
+            else Welch's; see ``bench.compare.design``.
+        scope: What the verdict is to speak for: further "seeds", further "items", or "both". Default: both
+            where there are seeds and items, and the test isn't exact.
+        draw: Gives each run's scores in common draws of items; None: seeds only.
+        asked: What else to answer.
 
     Raises:
         RefusedError: a record whose scores its predictions contradict.
-        InputError: one finished seed of a method, a permutation test against a deterministic method or with
-            more than 40 seeds, or neither seeds nor items to compare.
+        InputError: one finished seed of a method, or a test or scope that these sides don't allow.
         NotComparableError: the sides were measured on different data.
     """
-    profile = " and ".join(dict.fromkeys((a.place[0], b.place[0])))
-    where = f"{profile}, suite {a.place[1]}"
-    names = _common_tasks(a, b, where)
-    for group in (a, b):
-        _refuse_one_seed(group, where)
-    items, reason = None, None
-    if draw is not None:
-        try:
-            items = item_level(a, b, names, level, draw)
-        except RefusedError:
-            raise
-        except BenchError as error:
-            reason = str(error)
-    seeds = None
+    profile, suite = " and ".join(dict.fromkeys((a.place[0], b.place[0]))), a.place[1]
+    where = f"{profile}, suite {suite}"
+    names, design = _common_tasks(a, b, where), None
+    _refuse_one_seed(a, where)
+    _refuse_one_seed(b, where)
     if not (a.is_checkpoint or b.is_checkpoint) and a.seeds + b.seeds:
-        seeds = seed_level(a, b, (*names, AVERAGE), level)
-    basis, tests, d = _basis(a, b, seeds, items, test, reason, where)
+        a, b, design = design_of(a, b, test, where)
+    items, reason = _items(a, b, names, level, draw, paired=design is not None and design.paired)
+    seeds = seed_level(a, b, design, (*names, AVERAGE), level) if design else None
+    if seeds and scope == "both" and seeds.design.test in EXACT:
+        what = f"--for both with --test {test}"
+        raise InputError(what, where=where, expected="--for seeds: it has no items")
+    if not (found := findings(seeds, items, level, scope)):
+        raise _nothing(a, b, seeds, scope, reason, where)
     return Comparison(
         profile=profile,
-        suite=a.place[1],
+        suite=suite,
         first=a.label,
         second=b.label,
         seeds=(a.seeds, b.seeds),
         level=level,
         means={task: (fmean(a.scores(task)), fmean(b.scores(task))) for task in (*names, AVERAGE)},
-        test=basis,
-        difference=d.difference,
-        interval=(d.low, d.high),
-        p=tests[AVERAGE].p,
-        minimum_p=tests[AVERAGE].minimum_p,
-        corrected_tasks=_correct_tasks({task: tests[task].p for task in names}),
-        corrected=None,
+        findings=found,
+        corrected_tasks=corrected_tasks(seeds, items, level),
         seed_level=seeds,
         item_level=items,
         item_reason=reason,
+        asked=asked,
+        answers=answers(asked, found[0], seeds),
         limits=tuple(limits(a, b)),
-        notes=tuple(dict.fromkeys(note for group in (a, b) for r in group.runs for note in r.record.notes)),
+        notes=tuple(dict.fromkeys(note for run in (*a.runs, *b.runs) for note in run.record.notes)),
     )
 
 
-def correct(
-    comparisons: Sequence[Comparison], family: str, method: Literal["holm", "fdr_bh"]
-) -> list[Comparison]:
-    """Correct the verdicts' p for the number of comparisons; a single one is left as it is.
+def correct(comparisons: Sequence[Comparison], family: str, method: Method) -> list[Comparison]:
+    """Correct the verdicts for the number of comparisons; a single one is left as it is.
+
+    What speaks for less than the verdict is corrected among its like. Answers are given again, each at one
+    minus the error rate divided by the number of comparisons, so that all hold together.
 
     Args:
         comparisons: The family.
@@ -152,22 +180,37 @@ def correct(
     """
     if len(comparisons) < 2:
         return list(comparisons)
-    names = {str(i): c for i, c in enumerate(comparisons)}
-    function = holm if method == "holm" else benjamini_hochberg
-    found = function(
-        {name: c.p for name, c in names.items()}, family, {name: c.minimum_p for name, c in names.items()}
-    )
-    adjusted = found.comparisons
+    heads = corrected_findings([c.headline for c in comparisons], family, method)
+    rest: list[list[Finding]] = [[] for _ in comparisons]
+    for scope in ("both", "seeds"):
+        others = {
+            i: one for i, c in enumerate(comparisons) for one in c.findings[1:] if one.speaks_for == scope
+        }
+        again = corrected_findings(list(others.values()), family, method)
+        for i, one in zip(others, again, strict=True):
+            rest[i].append(one)
     return [
-        replace(c, corrected=Corrected(found.caption, adjusted[name].adjusted, adjusted[name].minimum))
-        for name, c in names.items()
+        replace(
+            c,
+            findings=(head, *more),
+            answers=answers(c.asked, head, c.seed_level, together=len(comparisons)),
+        )
+        for c, head, more in zip(comparisons, heads, rest, strict=True)
     ]
 
 
-def _correct_tasks(p: dict[str, float]) -> dict[str, float]:
-    if len(p) < 2:
-        return {}
-    return {task: one.adjusted for task, one in benjamini_hochberg(p, "tasks").comparisons.items()}
+def _items(
+    a: Group, b: Group, names: Sequence[str], level: float, draw: DrawItems | None, *, paired: bool
+) -> tuple[ItemLevel | None, str | None]:
+    """The items' level, or why it is left out."""
+    if draw is None:
+        return None, None
+    try:
+        return item_level(a, b, names, level, draw, paired=paired), None
+    except RefusedError:
+        raise
+    except BenchError as error:
+        return None, str(error)
 
 
 def _common_tasks(a: Group, b: Group, where: str) -> tuple[str, ...]:
@@ -191,29 +234,19 @@ def _refuse_one_seed(group: Group, where: str) -> None:
         )
 
 
-def _basis(
-    a: Group,
-    b: Group,
-    seeds: SeedLevel | None,
-    items: ItemLevel | None,
-    test: Test,
-    reason: str | None,
-    where: str,
-) -> tuple[Test, Mapping[str, SeedDifference | ExactTest | ItemDifference], SeedDifference | ItemDifference]:
-    """What the verdict rests on, its tests of all tasks, and the average's interval."""
-    if seeds is not None and test != "permutation":
-        return "welch", seeds.tasks, seeds.tasks[AVERAGE]
-    if seeds is not None:
-        if not seeds.permutations:
-            raise InputError(
-                "no permutation test against a method without seeds, or of more than 40 seeds",
-                where=where,
-                hint="use --test welch",
-            )
-        return "permutation", seeds.permutations, seeds.tasks[AVERAGE]
-    if items is not None:
-        return "items", items.tasks, items.tasks[AVERAGE]
+def _nothing(
+    a: Group, b: Group, seeds: SeedLevel | None, scope: Scope | None, reason: str | None, where: str
+) -> InputError:
+    """The error where nothing speaks for what was asked."""
+    if seeds:
+        return InputError(
+            f"nothing speaks for {'further items' if scope == 'items' else 'seeds and items together'}",
+            where=where,
+            expected="the items",
+            hint=reason or "leave out --seeds-only",
+        )
     what = f"neither {a.label} nor {b.label} has seeds"
     if a.is_checkpoint or b.is_checkpoint:
         what = f"{a.label} against {b.label}: one run says nothing about its spread over seeds"
-    raise InputError(what, where=where, expected="two seeds or more, or the items", hint=reason)
+    expected = "--for items" if scope in ("seeds", "both") else "two seeds or more, or the items"
+    return InputError(what, where=where, expected=expected, hint=reason)

@@ -1,4 +1,4 @@
-"""A comparison in plain words: its verdict, what a reader may conclude from it, and what not."""
+"""A comparison's verdict in plain words, and how numbers are written in them."""
 
 from __future__ import annotations
 
@@ -6,152 +6,117 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from bench.compare.comparison import Comparison
-from bench.compare.draws import NOT_AGAIN
-from bench.compare.evidence import POWER, ItemLevel, SeedLevel
+from bench.compare.finding import Finding
 from bench.eval.suite import measure_of
-from bench.stats.descriptive import LEAST_SEEDS
-from bench.stats.items import AVERAGE
-from bench.stats.seeds import verdict as judge
 
 TESTS = {
+    "paired": "the paired t test",
+    "sign-flip": "the exact sign-flip test",
     "welch": "Welch's test",
+    "student": "Student's test",
     "permutation": "the exact permutation test",
+    "components": "variance components",
     "items": "the paired bootstrap",
 }
 SCALE = 100.0  # points
 
 
-def verdict(c: Comparison) -> str:
-    """One sentence: who is ahead, that no difference is shown, or that none could be."""
-    p, minimum = (c.corrected.p, c.corrected.minimum_p) if c.corrected else (c.p, c.minimum_p)
-    said = judge(p, minimum, 1 - c.level)
-    who = "these items" if c.test == "items" else _sizes(c)
-    after = f" after correction by {c.corrected.family}" if c.corrected else ""
-    if said == "cannot show":
+def verdict(c: Comparison, finding: Finding | None = None) -> str:
+    """One sentence: what it speaks for, and who is ahead, that no difference is shown, or that none could be.
+
+    Args:
+        c: The comparison.
+        finding: One of its findings; default the headline.
+    """
+    f = c.headline if finding is None else finding
+    after = f" after correction by {f.corrected.family}" if f.corrected else ""
+    start, who = f"{speaks_for(c, f)}: ", _who(c, f)
+    if f.said == "cannot show":
         return (
-            f"{who} cannot show a difference between {c.first} and {c.second} at {percent(c.level)}: "
-            f"the smallest p that {test_name(c)} can give{after} is {p_value(minimum)}"
+            f"{start}{who} cannot show a difference between {c.first} and {c.second} at {percent(c.level)}: "
+            f"the smallest p that {TESTS[f.test]} can give{after} is {p_value(f.final_minimum)}{_possible(f)}"
         )
-    size = f"{points(c.difference)} points, {percent(c.level)} interval {interval(*c.interval)}"
-    if c.test == "permutation" or c.corrected:
-        size += f", p = {p_value(p)} by {test_name(c)}{after}"
-    if said == "not shown":
-        return f"{who} show no difference between {c.first} and {c.second}: {size}"
-    size = f"{c.first} - {c.second} = {size}"
-    winner = c.first if c.difference > 0 else c.second
-    if c.test == "items":
-        return f"{winner} is ahead on these items: {size}"
-    return f"{winner} is ahead: {size}, from {who}"
-
-
-def test_name(c: Comparison) -> str:
-    """The test that the verdict rests on."""
-    return "Student's test" if c.test == "welch" and not all(c.seeds) else TESTS[c.test]
-
-
-def statements(c: Comparison) -> list[str]:
-    """Sentences after the verdict: effect size, power, items, both together, and what else differs."""
-    lines = []
-    if c.seed_level:
-        lines += _of_seeds(c, c.seed_level)
-    if c.item_level:
-        lines += _of_items(c, c.item_level)
-    if c.item_reason:
-        lines.append(f"Items: left out: {c.item_reason}.")
-    if c.corrected_tasks:
-        lines.append(
-            f"Tasks: judge a single task by its corrected p ({test_name(c)}, corrected by Benjamini-Hochberg "
-            f"over the {len(c.corrected_tasks)} tasks); the tasks' intervals are not corrected."
-        )
-    if not (c.item_level and c.item_level.rescored):
-        return [*lines, *c.limits, *c.notes, f"Scores: {NOT_AGAIN}."]
-    return [*lines, *c.limits, *c.notes]
-
-
-def _of_seeds(c: Comparison, level: SeedLevel) -> list[str]:
-    name = "Welch" if all(c.seeds) else "Student"
-    effect = "" if level.hedges_g is None else f"; Hedges' g {level.hedges_g:+.2f}"
-    lines = [
-        f"Seeds: the interval is {name}'s. It allows for other seeds, not for other test {_items(c)}.",
-        f"In {level.superiority:.0%} of all pairs of runs {c.first} scores above {c.second} (50%: neither is "
-        f"ahead){effect}.",
-    ]
-    if level.aso is None:
-        lines.append(f"Almost stochastic order: left out, it needs {LEAST_SEEDS} seeds per side.")
+    size = f"{points(f.difference)} points"
+    if f.interval:
+        size += f", {percent(f.final_level)} interval {interval(*f.interval)}"
+    if f.df is None and f.speaks_for != "items":
+        size += ", and no score varies over seeds" if not _paired(c) else ", and the pairs don't vary"
     else:
-        lines.append(
-            f"Almost stochastic order: eps = {level.aso:.2f}. Below 0.5 speaks for {c.first}, but equal "
-            "methods fall there in 18% of simulations: no reason to call a method better."
-        )
-    if level.tasks[AVERAGE].df is None:
-        lines.append("No score varies over seeds, so they give no interval of the difference.")
-    if level.sign_flip:
-        flip = level.sign_flip
-        lines.append(
-            f"Paired by seed ({flip.n_a} pairs), the exact sign-flip test gives p = {p_value(flip.p)}; the "
-            f"smallest it can give is {p_value(flip.minimum_p)}."
-        )
-    if level.shows_a_point is not None:
-        size = abs(level.tasks[AVERAGE].difference)
-        needed = "more than 10,000" if level.needed is None else f"{level.needed:,}"
-        lines.append(
-            f"Power: {_sizes(c)} show a true difference of 1 point with a chance of "
-            f"{level.shows_a_point:.0%}; {needed} seeds per side would show one of {SCALE * size:.2f} points "
-            f"with a chance of {POWER:.0%}."
-        )
-    return lines
+        size += f", {p_is(f.final_p)} by {TESTS[f.test]}{after}"
+    if f.said == "not shown":
+        return f"{start}{who} show no difference between {c.first} and {c.second}: {size}{_possible(f)}"
+    winner = c.first if f.difference > 0 else c.second
+    rest = "" if f.speaks_for == "items" else f", from {who}"
+    rest += _rests_on(f) if f is c.headline else ""
+    return f"{start}{winner} is ahead: {c.first} - {c.second} = {size}{rest}"
 
 
-def _of_items(c: Comparison, level: ItemLevel) -> list[str]:
-    d = level.tasks[AVERAGE]
-    runs = sum(max(1, len(seeds)) for seeds in c.seeds)
-    about = (
-        f"these {runs} checkpoints, not other seeds" if any(c.seeds) else "these two encoders without seeds"
-    )
-    lines = [
-        f"Items: the interval {interval(d.low, d.high)} allows for other test {_items(c)}; "
-        f"p = {p_value(d.p)}, the smallest possible {p_value(d.minimum_p)} (paired bootstrap, {d.draws:,} "
-        f"draws). This is about {about}."
-    ]
-    if any(pair.williams for pair in level.checkpoints):
-        lines.append(
-            "Williams' and Steiger's tests cross-check this for single pairs of checkpoints. They call 7% of "
-            "equal systems different at p <= .05 (graded gold scores), so don't rely on them alone."
-        )
-    if any(pair.mcnemar for pair in level.checkpoints):
-        lines.append(
-            "McNemar's exact test cross-checks this for single pairs of checkpoints, on the items that only "
-            "one of them has right."
-        )
-    if level.components:
-        both = level.components
-        line = (
-            f"Seeds and items together: the interval {interval(both.low, both.high)} allows for other seeds "
-            f"and other test {_items(c)} (variance components)."
-        )
-        if h := level.hierarchical:
-            line += (
-                f" A hierarchical bootstrap gives {interval(h.low, h.high)}, which is too narrow: with 5 "
-                "seeds per side its 95% interval held the true difference in 91.1% of simulations."
-            )
-        lines.append(line)
-    return lines
+def speaks_for(c: Comparison, f: Finding) -> str:
+    """What a finding holds for."""
+    items = counted(c)
+    if f.speaks_for == "both":
+        return f"For further seeds and further {items}"
+    if f.speaks_for == "seeds":
+        return f"For further seeds on these {items}"
+    return f"For {checkpoints(c)} on further {items}"
 
 
-def _items(c: Comparison) -> str:
-    return measure_of(c.suite).counted
+def checkpoints(c: Comparison) -> str:
+    """The checkpoints that the items' statistics are about."""
+    if not any(c.seeds):
+        return "these two encoders without seeds"
+    return f"these {sum(max(1, len(seeds)) for seeds in c.seeds)} checkpoints alone"
 
 
-def _sizes(c: Comparison) -> str:
+def counted(c: Comparison) -> str:
+    """What the suite's scores are computed over."""
+    return f"test {measure_of(c.suite).counted}"
+
+
+def _who(c: Comparison, f: Finding) -> str:
+    return f"these {counted(c)}" if f.speaks_for == "items" else sizes(c)
+
+
+def _paired(c: Comparison) -> bool:
+    return c.seed_level is not None and c.seed_level.design.paired
+
+
+def sizes(c: Comparison) -> str:
+    """The runs that were compared, such as "5 pairs of runs"."""
     one, other = (len(seeds) for seeds in c.seeds)
+    if _paired(c):
+        return f"{one} pairs of runs"
     if not (one and other):
         return f"{one or other} seeds against a method without seeds"
     return f"{one} seeds per side" if one == other else f"{one} and {other} seeds"
 
 
+def _possible(f: Finding) -> str:
+    """What the data leave possible, after a verdict that shows nothing."""
+    ends = f.possible
+    if ends is None:
+        return ""
+    kind = "normal" if f.speaks_for == "items" else "t"
+    at = "" if f.interval else f" (by the {kind} interval at {percent(f.final_level)})"
+    largest = SCALE * max(map(abs, ends))
+    return f"; a true difference of up to {largest:.2f} points stays possible{at}"
+
+
+def _rests_on(f: Finding) -> str:
+    """What a lead rests on where an exact test could not show any."""
+    if f.exact_minimum is None or f.test in ("sign-flip", "permutation"):
+        return ""
+    if f.exact_minimum <= 1 - f.final_level:
+        return ""
+    return (
+        "; this takes near-normal scores for granted: an exact test, which doesn't, cannot go below "
+        f"p = {p_value(f.exact_minimum)} with so few seeds"
+    )
+
+
 def percent(level: float) -> str:
-    """A level in per cent, to its last digit."""
-    return f"{100 * level:g}%"
+    """A level in per cent, with up to two decimals."""
+    return f"{100 * level:.4g}%"
 
 
 def points(value: float) -> str:
@@ -172,6 +137,16 @@ def span(low: float, high: float) -> str:
 def p_value(p: float) -> str:
     """Four decimals; a smaller p as a bound, as no test here is that exact."""
     return "<0.0001" if 0 < p < 0.0001 else f"{p:.4f}"
+
+
+def p_is(p: float) -> str:
+    """A p in a sentence.
+
+    >>> p_is(0.00794), p_is(1e-9)
+    ('p = 0.0079', 'p < 0.0001')
+    """
+    said = p_value(p)
+    return f"p < {said[1:]}" if said.startswith("<") else f"p = {said}"
 
 
 def seed_list(seeds: Sequence[int]) -> str:

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from statistics import fmean, stdev
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from bench.errors import DataError, InputError, NotComparableError
-from bench.gate.verdict import AVERAGE, CellVerdict, Drop, Gate, Key, Seeds, Status, cell_name
-from bench.records.facts import BREAKING, differing, family_of, machine, machine_warnings, same_result
-from bench.records.record import ALL, RunRecord
+from bench.errors import DataError, NotComparableError
+from bench.gate.evidence import Sides, by_seed, drops, limit, run_name, seeds_of, sides_of
+from bench.gate.verdict import AVERAGE, CellVerdict, Drop, Gate, Key, Status, cell_name
+from bench.records.facts import BREAKING, differing, family_of, machine_warnings, same_result
+from bench.records.record import RunRecord
 from bench.stats.correction import holm
-from bench.stats.seeds import welch
 
-SPREADS = 3
-"""Standard deviations of the reference's seeds that a repetition may fall by."""
-
-
-@dataclass(frozen=True)
-class _Pair:
-    """Finished records of one cell that are compared; only ``tested`` ones have an interval."""
-
-    then: list[RunRecord]
-    now: list[RunRecord]
-    tested: bool
-    same_machine: bool
+SPREAD = "the reference's own spread over seeds"
 
 
 def judge(
@@ -37,15 +25,15 @@ def judge(
 ) -> Gate:
     """Compare new records with a reference.
 
-    A cell regresses where its average falls by more than the tolerance and the lower end of Welch's interval
-    of the drop is above 0; the intervals hold together (Bonferroni over the cells that changed at all). A
-    deterministic method, and one with a single seed on a side, has no interval: the tolerance alone decides,
-    on the seeds that both sides have. Tasks are tested too (Holm over all of them), and decide
-    nothing.
+    A cell regresses where its average falls by more than the tolerance and its seeds show it: the interval of
+    the drop lies above 0, or the drop is beyond the limit that the reference's own spread sets. The interval
+    is that of the paired t test where both sides have the same seeds, else Welch's; see
+    :mod:`bench.gate.evidence`. Of unchanged code, each of the two shows a drop by chance in at most
+    (1 - level) / 2 of all gates, over all cells together (Bonferroni over those that changed at all).
 
-    A repetition should give equal bytes on equal versions and CPU. Where it doesn't, it regresses as above,
-    or where it falls by more than three standard deviations of the reference's seeds: a broken method often
-    spreads too widely for Welch. On other versions or another CPU that alone counts.
+    A deterministic method has neither, and the tolerance alone decides. One pair of seeds has no interval: on
+    equal versions and hardware, where equal code gives equal bytes, the tolerance decides, elsewhere the
+    limit too. Tasks are tested as well (Holm over all of them), and decide nothing.
 
     Args:
         reference: Finished records.
@@ -61,18 +49,19 @@ def judge(
     """
     then, now = _by_cell(reference), _by_cell(new)
     cells: dict[Key, CellVerdict] = {}
-    pairs: dict[Key, _Pair] = {}
+    compared: dict[Key, Sides] = {}
     for key, records in then.items():
         settled = _settled(key, records, now.get(key, []), repeated)
         if settled is None:
-            pairs[key] = _pair(key, records, now[key])
+            compared[key] = sides_of(key, records, _finished(now[key]))
         else:
             cells[key] = settled
-    tested = sum(pair.tested for pair in pairs.values())
-    drops = {key: _drops(pair, 1 - (1 - level) / tested if tested else level) for key, pair in pairs.items()}
-    _add_holm(drops)
-    for key, found in drops.items():
-        cells[key] = _decided(key, pairs[key], found, tolerance, repeated)
+    tested = sum(sides.uncertain for sides in compared.values())
+    each = 1 - (1 - level) / tested if tested else level
+    found = {key: drops(sides, each) for key, sides in compared.items()}
+    _correct(found, tested)
+    for key, sides in compared.items():
+        cells[key] = _decided(key, sides, found[key], limit(sides, each), tolerance)
     warnings = machine_warnings(
         [record for key in then if key in now for record in then[key]],
         [record for key in then for record in _finished(now.get(key, []))],
@@ -93,10 +82,6 @@ def _finished(records: Sequence[RunRecord]) -> list[RunRecord]:
     return [record for record in records if record.status == "ok"]
 
 
-def _seeds(records: Sequence[RunRecord]) -> Seeds:
-    return tuple(record.seed for record in _by_seed(records))
-
-
 def _settled(key: Key, then: list[RunRecord], now: list[RunRecord], repeated: bool) -> CellVerdict | None:
     """Return the verdict where it takes no statistics, else None."""
     if len(set(map(family_of, then))) > 1:
@@ -105,110 +90,91 @@ def _settled(key: Key, then: list[RunRecord], now: list[RunRecord], repeated: bo
             hint="run one specification in a campaign of its own",
         )
     done = _finished(now)
-    seeds = _seeds(then), _seeds(done)
+    seeds = seeds_of(then), seeds_of(done)
     if not now:
         return CellVerdict(key, Status.MISSING, *seeds, reasons=("there is no record of it",))
     if len(done) < len(now):
         broken = (record for record in now if record.status == "failed")
-        reasons = tuple(f"{_run_name(record)}: {record.reason}" for record in broken)
+        reasons = tuple(f"{run_name(record)}: {record.reason}" for record in broken)
         return CellVerdict(key, Status.FAILED, *seeds, reasons=reasons)
     if lines := [str(each) for record in done for each in differing(then[0], record, BREAKING)]:
         return CellVerdict(key, Status.DIFFERENT, *seeds, reasons=tuple(dict.fromkeys(lines)))
     if repeated and (absent := [r for r in then if r.seed not in seeds[1]]):
-        reasons = tuple(f"there is no record of {_run_name(record)}" for record in absent)
+        reasons = tuple(f"there is no record of {run_name(record)}" for record in absent)
         return CellVerdict(key, Status.MISSING, *seeds, reasons=reasons)
     shared = [record for record in then if record.seed in seeds[1]]
-    if len(shared) == len(done) and all(map(same_result, _by_seed(shared), _by_seed(done))):
-        drops = _drops(_Pair(shared, done, tested=False, same_machine=True), 0.95)
-        return CellVerdict(key, Status.EQUAL, *seeds, drops=drops)
+    if len(shared) == len(done) and all(map(same_result, by_seed(shared), by_seed(done))):
+        same = Sides(tuple(shared), tuple(done), None, tuple(then), tuple(done), same_machine=True)
+        return CellVerdict(key, Status.EQUAL, *seeds, drops=drops(same, 0.95))
     return None
 
 
-def _run_name(record: RunRecord) -> str:
-    return "the run" if record.seed is None else f"seed {record.seed}"
+def _correct(found: Mapping[Key, dict[str, Drop]], tested: int) -> None:
+    """Add every corrected p: of averages after Bonferroni, as their intervals; of all tasks after Holm."""
+    tasks: dict[str, float] = {}
+    for number, by_task in enumerate(found.values()):
+        for task, drop in by_task.items():
+            if drop.p is not None and task == AVERAGE:
+                by_task[task] = replace(drop, adjusted_p=min(1.0, drop.p * tested))
+            elif drop.p is not None:
+                tasks[f"{number}/{task}"] = drop.p
+    adjusted = holm(tasks, "every task of every tested cell").comparisons if tasks else {}
+    for number, by_task in enumerate(found.values()):
+        for task in by_task:
+            if one := adjusted.get(f"{number}/{task}"):
+                by_task[task] = replace(by_task[task], adjusted_p=one.adjusted)
 
 
-def _by_seed(records: Sequence[RunRecord]) -> list[RunRecord]:
-    return sorted(records, key=lambda record: -1 if record.seed is None else record.seed)
-
-
-def _pair(key: Key, then: list[RunRecord], now: list[RunRecord]) -> _Pair:
-    """Choose what is compared: all seeds with at least two on both sides, else those that both have."""
-    tested = min(len(then), len(now)) > 1
-    if not tested:
-        common = {record.seed for record in then} & {record.seed for record in now}
-        if not common:
-            raise InputError(
-                f"{cell_name(key)} has seeds {_seeds(then)} in the reference and {_seeds(now)} here",
-                expected="two seeds or more on both sides, or one that both have",
-            )
-        then, now = ([record for record in side if record.seed in common] for side in (then, now))
-    machines = [{tuple(machine(record).items()) for record in side} for side in (then, now)]
-    return _Pair(then, now, tested, machines[0] == machines[1] and len(machines[0]) == 1)
-
-
-def _drops(pair: _Pair, level: float) -> dict[str, Drop]:
-    """Return the drop of every task, and of the average with its interval at this level, the last."""
-    metric = pair.then[0].metric
-    tasks = [s.task for s in pair.then[0].scores if (s.subset, s.metric) == (ALL, metric)]
-    found = {}
-    for task in sorted(tasks, key=lambda task: task == AVERAGE):
-        was, is_now = ([_score(record, task) for record in side] for side in (pair.then, pair.now))
-        found[task] = Drop(fmean(was), fmean(is_now))
-        if pair.tested:
-            test = welch(was, is_now, level)
-            found[task] = replace(found[task], low=test.low, high=test.high, p=test.p)
-    return found
-
-
-def _score(record: RunRecord, task: str) -> float:
-    value = record.score(task)
-    if value is None:
-        raise DataError(
-            f"the record of {record.method}, {_run_name(record)}, has no score of {task} on {record.suite}",
-            hint="run the cell again",
-        )
-    return value
-
-
-def _add_holm(drops: Mapping[Key, dict[str, Drop]]) -> None:
-    """Add the p of every tested task after Holm over all of them."""
-    tested = {
-        f"{number}/{task}": (tasks, task, drop)
-        for number, tasks in enumerate(drops.values())
-        for task, drop in tasks.items()
-        if task != AVERAGE
-    }
-    p = {name: drop.p for name, (_, _, drop) in tested.items() if drop.p is not None}
-    for name, adjusted in (holm(p, "every task of every tested cell").comparisons if p else {}).items():
-        tasks, task, drop = tested[name]
-        tasks[task] = replace(drop, adjusted_p=adjusted.adjusted)
-
-
-def _decided(key: Key, pair: _Pair, drops: dict[str, Drop], tolerance: float, repeated: bool) -> CellVerdict:
-    average = drops.get(AVERAGE)
+def _decided(
+    key: Key, sides: Sides, found: dict[str, Drop], beyond: float | None, tolerance: float
+) -> CellVerdict:
+    average = found.get(AVERAGE)
     if average is None:
         raise DataError(f"the reference of {cell_name(key)} has no average")
-    reasons: list[str] = []
-    if not pair.tested:
-        reasons.append("a deterministic method" if pair.then[0].seed is None else "one seed on a side")
-        reasons[0] += ": no interval, the tolerance alone decides"
-    if pair.same_machine and _seeds(pair.then) == _seeds(pair.now):
-        reasons.append("other bytes on equal versions and CPU: the program's numbers have changed")
-    shown, spread = average.low is None or average.low > 0, None
-    if repeated and pair.tested:
-        spread = SPREADS * stdev(_score(record, AVERAGE) for record in pair.then)
-        shown = average.drop > spread or (shown and pair.same_machine)
+    by_interval = average.low is not None and average.low > 0
+    by_limit = beyond is not None and average.drop > beyond
     if average.drop > tolerance:
+        shown = by_interval or by_limit or not sides.uncertain
         status = Status.REGRESSION if shown else Status.UNCLEAR
     else:
-        gained = -average.drop > tolerance and (average.high is None or average.high < 0)
-        status = Status.IMPROVED if gained else Status.OK
-    if status is Status.UNCLEAR:
-        noise = (
-            "the interval" if spread is None else f"{SPREADS} standard deviations of the reference's seeds"
+        status = (
+            Status.IMPROVED if -average.drop > tolerance and _gained(sides, average, beyond) else Status.OK
         )
-        reasons.append(f"no more than noise, by {noise}")
-    return CellVerdict(
-        key, status, _seeds(pair.then), _seeds(pair.now), drops, spread=spread, reasons=tuple(reasons)
-    )
+    reasons = [*_without_interval(sides), *_left_out(sides)]
+    if sides.same_machine and sides.same_seeds:
+        reasons.append("other bytes on equal versions and CPU: the program's numbers have changed")
+    if status is Status.UNCLEAR:
+        reasons.append("not shown to be more than noise")
+    if status is Status.REGRESSION and sides.test and not by_interval:
+        reasons.append(f"the interval holds 0, but the drop is larger than {SPREAD} explains")
+    if status in (Status.REGRESSION, Status.UNCLEAR) and not sides.same_machine:
+        reasons.append("versions or hardware differ too and may be the cause")
+    seeds = seeds_of(sides.then), seeds_of(sides.now)
+    return CellVerdict(key, status, *seeds, found, sides.test, beyond, tuple(reasons))
+
+
+def _gained(sides: Sides, average: Drop, beyond: float | None) -> bool:
+    """Whether a rise is more than noise; one pair of seeds has no interval, and may have no limit."""
+    if average.high is not None:
+        return average.high < 0
+    return beyond is None or -average.drop > beyond
+
+
+def _without_interval(sides: Sides) -> Iterator[str]:
+    if sides.test is None:
+        what = "a deterministic method" if sides.then[0].seed is None else "one pair of seeds"
+        decides = f"{SPREAD} decides" if sides.has_limit else "the tolerance alone decides"
+        yield f"{what}: no interval, {decides}"
+
+
+def _left_out(sides: Sides) -> Iterator[str]:
+    """Name the seeds that only one side has, where pairs are compared."""
+    for whose, all_seeds, used in (
+        ("the reference", sides.reference, sides.then),
+        ("the new records", sides.new, sides.now),
+    ):
+        if alone := [str(seed) for seed in seeds_of(all_seeds) if seed not in seeds_of(used)]:
+            yield (
+                f"seed{'s' * (len(alone) > 1)} {', '.join(alone)} of {whose} left out: the other side lacks "
+                + ("them" if len(alone) > 1 else "it")
+            )

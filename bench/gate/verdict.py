@@ -26,10 +26,11 @@ class Drop:
     Args:
         reference: Mean over the reference's seeds.
         new: Mean over the new seeds.
-        low: Lower end of Welch's interval of reference - new; None where too few seeds give none.
+        low: Lower end of the average's interval of reference - new; None of a task, and without a test.
         high: Upper end.
-        p: Welch's two-sided p.
-        adjusted_p: The same after Holm over all tasks of all tested cells; the average is none of them.
+        p: Two-sided p of the cell's test.
+        adjusted_p: The same after a correction: of an average Bonferroni's over all cells that changed, as
+            the intervals are; of a task Holm's over all tasks of these cells.
     """
 
     reference: float
@@ -53,10 +54,12 @@ class CellVerdict:
         key: Profile, method, suite.
         status: "equal" (to the last bit), "ok", "improved", "unclear" (fell by more than the tolerance, but
             not shown to), "regression", "failed", "missing" or "different" (not comparable).
-        seeds: The reference's.
-        new_seeds: The new ones that finished.
+        seeds: The reference's; of a drop those that it is over.
+        new_seeds: The new ones that finished; of a drop as above.
         drops: By task, "avg" the last; empty where nothing was compared.
-        spread: Three standard deviations of the reference's seeds, where a repetition may fall by them.
+        test: "paired t" or "Welch"; None where a side has a single run, and where nothing was compared.
+        limit: The drop beyond which the reference's own spread over seeds doesn't explain it; None without
+            such a spread.
         reasons: Why it is what it is, in words.
     """
 
@@ -65,13 +68,24 @@ class CellVerdict:
     seeds: Seeds
     new_seeds: Seeds
     drops: Mapping[str, Drop] = field(default_factory=dict)
-    spread: float | None = None
+    test: str | None = None
+    limit: float | None = None
     reasons: tuple[str, ...] = ()
 
     @property
     def average(self) -> Drop | None:
         """The drop that the verdict rests on."""
         return self.drops.get(AVERAGE)
+
+    @property
+    def error_term(self) -> str:
+        """The test with its seeds; "" where there is none."""
+        if self.test is None:
+            return ""
+        sizes = f"{len(self.seeds)}"
+        if self.seeds != self.new_seeds:
+            sizes += f" and {len(self.new_seeds)}"
+        return f"{self.test} over {sizes} seeds"
 
     @property
     def worst(self) -> tuple[str, Drop] | None:
@@ -88,7 +102,7 @@ class Gate:
         cells: In the order of profile, method and suite.
         tolerance: What a cell's average may fall by in any case, in the metric's unit.
         level: Confidence level of the averages' intervals, all together.
-        tested: Cells with an interval; that of each has the level 1 - (1 - level) / tested.
+        tested: Cells with a test or a limit; those of each have the level 1 - (1 - level) / tested.
         repeated: The new records repeat the reference's specification.
         warnings: What else differs: versions, machine, cells that the reference hasn't.
     """

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bench.stats.checks import check_level
+
 METHODS = {"holm": "Holm", "fdr_bh": "Benjamini-Hochberg"}
 
 
@@ -122,3 +124,38 @@ def adjust(values: Sequence[float], method: str) -> list[float]:
     result = np.empty(len(p))
     result[order] = np.minimum(adjusted, 1)
     return [float(value) for value in result]
+
+
+def corrected_levels(p: Mapping[str, float], method: str, level: float = 0.95) -> dict[str, float]:
+    """Return for each comparison the level at which its interval agrees with its corrected p.
+
+    An interval of the level 1 - alpha beside a corrected p contradicts it: it may leave out 0 where the p
+    shows nothing. With p sorted and R of n rejected at alpha: the i-th rejected gets 1 - alpha / (n - i + 1)
+    after Holm, the level of its own step, and 1 - R alpha / n after Benjamini-Hochberg, which keeps the
+    expected share of the intervals of rejected ones that miss at alpha (Benjamini and Yekutieli 2005, J. Am.
+    Stat. Assoc. 100). All others get 1 - alpha / n. So an interval that is dual to its test leaves out 0 just
+    where the corrected p is at most alpha.
+
+    Args:
+        p: The p of every comparison before correction, by its name.
+        method: "holm" or "fdr_bh".
+        level: 1 - alpha, in (0, 1).
+
+    Raises:
+        ValueError: a bad level, or a p outside [0, 1].
+
+    >>> found = corrected_levels({"a": 0.01, "b": 0.03, "c": 0.2}, "holm", 0.94)
+    >>> {name: round(level, 3) for name, level in found.items()}
+    {'a': 0.98, 'b': 0.97, 'c': 0.98}
+    """
+    check_level(level)
+    if wrong := [value for value in p.values() if not 0 <= value <= 1]:
+        raise ValueError(f"p={wrong[0]}; expected p in [0, 1]")
+    alpha, n = 1 - level, len(p)
+    adjusted = dict(zip(p, adjust(list(p.values()), method), strict=True))
+    rejected = [name for name in sorted(p, key=lambda name: p[name]) if adjusted[name] <= alpha]
+    shares = {
+        name: 1 / (n - place) if method == "holm" else len(rejected) / n
+        for place, name in enumerate(rejected)
+    }
+    return {name: 1 - alpha * shares.get(name, 1 / n) for name in p}

@@ -1,9 +1,9 @@
 """Tests of two dependent correlations that share a variable: two systems against the same gold scores.
 
-They say something about the checkpoints at hand only. Both are derived for Pearson's r of normal variables;
-there, systems that do not differ give p <= .05 in 5% of simulations. With Spearman's rho and graded gold
-scores it is 7%, at 100 pairs as at 1,379 (20,000 simulations each, benchmarks/stats.py), so use them to
-cross-check the paired bootstrap and for nothing more.
+They say something about the checkpoints at hand only. Both are derived for Pearson's r of normal variables.
+With Spearman's rho and graded gold scores they call equal systems different a little too often
+(``bench.stats.coverage``, methods "williams" and "steiger"), so use them to cross-check the paired bootstrap
+and for nothing more.
 """
 
 from __future__ import annotations

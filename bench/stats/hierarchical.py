@@ -2,6 +2,11 @@
 
 A checkpoint is scored on all tasks, so its errors on them are related: whole seed rows are resampled, never
 the seeds of one task by themselves.
+
+What is shown for seeds and items is shown for seeds. But items add degrees of freedom, so that components of
+variance alone may give a narrower interval than the seeds alone, with two pairs less than half as wide, and
+cover too little. So the wider of both is the interval. An item that is hard for one seed alone adds to both
+parts: where items count most, it is a little too wide.
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ from scipy import stats
 
 from bench.stats.checks import FloatArray, check_level
 from bench.stats.effects import superiority
+from bench.stats.paired import ROUNDING
 from bench.stats.suite import SuiteDraws
 
 
@@ -52,23 +58,29 @@ class ComponentsDifference:
         difference: mean(a) - mean(b) over seeds and tasks.
         low: Lower end of the t interval.
         high: Upper end.
+        t: The difference over its standard error; None where nothing varies.
         df: Satterthwaite's degrees of freedom; None where nothing varies.
-        seeds_a: Variance that a's seeds add to the difference, s_a^2 / n_a; 0 for a deterministic method.
-        seeds_b: The same of b.
+        p: Two-sided p; where nothing varies, 1 for a difference of 0, else 0.
+        seeds: Variance that the seeds add: s_a^2 / n_a + s_b^2 / n_b, or s_d^2 / n of pairs.
         items: Variance that the items add, from the bootstrap.
         n_a: Seeds of a.
         n_b: Seeds of b.
+        paired: Whether the seeds are pairs.
+        minimum_p: The smallest p that the test can give: 0, as t has no bound.
     """
 
     difference: float
     low: float
     high: float
+    t: float | None
     df: float | None
-    seeds_a: float
-    seeds_b: float
+    p: float
+    seeds: float
     items: float
     n_a: int
     n_b: int
+    paired: bool
+    minimum_p: float = 0.0
 
 
 def hierarchical_bootstrap(
@@ -76,10 +88,9 @@ def hierarchical_bootstrap(
 ) -> HierarchicalDifference:
     """Bootstrap of whole seed rows, and of items within each task; both methods see the same items in a draw.
 
-    Descriptive: a percentile interval over few seeds is too narrow. Measured coverage of its 95% interval
-    with 5 seeds per side: 91.1% on the seven STS tasks (1,000 simulations, 99% interval 88.5 to 93.3%), 88%
-    where items add nothing (20,000). ``variance_components`` covered 94.8% in the same simulations of the
-    tasks, Welch's interval of the seeds 92.6%, the item bootstrap alone 64.4% (benchmarks/stats.py).
+    Descriptive: a percentile interval over few seeds is too narrow, and no command prints it;
+    ``variance_components`` gives the interval. The measured coverage of both is in ``bench.stats.coverage``,
+    methods "hierarchical" and "components".
 
     Args:
         sample: Draws of the items of both methods, from ``suite_draws``.
@@ -133,16 +144,18 @@ def variance_components(
     *,
     deterministic_a: bool = False,
     deterministic_b: bool = False,
+    paired: bool = False,
     level: float = 0.95,
 ) -> ComponentsDifference:
     """Interval of the difference for further seeds and further items: seed variance plus item variance.
 
     V = s_a^2 / n_a + s_b^2 / n_b + sum over tasks of v_t / T^2, with s^2 the variance of the suite average
-    over seeds and v_t that of the difference in task t over a bootstrap of its items. The interval is
-    difference -+ t sqrt(V), with Satterthwaite's (1946) degrees of freedom V^2 / sum of (component^2 / its
-    own): n - 1 for seeds, pairs - 1 for a task. An item that is hard for one seed alone adds to both parts,
-    so the interval is a little too wide where items count most. Measured coverage with 5 seeds per side and
-    the seven STS tasks: 94.8% (1,000 simulations, 99% interval 92.7 to 96.4%; benchmarks/stats.py).
+    over seeds and v_t that of the difference in task t over a bootstrap of its items. In pairs, the seeds'
+    part is that of the differences, s_d^2 / n. The interval is difference -+ t sqrt(V), with Satterthwaite's
+    (1946) degrees of freedom V^2 / sum of (component^2 / its own): n - 1 for seeds, pairs - 1 for a task; p
+    is that of t = difference / sqrt(V). Where the seeds alone give a wider interval, theirs is taken, and
+    the larger p (see the head of this module). The measured coverage is in ``bench.stats.coverage``, methods
+    "components" and "components, paired".
 
     Args:
         sample: Draws of the items of both methods, from ``suite_draws``.
@@ -150,37 +163,62 @@ def variance_components(
         b: Name of the other, of at least two seeds.
         deterministic_a: a has no seeds: one run, without seed variance.
         deterministic_b: The same of b.
+        paired: Run i of both is a pair; ``bench.stats.paired`` says when.
         level: Confidence level, in (0, 1).
 
     Returns:
-        The difference, its t interval and the components.
+        The difference, its t interval and p, and the components.
 
     Raises:
         ValueError: a side with fewer than two seeds that isn't deterministic, or a deterministic one with
-            more than one run, a name that is not in the sample, or a bad level.
+            more than one run, pairs of different numbers, a name that is not in the sample, or a bad level.
 
-    >>> seeds = np.array([[0.80], [0.82], [0.70], [0.72]])  # two of each method; here items add nothing
+    >>> seeds = np.array([[0.80], [0.84], [0.70], [0.72]])  # two of each method; here items add nothing
     >>> runs = {"a": slice(0, 2), "b": slice(2, 4)}
     >>> sample = SuiteDraws(runs, ("STSB",), (50,), seeds, np.stack([seeds] * 9))
-    >>> found = variance_components(sample, "a", "b")
+    >>> found = variance_components(sample, "a", "b", paired=True)
     >>> round(found.difference, 3), round(found.low, 3), round(found.high, 3), round(found.df, 1)
-    (0.1, 0.039, 0.161, 2.0)
+    (0.11, -0.017, 0.237, 1.0)
     """
     check_level(level)
     (seen_a, draws_a), (seen_b, draws_b) = sample.of(a), sample.of(b)
-    seeds_a, df_a = _seed_variance(seen_a.mean(1), deterministic_a, a)
-    seeds_b, df_b = _seed_variance(seen_b.mean(1), deterministic_b, b)
+    x, y = seen_a.mean(1), seen_b.mean(1)
+    if paired:
+        seeds = [_seed_variance(_differences(x, y), False, f"{a} - {b}")]
+    else:
+        seeds = [_seed_variance(x, deterministic_a, a), _seed_variance(y, deterministic_b, b)]
     tasks = (draws_a.mean(1) - draws_b.mean(1)).var(axis=0, ddof=1) / len(sample.tasks) ** 2
-    components = np.r_[seeds_a, seeds_b, tasks]
-    freedom = np.r_[df_a, df_b, np.asarray(sample.pairs) - 1]
-    difference = float(seen_a.mean() - seen_b.mean())
-    facts = (seeds_a, seeds_b, float(tasks.sum()), len(seen_a), len(seen_b))
-    total = float(components.sum())
-    if total == 0:
-        return ComponentsDifference(difference, difference, difference, None, *facts)
-    df = total**2 / float((components**2 / freedom).sum())
-    half = float(stats.t.ppf((1 + level) / 2, df)) * math.sqrt(total)
-    return ComponentsDifference(difference, difference - half, difference + half, df, *facts)
+    components = np.r_[[part for part, _ in seeds], tasks]
+    freedom = np.r_[[own for _, own in seeds], np.asarray(sample.pairs) - 1]
+    difference, own = float(seen_a.mean() - seen_b.mean()), len(seeds)
+    facts = (float(components[:own].sum()), float(tasks.sum()), len(x), len(y), paired)
+    found = [_t_test(difference, components, freedom, level)]
+    if components[:own].any():
+        found.append(_t_test(difference, components[:own], freedom[:own], level))
+    (half, t, df, _), p = max(found, key=lambda one: one[0]), max(one[-1] for one in found)
+    return ComponentsDifference(difference, difference - half, difference + half, t, df, p, *facts)
+
+
+def _t_test(
+    difference: float, parts: FloatArray, freedom: FloatArray, level: float
+) -> tuple[float, float | None, float | None, float]:
+    """Half the interval, t, Satterthwaite's degrees of freedom and p of independent parts of variance."""
+    variance = float(parts.sum())
+    if variance == 0:
+        return 0.0, None, None, float(difference == 0)
+    df = variance**2 / float((parts**2 / freedom).sum())
+    t = difference / math.sqrt(variance)
+    half = float(stats.t.ppf((1 + level) / 2, df)) * math.sqrt(variance)
+    return half, t, df, float(2 * stats.t.sf(abs(t), df))
+
+
+def _differences(x: FloatArray, y: FloatArray) -> FloatArray:
+    """Differences of pairs; those that agree but for rounding are made equal."""
+    if len(x) != len(y):
+        raise ValueError(f"{len(x)} against {len(y)} seeds; expected pairs")
+    d = x - y
+    even = np.ptp(d) <= ROUNDING * float(np.abs([x, y]).max())
+    return np.full_like(d, d.mean()) if even else d
 
 
 def _seed_variance(averages: FloatArray, deterministic: bool, name: str) -> tuple[float, int]:

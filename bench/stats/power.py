@@ -1,4 +1,4 @@
-"""Power of Welch's test over seeds: what a number of seeds can show, and how many would show a difference."""
+"""Power of Welch's test over seeds: what a number of seeds can show; ``bench.stats.planning`` uses it."""
 
 from __future__ import annotations
 
@@ -53,38 +53,3 @@ def welch_power(
     critical = stats.t.isf(alpha / 2, df) * np.sqrt((var_a + var_b) / (true_a + true_b))
     shift = abs(difference) / math.sqrt(true_a + true_b)
     return float((stats.norm.sf(critical - shift) + stats.norm.sf(critical + shift)).mean())
-
-
-def seeds_needed(
-    difference: float, sd_a: float, sd_b: float | None = None, *, power: float = 0.8, alpha: float = 0.05
-) -> int:
-    """Seeds per side with which Welch's test would show a true difference.
-
-    Args:
-        difference: True difference, not 0.
-        sd_a: True standard deviation over seeds of a.
-        sd_b: That of b; default as a.
-        power: The chance wanted, in (0, 1).
-        alpha: Error rate of the test.
-
-    Returns:
-        The smallest number, at least 2.
-
-    Raises:
-        ValueError: an argument out of its range, or more than 10,000 seeds would be needed.
-
-    >>> seeds_needed(1.0, 0.8)  # one point at sd 0.8, with a chance of 80%
-    12
-    """
-    check_level(power)
-    other = sd_a if sd_b is None else sd_b
-    if welch_power(difference, sd_a, other, MOST_SEEDS, MOST_SEEDS, alpha) < power:
-        raise ValueError(f"a difference of {difference} would take more than {MOST_SEEDS} seeds per side")
-    low, high = 1, MOST_SEEDS
-    while high - low > 1:
-        middle = (low + high) // 2
-        if welch_power(difference, sd_a, other, middle, middle, alpha) >= power:
-            high = middle
-        else:
-            low = middle
-    return high

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["points", "lines", "strip", "heat"]
+Kind = Literal["points", "lines", "strip", "heat", "ranking"]
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class Series:
         name: For the legend.
         x: Places along x.
         y: Places along y, as many; in a strip the numbers of the rows.
-        spread: Standard deviations: of ``y``, in a strip of ``x``; empty for none.
+        spread: Standard deviations: of ``y``, in a strip of ``x``; empty for none, 0 where one has none.
         labels: What each point is; empty for none.
     """
 
@@ -35,15 +35,18 @@ class Figure:
         name: Short name, of its file.
         section: Name of the section to which it belongs, see :mod:`bench.reports.sections`.
         title: What it shows.
-        kind: "points" and "lines" over numbers, "strip" (a row a category), "heat" (a matrix).
+        kind: "points" and "lines" over numbers, "strip" (a row a category), "heat" (a matrix), "ranking" (a
+            critical-difference diagram: rows by rank, the best first, and bars that join groups of them).
         x: Label of the x axis, of a heat map's columns.
         y: Label of the y axis, of a heat map's rows.
         provenance: From what it was made.
         series: Of all kinds but "heat".
-        rows: Names of a strip's or heat map's rows, from the top.
+        rows: Names of the rows of all kinds but "points" and "lines", from the top.
         columns: Names of a heat map's columns.
         cells: A heat map's values, a row a row; None where there is none.
         note: What one must know to read it.
+        bars: Of a ranking: first and last row of each group.
+        alt: What it shows, for those who don't see it; the labels of the axes say enough of other kinds.
     """
 
     name: str
@@ -58,6 +61,8 @@ class Figure:
     columns: tuple[str, ...] = ()
     cells: tuple[tuple[float | None, ...], ...] = ()
     note: str = ""
+    bars: tuple[tuple[int, int], ...] = ()
+    alt: str = ""
 
 
 def short(text: str, most: int = 40) -> str:

@@ -12,12 +12,22 @@ from bench.compare.select import grouped
 from bench.errors import DataError
 from bench.records.record import RunRecord, safe_name
 from bench.reports.campaign import Campaign
+from bench.reports.figures.critical_difference import ranking_figure
 from bench.reports.figures.figure import Figure, Kind, Series
 from bench.reports.grid import SCALE, summarise
-from bench.reports.records import by_method, by_profile_and_suite, finished, main_metric, provenance, values
+from bench.reports.records import (
+    by_method,
+    by_profile_and_suite,
+    finished,
+    is_ranked,
+    main_metric,
+    provenance,
+    values,
+)
 from bench.reports.tables.gains import LOSSES
 from bench.reports.tables.probes import Probed, energy_against_score, from_records
-from bench.reports.tables.significance import averages
+from bench.reports.tables.significance import averages, tests_in_words
+from bench.reports.tables.standings import standings
 from bench.reports.tables.sweeps import curves
 
 Values = tuple[float, ...]
@@ -34,14 +44,21 @@ class _Place:
         self.average = f"average, {self.metric.capitalize()} x 100"
         self._name = f"{safe_name(first.profile)}-{safe_name(first.suite)}"
         self._on = f"{first.suite}, {first.profile}"
-        self._source = provenance(records, campaign.name)
+        self.source = provenance(records, campaign.name)
 
     def figure(
         self, name: str, section: str, what: str, kind: Kind, axes: tuple[str, str], **shown: Any
     ) -> Figure:
         """Return a figure of these records; ``shown`` is what differs from kind to kind."""
-        title = f"{what}: {self._on}"
-        return Figure(f"{self._name}-{name}", section, title, kind, *axes, self._source, **shown)
+        return Figure(self.name(name), section, self.title(what), kind, *axes, self.source, **shown)
+
+    def name(self, name: str) -> str:
+        """The name of a figure, of its file."""
+        return f"{self._name}-{name}"
+
+    def title(self, what: str) -> str:
+        """The title of a figure."""
+        return f"{what}: {self._on}"
 
     def scatter(
         self, name: str, section: str, what: str, axes: tuple[str, str], at: Points, note: str = ""
@@ -55,8 +72,35 @@ class _Place:
 def figures(campaign: Campaign) -> list[Figure]:
     """Return every figure of a campaign, place by place; those that its records can't have are not there."""
     places = [_Place(campaign, done) for r in by_profile_and_suite(campaign.records) if (done := finished(r))]
-    parts = (_seeds, _cost, _curves, _probes, _gains, _cosines)
+    parts = (_groups, _seeds, _cost, _curves, _probes, _gains, _cosines)
     return [figure for place in places for part in parts for figure in part(place)]
+
+
+def group_figures(campaign: Campaign) -> list[Figure]:
+    """Return the critical-difference diagram of every profile and suite that has one."""
+    places = (_Place(campaign, done) for r in by_profile_and_suite(campaign.records) if (done := finished(r)))
+    return [figure for place in places for figure in _groups(place)]
+
+
+def _groups(place: _Place) -> Iterator[Figure]:
+    """Methods by their average, with bars over the groups: a critical-difference diagram."""
+    ranked = {record.method for record in place.records if is_ranked(record)}
+    ranking = standings(place.campaign, place.records).of().among(ranked)
+    if len(ranking.methods) > 1:
+        note = (
+            f"A bar joins methods that are not shown to differ, p > 0.05 by {tests_in_words(ranking)}. "
+            "Those that share none differ, or two methods from the one to the other do or were not tested."
+        )
+        yield ranking_figure(
+            ranking,
+            place.name("groups"),
+            "significance",
+            place.title("Groups"),
+            place.average,
+            place.source,
+            scale=SCALE,
+            note=note,
+        )
 
 
 def _seeds(place: _Place) -> Iterator[Figure]:

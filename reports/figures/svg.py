@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from html import escape as html_escape
 
-from bench.errors import printable
+from bench.reports.figures.critical_difference import ranking
 from bench.reports.figures.figure import Figure, Series, short
+from bench.reports.figures.marks import WIDTH, Axis, escape, line_between, text_at
 
-WIDTH = 680
 COLOURS = 8
 """Classes c0 to c7 of the style sheet; further series repeat them with another marker or dash."""
 _DASHES = ("", "6 3", "2 3", "8 3 2 3")
@@ -33,48 +32,15 @@ _SCALE = (
 _WRITTEN_CELLS = 400
 
 
-def escape(text: str) -> str:
-    """Make any text inert in an element or an attribute; what turns a line is written as its escape."""
-    return html_escape(printable(text))
-
-
 def draw(figure: Figure) -> str:
     """Return one ``<svg>`` element; any text in it is escaped."""
-    body, height = {"heat": _heat, "strip": _strip, "points": _plane, "lines": _plane}[figure.kind](figure)
-    label = escape(f"{figure.title}. {figure.x} against {figure.y}." if figure.y else figure.title)
+    body, height = _KINDS[figure.kind](figure)
+    seen = f"{figure.x} against {figure.y}." if figure.y else figure.alt
+    label = escape(f"{figure.title}. {seen}" if seen else figure.title)
     return (
         f'<svg viewBox="0 0 {WIDTH} {height:g}" role="img" aria-label="{label}" '
         f'class="figure-{figure.kind}">{"".join(body)}</svg>'
     )
-
-
-class _Axis:
-    """A linear axis from values to places, with round ticks."""
-
-    def __init__(self, values: Sequence[float], start: float, end: float, margin: float = 0.06) -> None:
-        low, high = (min(values), max(values)) if values else (0.0, 1.0)
-        room = (high - low) * margin or abs(high) * margin or 1.0
-        self.low, self.high, self.start, self.end = low - room, high + room, start, end
-
-    def at(self, value: float) -> float:
-        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
-
-    def ticks(self, most: int = 6) -> list[float]:
-        raw = (self.high - self.low) / most
-        size = 10 ** math.floor(math.log10(raw))
-        step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= raw)
-        first, last = math.ceil(self.low / step), math.floor(self.high / step)
-        return [round(i * step, 10) for i in range(first, last + 1)]
-
-
-def _text(x: float, y: float, text: str, anchor: str, style: str, more: str = "", title: str = "") -> str:
-    whole = f"<title>{escape(title)}</title>" if title else ""
-    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" class="{style}"{more}'
-    return f"<text {place}>{escape(text)}{whole}</text>"
-
-
-def _line(x1: float, y1: float, x2: float, y2: float, style: str) -> str:
-    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{style}"/>'
 
 
 def _marker(number: int, x: float, y: float, title: str) -> str:
@@ -89,25 +55,25 @@ def _marker(number: int, x: float, y: float, title: str) -> str:
     return f'<path d="{path}" class="{style}"><title>{escape(title)}</title></path>'
 
 
-def _axes(figure: Figure, x: _Axis, y: _Axis | None, bottom: float) -> list[str]:
+def _axes(figure: Figure, x: Axis, y: Axis | None, bottom: float) -> list[str]:
     """Grid lines, tick labels and axis labels."""
     parts = []
     for tick in x.ticks():
-        parts.append(_line(x.at(tick), _TOP, x.at(tick), bottom, "grid"))
-        parts.append(_text(x.at(tick), bottom + 16, f"{tick:g}", "middle", "tick"))
-    parts.append(_line(x.start, bottom, x.end, bottom, "axis"))
-    parts.append(_text((x.start + x.end) / 2, bottom + 36, figure.x, "middle", "label"))
+        parts.append(line_between(x.at(tick), _TOP, x.at(tick), bottom, "grid"))
+        parts.append(text_at(x.at(tick), bottom + 16, f"{tick:g}", "middle", "tick"))
+    parts.append(line_between(x.start, bottom, x.end, bottom, "axis"))
+    parts.append(text_at((x.start + x.end) / 2, bottom + 36, figure.x, "middle", "label"))
     if y is not None:
         for tick in y.ticks():
-            parts.append(_line(x.start, y.at(tick), x.end, y.at(tick), "grid"))
-            parts.append(_text(x.start - 6, y.at(tick) + 4, f"{tick:g}", "end", "tick"))
+            parts.append(line_between(x.start, y.at(tick), x.end, y.at(tick), "grid"))
+            parts.append(text_at(x.start - 6, y.at(tick) + 4, f"{tick:g}", "end", "tick"))
         parts.append(_upright(figure.y, (_TOP + bottom) / 2))
     return parts
 
 
 def _upright(text: str, middle: float) -> str:
     """The label of the y axis."""
-    return _text(14, middle, text, "middle", "label", f' transform="rotate(-90 14 {middle:.1f})"')
+    return text_at(14, middle, text, "middle", "label", f' transform="rotate(-90 14 {middle:.1f})"')
 
 
 def _legend(series: dict[int, Series], top: float, *, lines: bool) -> tuple[list[str], float]:
@@ -142,8 +108,8 @@ def _reach(values: Sequence[float], spread: Sequence[float]) -> list[float]:
 def _plane(figure: Figure) -> tuple[list[str], float]:
     """Points or lines over two numbers."""
     bottom = _HEIGHT - _BOTTOM
-    x = _Axis([v for one in figure.series for v in one.x], _LEFT, WIDTH - _RIGHT)
-    y = _Axis([v for one in figure.series for v in _reach(one.y, one.spread)], bottom, _TOP)
+    x = Axis([v for one in figure.series for v in one.x], _LEFT, WIDTH - _RIGHT)
+    y = Axis([v for one in figure.series for v in _reach(one.y, one.spread)], bottom, _TOP)
     parts = _axes(figure, x, y, bottom)
     for number, one in enumerate(figure.series):
         at = [(x.at(a), y.at(b)) for a, b in zip(one.x, one.y, strict=True)]
@@ -155,7 +121,8 @@ def _plane(figure: Figure) -> tuple[list[str], float]:
             )
         for (a, _), value, spread in zip(at, one.y, one.spread, strict=False):
             style = f"spread c{number % COLOURS}"
-            parts.append(_line(a, y.at(value - spread), a, y.at(value + spread), style))
+            if spread:
+                parts.append(line_between(a, y.at(value - spread), a, y.at(value + spread), style))
         if figure.kind == "points" or len(at) <= 12:
             labels = one.labels or (one.name,) * len(at)
             for (a, b), label, u, v in zip(at, labels, one.x, one.y, strict=True):
@@ -168,7 +135,7 @@ def _plane(figure: Figure) -> tuple[list[str], float]:
     return parts + legend, _HEIGHT + height
 
 
-def _names(figure: Figure, x: _Axis, y: _Axis) -> tuple[list[str], dict[int, Series]]:
+def _names(figure: Figure, x: Axis, y: Axis) -> tuple[list[str], dict[int, Series]]:
     """Labels next to the points, and the series, by number, whose label would cover another."""
     taken: list[tuple[float, float, float]] = []
     parts, unnamed = [], {}
@@ -182,7 +149,7 @@ def _names(figure: Figure, x: _Axis, y: _Axis) -> tuple[list[str], dict[int, Ser
                 unnamed[number] = one
                 continue
             taken.append((left, left + wide, top))
-            parts.append(_text(left, top, text, "start", "name"))
+            parts.append(text_at(left, top, text, "start", "name"))
     return parts, unnamed
 
 
@@ -191,20 +158,20 @@ def _strip(figure: Figure) -> tuple[list[str], float]:
     longest = max(map(len, figure.rows), default=0)
     left = min(6.4 * min(longest, 40) + 16, 270)
     bottom = _TOP + _ROW * len(figure.rows) + 6
-    x = _Axis([v for one in figure.series for v in _reach(one.x, one.spread)], left, WIDTH - _RIGHT)
+    x = Axis([v for one in figure.series for v in _reach(one.x, one.spread)], left, WIDTH - _RIGHT)
     parts = _axes(figure, x, None, bottom)
     for row, name in enumerate(figure.rows):
         y = _TOP + _ROW * (row + 0.5)
-        parts.append(_line(left, y, WIDTH - _RIGHT, y, "grid"))
-        parts.append(_text(left - 8, y + 4, short(name, 40), "end", "tick", title=name))
+        parts.append(line_between(left, y, WIDTH - _RIGHT, y, "grid"))
+        parts.append(text_at(left - 8, y + 4, short(name, 40), "end", "tick", title=name))
     count = len(figure.series)
     for number, one in enumerate(figure.series):
         shift = (number - (count - 1) / 2) * min(5, 14 / max(count, 1)) if one.spread else 0.0
         for place, (value, at) in enumerate(zip(one.x, one.y, strict=True)):
             y = _TOP + _ROW * (at + 0.5) + shift
-            if one.spread:
-                spread, style = one.spread[place], f"spread c{number % COLOURS}"
-                parts.append(_line(x.at(value - spread), y, x.at(value + spread), y, style))
+            if one.spread and (spread := one.spread[place]):
+                style = f"spread c{number % COLOURS}"
+                parts.append(line_between(x.at(value - spread), y, x.at(value + spread), y, style))
             name = figure.rows[int(at)]
             label = one.labels[place] if one.labels else f"{name}, {one.name}: {value:.2f}"
             parts.append(_marker(number, x.at(value), y, label))
@@ -231,16 +198,16 @@ def _heat(figure: Figure) -> tuple[list[str], float]:
             paths.setdefault(colour, []).append(f"M{x:.1f} {y:.1f}h{wide:.1f}v{high:.1f}h-{wide:.1f}z")
             if rows * columns <= _WRITTEN_CELLS and wide >= 26 and high >= 14:
                 ink = "on-dark" if colour < 6 else "on-light"
-                written.append(_text(x + wide / 2, y + high / 2 + 4, f"{value:.2f}", "middle", ink))
+                written.append(text_at(x + wide / 2, y + high / 2 + 4, f"{value:.2f}", "middle", ink))
     parts = [f'<path d="{"".join(d)}" fill="{_SCALE[colour]}"/>' for colour, d in sorted(paths.items())]
     bottom = _TOP + rows * high
     for i in _every(rows, high, 12):
         name = figure.rows[i]
-        parts.append(_text(left - 6, _TOP + (i + 0.5) * high + 4, short(name, 34), "end", "tick"))
+        parts.append(text_at(left - 6, _TOP + (i + 0.5) * high + 4, short(name, 34), "end", "tick"))
     longest = max((len(name) for name in figure.columns), default=0)
     for j in _every(columns, wide, 7 * longest + 6):
-        parts.append(_text(left + (j + 0.5) * wide, bottom + 16, figure.columns[j], "middle", "tick"))
-    parts.append(_text(left + columns * wide / 2, bottom + 34, figure.x, "middle", "label"))
+        parts.append(text_at(left + (j + 0.5) * wide, bottom + 16, figure.columns[j], "middle", "tick"))
+    parts.append(text_at(left + columns * wide / 2, bottom + 34, figure.x, "middle", "label"))
     if figure.y:
         parts.append(_upright(figure.y, _TOP + rows * high / 2))
     return parts + written + _colour_bar(low, top, left, bottom + 46), bottom + 84
@@ -258,4 +225,7 @@ def _colour_bar(low: float, top: float, left: float, y: float) -> list[str]:
         for i, colour in enumerate(_SCALE)
     ]
     ends = ((left, low), (left + len(_SCALE) * wide, top))
-    return parts + [_text(x, y + 24, f"{value:.3g}", "middle", "tick") for x, value in ends]
+    return parts + [text_at(x, y + 24, f"{value:.3g}", "middle", "tick") for x, value in ends]
+
+
+_KINDS = {"heat": _heat, "strip": _strip, "points": _plane, "lines": _plane, "ranking": ranking}

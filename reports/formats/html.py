@@ -111,6 +111,6 @@ def _data(figure: Figure) -> list[tuple[str, ...]]:
     points = [(one.name, x, y) for one in figure.series for x, y in zip(one.x, one.y, strict=True)]
     if len(points) > _MOST_DATA:
         return []
-    if figure.kind == "strip":
+    if figure.kind in ("strip", "ranking"):
         return [(figure.rows[int(row)], name, f"{value:.2f}") for name, value, row in points]
     return [(name, f"{x:.4g}", f"{y:.4g}") for name, x, y in points]

@@ -72,7 +72,12 @@ def _character(char: str) -> str:
 def tables(grids: Sequence[Grid], *, standalone: bool = False) -> str:
     """Return a table environment a grid, long ones in parts; ``standalone`` makes it a document."""
     body = "\n".join(_table(grid, part) for grid in grids for part in _parts(grid))
-    return f"{_PREAMBLE}{body}\\clearpage\n\\end{{document}}\n" if standalone else body
+    return document(body) if standalone else body
+
+
+def document(body: str) -> str:
+    """Return tables and figures as a document."""
+    return f"{_PREAMBLE}{body}\\clearpage\n\\end{{document}}\n"
 
 
 def _parts(grid: Grid) -> list[range]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import csv as csv_module
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from io import StringIO
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -17,7 +16,8 @@ from rich.table import Table as RichTable
 
 from bench.errors import printable
 from bench.reports.formats import latex
-from bench.reports.grid import BEST, CAPTION, Cell, Grid, Value, number, plain, plus_minus
+from bench.reports.grid import BEST, Cell, Grid, Value, number, plain, plus_minus
+from bench.reports.names import shortened
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -39,7 +39,7 @@ def text(grids: Sequence[Grid]) -> str:
         console.print(_line(grid.title))
         console.print(_table(grid))
         for note in grid.notes:
-            if note != CAPTION:  # nothing is bold here
+            if not note.startswith("Bold:"):  # nothing is, here
                 console.print(_line(note), soft_wrap=True)
         console.print()
     lines = (line.rstrip() for line in output.getvalue().rstrip().split("\n"))
@@ -50,7 +50,7 @@ def _table(grid: Grid) -> RichTable:
     table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
     lines = [(heading, [plain(cell) for cell in row]) for heading, row in grid.lines]
     headings = (heading for heading, _ in lines if heading is not None)
-    short = shortened([*grid.header, *headings, *(cell for _, row in lines for cell in row)])
+    short = shortened([*grid.header, *headings, *(cell for _, row in lines for cell in row)], WIDEST)
     for position, name in enumerate(grid.header):
         table.add_column(short[name], justify="right" if position else "left", no_wrap=True)
     for heading, row in lines:
@@ -62,28 +62,6 @@ def _table(grid: Grid) -> RichTable:
 
 WIDEST = 80
 """Characters of a name in a text table."""
-
-
-def shortened(names: Iterable[str]) -> dict[str, str]:
-    """Return what a text table shows for each: long ones lose their middle, and no two become the same.
-
-    >>> found = shortened(["simcse", "a" * 50 + "b" * 50, "a" * 50 + "c" + "b" * 50])
-    >>> [(shown[:3], shown.count("a"), shown.count("b"), len(shown)) for shown in found.values()]
-    [('sim', 0, 0, 6), ('aaa', 39, 38, 80), ('aaa', 37, 36, 80)]
-    """
-    shown = {name: _line(name) for name in names}
-    long = {name: line for name, line in shown.items() if len(line) > WIDEST}
-    taken = {line for name, line in shown.items() if name not in long}
-    for name, line in long.items():
-        cuts = (_cut(line, "..." if number == 1 else f"...{number}...") for number in count(1))
-        shown[name] = next(cut for cut in cuts if cut not in taken)
-        taken.add(shown[name])
-    return shown
-
-
-def _cut(line: str, middle: str) -> str:
-    kept = WIDEST - len(middle)
-    return line[: kept - kept // 2] + middle + line[-(kept // 2) :]
 
 
 def _line(text: str) -> str:

@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+import numpy as np
+from numpy.typing import NDArray
+
 from bench.records.record import RunRecord
 from bench.reports.campaign import Campaign
-from bench.reports.grid import DASH, Quoted
+from bench.reports.grid import Quoted, no_width
 from bench.reports.records import by_method, by_profile_and_suite, finished
-from bench.reports.tables.items import item_interval, method_draws
 from bench.reports.tables.leaderboard import Row, Table, leaderboard
 from bench.reports.tables.published import Footnotes, lines_for, matches, merged, quoted_row
 from bench.reports.tables.significance import LEVEL, averages
+from bench.reports.tables.standings import standings
 
 
 @dataclass(frozen=True)
@@ -23,15 +26,13 @@ class Line:
     Args:
         row: The row.
         name: Registered name, the family.
-        seeds: Finished seeds, and how many were tried where some failed.
-        seed_interval: Of the average over seeds; None for fewer than two.
-        item_interval: Of the average over items, None without kept draws.
+        seed_interval: Of the average over seeds; None for fewer than two, or equal ones.
+        item_interval: Of the average over items; None without kept draws, or where they agree.
         published: Source, backbone and figures of the tables that print it.
     """
 
     row: Row
     name: str
-    seeds: str
     seed_interval: tuple[float, float] | None
     item_interval: tuple[float, float] | None
     published: tuple[tuple[str, str, dict[str, Quoted | str]], ...]
@@ -60,7 +61,7 @@ def boards(campaign: Campaign) -> list[Board]:
 def _board(campaign: Campaign, records: Sequence[RunRecord]) -> Board:
     table, runs, footnotes = leaderboard(campaign, records), by_method(records), Footnotes()
     intervals = {one.method: _seed_interval(one.values) for one in averages(records)}
-    drawn = method_draws(campaign, records)
+    drawn = standings(campaign, records).drawn
     lines = []
     for row in table.rows:
         first = next(iter(finished(runs[row.method])), runs[row.method][0])
@@ -68,9 +69,8 @@ def _board(campaign: Campaign, records: Sequence[RunRecord]) -> Board:
             Line(
                 row,
                 first.name,
-                row.seeds if row.failed or first.seed is not None else DASH,
                 intervals.get(row.method),
-                item_interval(drawn[row.method]) if row.method in drawn else None,
+                item_interval(drawn[row.method].mean(1)) if row.method in drawn else None,
                 tuple(_published(first, table.tasks, footnotes)),
             )
         )
@@ -94,4 +94,10 @@ def _seed_interval(values: Sequence[float]) -> tuple[float, float] | None:
 
     mean = fmean(values)
     d = one_sample(values, mean, LEVEL)
-    return mean + d.low, mean + d.high
+    return None if no_width(d.low, d.high) else (mean + d.low, mean + d.high)
+
+
+def item_interval(drawn: NDArray[np.float64]) -> tuple[float, float] | None:
+    """Interval of a method's average, for these checkpoints, on other items; None where draws agree."""
+    low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return None if no_width(low, high) else (float(low), float(high))

@@ -1,4 +1,4 @@
-"""Tables of `bench compare`."""
+"""Tables of `bench compare`, and the published differences that it checks."""
 
 from __future__ import annotations
 
@@ -6,48 +6,104 @@ from collections.abc import Mapping
 
 from bench.compare.comparison import Comparison
 from bench.compare.evidence import CheckpointPair
+from bench.compare.finding import Corrected
+from bench.compare.select import Group
 from bench.compare.wording import SCALE, interval, p_value, percent, points, seed_list
+from bench.records.record import AVERAGE
 from bench.reports.grid import DASH, Grid
+from bench.reports.tables.published import lines_for, matches
 from bench.stats.correlations import CorrelationTest
 from bench.stats.labels import McNemarTest
 
-EXACT = "exact p (lowest possible)"
-"""Heading of a permutation test's p, with the smallest p that so many seeds can give in parentheses."""
+LOWEST = "exact p (lowest possible)"
+"""Heading of an exact test's p, with the smallest p that so many seeds can give in parentheses."""
+FITTING = "corrected"
+"""Heading of intervals at the level that agrees with the corrected p beside them."""
 
 
 def task_grid(c: Comparison) -> Grid:
-    """The table of tasks; seeds and items have columns of their own."""
-    seeds = c.seed_level
-    items = c.item_level
-    single = items.checkpoints[0] if items and seeds is None and len(items.checkpoints) == 1 else None
-    header = ["task", "A", "B", "A - B"]
-    header += [f"seeds {percent(c.level)}", "p"] if seeds else []
-    header += [EXACT] if seeds and seeds.permutations else []
-    header += [f"items {percent(c.level)}", "p items"] if items else []
+    """The table of tasks; seeds and items have columns of their own, a corrected p stands by its test."""
+    items, of_items = c.item_level, c.seed_level is None
+    single = items.checkpoints[0] if items and of_items and len(items.checkpoints) == 1 else None
     tests = _tests(single) if single else {}
-    header += list(tests)
-    header += ["p corrected"] if c.corrected_tasks else []
+    header = ["task", "A", "B", "A - B", *_seed_header(c)]
+    header += [_heading(c, "items", of_items), "p items"] if items else []
+    header += ["p corrected"] if items and of_items and _is_corrected(c) else []
     rows = []
     for task, (a, b) in c.means.items():
-        row = [task, f"{SCALE * a:.2f}", f"{SCALE * b:.2f}", points(a - b)]
-        if seeds:
-            d = seeds.tasks[task]
-            row += [interval(d.low, d.high), p_value(d.p)]
-        if seeds and seeds.permutations:
-            exact = seeds.permutations[task]
-            row.append(f"{p_value(exact.p)} ({p_value(exact.minimum_p)})")
+        row = [task, f"{SCALE * a:.2f}", f"{SCALE * b:.2f}", points(a - b), *_seed_cells(c, task)]
         if items:
-            row += [interval(items.tasks[task].low, items.tasks[task].high), p_value(items.tasks[task].p)]
+            d, own = items.tasks[task], _corrected(c, task) if of_items else None
+            row += [_interval(own, (d.low, d.high)), p_value(d.p)]
+            row += [p_value(own.p) if own else DASH] if of_items and _is_corrected(c) else []
         row += [_p_of(by_task.get(task)) for by_task in tests.values()]
-        if c.corrected_tasks:
-            row.append(p_value(c.corrected_tasks[task]) if task in c.corrected_tasks else DASH)
         rows.append(tuple(row))
     sides = (
         f"{name} = {label} ({seed_list(s)})"
         for name, label, s in zip("AB", (c.first, c.second), c.seeds, strict=True)
     )
     title = f"{c.profile}, suite {c.suite}: {', '.join(sides)}"
-    return Grid(title, tuple(header), tuple(rows), ())
+    return Grid(title, (*header, *tests), tuple(rows), ())
+
+
+def _seed_header(c: Comparison) -> list[str]:
+    if c.seed_level is None:
+        return []
+    exact = [LOWEST] if c.seed_level.exact else []
+    return [_heading(c, "seeds", True), "p", *exact, *(["p corrected"] if _is_corrected(c) else [])]
+
+
+def _seed_cells(c: Comparison, task: str) -> list[str]:
+    """Interval and p of the t test, the exact test's p, and the p after correction of the one asked for."""
+    if c.seed_level is None:
+        return []
+    d, own = c.seed_level.tasks[task], _corrected(c, task)
+    cells = [_interval(own, (d.low, d.high) if d.df is not None else None), p_value(d.p)]
+    if exact := c.seed_level.exact.get(task):
+        cells.append(f"{p_value(exact.p)} ({p_value(exact.minimum_p)})")
+    return [*cells, p_value(own.p) if own else DASH] if _is_corrected(c) else cells
+
+
+def _is_corrected(c: Comparison) -> bool:
+    return bool(c.corrected_tasks) or c.corrected is not None
+
+
+def _heading(c: Comparison, what: str, own: bool) -> str:
+    return f"{what}, {FITTING}" if own and _is_corrected(c) else f"{what} {percent(c.level)}"
+
+
+def _corrected(c: Comparison, task: str) -> Corrected | None:
+    """A task among the tasks; the average, and the only task of a suite, among the comparisons."""
+    if task != AVERAGE and c.corrected_tasks:
+        return c.corrected_tasks.get(task)
+    found = c.of("items" if c.seed_level is None else "seeds")
+    return found.corrected if found else None
+
+
+def _interval(own: Corrected | None, ends: tuple[float, float] | None) -> str:
+    shown = own.interval if own else ends
+    return interval(*shown) if shown else DASH
+
+
+def published_differences(a: Group, b: Group) -> dict[str, float]:
+    """Return published differences a - b of the average in the metric's unit, by their source.
+
+    Of rows of one table whose backbone, evaluation data and training text are those of the two methods.
+
+    Args:
+        a: One side.
+        b: The other.
+    """
+    rows = [
+        [line for line in lines_for(group.runs[0].record) if matches(group.runs[0].record, line)]
+        for group in (a, b)
+    ]
+    return {
+        one.first.source: (float(one.figures[AVERAGE].text) - float(other.figures[AVERAGE].text)) / SCALE
+        for one in rows[0]
+        for other in rows[1]
+        if one.first.source == other.first.source and AVERAGE in one.figures and AVERAGE in other.figures
+    }
 
 
 def checkpoint_grid(c: Comparison) -> Grid | None:

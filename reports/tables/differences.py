@@ -3,38 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from bench.reports.campaign import Campaign
-from bench.reports.grid import DASH, Grid, interval, signed
+from bench.reports.grid import DASH, Grid, signed
 from bench.reports.records import by_profile_and_suite
-from bench.reports.tables.comparison import EXACT
-from bench.reports.tables.items import MethodDraws, compare_items, method_draws
-from bench.reports.tables.significance import Family, all_pairs, averages
+from bench.reports.tables.significance import INTERVAL, Averages, averages, interval_text, tests_in_words
+from bench.reports.tables.standings import Standings, standings
 
-_HEADER = (
-    *("A", "B", "A - B", "seeds 95%", "p", "p corrected", EXACT, "verdict"),
-    *("items 95%", "p items"),
-)
+if TYPE_CHECKING:
+    pass
+
+_COMMON = "Where two methods have pairs of runs and other seeds besides, the difference is that of the pairs."
+EXACT = "exact p (lowest possible)"
+_HEADER = ("A", "B", "A - B", "test", "interval", "p", "p corrected", EXACT, "verdict")
 
 
 def significance_grids(campaign: Campaign) -> list[Grid]:
     """Return a matrix of differences for every profile and suite, and every pair in full if asked for."""
     grids = []
     for records in by_profile_and_suite(campaign.records):
-        names = [one.method for one in averages(records)]
-        if len(names) < 2:
+        found = averages(records)
+        if len(found) < 2:
             continue
-        family = all_pairs(records)
+        standing = standings(campaign, records)
         where = f"{records[0].suite}, profile {records[0].profile}, campaign {campaign.name}"
-        grids.append(_matrix(names, family, where))
+        grids.append(_matrix([one.method for one in found], standing, where))
         if campaign.pairs:
-            grids.append(_pairs(family, method_draws(campaign, records), where))
+            grids.append(_pairs(found, standing, where))
     return grids
 
 
-def _matrix(names: Sequence[str], family: Family, where: str) -> Grid:
-    at = {}
-    for pair in family.pairs:
+def _matrix(names: Sequence[str], standing: Standings, where: str) -> Grid:
+    ranking, at = standing.of(), {}
+    for pair in ranking.pairs:
         mark = "*" if pair.differs else "?" if pair.p is None else ""
         at[pair.first, pair.second] = f"{signed(pair.difference)}{mark}"
         at[pair.second, pair.first] = f"{signed(-pair.difference)}{mark}"
@@ -42,29 +44,44 @@ def _matrix(names: Sequence[str], family: Family, where: str) -> Grid:
         (f"{number} {row}", *(at.get((row, column), "") for column in names))
         for number, row in enumerate(names, start=1)
     ]
-    untested = dict.fromkeys(pair.reason for pair in family.pairs if pair.reason)
+    untested = dict.fromkeys(pair.test for pair in ranking.pairs if pair.p is None)
     notes = (
         "Average of the row's method less that of the column's, in points; columns have the rows' numbers.",
-        "*: the two differ, p <= 0.05 by Welch's test over seeds (Student's against a method without seeds), "
-        f"{family.caption}.",
+        *([f"*: the two differ, p <= 0.05 by {tests_in_words(ranking)}."] if ranking.methods else []),
+        *([_COMMON] if standing.leaves_out else []),
         *([f"?: not tested ({'; '.join(untested)})."] if untested else []),
     )
     return Grid(f"Differences: {where}", ("method", *map(str, range(1, len(names) + 1))), tuple(rows), notes)
 
 
-def _pairs(family: Family, drawn: MethodDraws, where: str) -> Grid:
+def _pairs(found: Sequence[Averages], standing: Standings, where: str) -> Grid:
+    ranking, scores = standing.of(), {one.method: one.values for one in found}
     rows = []
-    for pair in family.pairs:
+    for pair in ranking.pairs:
         if pair.p is None or pair.adjusted is None:
-            tested = (DASH, DASH, DASH, DASH, pair.reason)
+            tested = (DASH, DASH, DASH, DASH, DASH, pair.test)
         else:
-            exact = DASH if pair.exact is None else f"{pair.exact[0]:.4f} ({pair.exact[1]:.4f})"
             said = "differs" if pair.differs else "not shown"
-            tested = (interval(pair.low, pair.high), f"{pair.p:.4f}", f"{pair.adjusted:.4f}", exact, said)
-        items = compare_items(drawn, pair.first, pair.second, pair.difference)
-        of_items = (DASH, DASH) if items is None else (interval(items.low, items.high), f"{items.p:.4f}")
-        rows.append((pair.first, pair.second, signed(pair.difference), *tested, *of_items))
-    notes = [f"Seeds: {family.caption}; intervals are not corrected."]
-    if drawn:
-        notes.append("Items: paired bootstrap, for these checkpoints only; not corrected.")
+            exact = _exact(scores[pair.first], scores[pair.second], pair.test)
+            ends = interval_text(standing, pair.first, pair.second)
+            tested = (pair.test, ends, f"{pair.p:.4f}", f"{pair.adjusted:.4f}", exact, said)
+        rows.append((pair.first, pair.second, signed(pair.difference), *tested))
+    notes = ["Nothing could be tested."]
+    if ranking.methods:
+        notes = [
+            f"Verdict: by p corrected, from {tests_in_words(ranking)}.",
+            INTERVAL,
+            "The other p are those of one pair by itself: no verdict rests on them.",
+        ]
     return Grid(f"Pairs: {where}", _HEADER, tuple(rows), tuple(notes))
+
+
+def _exact(a: Sequence[float], b: Sequence[float], test: str) -> str:
+    """The exact permutation test of seeds that are no pairs."""
+    from bench.stats.pair_test import WELCH
+    from bench.stats.seeds import MAX_SEEDS, exact_permutation  # scipy.stats is slow
+
+    if test != WELCH or len(a) + len(b) > MAX_SEEDS:
+        return DASH
+    found = exact_permutation(a, b)
+    return f"{found.p:.4f} ({found.minimum_p:.4f})"

@@ -7,9 +7,9 @@ from statistics import fmean
 
 from bench.records.record import RunRecord
 from bench.reports.campaign import Campaign
-from bench.reports.grid import CAPTION, DASH, SCALE, Grid, Value
+from bench.reports.grid import DASH, SCALE, Grid, Value
 from bench.reports.records import by_method, by_profile_and_suite
-from bench.reports.tables.leaderboard import OVER_SEEDS, Row, leaderboard
+from bench.reports.tables.leaderboard import OF_COLUMNS, OVER_SEEDS, Row, leaderboard
 from bench.reports.tables.suites import grouped_rows
 
 _HEADER = (
@@ -35,8 +35,8 @@ def _grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid:
         table.notes[0],
         "GMAC of one sentence of 64 tokens (thop); eta: average x 100 per GMAC; training: CPU seconds of "
         "all stages of a run, mean over seeds.",
-        CAPTION,
-        *(note for note in table.notes[1:] if not note.startswith(OVER_SEEDS)),
+        *filter(None, [table.caption]),
+        *(note for note in table.notes[1:] if not note.startswith((OVER_SEEDS, *OF_COLUMNS))),
     ]
     if lacking:
         notes.append(f"No GMAC for {', '.join(lacking)}: bench run --probes cost measures it.")

@@ -9,10 +9,16 @@ from typing import Any
 
 from bench.gate.verdict import BAD, CellVerdict, Drop, Gate, Seeds, Status, cell_name
 from bench.reports.formats.render import markdown, markdown_escape
-from bench.reports.grid import DASH, SCALE, Grid, interval, number, signed
+from bench.reports.grid import DASH, SCALE, Grid, interval, no_width, number, signed
+from bench.stats.pair_test import PAIRED, WELCH
 
 WORDS = {status: status.upper() if status in BAD else str(status) for status in Status}
 WORDS[Status.DIFFERENT] = "NOT COMPARABLE"
+_TESTS = {
+    PAIRED: "paired t where both sides have the same seeds, as a seed decides first weights, batches and "
+    "dropout of both its runs",
+    WELCH: "Welch's where they have other seeds",
+}
 
 
 def printable(text: str) -> str:
@@ -53,10 +59,12 @@ def describe(cell: CellVerdict) -> str:
         return printable(f"{name} is equal to the last bit")
     verb = "fell" if average.drop > 0 else "rose"
     text = f"{name} {verb} by {number(abs(average.drop))} points"
-    if average.low is not None:
-        text += f" {interval(average.low, average.high)}"
-    if cell.spread is not None and cell.status in (Status.REGRESSION, Status.UNCLEAR):
-        text += f", 3 sd of the reference's seeds {number(cell.spread)}"
+    if average.low is not None and average.high is not None and no_width(average.low, average.high):
+        text += f" on every seed, {cell.error_term}"
+    elif average.low is not None:
+        text += f" {interval(average.low, average.high)}, {cell.error_term}"
+    if cell.limit is not None and cell.status in (Status.REGRESSION, Status.UNCLEAR):
+        text += f", where the reference's own spread explains up to {number(cell.limit)}"
     text += f", from {number(average.reference)} to {number(average.new)}"
     if cell.worst and len(cell.drops) > 2:
         task, drop = cell.worst
@@ -66,37 +74,48 @@ def describe(cell: CellVerdict) -> str:
 
 def grid(gate: Gate) -> Grid:
     """The table: a row a cell; below one that changed visibly a row a task."""
-    header = ("verdict", "method", "suite", "profile", "seeds", "reference", "new", "drop", "interval")
+    header = (
+        "verdict",
+        "method",
+        "suite",
+        "profile",
+        "seeds",
+        "reference",
+        "new",
+        "drop",
+        "interval",
+        "test",
+    )
     rows: list[tuple[str, ...]] = []
     for cell in gate.cells:
         profile, method, suite = map(printable, cell.key)
         seeds = _seeds(cell.seeds)
         if cell.new_seeds != cell.seeds:
             seeds += f" / {_seeds(cell.new_seeds)}"
-        rows.append((WORDS[cell.status], method, suite, profile, seeds, *_numbers(cell.average)))
+        numbers = _numbers(cell.average)
+        rows.append((WORDS[cell.status], method, suite, profile, seeds, *numbers, cell.test or DASH))
         if cell.status in (Status.REGRESSION, Status.UNCLEAR, Status.IMPROVED) and len(cell.drops) > 2:
             for task, drop in list(cell.drops.items())[:-1]:
-                p = "" if drop.adjusted_p is None else f"p {drop.adjusted_p:.3f}"
-                rows.append(("", "", printable(task), "", p, *_numbers(drop)))
+                p = "" if drop.adjusted_p is None else f"p {_p_value(drop.adjusted_p)}"
+                rows.append(("", "", printable(task), "", p, *_numbers(drop), ""))
     return Grid("Cells against the reference", header, tuple(rows), _notes(gate))
 
 
+def _p_value(p: float) -> str:
+    return "<0.001" if p < 0.0005 else f"{p:.3f}"
+
+
 def _notes(gate: Gate) -> tuple[str, ...]:
-    beyond = (
-        ", or the drop exceeds 3 standard deviations of the reference's seeds (on another machine only this "
-        "counts)"
-    )
     notes = [
         "Spearman x 100, means over seeds; drop = reference - new. A cell fails if its average drops by more "
-        f"than {SCALE * gate.tolerance:g} points and the drop's interval lies above 0"
-        f"{beyond if gate.repeated else ''}."
+        f"than {SCALE * gate.tolerance:g} points and its seeds show it: the drop's interval lies above 0, or "
+        "the drop is larger than the reference's own spread over seeds explains."
     ]
-    if gate.tested:
+    if words := [_TESTS[test] for test in _TESTS if any(cell.test == test for cell in gate.cells)]:
         notes.append(
-            f"Intervals are Welch's; with {gate.level:.0%} confidence all those of the averages hold at once "
+            f"Intervals: {'; '.join(words)}. With {gate.level:.0%} confidence they hold all at once "
             f"(Bonferroni over what changed, {_cells(gate.tested)}). A single task never fails a cell: its "
-            "interval and its p (corrected after Holm over all tasks of these cells) show where the average "
-            "moved."
+            "p, corrected after Holm over all tasks of these cells, shows where the average moved."
         )
     shown = (Status.UNCLEAR, Status.REGRESSION, Status.FAILED, Status.MISSING, Status.DIFFERENT)
     notes += [

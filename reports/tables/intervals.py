@@ -5,7 +5,7 @@ from __future__ import annotations
 from bench.compare.intervals import MethodInterval, RecordInterval
 from bench.compare.wording import percent, seed_list, span
 from bench.errors import printable
-from bench.reports.grid import DASH, Grid, number
+from bench.reports.grid import DASH, Grid, no_width, number
 
 
 def method_grid(methods: list[MethodInterval], campaign: str, level: float) -> Grid:
@@ -18,7 +18,7 @@ def method_grid(methods: list[MethodInterval], campaign: str, level: float) -> G
             seed_list(one.seeds),
             number(one.mean),
             number(one.sd),
-            DASH if one.interval is None else span(*one.interval),
+            _span(one.interval),
             number(one.iqm),
         )
         for one in methods
@@ -40,7 +40,7 @@ def record_grid(records: list[RecordInterval], level: float, draws: int, notes: 
             one.suite,
             DASH if one.seed is None else str(one.seed),
             number(one.scores["avg"]),
-            DASH if one.intervals is None else span(*one.intervals["avg"]),
+            _span(one.intervals["avg"] if one.intervals else None),
         )
         for one in records
     )
@@ -50,3 +50,8 @@ def record_grid(records: list[RecordInterval], level: float, draws: int, notes: 
         f"({draws:,} draws); --format json has every task's."
     )
     return Grid("Records", header, rows, (note, *notes))
+
+
+def _span(ends: tuple[float, float] | None) -> str:
+    """An interval, or a dash where nothing varied."""
+    return DASH if ends is None or no_width(*ends) else span(*ends)

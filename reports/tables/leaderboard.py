@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
+from typing import TYPE_CHECKING
 
 from bench.records.record import RunRecord
 from bench.reports.campaign import Campaign
-from bench.reports.grid import CAPTION, DASH, Cell, Grid, Value, number, ranks, summarise
+from bench.reports.grid import BEST, CAPTION, DASH, Cell, Grid, Value, number, ranks, summarise
 from bench.reports.records import (
     UNREADABLE,
     by_method,
@@ -21,10 +22,23 @@ from bench.reports.records import (
     task_list,
     without_score,
 )
-from bench.reports.tables.significance import daggers
+from bench.reports.tables.significance import (
+    BOLD,
+    NO_BOLD,
+    daggers,
+    standing_notes,
+    tests_in_words,
+    unequal_seeds,
+)
+from bench.reports.tables.standings import standings
+
+if TYPE_CHECKING:
+    from bench.stats.ranks import Ranking
 
 OVER_SEEDS = "Mean and standard deviation over"
 """How the note on the number of seeds begins."""
+OF_COLUMNS = ("group:", "Methods that share none", "rank:")
+"""How the notes on the columns of ranks and groups begin."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +55,9 @@ class Row:
         ranked: False below the ranked rows, where training saw the mini grammar's own paraphrases as pairs.
         group: What kind of encoder it is, see :func:`group_of`.
         unreadable: Why records of seeds can't be read.
+        has_seeds: False for a deterministic method.
+        rank: The ranks that it may have, first and last; None where nothing can be tested.
+        letters: Its groups; empty where nothing can be tested.
     """
 
     method: str
@@ -52,6 +69,9 @@ class Row:
     ranked: bool = True
     group: str = ""
     unreadable: tuple[str, ...] = ()
+    has_seeds: bool = True
+    rank: tuple[int, int] | None = None
+    letters: str = ""
 
     @property
     def finished(self) -> int:
@@ -60,8 +80,17 @@ class Row:
 
     @property
     def seeds(self) -> str:
-        """Seeds that finished, and how many were tried where some failed."""
+        """Seeds that finished, of how many where some failed; a dash for a method without seeds."""
+        if not (self.has_seeds or self.failed):
+            return DASH
         return f"{self.finished} of {self.finished + self.failed}" if self.failed else str(self.finished)
+
+    @property
+    def rank_text(self) -> str:
+        """The ranks that it may have as they are printed."""
+        if self.rank is None:
+            return DASH
+        return "-".join(map(str, dict.fromkeys(self.rank)))
 
     @property
     def sentences_text(self) -> str:
@@ -82,7 +111,18 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """A leaderboard of one profile and suite."""
+    """A leaderboard of one profile and suite.
+
+    Args:
+        campaign: Name of the campaign.
+        profile: Profile.
+        suite: Suite.
+        tasks: Names, "avg" the last.
+        rows: The best average first.
+        notes: Lines below it.
+        bold: What bold means here, or that nothing is.
+        tests: By which tests methods are told apart; empty where none could be tested.
+    """
 
     campaign: str
     profile: str
@@ -90,6 +130,13 @@ class Table:
     tasks: tuple[str, ...]
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
+    bold: str
+    tests: str
+
+    @property
+    def caption(self) -> str:
+        """What bold means, with the tests behind it."""
+        return f"{self.bold.rstrip('.')}, p > 0.05 by {self.tests}." if self.tests else self.bold
 
 
 def leaderboard_grids(campaign: Campaign) -> list[Grid]:
@@ -107,21 +154,51 @@ def leaderboard(campaign: Campaign, records: Sequence[RunRecord]) -> Table:
     tasks = task_list(records)
     rows = [_row(method, group, tasks) for method, group in by_method(records).items()]
     rows.sort(key=lambda row: (not row.ranked, -row.average, row.method))
-    signs, said = daggers(records, campaign.baseline)
-    rows = [_marked(row, signs.get(row.method, ""), rows) for row in rows]
-    notes = _notes(records, rows, said, campaign.rounded)
-    return Table(campaign.name, records[0].profile, records[0].suite, tasks, tuple(rows), notes)
+    found, ranked = standings(campaign, records), {row.method for row in rows if row.ranked}
+    rankings = {task: found.of(task).among(ranked) for task in tasks}
+    average = rankings["avg"]
+    signs, said = daggers(average, campaign.baseline)
+    rows = [_marked(row, rows, rankings, signs.get(row.method, "")) for row in rows]
+    notes = _notes(records, rows, (*standing_notes(average, unequal_seeds(found)), *said), campaign.rounded)
+    tests = tests_in_words(average) if average.methods else ""
+    bold = _bold(rows, rankings)
+    place = (campaign.name, records[0].profile, records[0].suite)
+    return Table(*place, tasks, tuple(rows), notes, bold, tests)
 
 
-def _marked(row: Row, sign: str, rows: Sequence[Row]) -> Row:
-    """The row with its marks among the ranked ones."""
+def _bold(rows: Sequence[Row], rankings: Mapping[str, Ranking]) -> str:
+    """What bold means in a table, that nothing is, or nothing."""
+    marked = any(cell.mark for row in rows for cell in row.cells.values())
+    if marked:
+        return f"{BOLD}." if rankings["avg"].methods else CAPTION
+    told_apart = any(pair.differs for ranking in rankings.values() for pair in ranking.pairs)
+    return NO_BOLD if rankings["avg"].methods and not told_apart else ""
+
+
+def _marked(row: Row, rows: Sequence[Row], rankings: Mapping[str, Ranking], sign: str) -> Row:
+    """The row with its marks, rank and groups among the ranked ones.
+
+    Bold is the first group of a column, if not all are in it, and if nothing above it can't be tested. Where
+    no methods can be tested, the best and the second by their numbers are marked.
+    """
     if not row.ranked:
         return row
-    cells = {}
+    cells, average = {}, rankings["avg"]
     for task, cell in row.cells.items():
-        marks = ranks({other.method: other.cells[task].mean for other in rows if other.ranked})
-        cells[task] = replace(cell, mark=marks[row.method], sign=sign if task == "avg" else "")
-    return replace(row, cells=cells)
+        means = {other.method: other.cells[task].mean for other in rows if other.ranked}
+        mark = BEST if row.method in _first(rankings[task], means) else ""
+        if not average.methods:
+            mark = ranks(means)[row.method]
+        cells[task] = replace(cell, mark=mark, sign=sign if task == "avg" else "")
+    rank, letters = average.intervals.get(row.method), average.letters.get(row.method, "")
+    return replace(row, cells=cells, rank=rank, letters=letters)
+
+
+def _first(ranking: Ranking, means: Mapping[str, float | None]) -> tuple[str, ...]:
+    """The first group of a column, if it stands out."""
+    first = ranking.first
+    above = any((means[method] or 0.0) > ranking.scores[0] for method in ranking.left_out) if first else True
+    return () if above or len(first) == len(ranking.methods) else first
 
 
 def _row(method: str, records: Sequence[RunRecord], tasks: Sequence[str]) -> Row:
@@ -141,6 +218,7 @@ def _row(method: str, records: Sequence[RunRecord], tasks: Sequence[str]) -> Row
         all(map(is_ranked, records)),
         group_of(next(iter(finished(records)), records[0])),
         unreadable,
+        any(record.seed is not None for record in records),
     )
 
 
@@ -175,20 +253,18 @@ def _notes(
 
 def _grid(table: Table) -> Grid:
     """What a leaderboard prints."""
-    header = ["method", "seeds", *table.tasks, "sd"]
     trains = any(row.sentences is not None for row in table.rows)
-    if trains:
-        header += ["sentences", "cpu s"]
+    header = ["method", "seeds", *table.tasks, "sd", *["rank", "group"] * bool(table.tests)]
+    header += ["sentences", "cpu s"] * trains
     rows = []
     for row in table.rows:
         average = row.cells["avg"]
         cells: list[Value] = [row.method, row.seeds]
         cells += [row.cells[task] for task in table.tasks if task != "avg"]
         cells += [replace(average, sd=None), number(average.sd)]
-        if trains:
-            cells += [row.sentences_text, row.seconds_text]
+        cells += [row.rank_text, row.letters or DASH] * bool(table.tests)
+        cells += [row.sentences_text, row.seconds_text] * trains
         rows.append(tuple(cells))
     title = f"{table.suite}, profile {table.profile}, campaign {table.campaign}"
-    marked = any(cell.mark for row in table.rows for cell in row.cells.values())
-    notes = (*table.notes[:1], CAPTION, *table.notes[1:]) if marked else table.notes
+    notes = (table.notes[0], *filter(None, [table.bold]), *table.notes[1:])
     return Grid(title, tuple(header), tuple(rows), notes)

@@ -1,19 +1,25 @@
-"""Tests of the methods of one table against each other, over their seeds and over the items."""
+"""What tables say of the tests of all pairs of methods: groups, ranks, bold, daggers."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import combinations
+from dataclasses import dataclass
 from statistics import fmean
-from typing import Literal
+from typing import TYPE_CHECKING
 
 from bench.records.record import RunRecord
+from bench.reports.grid import DASH, interval
 from bench.reports.records import by_method, values
+from bench.reports.tables.standings import ALPHA, Standings
 
-LEVEL = 0.95
+if TYPE_CHECKING:
+    from bench.stats.ranks import Ranking
+
+LEVEL = 1 - ALPHA
 ABOVE, BELOW = "\N{DAGGER}", "\N{DOUBLE DAGGER}"
-DEFAULT_BASELINE = "simcse"
+BOLD = "Bold: the best methods of each column of which no two are shown to differ"
+NO_BOLD = "Nothing is bold: no method is shown to be better than another."
 
 
 @dataclass(frozen=True)
@@ -31,46 +37,6 @@ class Averages:
     deterministic: bool
 
 
-@dataclass(frozen=True)
-class Pair:
-    """Two methods' averages compared over their seeds.
-
-    Args:
-        first: One method.
-        second: The other.
-        difference: first - second.
-        low: Lower end of the interval, Welch's, or Student's against a method without seeds; None untested.
-        high: Upper end.
-        p: Before correction; None where the pair can't be tested.
-        adjusted: After the correction of the family.
-        exact: p of the exact permutation test and the least that it can give; None where a side has no seeds.
-        reason: Why it can't be tested, or "".
-    """
-
-    first: str
-    second: str
-    difference: float
-    low: float | None = None
-    high: float | None = None
-    p: float | None = None
-    adjusted: float | None = None
-    exact: tuple[float, float] | None = None
-    reason: str = ""
-
-    @property
-    def differs(self) -> bool:
-        """True if the corrected p supports a difference."""
-        return self.adjusted is not None and self.adjusted <= 1 - LEVEL
-
-
-@dataclass(frozen=True)
-class Family:
-    """Pairs that were corrected together, and the correction in words."""
-
-    pairs: tuple[Pair, ...]
-    caption: str
-
-
 def averages(records: Sequence[RunRecord]) -> list[Averages]:
     """Return the averages of every method with a finished run, the best first."""
     found = [
@@ -81,69 +47,100 @@ def averages(records: Sequence[RunRecord]) -> list[Averages]:
     return sorted(found, key=lambda one: (-fmean(one.values), one.method))
 
 
-def compare_pair(a: Averages, b: Averages) -> Pair:
-    """Compare two methods over their seeds: Welch's test, Student's against a method without seeds."""
-    difference = fmean(a.values) - fmean(b.values)
-    short = next((one for one in (a, b) if len(one.values) < 2 and not one.deterministic), None)
-    if short is not None:
-        return Pair(a.method, b.method, difference, reason=f"{short.method} has one seed")
-    if a.deterministic and b.deterministic:
-        return Pair(a.method, b.method, difference, reason="neither has seeds")
-    from bench.stats.seeds import MAX_SEEDS, exact_permutation, seed_difference  # scipy.stats is slow
+def level_in_words(level: float) -> str:
+    """Return a confidence level in percent, with two digits of what it leaves.
 
-    d, exact = seed_difference(a.values, b.values, LEVEL), None
-    if not (a.deterministic or b.deterministic) and len(a.values) + len(b.values) <= MAX_SEEDS:
-        test = exact_permutation(a.values, b.values)
-        exact = test.p, test.minimum_p
-    return Pair(a.method, b.method, difference, d.low, d.high, d.p, exact=exact)
-
-
-def correct(pairs: Sequence[Pair], name: str, method: Literal["holm", "fdr_bh"]) -> Family:
-    """Correct the p of all pairs that were tested, as one family."""
-    tested = [pair for pair in pairs if pair.p is not None]
-    if not tested:
-        return Family(tuple(pairs), "no pair has two seeds a side")
-    from bench.stats.correction import METHODS, adjust, caption
-
-    adjusted = iter(adjust([pair.p for pair in tested if pair.p is not None], method))
-    corrected = (pair if pair.p is None else replace(pair, adjusted=next(adjusted)) for pair in pairs)
-    return Family(tuple(corrected), caption(METHODS[method], len(tested), name))
-
-
-def all_pairs(records: Sequence[RunRecord]) -> Family:
-    """Compare every pair of methods, an exploratory grid: Benjamini and Hochberg's correction."""
-    found = [compare_pair(a, b) for a, b in combinations(averages(records), 2)]
-    return correct(found, "all pairs of methods", "fdr_bh")
-
-
-def against(records: Sequence[RunRecord], baseline: str) -> Family:
-    """Compare every method with one, corrected after Holm."""
-    found = {one.method: one for one in averages(records)}
-    base = found.pop(baseline)
-    return correct([compare_pair(one, base) for one in found.values()], f"methods against {baseline}", "holm")
-
-
-def daggers(
-    records: Sequence[RunRecord], baseline: str | None = None
-) -> tuple[Mapping[str, str], tuple[str, ...]]:
-    """Return the dagger of every method that differs from the baseline, and what the table says of them.
-
-    None where the baseline isn't there or is one seed.
+    >>> level_in_words(0.95), level_in_words(1 - 0.05 / 42), level_in_words(1 - 0.05 / 4005)
+    ('95%', '99.88%', '99.9988%')
     """
-    wanted = baseline or DEFAULT_BASELINE
-    there = {one.method: one for one in averages(records)}
-    if wanted not in there:
-        return {}, () if baseline is None else (f"No daggers: no finished run of {wanted} here.",)
-    family = against(records, wanted)
-    signs = {pair.first: ABOVE if pair.difference > 0 else BELOW for pair in family.pairs if pair.differs}
-    tested = [pair for pair in family.pairs if pair.p is not None]
-    if not tested:
-        return {}, ()
-    said = [
-        f"{ABOVE} above, {BELOW} below {wanted} on average, p <= 0.05: Welch's test over seeds (Student's "
-        f"against a method without seeds), {family.caption}."
+    return f"{100 - float(f'{100 * (1 - level):.2g}'):.10g}%"
+
+
+def tests_in_words(ranking: Ranking) -> str:
+    """Say by which tests, of how many pairs each, with which correction."""
+    from bench.stats.pair_test import AND_ITEMS, ITEMS, PAIRED, STUDENT, WELCH
+
+    names = {
+        PAIRED: "paired t where runs of a seed share stages or batches",
+        WELCH: "Welch's",
+        STUDENT: "Student's against a method without seeds",
+        ITEMS: "the items' bootstrap between two such methods",
+    }
+    tests = [one.test for one in ranking.pairs if one.p is not None]
+    counts = Counter(test.removesuffix(AND_ITEMS) for test in tests)
+    used = [f"{words} ({counts[test]})" for test, words in names.items() if counts[test]]
+    both = any(test.endswith(AND_ITEMS) for test in tests)
+    scope = "over seeds and items (variance components)" if both else "over seeds on these items"
+    return f"tests {scope}: {', '.join(used)}; {ranking.caption}"
+
+
+def unequal_seeds(found: Standings) -> list[str]:
+    """Say how often Welch's interval holds with numbers as unequal as here, where that is too seldom."""
+    from bench.stats.coverage import measured
+    from bench.stats.pair_test import WELCH
+
+    pairs = (found.sizes(one.first, one.second) for one in found.of().pairs if one.test == WELCH)
+    sizes = {(min(pair), max(pair)) for pair in pairs if min(pair) < max(pair)}
+    rows = [measured("welch", *pair, design="spread 3:1") for pair in sorted(sizes)]
+    worst = min(rows, key=lambda row: row.measured, default=None)
+    if worst is None or worst.keeps:
+        return []
+    return [
+        f"Numbers of seeds differ: Welch's 95% interval of {worst.n_a} against {worst.n_b} seeds holds in "
+        f"{100 * worst.measured:.0f}% of simulations where the fewer spread three times as much, so such "
+        "pairs are called different by chance more often than said."
     ]
-    untested = [f"{pair.first} ({pair.reason})" for pair in family.pairs if pair.reason]
-    if untested:
-        said.append(f"Not tested against {wanted}: {', '.join(untested)}.")
-    return signs, tuple(said)
+
+
+def interval_text(found: Standings, a: str, b: str) -> str:
+    """The interval of a - b on average and its level, or a dash."""
+    ends, level = found.interval(a, b), found.of().pair(a, b).level
+    shown = interval(*(ends or (None, None)))
+    return shown if shown == DASH or level is None else f"{shown} ({level_in_words(level)})"
+
+
+INTERVAL = (
+    "Interval: each pair by itself, at the level in parentheses, that of its step of Holm's correction; it "
+    "holds 0 just where no difference is shown."
+)
+
+
+def standing_notes(ranking: Ranking, few_seeds: Sequence[str] = ()) -> list[str]:
+    """Say what a group and a rank mean, which pairs were not tested, and ``few_seeds`` of those that were."""
+    if not ranking.methods:
+        return []
+    notes = [
+        "group: methods that share a letter are not shown to differ on average, p > 0.05 by "
+        f"{tests_in_words(ranking)}.",
+        "Methods that share none differ, or two methods from the one to the other do or were not tested: "
+        "Differences (--table significance) has every pair.",
+        "rank: the ranks that these tests leave open; with 95% confidence all true ranks are among them.",
+    ]
+    if ranking.left_out:
+        notes.append(
+            f"One seed, so no test, rank or group: {', '.join(ranking.left_out)}; where one is the best, "
+            "nothing is bold."
+        )
+    notes += few_seeds
+    if untested := ranking.untested:
+        names = dict.fromkeys(name for one in untested for name in (one.first, one.second))
+        notes.append(
+            f"Not tested against each other: {', '.join(names)}, which have no seeds; bench stats draws the "
+            "items for such tests."
+        )
+    return notes
+
+
+def daggers(ranking: Ranking, baseline: str | None) -> tuple[Mapping[str, str], tuple[str, ...]]:
+    """Return the dagger of every method that differs from the baseline, and what the table says of them."""
+    if baseline is None:
+        return {}, ()
+    if baseline not in ranking.methods:
+        why = "it has one seed" if baseline in ranking.left_out else "no finished run of it here"
+        return {}, (f"No daggers: {baseline} can't be tested, {why}.",)
+    signs = {}
+    for one in ranking.pairs:
+        if one.differs and baseline in (one.first, one.second):
+            other = one.second if one.first == baseline else one.first
+            signs[other] = ABOVE if (one.difference > 0) == (other == one.first) else BELOW
+    return signs, (f"{ABOVE} above, {BELOW} below {baseline} on average, by the same tests and correction.",)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bench.reports.campaign import Campaign
-from bench.reports.grid import CAPTION, Cell, Grid, Value
+from bench.reports.grid import Cell, Grid, Value
 from bench.reports.records import by_profile_and_suite
-from bench.reports.tables.leaderboard import Row, leaderboard
+from bench.reports.tables.leaderboard import OF_COLUMNS, Row, leaderboard
 from bench.reports.tables.published import backbone_of
 
 GROUPS = (
@@ -55,9 +55,11 @@ def _suite_grids(campaign: Campaign, suite: str) -> list[Grid]:
     single = [f"One run, so no standard deviation: {', '.join(once)}."] if once else []
     notes = (
         tables[0].notes[0],
-        CAPTION + " Ranked within a backbone.",
+        *dict.fromkeys(f"{table.caption} Ranked within a backbone." for table in tables if table.caption),
         *single,
-        *dict.fromkeys(note for table in tables for note in table.notes[1:]),
+        *dict.fromkeys(
+            note for table in tables for note in table.notes[1:] if not note.startswith(OF_COLUMNS)
+        ),
     )
     header = ("method", *(TASK_NAMES.get(task, task) for task in tasks))
     return [Grid(f"{suite}, campaign {campaign.name}", header, tuple(rows), notes, tuple(groups))]

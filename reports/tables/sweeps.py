@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bench.records.record import RunRecord
-from bench.reports.grid import DASH, Cell, Grid, Value, summarise
+from bench.reports.grid import DASH, Cell, Grid, Value, no_width, summarise
 from bench.reports.records import UNREADABLE, check_comparable, failures, finished, without_score
-from bench.stats.seeds import welch
 from bench.sweeps.grids import SWEEPS
 from bench.sweeps.manifest import Manifest
 
@@ -133,6 +132,8 @@ def _collapse_notes(
     at: Mapping[tuple[str, str], Sequence[RunRecord]], rows: Sequence[str], columns: Sequence[str]
 ) -> list[str]:
     """How every row's collapse figures differ from the first row's, with Welch's intervals over seeds."""
+    from bench.stats.seeds import welch  # scipy.stats is slow to load
+
     notes = [
         "rank: effective rank of the dev sentences' vectors at the last evaluation, mean over seeds. "
         f"Below: its difference from {rows[0]}, and that of their mean cosine, with 95% intervals (Welch)."
@@ -145,7 +146,8 @@ def _collapse_notes(
                 found = welch(a, b)
                 values = (found.difference, found.low, found.high)
                 difference, low, high = (f"{value:+.{digits}f}" for value in values)
-                told.append(f"{shown} {difference} [{low}, {high}]")
+                ends = "" if no_width(found.low, found.high) else f" [{low}, {high}]"
+                told.append(f"{shown} {difference}{ends}")
         if told:
             notes.append(f"{column}, {row} minus {rows[0]}: {'; '.join(told)}.")
     return notes

@@ -27,6 +27,7 @@ from bench.records.record import from_json, to_json
 from bench.records.store import ResultStore
 from bench.stats.checks import generator
 from bench.stats.resampling import spearman_draws
+from tests.support.campaigns import make_record
 from tests.support.cli import Cli
 
 FEW = ("--draws", "100")
@@ -83,6 +84,34 @@ def test_every_record_gets_its_items_interval_and_every_method_that_of_its_seeds
     assert "The toy suite is a smoke test; its figures say nothing about a method." in out
 
 
+def test_it_says_which_methods_are_pairs(cli: Cli, tmp_path: Path) -> None:
+    """Of the same sentences in the same order; the third method sees other ones."""
+    store = ResultStore(tmp_path / "results", "local")
+    sizes = {"a": 64, "b": 64, "c": 32}
+    for method, size in sizes.items():
+        for seed in (1, 2):
+            made = make_record(method, seed, {"T": 0.5 + seed / 100}, options={"batch_size": size})
+            store.write(made.place, made, {"T": np.linspace(0, 1, 10, dtype=np.float32)})
+    order = "see the same sentences in the same order"
+    found = json.loads(cli("stats", "--format", "json", *FEW)[1])
+    assert found["pairs"] == [
+        {"profile": "mini", "suite": "sts7", "first": "a", "second": "b", "shared": order}
+    ]
+    notes = (
+        "Two of these intervals don't tell whether two methods differ: bench compare A B does, or bench "
+        "report --table significance for all. Runs of one seed are pairs for a and b, which "
+        f"{order}: what the seed decides cancels in their difference."
+    )
+    assert notes in " ".join(cli("stats", *FEW)[1].split())
+    for method in map(str, range(3)):
+        for seed in (1, 2):
+            made = make_record(method, seed, {"T": 0.5 + seed / 100}, options={"batch_size": 64})
+            store.write(made.place, made, {"T": np.linspace(0, 1, 10, dtype=np.float32)})
+    assert "Runs of one seed are pairs for 10 pairs of methods: what" in " ".join(
+        cli("stats", *FEW)[1].split()
+    )
+
+
 def test_draws_are_computed_once_and_equal_in_any_company(
     cli: Cli, runs: list[Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,9 +127,9 @@ def test_draws_are_computed_once_and_equal_in_any_company(
     assert alone.items() <= before.items()
     monkeypatch.setattr(PairSuite, "draws", None)  # no draw is computed any more
     assert as_json(cli) == first
-    code, out, err = cli("compare", "noise", "word_overlap", *FEW)
+    code, out, err = cli("compare", "noise", "word_overlap", "--format", "json", *FEW)
     assert (code, err) == (0, "")
-    assert "Seeds and items together: the interval [" in out
+    assert json.loads(out)[0]["item_level"]["components"] is not None
 
 
 def test_chunks_and_other_settings(runs: list[Run], monkeypatch: pytest.MonkeyPatch) -> None:

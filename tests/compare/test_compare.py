@@ -15,9 +15,11 @@ from scipy import stats
 from bench.cli.main import main
 from bench.compare.caveats import limits
 from bench.compare.comparison import Comparison, compare
+from bench.compare.design import Design
 from bench.compare.draws import NOT_AGAIN, Run
 from bench.compare.select import Group
-from bench.compare.wording import p_value, percent, seed_list, verdict
+from bench.compare.statements import statements
+from bench.compare.wording import p_is, p_value, percent, seed_list, verdict
 from bench.data.toy import toy_task
 from bench.errors import NotComparableError
 from bench.eval.sts import score_suite
@@ -26,7 +28,9 @@ from bench.records.record import RunRecord, Score, from_json, to_json
 from bench.records.store import ResultStore
 from bench.stats.checks import generator
 from bench.stats.correlations import steiger, williams
-from bench.stats.seeds import exact_permutation, sign_flip
+from bench.stats.coverage import measured
+from bench.stats.paired import paired_t
+from bench.stats.seeds import exact_permutation, sign_flip, welch
 from tests.support.cli import Cli, records
 
 NOISY = "noise[scale=2.0]"
@@ -114,15 +118,18 @@ def test_it_says_what_the_seeds_show_and_what_not(cli: Cli, take: Take, tmp_path
     found = compare(a, b)
     assert found.seed_level is not None
     d = found.seed_level.tasks["avg"]
+    assert found.seed_level.design == Design("welch", "auto", None)
     expected = stats.ttest_ind(a.scores("avg"), b.scores("avg"), equal_var=False)
     assert (d.p, found.p) == pytest.approx((expected.pvalue, expected.pvalue))
     assert (d.low, found.interval[0]) == pytest.approx((expected.confidence_interval().low,) * 2)
     assert found.seeds == ((1, 2, 3, 4), (1, 2, 3, 4))
-    assert verdict(found).startswith(f"noise is ahead: noise - {NOISY} = +50.00 points, 95% interval [")
+    start = "For further seeds on these test pairs: noise is ahead: "
     low, high = (f"{100 * end:+.2f}" for end in (d.low, d.high))
-    assert verdict(found).endswith(f", 95% interval [{low}, {high}], from 4 seeds per side")
-    other = compare(b, a)
-    assert verdict(other).startswith(f"noise is ahead: {NOISY} - noise = -50.00 points, 95% interval [")
+    assert verdict(found) == (
+        f"{start}noise - {NOISY} = +50.00 points, 95% interval [{low}, {high}], {p_is(d.p)} by Welch's test, "
+        "from 4 seeds per side"
+    )
+    assert verdict(compare(b, a)).startswith(f"{start}{NOISY} - noise = -50.00 points, 95% interval [")
 
 
 @pytest.mark.parametrize(
@@ -155,7 +162,7 @@ def test_it_says_what_the_seeds_show_and_what_not(cli: Cli, take: Take, tmp_path
         ),
         (
             ["noise", "word_overlap", "--test", "permutation"],
-            "no permutation test against a method without seeds",
+            "no permutation test against a method without seeds; leave out --test",
         ),
     ],
 )
@@ -198,10 +205,16 @@ def test_a_deterministic_method_is_a_fixed_score(take: Take, tmp_path: Path) -> 
     assert d.low == pytest.approx(expected.confidence_interval().low - fixed)
     assert (reverse.difference, reverse.low, reverse.high) == (-d.difference, -d.high, -d.low)
     assert d.t == -(reverse.t or 0)
-    assert one.seed_level.permutations == {}
-    assert verdict(other).startswith("word_overlap is ahead: word_overlap - noise = +")
-    assert verdict(one).startswith("word_overlap is ahead: noise - word_overlap = -")
-    assert verdict(one).endswith("from 4 seeds against a method without seeds")
+    assert (one.test, one.seed_level.design.asked) == ("student", "auto")
+    flips = one.seed_level.exact["avg"]
+    assert flips == sign_flip(scores, [fixed] * 4, same_order=True)
+    assert other.seed_level.exact["avg"].p == flips.p
+    assert "word_overlap is ahead: word_overlap - noise = +" in verdict(other)
+    assert "word_overlap is ahead: noise - word_overlap = -" in verdict(one)
+    assert verdict(one).endswith(
+        "by Student's test, from 4 seeds against a method without seeds; this takes near-normal scores for "
+        "granted: an exact test, which doesn't, cannot go below p = 0.1250 with so few seeds"
+    )
 
 
 def test_items_are_drawn_in_pairs_and_each_correlation_anew(cli: Cli, take: Take, tmp_path: Path) -> None:
@@ -218,17 +231,22 @@ def test_items_are_drawn_in_pairs_and_each_correlation_anew(cli: Cli, take: Take
     d = found["item_level"]["tasks"]["avg"]
     assert (d["low"], d["high"]) == pytest.approx((low, high), abs=1e-6)
     assert found["interval"] == [d["low"], d["high"]]
-    assert (found["test"], found["p"], found["minimum_p"]) == ("items", 2 / 101, 2 / 101)
+    assert (found["test"], found["p"], found["findings"][0]["minimum_p"]) == ("items", 2 / 101, 2 / 101)
     assert (d["draws"], d["n"], found["seed_level"]) == (100, 180, None)
     r12, r13, r23 = [stats.spearmanr(x, y).statistic for x, y in ((rows[0], gold), (rows[1], gold), rows)]
     (pair,) = found["item_level"]["checkpoints"]
     assert pair["seeds"] == [2, None]
     assert pair["williams"]["TOY"]["p"] == pytest.approx(williams(r12, r13, r23, 180).p)
     assert pair["steiger"]["TOY"]["p"] == pytest.approx(steiger(r12, r13, r23, 180).p)
-    assert found["verdict"].startswith("word_overlap is ahead on these items: noise#2 - word_overlap = -")
-    (items,) = (said for said in found["statements"] if said.startswith("Items: "))
-    assert f"[{100 * d['low']:+.2f}, {100 * d['high']:+.2f}]" in items
-    assert all(fact in items for fact in ("100 draws", "these 2 checkpoints, not other seeds"))
+    ends = f"[{100 * d['low']:+.2f}, {100 * d['high']:+.2f}]"
+    assert found["verdict"] == (
+        "For these 2 checkpoints alone on further test pairs: word_overlap is ahead: noise#2 - word_overlap "
+        f"= {100 * d['difference']:+.2f} points, 95% interval {ends}, p = 0.0198 by the paired bootstrap"
+    )
+    assert found["statements"][0] == (
+        "The smallest p that it can give is 0.0198 (paired bootstrap, 100 draws). It says nothing of other "
+        "seeds."
+    )
 
 
 def test_both_levels_stand_side_by_side(cli: Cli, take: Take, tmp_path: Path) -> None:
@@ -241,12 +259,15 @@ def test_both_levels_stand_side_by_side(cli: Cli, take: Take, tmp_path: Path) ->
     assert f"{p_value(exact.p)} ({p_value(2 / 252)})" in line
     assert "mini, suite toy: A = noise (seeds 1-5), B = noise[scale=2.0] (seeds 1-5)" in out
     assert "seeds 90%" in out
-    assert "In 50% of all pairs of runs noise scores above noise[scale=2.0]" in out
+    assert (
+        "noise scores above noise[scale=2.0] in 50% of 25 pairs of runs (50%: neither is ahead), 90%" in out
+    )
     assert "Hedges' g +0.00." in out
-    assert re.search(r"Almost stochastic order: eps = \d\.\d\d\. .* 18% of simulations", out)
-    assert re.search(r"Power: 5 seeds per side show a true difference of 1 point with a chance of \d+%;", out)
-    assert "these 10 checkpoints, not other seeds" in out
-    assert re.search(r"hierarchical bootstrap gives \[.* 91.1% of simulations", out)
+    wrong = 100 * measured("aso", 5, 5).measured
+    assert re.search(rf"Almost stochastic order: eps = \d\.\d\d\. .* {wrong:.0f}% of simulations", out)
+    assert re.search(r"Plan: .* The 5 seeds per side at hand show it with a chance of \d+% \(", out)
+    assert "For these 10 checkpoints alone on further test pairs: interval [+0.00, +0.00], p = 1.0000" in out
+    assert "hierarchical" not in out
     assert "the last three columns count the tasks (of 1) with p <= 0.1" in out
     assert " ".join(out.split()).count("+0.00 [+0.00, +0.00] 1.0000 (0.0198) 0 0 0") == 5
 
@@ -256,9 +277,10 @@ def test_a_permutation_of_too_few_seeds_cannot_show_anything(take: Take, tmp_pat
     few = Group("noise", group(tmp_path, "noise", shifted(0.5)).runs[:3])
     other = Group("other", group(tmp_path, NOISY).runs[:3])
     found = compare(few, other, test="permutation")
-    assert verdict(found) == (
-        "3 seeds per side cannot show a difference between noise and other at 95%: the smallest p that the "
-        "exact permutation test can give is 0.1000"
+    assert verdict(found).startswith(
+        "For further seeds on these test pairs: 3 seeds per side cannot show a difference between noise and "
+        "other at 95%: the smallest p that the exact permutation test can give is 0.1000; a true difference "
+        "of up to "
     )
     found = compare(group(tmp_path, "noise", shifted(0.5)), group(tmp_path, NOISY), test="permutation")
     assert verdict(found).endswith(", p = 0.0286 by the exact permutation test, from 4 seeds per side")
@@ -276,6 +298,11 @@ def test_several_methods_are_corrected_as_one_family(cli: Cli, take: Take, tmp_p
     family = f"Holm over 2 comparisons (noise against {NOISY}, word_overlap)"
     assert all(one["corrected"]["family"] == family for one in found)
     assert f"by Student's test after correction by {family}" in found[1]["verdict"]
+    for one in found:
+        low, high = one["corrected"]["interval"]
+        assert (low > 0 or high < 0) == (one["corrected"]["p"] <= 0.05)
+        alone = one is found[last] and one["corrected"]["p"] <= 0.05  # the last step of Holm's
+        assert one["corrected"]["level"] == pytest.approx(0.95 if alone else 0.975)
     assert found[0]["corrected_tasks"] == {}
 
 
@@ -300,7 +327,11 @@ def test_two_campaigns_are_compared_method_by_method(cli: Cli, take: Take, tmp_p
     )
     assert repeats in noise["statements"]
     assert (overlap["test"], overlap["p"], overlap["difference"]) == ("items", 1, 0)
-    assert overlap["verdict"].startswith("these items show no difference between word_overlap (local) and")
+    assert overlap["verdict"].startswith(
+        "For these two encoders without seeds on further test pairs: these test pairs show no difference "
+        "between word_overlap (local) and"
+    )
+    assert (noise["test"], noise["seed_level"]["design"]["pairs"]) == ("components", "have one specification")
     (one,) = as_json(cli, "noise", "results/again/mini/noise")
     assert (one["first"], one["second"], one["corrected"]) == ("noise (local)", "noise (again)", None)
     single = as_json(cli, "results/local/mini/noise/seed-1/toy.json", "noise#10")
@@ -327,7 +358,7 @@ def test_without_items_the_seeds_still_speak(cli: Cli, take: Take, tmp_path: Pat
         reason = "the predictions are missing or don't belong to their record"
     (found,) = as_json(cli, "noise", NOISY)
     assert found["item_level"] is None
-    assert found["verdict"].startswith("2 seeds per side show no difference")
+    assert found["verdict"].startswith("For further seeds on these test pairs: 2 seeds per side show no diff")
     assert any(s.startswith("Items: left out: ") and reason in s for s in found["statements"])
     code, out, err = cli("compare", "noise#2", f"{NOISY}#2")
     assert (code, out) == (2, "")
@@ -341,7 +372,7 @@ def trained(text: str, key: str = "", size: int = 64) -> Change:
         stage = {"key": f"{key or record.method} {record.seed}", "sentences_seen": 10 * size}
         return replace(
             record,
-            options={"batch_size": size, "lr": 0.1},
+            options={**record.options, "batch_size": size, "lr": 0.1},
             training={"corpus": {"name": text, "sha256": text}, "stages": {"one": stage}},
         )
 
@@ -352,7 +383,7 @@ def trained(text: str, key: str = "", size: int = 64) -> Change:
     ("change", "pairs"),
     [
         (trained("a"), "see the same sentences in the same order"),
-        (trained("b", key="noise"), "have 1 trained stage(s) in common"),
+        (trained("b", key="noise"), "have 1 trained stage in common"),
         (trained("b"), None),
         (trained("a", size=32), None),
         (lambda record: record, None),
@@ -366,17 +397,16 @@ def test_seeds_are_pairs_only_where_runs_share_data_order_or_stages(
     b = Group(b.label, tuple(Run(run.store, shifted(0.001 * i)(run.record)) for i, run in enumerate(b.runs)))
     found = compare(a, b)
     assert found.seed_level is not None
-    flip = found.seed_level.sign_flip
-    line = f"Runs of one seed {pairs}, which Welch's interval and the permutation test don't use."
-    assert (line in found.limits) == (flip is not None) == (pairs is not None)
-    if flip is not None:
-        assert flip == sign_flip(a.scores("avg"), b.scores("avg"), same_order=True)
-        assert flip.minimum_p == 2 / 64
-        fewer = compare(Group("a", a.runs[:5]), Group("b", b.runs[:5])).seed_level
-        other = compare(a, Group("b", b.runs[:5])).seed_level
-        assert fewer is not None
-        assert other is not None
-        assert (fewer.sign_flip, other.sign_flip) == (None, None)
+    x, y = a.scores("avg"), b.scores("avg")
+    said, exact = " ".join(statements(found)), found.seed_level.exact["avg"]
+    if pairs is None:
+        assert found.seed_level.design == Design("welch", "auto", None)
+        assert (found.p, exact) == (welch(x, y).p, exact_permutation(x, y))
+        assert "Welch's test, unpaired, because the runs of a seed are not known to share" in said
+    else:
+        assert found.seed_level.design == Design("paired", "auto", pairs)
+        assert (found.p, exact) == (paired_t(x, y).p, sign_flip(x, y, same_order=True))
+        assert f"the paired t test, paired by seed, because the runs of a seed {pairs}." in said
 
 
 def test_limits_name_what_else_differs(take: Take, tmp_path: Path) -> None:
@@ -405,10 +435,13 @@ def test_equal_scores_give_no_effect_size_and_no_power(take: Take, tmp_path: Pat
 
     found: Comparison = compare(group(tmp_path, "noise", constant), group(tmp_path, NOISY, constant))
     assert found.seed_level is not None
-    level = found.seed_level
-    assert (level.hedges_g, level.needed, level.shows_a_point, level.aso) == (None, None, None, None)
-    assert level.superiority == 0.5
-    assert verdict(found).startswith("2 seeds per side show no difference between noise and")
+    level, given = found.seed_level, found.answers
+    assert (level.hedges_g, level.aso, level.spread, given.plan, given.power) == (None,) * 5
+    assert level.superiority.share == 0.5
+    assert verdict(found) == (
+        "For further seeds on these test pairs: 2 seeds per side show no difference between noise and "
+        f"{NOISY}: +0.00 points, and no score varies over seeds"
+    )
 
 
 @pytest.mark.parametrize(

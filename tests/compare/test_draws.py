@@ -65,7 +65,7 @@ def test_without_data_kept_draws_serve_and_it_is_said(cli: Cli, runs: list[Run],
     code, out, err = cli("compare", "noise", "word_overlap", *FEW)
     assert (code, err) == (0, "")
     assert out.count(NOT_AGAIN) == 1
-    assert "Seeds and items together" in out
+    assert "For further seeds and further test pairs: " in out
     code, out, err = cli("compare", "noise", "word_overlap", "--seeds-only", "--format", "json")
     assert (code, err) == (0, "")
     assert sum(NOT_AGAIN in line for line in json.loads(out)[0]["statements"]) == 1

@@ -31,7 +31,6 @@ from bench.records.store import ResultStore
 from bench.reports.grid import SCALE
 from bench.request import profiles
 from bench.request.parse import parse_methods
-from bench.stats.seeds import welch
 from bench.sweeps.grids import SWEEPS
 from tests.support.docs_commands import (
     COMMITTED,
@@ -73,12 +72,30 @@ def shown(*, slow: bool) -> list[Any]:
     found = [
         (page, command, quoted) for page, text in TEXTS.items() for command, quoted in SHOWN.findall(text)
     ]
-    fast = ("--seeds-only", "bench report")
+    fast = ("--seeds-only", "--dry-run", "bench report")
     return [
         pytest.param(*one, id=f"{one[0]}-{i}")
         for i, one in enumerate(found)
         if any(f in one[1] for f in fast) != slow
     ]
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the committed records as a clone has them: no draws of the items are stored."""
+    return cloned(tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def drawing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One more, in which commands store draws."""
+    return cloned(tmp_path_factory)
+
+
+def cloned(folders: pytest.TempPathFactory) -> Path:
+    folder = folders.mktemp("clone")
+    shutil.copytree(ROOT / "results", folder / "results", ignore=shutil.ignore_patterns("stats"))
+    return folder
 
 
 @cache
@@ -223,22 +240,18 @@ def test_tables_are_filled_in_from_records(generate: ModuleType) -> None:
 
 @pytest.mark.parametrize(("page", "command", "quoted"), shown(slow=False))
 def test_quoted_output_is_what_the_command_prints(
-    page: str, command: str, quoted: str, monkeypatch: pytest.MonkeyPatch
+    page: str, command: str, quoted: str, monkeypatch: pytest.MonkeyPatch, clone: Path
 ) -> None:
-    monkeypatch.chdir(ROOT)
+    monkeypatch.chdir(clone)
     assert quoted.rstrip() in output_of(command), page
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("page", "command", "quoted"), shown(slow=True))
 def test_quoted_output_of_item_draws_is_what_the_command_prints(
-    page: str, command: str, quoted: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    page: str, command: str, quoted: str, monkeypatch: pytest.MonkeyPatch, drawing: Path
 ) -> None:
-    campaign = command.split("--campaign ")[1].split()[0]
-    shutil.copytree(
-        ROOT / "results" / campaign, tmp_path / "results" / campaign, ignore=shutil.ignore_patterns("stats")
-    )
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(drawing)
     assert quoted.rstrip() in output_of(command), page
 
 
@@ -294,22 +307,28 @@ def test_averages_in_the_text_are_the_records(campaign: str, method: str, printe
 
 
 _UNSEE = (
-    ("byol", "+7.90 [+7.00, +8.79]", "+9.06 [+6.19, +11.93]"),
-    ("barlow", "+4.77 [-4.07, +13.60]", "+7.01 [+4.58, +9.45]"),
-    ("vicreg", "+11.10 [+2.59, +19.61]", "+10.05 [+7.96, +12.14]"),
-    ("corinfomax", "+4.55 [-10.90, +20.01]", "+3.92 [-0.35, +8.18]"),
+    ("byol", "+7.90 [+6.41, +9.38]", "+9.06 [+5.75, +12.36]"),
+    ("barlow", "+4.77 [-3.14, +12.68]", "+7.01 [+4.77, +9.25]"),
+    ("vicreg", "+11.10 [+2.05, +20.14]", "+10.05 [+6.89, +13.21]"),
+    ("corinfomax", "+4.55 [-9.46, +18.57]", "+3.92 [-0.09, +7.92]"),
 )
 _MODIFIED = (
-    ("mhe", "-9.56 [-15.88, -3.24]", "+13.42 [-14.37, +41.20]"),
-    ("mhs", "-14.77 [-19.39, -10.16]", "+2.32 [-10.29, +14.93]"),
-    ("barlow", "-24.98 [-31.95, -18.01]", "-24.95 [-31.26, -18.63]"),
-    ("vicreg", "-22.06 [-28.94, -15.17]", "+14.07 [+8.90, +19.24]"),
+    ("mhe", "-9.56 [-14.04, -5.08]", "+13.42 [-11.35, +38.18]"),
+    ("mhs", "-14.77 [-18.09, -11.45]", "+2.32 [-13.86, +18.50]"),
+    ("barlow", "-24.98 [-31.75, -18.21]", "-24.95 [-34.32, -15.58]"),
+    ("vicreg", "-22.06 [-35.11, -9.00]", "+14.07 [+13.26, +14.88]"),
 )
 DIFFERENCES = (
-    ("minilm", "m_mhe", "infonce", "-0.41 [-1.54, +0.71]"),
-    ("minilm", "arccon", "infonce", "+0.53 [-0.72, +1.78]"),
-    ("minilm", "m_vicreg", "infonce", "-0.40 [-1.34, +0.54]"),
+    ("minilm", "m_mhe", "infonce", "-0.41 [-4.53, +3.70]"),
+    ("minilm", "arccon", "infonce", "+0.53 [-0.66, +1.72]"),
+    ("minilm", "m_vicreg", "infonce", "-0.40 [-2.92, +2.11]"),
     ("minilm", "unsee_vicreg", "simcse", "+1.98 [+0.52, +3.44]"),
+    ("minilm", "unsee_vicreg", "untrained[pooling=avg]", "-0.85 [-3.27, +1.58]"),
+    ("minilm", "tncse_uc", "tncse[rtt=none]", "-0.16 [-0.68, +0.37]"),
+    ("minilm", "jtcse_uc", "jtcse[rtt=none]", "-0.16 [-0.74, +0.41]"),
+    ("mini", "tncse", "tncse[icnce=False,ictn=False,nce=False]", "+0.23 [-0.06, +0.51]"),
+    ("mini", "jtcse", "tncse[icnce=False,ictn=False,nce=False]", "+0.27 [+0.06, +0.49]"),
+    ("mini-all", "m_barlow[ratio=0.5]", "m_barlow", "+16.76 [+2.27, +31.25]"),
     *(
         ("unsee", f"unsee_{loss}", f"unsee_{loss}[architecture={other}]", printed)
         for loss, *both in _UNSEE
@@ -321,19 +340,19 @@ DIFFERENCES = (
         for form, printed in zip(("", "[form=paper]"), both, strict=True)
     ),
 )
-"""Differences with Welch's interval that results.md says in its text: campaign, methods, as printed."""
+"""Differences with their intervals that results.md says in its text: campaign, methods, as printed."""
 
 
 @pytest.mark.parametrize(("campaign", "first", "second", "printed"), DIFFERENCES)
 def test_differences_in_the_text_are_the_records(
-    campaign: str, first: str, second: str, printed: str
+    campaign: str, first: str, second: str, printed: str, monkeypatch: pytest.MonkeyPatch, clone: Path
 ) -> None:
-    records = ResultStore(ROOT / "results", campaign).records()
-    records = [r for r in records if not r.suite.startswith("transfer")]
-    a, b = ([SCALE * (r.score("avg") or 0) for r in records if r.method == m] for m in (first, second))
-    found = welch(a, b)
-    assert f"{found.difference:+.2f} [{found.low:+.2f}, {found.high:+.2f}]" == printed
-    assert printed in TEXTS["results.md"]
+    monkeypatch.chdir(clone)
+    suite = "sts7" if campaign == "minilm" else "mini"
+    command = f'bench compare "{first}" "{second}" --campaign {campaign} --suite {suite} --seeds-only'
+    difference, interval = printed.split(" ", 1)
+    assert f"{difference} points, 95% interval {interval}" in output_of(command)
+    assert printed in " ".join(TEXTS["results.md"].split())
 
 
 @pytest.mark.parametrize(

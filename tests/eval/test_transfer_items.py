@@ -159,13 +159,13 @@ def test_checkpoints_are_compared_over_items(cli: Cli, store: ResultStore, tasks
         test = pair["mcnemar"][name]
         assert (test["only_first"], test["only_second"], test["n"]) == (*only, len(gold))
         assert test["p"] == pytest.approx(binomtest(only[0], sum(only)).pvalue)
-    assert found["verdict"].startswith("one#1 is ahead on these items: one#1 - two#1 = +")
+    assert ": one#1 is ahead: one#1 - two#1 = +" in found["verdict"]
     assert any(said.startswith("McNemar's exact test cross-checks") for said in found["statements"])
     assert not any(NOT_AGAIN in said or "Williams" in said for said in found["statements"])
     code, out, _ = cli("compare", "one", "two", "--data", str(data), *FEW)
     assert code == 0
     assert "the last two columns count the tasks (of 7)" in " ".join(out.split())
-    assert "allows for other seeds, not for other test items" in out
+    assert "For further seeds and further test items: " in out
 
 
 def test_every_record_has_intervals(cli: Cli, store: ResultStore, data: Path) -> None:

@@ -32,6 +32,7 @@ _RUN = """
     <--profile {mini|minilm!bert-base|min}> --suite {toy!sts7|toy,toy|mteb:|local:x|transfer7|toy,} {WHERE}
     <--threads {1|2!0|x}> <--data {.!nowhere}> <--set {noise.scale=2|noise.wait=0!noise.scale=x|nois.scale=1|
     a}> <--probes {all|alignment!algnment|''}> <--accept-data> <--keep-vectors> <--force>
+    <{--detect 0.5|--detect 1 --spread 0.8!--detect 0|--spread 1|--detect nan}>
     <{--copy a=words.txt|--copy =x|--dev sts7|--world-seed 2|--backbone nowhere|--precision fp64|
     --device tpu|--transfer-solver x}>"""
 _REPORT = """

@@ -12,6 +12,8 @@ import pytest
 
 from bench.reports.campaign import Campaign, make_campaign
 from bench.reports.figures.draw import draw
+from bench.reports.formats.latex import document
+from bench.reports.formats.picture import critical_difference
 from bench.reports.report import all_figures, report
 from bench.reports.sections import SECTIONS, TABLES
 from tests.support.campaigns import HOSTILE
@@ -193,22 +195,30 @@ def test_hostile_names_are_text(browser: Page, campaign: Campaign) -> None:
     assert browser.complaints() == []
 
 
-@pytest.mark.parametrize("name", ["", *(n.replace("SWEEP", "caels") for n in TABLES)])
-def test_every_table_compiles(campaign: Campaign, tmp_path: Path, name: str) -> None:
+def check_compiles(text: str, folder: Path) -> None:
+    """A document compiles, reads no file and overflows nothing."""
     latex = shutil.which("pdflatex")
     assert latex, "needs LaTeX: apt-get install --no-install-recommends texlive-latex-recommended"
-    text = report(campaign, "latex", name or None, standalone=True)
-    (tmp_path / "t.tex").write_text(text, encoding="utf-8")
-    (tmp_path / "x.tex").write_text("an \\undefinedcommand that must not be read")
+    (folder / "t.tex").write_text(text, encoding="utf-8")
+    (folder / "x.tex").write_text("an \\undefinedcommand that must not be read")
     command = [latex, "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape", "t.tex"]
-    done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, errors="replace", timeout=120
-    )
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", timeout=120)
     assert done.returncode == 0, done.stdout[-2000:]
     assert "x.tex" not in done.stdout
     assert "Overfull \\hbox" not in done.stdout
     assert "Float too large" not in done.stdout
-    assert (tmp_path / "t.pdf").stat().st_size > 5000
+    assert (folder / "t.pdf").stat().st_size > 5000
+
+
+@pytest.mark.parametrize("name", ["", *(n.replace("SWEEP", "caels") for n in TABLES)])
+def test_every_table_compiles(campaign: Campaign, tmp_path: Path, name: str) -> None:
+    check_compiles(report(campaign, "latex", name or None, standalone=True), tmp_path)
+
+
+def test_the_diagram_of_groups_compiles(campaign: Campaign, tmp_path: Path) -> None:
+    (figure,) = (figure for figure in all_figures(campaign) if figure.name == "mini-sts7-groups")
+    assert set(HOSTILE) < set(figure.rows)
+    check_compiles(document(critical_difference(figure)), tmp_path)
 
 
 def test_every_figure_is_drawn_and_twice_the_same(
@@ -231,7 +241,8 @@ def test_every_figure_is_drawn_and_twice_the_same(
         "gradient-m_mhe-seed-1-angles",
     } < names
     one_a_kind = {figure.kind: figure for figure in figures}
-    assert len(one_a_kind) == 4
+    assert len(one_a_kind) == 5
     once, again = (draw(list(one_a_kind.values()), tmp_path / name) for name in ("once", "again"))
-    assert [path.suffix for path in again] == [".pdf", ".png", ".svg"] * 4
+    assert [path.suffix for path in again if path.suffix != ".tex"] == [".pdf", ".png", ".svg"] * 5
+    assert [path.stem for path in again if path.suffix == ".tex"] == [one_a_kind["ranking"].name]
     assert [path.read_bytes() for path in once] == [path.read_bytes() for path in again]

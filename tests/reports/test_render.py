@@ -18,7 +18,7 @@ from bench.reports.formats.render import (
     render_grids,
     text,
 )
-from bench.reports.grid import Cell, Grid, Quoted
+from bench.reports.grid import Cell, Grid, Quoted, interval
 from tests.support.campaigns import HOSTILE
 
 
@@ -109,3 +109,11 @@ def test_figures_that_tables_print_are_numbers() -> None:
     ends = ("", "*", "?", "\N{DAGGER}", "\N{PLUS-MINUS SIGN}0.30", " [-1.21, +1.66]")
     for figure in (*(n + end for n, end in product(numbers, ends)), "-"):
         assert no_formula(figure) == figure
+
+
+def test_an_interval_says_on_which_side_of_0_it_ends() -> None:
+    assert interval(0.01234, 0.05) == "[+1.23, +5.00]"
+    assert interval(0.00004, 0.05) == "[+0.004, +5.00]"
+    assert interval(-0.05, -0.0000123) == "[-5.00, -0.001]"
+    assert interval(-0.05, 0.0) == "[-5.00, +0.00]"
+    assert [interval(*ends) for ends in ((None, None), (0.1, 0.1), (0.3, 0.1 + 0.2))] == ["-", "-", "-"]

@@ -62,8 +62,8 @@ def test_leaderboard_by_hand() -> None:
     text = render(records, "text")
     assert text.splitlines()[0] == "sts7, profile mini, campaign camp"
     cells = [line.split() for line in text.splitlines()]
-    assert ["y", "1", "90.00", "90.00", "90.00", "-"] in cells
-    assert ["x", "2", "60.00±14.14", "70.00±0.00", "65.00", "7.07"] in cells
+    assert ["y", "-", "90.00", "90.00", "90.00", "-", "1-2", "a"] in cells
+    assert ["x", "2", "60.00±14.14", "70.00±0.00", "65.00", "7.07", "1-2", "a"] in cells
     assert "Mean and standard deviation over 2 seeds." in text
 
 

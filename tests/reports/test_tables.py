@@ -21,10 +21,10 @@ from bench.reports.formats.render import render_grids
 from bench.reports.grid import Cell, Grid, Quoted, ranks
 from bench.reports.records import senteval_rounding
 from bench.reports.sections import TABLES, table_grids
-from bench.reports.tables.comparison import EXACT
-from bench.reports.tables.items import item_interval, method_draws
+from bench.reports.tables.boards import boards
+from bench.reports.tables.differences import EXACT
 from bench.reports.tables.published import in_interval, published_names, text_of
-from bench.reports.tables.significance import ABOVE, BELOW, daggers
+from bench.reports.tables.significance import ABOVE
 from bench.sweeps.manifest import Manifest
 from tests.reports.conftest import OVERLAP
 from tests.support.campaigns import make_record, probes_of
@@ -67,24 +67,6 @@ def test_a_tie_as_printed_is_never_a_win(values: dict[str, float | None], marks:
     assert ranks(values) == marks
 
 
-def test_daggers_are_corrected_and_name_what_they_leave_out() -> None:
-    records = [
-        *seeds("simcse", 0.700, 0.702, 0.701),
-        *seeds("better", 0.800, 0.801, 0.802),
-        *seeds("worse", 0.600, 0.601, 0.602),
-        *seeds("same", 0.700, 0.703, 0.701),
-        *seeds("once", 0.9),
-    ]
-    signs, said = daggers(records)
-    assert signs == {"better": ABOVE, "worse": BELOW}
-    assert "Holm over 3 comparisons (methods against simcse)" in said[0]
-    assert said[1] == "Not tested against simcse: once (once has one seed)."
-    signs, said = daggers(records, "same")
-    assert signs == {"better": ABOVE, "worse": BELOW}
-    assert daggers(records, "none") == ({}, ("No daggers: no finished run of none here.",))
-    assert daggers(seeds("a", 0.1, 0.2)) == ({}, ())
-
-
 def test_rounded_averages_are_simcses() -> None:
     """Two scores that round up: the mean of what is printed is not what is printed of the mean."""
     scores = {"STS12": 0.700064, "STSB": 0.700164}
@@ -114,7 +96,11 @@ def test_the_papers_layout_groups_by_backbone_and_kind(tmp_path: Path) -> None:
         "roberta-base (roberta): one encoder",
     ]
     marks = {str(row[0]): row[1].mark for row in grid.rows[:4] if isinstance(row[1], Cell)}
-    assert marks == {"untrained": "", "simcse": "", "tncse": "best", "tncse_d": "second"}
+    assert marks == dict.fromkeys(("untrained", "simcse", "tncse", "tncse_d"), "")
+    assert (
+        "One seed, so no test, rank or group: tncse, tncse_d; where one is the best, nothing is bold."
+        in grid.notes
+    )
     assert any("One run, so no standard deviation: tncse, tncse_d" in note for note in grid.notes)
 
 
@@ -255,8 +241,12 @@ def test_ablation_beside_the_paper(tmp_path: Path) -> None:
 def test_gains_of_modified_losses(tmp_path: Path) -> None:
     source = campaign(tmp_path, *seeds("mhe", 0.60, 0.62), *seeds("m_mhe", 0.70, 0.72), *seeds("mhs", 0.5))
     (grid,) = table_grids(source, "gains")
-    assert grid.rows[0][:4] == ("m_mhe - mhe", "+10.00", "+10.00", "+10.00")
-    assert grid.rows[0][4] == "[+3.92, +16.08]"  # Welch: 10 +- 4.303 x 0.01 x sqrt(2)
+    assert grid.rows[0][:4] == ("m_mhe - mhe", "+10.00", "+10.00", "+10.00*")
+    assert grid.rows[0][4] == "0.0194"  # Welch: t = 0.1 / (0.01 sqrt 2), 2 degrees of freedom
+    assert grid.notes[1].startswith(
+        "*: the average differs, p <= 0.05 by tests over seeds on these items: Welch"
+    )
+    assert grid.notes[2].startswith("p corrected: of the average, among all these pairs. ")
     assert grid.rows[1][:2] == ("published, bert-base", Quoted("+18.2"))
 
 
@@ -272,10 +262,11 @@ def test_significance_matrix_and_pairs(tmp_path: Path) -> None:
         ("-10.00*", "", "+10.10?"),
         ("-20.10?", "-10.10?", ""),
     ]
-    assert "Benjamini-Hochberg over 1 comparison (all pairs of methods)" in matrix.notes[1]
+    assert "Welch's (1); Holm over 1 comparison (all pairs of methods)" in matrix.notes[1]
     first = dict(zip(pairs.header, pairs.rows[0], strict=True))
-    assert (first[EXACT], first["verdict"]) == ("0.1000 (0.1000)", "differs")
-    assert pairs.rows[1][-3:] == ("c has one seed", "-", "-")
+    assert (first[EXACT], first["test"], first["verdict"]) == ("0.1000 (0.1000)", "Welch", "differs")
+    assert first["interval"] == "[+9.77, +10.23] (95%)"  # 10 -+ t(4) sqrt(2 / 3) x 0.1
+    assert pairs.rows[1][-3:] == ("-", "-", "c has one seed")
 
 
 def keep_draws(source: Campaign, centre: float) -> None:
@@ -291,16 +282,16 @@ def test_kept_draws_of_the_items_give_intervals(tmp_path: Path) -> None:
     high, low = campaign(tmp_path, *seeds("a", 0.70, 0.71)), campaign(tmp_path, *seeds("b", 0.60, 0.61))
     keep_draws(high, 0.7)
     keep_draws(low, 0.6)
-    source = campaign(tmp_path, *high.records, *low.records, *seeds("c", 0.5, 0.52))
-    drawn = method_draws(source, source.records)
-    assert set(drawn) == {"a", "b"}
-    assert item_interval(drawn["a"]) == pytest.approx((0.6905, 0.7095), abs=1e-5)
-    pairs = table_grids(replace(source, pairs=True), "significance")[1]
-    rows = {(row[0], row[1]): row for row in pairs.rows}
-    assert rows["a", "b"][-2:] == ("[+10.00, +10.00]", "0.0002")
-    assert rows["a", "c"][-2:] == ("-", "-")
-    (next((source.store.root / "stats").iterdir())).write_bytes(b"damaged")
-    assert len(method_draws(source, source.records)) == 1
+    records = (*high.records, *low.records, *seeds("c", 0.5, 0.52))
+    (board,) = boards(campaign(tmp_path, *records))
+    found = {line.row.method: line.item_interval for line in board.lines}
+    assert found["a"] == pytest.approx((0.6905, 0.7095), abs=1e-5)
+    assert found["b"] == pytest.approx((0.5905, 0.6095), abs=1e-5)
+    assert found["c"] is None
+    assert not any("items (variance" in note for note in board.notes)  # c has no draws
+    (next((high.store.root / "stats").iterdir())).write_bytes(b"damaged")
+    (board,) = boards(campaign(tmp_path, *records))
+    assert sum(line.item_interval is not None for line in board.lines) == 1
 
 
 def test_overlap_is_read_from_beside_the_records(tmp_path: Path) -> None:
@@ -400,7 +391,9 @@ def test_the_command(cli: Cli, tmp_path: Path) -> None:
     }
     code, out, err = cli("report", "--table", "significance", "--format", "json")
     assert [len(grid["rows"]) for grid in json.loads(out)] == [2, 1]
-    assert "Holm over 1 comparison (methods against other)" in cli("report", "--baseline", "other")[1]
+    assert "above, \N{DOUBLE DAGGER} below other on average, by" in cli("report", "--baseline", "other")[1]
+    assert "Holm over 1 comparison (all pairs of methods)" in cli("report")[1]
+    assert "other on average" not in cli("report")[1]
     assert "rounded scores, as SimCSE averages" in cli("report", "--senteval-rounding")[1]
     assert cli("report", "--format", "latex", "--standalone")[1].startswith(r"\documentclass")
     assert cli("report", "--baseline", "nobody")[2].startswith("error: --baseline: no record of 'nobody'")

@@ -123,11 +123,12 @@ def test_no_text_becomes_an_element(kinds: set[tuple[str, ...]], name: str) -> N
 @pytest.mark.parametrize("name", NAMES)
 def test_a_figure_holds_texts(name: str) -> None:
     series = (Series(name, (0.0, 1.0), (0.0, 1.0), labels=(name, name)),)
-    for kind in ("points", "lines", "strip"):
+    for kind in ("points", "lines", "strip", "ranking"):
         figure = Figure(name, "seeds", name, kind, name, name, (name,), series, rows=(name, name), note=name)
         root = ElementTree.fromstring(svg.draw(figure))  # noqa: S314 - our own
         assert {element.tag for element in root.iter()} <= {"svg", "text", "path", "title", "line"}
-        assert any(printable(name) == element.text for element in root.iter())
+        shown = f"rank by {printable(name)}" if kind == "ranking" else printable(name)
+        assert any(shown == element.text for element in root.iter())
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -62,9 +62,8 @@ def test_components_of_seeds_alone_are_welchs_interval() -> None:
     test = stats.ttest_ind(a.ravel(), b.ravel(), equal_var=False)
     low, high = test.confidence_interval(0.95)
     assert (found.low, found.high, found.df) == pytest.approx((low, high, test.df))
-    assert (found.seeds_a, found.seeds_b, found.items) == pytest.approx(
-        (0.0013 / 3, 0.00005 / 2, 0), abs=1e-12
-    )
+    assert (found.seeds, found.items) == pytest.approx((0.0013 / 3 + 0.00005 / 2, 0), abs=1e-12)
+    assert (found.t, found.p) == pytest.approx((test.statistic, test.pvalue))
 
 
 def test_components_add_up_by_hand() -> None:
@@ -82,7 +81,8 @@ def test_components_add_up_by_hand() -> None:
     df = total**2 / (seeds[0] ** 2 / 3 + seeds[1] ** 2 / 2 + items[0] ** 2 / 49 + items[1] ** 2 / 79)
     half = stats.t.ppf(0.95, df) * math.sqrt(total)
     difference = runs[0].mean() - runs[1].mean()
-    assert (found.seeds_a, found.seeds_b, found.items) == pytest.approx((*seeds, sum(items)))
+    assert (found.seeds, found.items) == pytest.approx((sum(seeds), sum(items)))
+    assert found.p == pytest.approx(2 * stats.t.sf(abs(difference) / math.sqrt(total), df))
     assert (found.df, found.low, found.high) == pytest.approx((df, difference - half, difference + half))
 
 
@@ -90,9 +90,30 @@ def test_a_deterministic_method_adds_no_seed_variance() -> None:
     a, b = np.array([[0.70], [0.72], [0.77]]), np.array([[0.5]])
     found = variance_components(constant_items(a, b), "a", "b", deterministic_b=True)
     low, high = stats.ttest_1samp(a.ravel(), 0.5).confidence_interval(0.95)
-    assert (found.low, found.high, found.df, found.seeds_b) == pytest.approx((low - 0.5, high - 0.5, 2, 0))
+    assert (found.low, found.high, found.df) == pytest.approx((low - 0.5, high - 0.5, 2))
     both = variance_components(constant_items(b, b), "a", "b", deterministic_a=True, deterministic_b=True)
     assert (both.difference, both.low, both.high, both.df) == (0, 0, 0, None)
+
+
+def test_what_holds_for_seeds_and_items_holds_for_seeds() -> None:
+    """Two pairs: t(1) of the seeds alone is 12.7, t(2) with as much again from many items is 4.2."""
+    a, b = np.array([[0.72], [0.74]]), np.array([[0.70], [0.73]])
+    part = 0.01**2 / 2 / 2  # s_d^2 / n
+    half = stats.t.ppf(0.975, 1) * math.sqrt(part)
+    seeds_p = 2 * stats.t.sf(0.015 / math.sqrt(part), 1)
+    noise = generator(0, "wider").normal(size=400)
+    noise *= math.sqrt(part) / noise.std(ddof=1)
+    for ratio in (0.4, 60.0):
+        sample = constant_items(a, b, 400, 1800)
+        sample.draws[:, :2, 0] += math.sqrt(ratio) * noise[:, None]
+        found = variance_components(sample, "a", "b", paired=True)
+        assert (found.seeds, found.items) == pytest.approx((part, ratio * part))
+        total = part * (1 + ratio)
+        df = total**2 / (part**2 + (ratio * part) ** 2 / 1799)
+        own = stats.t.ppf(0.975, df) * math.sqrt(total)
+        assert (own < half) == (ratio < 1)
+        assert (found.low, found.high) == pytest.approx((0.015 - max(half, own), 0.015 + max(half, own)))
+        assert found.p == pytest.approx(max(seeds_p, 2 * stats.t.sf(0.015 / math.sqrt(total), df)))
 
 
 @pytest.mark.parametrize(

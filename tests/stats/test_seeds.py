@@ -11,7 +11,7 @@ from scipy import stats
 
 from bench.stats.checks import FloatArray, generator
 from bench.stats.effects import cohen_d, hedges_g, superiority
-from bench.stats.power import seeds_needed, welch_power
+from bench.stats.power import welch_power
 from bench.stats.seeds import (
     ExactTest,
     exact_permutation,
@@ -118,7 +118,7 @@ def test_permutation_is_the_loop_over_splits_with_and_without_ties(n_a: int, n_b
             assert exact_permutation(a, b).p == pytest.approx(every_split(a, b))
 
 
-@pytest.mark.parametrize("n", [6, 7, 9])
+@pytest.mark.parametrize("n", [1, 2, 5, 6, 9])
 def test_sign_flip_is_the_loop_over_signs_with_and_without_ties(n: int) -> None:
     rng = generator(0, f"signs {n}")
     for _ in range(5):
@@ -215,7 +215,6 @@ def test_tests_over_seeds_hold_their_level(
             [1.0] * 21,
             "41 seeds in an exact test; expected at most 40; use welch",
         ),
-        (flip, [1.0] * 5, [2.0] * 5, r"5 pairs of seeds can't reach p = .05; expected at least 6"),
         (flip, [1.0] * 6, [2.0] * 7, "6 against 7 seeds; expected pairs"),
         (flip, [1.0] * 41, [2.0] * 41, "41 seeds in an exact test"),
         (cohen_d, [1.0, 1.0], [2.0, 2.0], "no score varies over seeds"),
@@ -277,18 +276,8 @@ def test_power_of_many_seeds_is_that_of_the_noncentral_t(shift: float) -> None:
     assert welch_power(shift * math.sqrt(2 / 400), 1, 1, 400, 400) == pytest.approx(expected, abs=2e-4)
 
 
-def test_seeds_needed_is_the_first_number_with_the_power() -> None:
-    for gap, power in ((1.0, 0.8), (0.5, 0.9), (20.0, 0.8)):
-        n = seeds_needed(gap, 0.8, power=power)
-        assert welch_power(gap, 0.8, 0.8, n, n) >= power
-        assert n == 2 or welch_power(gap, 0.8, 0.8, n - 1, n - 1) < power
-    assert seeds_needed(1.0, 0.8, 1.6) > seeds_needed(1.0, 0.8)
-
-
 def test_power_refuses_what_has_no_answer() -> None:
     with pytest.raises(ValueError, match=r"1 against 5 seeds; expected at least 2 per side"):
         welch_power(1, 1, 1, 1, 5)
     with pytest.raises(ValueError, match="sd_a=0, sd_b=1; expected positive deviations"):
         welch_power(1, 0, 1, 5, 5)
-    with pytest.raises(ValueError, match="would take more than 10000 seeds per side"):
-        seeds_needed(0, 1)

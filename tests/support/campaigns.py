@@ -41,6 +41,7 @@ def make_record(
     training, timing = {}, {}
     if corpus is not None:
         stage = {
+            "key": f"{method} {seed}",
             "sentences_seen": 640,
             "dev_curve": [[10, 0.5], [20, 0.6]],
             "collapse_curve": [[10, 4.0, 0.4, 0.7], [20, 3.5, 0.5, 0.6]],

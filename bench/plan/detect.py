@@ -1,0 +1,238 @@
+"""Before a campaign: how many seeds would show a difference, and the smallest that the planned seeds show.
+
+Which methods' runs are pairs is known from the plan: from the keys of the stages that are to be trained. How
+far seeds spread is not; it comes from earlier records of the same specification, or is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from bench.compare.caveats import pairing
+from bench.compare.draws import Run
+from bench.compare.select import Group, by_seed, grouped
+from bench.errors import NewerRecordError
+from bench.plan.job import Job
+from bench.plan.plan import Plan
+from bench.records.facts import SPECIFICATION, differing
+from bench.records.store import ResultStore
+from bench.stats.planning import POWER, Range, detectable, plan
+from bench.stats.planning import Plan as SeedPlan
+from bench.stats.spread import Spread, spread_of_correlated, spread_of_pairs, spread_of_sides
+
+LEVEL = 0.95
+MOST_METHODS = 5
+"""Of more methods, only the first is planned against each other."""
+CORRELATIONS = (0.0, 0.9, 0.99)
+"""Of the pairs, where a spread is given: what it is shows only when pairs have run."""
+POINTS = 100.0
+_SAME = tuple(fact for fact in SPECIFICATION if fact.name != "arithmetic of training")  # it moves last digits
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What seeds can show under one assumption on their spread; in points.
+
+    Args:
+        spread: The spread.
+        correlation: Of the pairs, where it is assumed.
+        needed: How many seeds, or pairs, show the difference asked for.
+        shows: The smallest true difference that the planned seeds show; None of a single seed.
+    """
+
+    spread: Spread
+    correlation: float | None
+    needed: SeedPlan
+    shows: Range | None
+
+
+@dataclass(frozen=True)
+class PlannedPair:
+    """Two methods of a plan on a suite.
+
+    Args:
+        profile: Profile.
+        suite: Suite.
+        first: One method's id.
+        second: The other's.
+        shared: What makes their runs of a seed pairs; None where nothing does.
+        seeds: How many are planned.
+        outlooks: One, or one for each correlation; none where the reason says why.
+        source: The campaign that the spread is from; None where it is given.
+        reason: Why there is no outlook, and what to do.
+    """
+
+    profile: str
+    suite: str
+    first: str
+    second: str
+    shared: str | None
+    seeds: int
+    outlooks: tuple[Outlook, ...] = ()
+    source: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Detection:
+    """What a plan's seeds can show.
+
+    Args:
+        points: The difference asked for.
+        power: The chance to show it.
+        level: Confidence of each test, after Bonferroni over the pairs of one suite.
+        pairs: Pairs of methods, suite by suite.
+        family: Pairs of methods of one suite.
+        first: The method that alone was planned against the others, where there are many; else None.
+    """
+
+    points: float
+    power: float
+    level: float
+    pairs: tuple[PlannedPair, ...]
+    family: int
+    first: str | None
+
+
+def detection(wanted: Plan, points: float, spread: float | None = None) -> Detection:
+    """Say for the methods of a plan how many seeds show a difference, and what the planned ones show.
+
+    Args:
+        wanted: The plan.
+        points: The true difference to show, in points.
+        spread: Standard deviation over seeds of each method, in points; None to take it from finished records
+            of the same specification in any campaign of the results folder.
+
+    """
+    order = list(dict.fromkeys(wanted.ids.values()))
+    jobs = sorted(wanted.jobs, key=lambda job: order.index(job.place.method))
+    suites = grouped(jobs, lambda job: (job.place.profile, job.suite))
+    methods = [grouped(of_suite, lambda job: job.place.method) for of_suite in suites.values()]
+    each = [_pairs_of(list(by_method)) for by_method in methods]
+    family = max(map(len, each), default=0)
+    level = 1 - (1 - LEVEL) / max(1, family)
+    campaigns = _campaigns(wanted)
+    found = [
+        _planned(_Two(wanted.store, by_method[a], by_method[b]), campaigns, points, spread, level)
+        for by_method, pairs in zip(methods, each, strict=True)
+        for a, b in pairs
+    ]
+    first = order[0] if any(len(by_method) > MOST_METHODS for by_method in methods) else None
+    return Detection(points, POWER, level, tuple(found), family, first)
+
+
+def _pairs_of(methods: Sequence[str]) -> list[tuple[str, str]]:
+    found = list(combinations(methods, 2))
+    return found if len(methods) <= MOST_METHODS else found[: len(methods) - 1]
+
+
+def _campaigns(wanted: Plan) -> list[ResultStore]:
+    """The plan's own campaign first, then all others of the results folder."""
+    folder, own = wanted.spec.results, wanted.store.campaign
+    names = sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
+    others = (name for name in names if name != own and not name.startswith("."))
+    return [wanted.store, *(ResultStore(folder, name) for name in others)]
+
+
+class _Two:
+    """The jobs of two methods on a suite, as groups of runs that are still to come."""
+
+    def __init__(self, store: ResultStore, first: Sequence[Job], second: Sequence[Job]) -> None:
+        self.jobs = first[0], second[0]
+        self.groups = tuple(
+            Group(jobs[0].place.method, tuple(by_seed(Run(store, job.record) for job in jobs)))
+            for jobs in (first, second)
+        )
+        self.shared = pairing(*self.groups)
+        self.seeds = max(len(group.seeds) for group in self.groups)
+
+    def pilot(self, store: ResultStore) -> list[Group] | None:
+        """Finished runs of both in a campaign, of the jobs' specification; None where a side has none."""
+        found = []
+        for job in self.jobs:
+            try:
+                records = store.seeds(job.place).values()
+            except NewerRecordError:  # it can't be read here, and need not be
+                return None
+            runs = [
+                Run(store, record)
+                for record in records
+                if record.status == "ok" and not differing(record, job.record, _SAME)
+            ]
+            if not runs:
+                return None
+            found.append(Group(job.place.method, tuple(by_seed(runs))))
+        return found
+
+    def spread(self, store: ResultStore) -> Spread | str | None:
+        """The spread of a campaign's finished runs, why they have none, or None where they are too few."""
+        pilot = self.pilot(store)
+        if pilot is None:
+            return None
+        if self.shared is not None:
+            pilot = _with_common_seeds(pilot)
+            if pairing(*pilot) is None:
+                return None
+        scores = [[POINTS * score for score in group.scores("avg")] for group in pilot]
+        known = [len(one) for one, group in zip(scores, self.groups, strict=True) if not group.deterministic]
+        if not known or min(known) < 2:
+            return None
+        try:
+            return spread_of_pairs(*scores) if self.shared is not None else spread_of_sides(*scores)
+        except ValueError as error:  # equal scores
+            return str(error)
+
+
+def _with_common_seeds(pilot: Sequence[Group]) -> list[Group]:
+    common = set(pilot[0].seeds) & set(pilot[1].seeds)
+    return [
+        Group(group.label, tuple(run for run in group.runs if run.record.seed in common)) for group in pilot
+    ]
+
+
+def _planned(
+    two: _Two, campaigns: Sequence[ResultStore], points: float, given: float | None, level: float
+) -> PlannedPair:
+    """Plan one pair of methods."""
+    place = two.jobs[0].place
+    names = place.method, two.jobs[1].place.method
+    facts = (place.profile, place.suite, *names, two.shared, two.seeds)
+    if not two.seeds:
+        return PlannedPair(*facts, reason="neither has seeds; bench compare tests them on the items")
+    if given is not None:
+        spreads = [(_given(two, given, r), r) for r in (CORRELATIONS if two.shared else (None,))]
+        return PlannedPair(*facts, tuple(_outlooks(spreads, two.seeds, points, level)))
+    found = [(store, spread) for store in campaigns if (spread := two.spread(store)) is not None]
+    known = [(store, spread) for store, spread in found if isinstance(spread, Spread)]
+    if known:  # the largest pilot, of equal ones the first
+        store, spread = max(known, key=lambda one: one[1].pilot or 0)
+        return PlannedPair(
+            *facts, tuple(_outlooks([(spread, None)], two.seeds, points, level)), source=store.campaign
+        )
+    if found:
+        store, why = found[0]
+        return PlannedPair(*facts, reason=f"{why} (campaign {store.campaign}); name one with --spread")
+    what = "seeds that both have" if two.shared else "seeds of each"
+    return PlannedPair(
+        *facts,
+        reason=f"no earlier records of this specification with two or more {what}: run a few seeds first, or "
+        "name the standard deviation over seeds with --spread",
+    )
+
+
+def _given(two: _Two, sd: float, correlation: float | None) -> Spread:
+    if correlation is not None:
+        return spread_of_correlated(sd, correlation)
+    if any(group.deterministic for group in two.groups):
+        return Spread("one side", sd)
+    return Spread("sides", sd, sd)
+
+
+def _outlooks(
+    spreads: Iterable[tuple[Spread, float | None]], seeds: int, points: float, level: float
+) -> Iterator[Outlook]:
+    for spread, correlation in spreads:
+        shows = detectable(spread, seeds, level=level) if seeds > 1 else None
+        yield Outlook(spread, correlation, plan(points, spread, level=level), shows)

@@ -1,0 +1,129 @@
+"""The spread over seeds, for a design, and how well it is known: what a plan rests on."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from numpy.typing import ArrayLike
+from scipy import stats
+
+from bench.stats.checks import FloatArray, run_scores
+from bench.stats.paired import paired_t
+
+SHARE = 0.9  # level of the interval of a spread: 5 to 95%
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Standard deviations over seeds, for a design.
+
+    Args:
+        design: "pairs", two independent "sides", or "one side" against a method without seeds.
+        a: Of a's scores, above 0; in pairs, of the differences.
+        b: Of b's scores, above 0; None but for "sides".
+        df: Degrees of freedom of the estimate; None where the spread is given.
+        pilot: Pairs, or seeds of the smaller side, that it was estimated from; None where it is given.
+    """
+
+    design: Literal["pairs", "sides", "one side"]
+    a: float
+    b: float | None = None
+    df: float | None = None
+    pilot: int | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for what is no spread."""
+        known = [self.a] if self.b is None else [self.a, self.b]
+        if not all(0 < sd < math.inf for sd in known) or not (self.df is None or self.df > 0):
+            raise ValueError(f"standard deviations {known}, df={self.df}; expected positive numbers")
+        if (self.design == "sides") != (self.b is not None):
+            raise ValueError(f"{len(known)} standard deviation(s) for a design of {self.design}")
+
+    def scaled(self, factor: float) -> Spread:
+        """The same with every standard deviation times a factor."""
+        return replace(self, a=self.a * factor, b=None if self.b is None else self.b * factor)
+
+    def ends(self) -> tuple[float, float]:
+        """Factors from the estimate to both ends of the interval of the true spread; 1 and 1 where given.
+
+        sqrt(df / chi2(0.95, df)) and sqrt(df / chi2(0.05, df)): the interval of 5 to 95%.
+        """
+        if self.df is None:
+            return 1.0, 1.0
+        shares = ((1 + SHARE) / 2, (1 - SHARE) / 2)
+        low, high = (math.sqrt(self.df / float(stats.chi2.ppf(share, self.df))) for share in shares)
+        return low, high
+
+
+def spread_of_pairs(a: ArrayLike, b: ArrayLike) -> Spread:
+    """Spread of the differences of a pilot's pairs.
+
+    Raises:
+        ValueError: as ``paired_t``, or differences that don't vary.
+
+    >>> found = spread_of_pairs([76.1, 76.4, 75.9], [75.8, 76.2, 75.7])
+    >>> round(found.a, 3), found.b, found.df, found.pilot
+    (0.058, None, 2.0, 3)
+    """
+    found = paired_t(a, b)
+    if found.df is None:
+        raise ValueError("the differences of the pairs don't vary; no number can be planned from that")
+    return Spread("pairs", found.sd, None, found.df, found.n)
+
+
+def spread_of_sides(a: ArrayLike, b: ArrayLike) -> Spread:
+    """Spread of a pilot's two independent sides; of the side that varies where the other is one fixed score.
+
+    The degrees of freedom are Satterthwaite's of s_a^2 + s_b^2: (s_a^2 + s_b^2)^2 / (s_a^4 / (n_a - 1) +
+    s_b^4 / (n_b - 1)).
+
+    Args:
+        a: (runs,) scores of one method; one score for a deterministic one.
+        b: The same of the other.
+
+    Raises:
+        ValueError: another shape, a score that is not finite, or scores that don't vary.
+
+    >>> found = spread_of_sides([1, 2, 3], [2, 4, 6])
+    >>> found.a, found.b, round(found.df, 2), found.pilot  # (1 + 4)^2 / (1 / 2 + 16 / 2)
+    (1.0, 2.0, 2.94, 3)
+    """
+    sides = [run_scores(side, name, least=1) for side, name in ((a, "a"), (b, "b"))]
+    varying = [(sd, len(side)) for side in sides if (sd := _sd(side))]
+    if not varying:
+        raise ValueError("no score varies over seeds; no number of seeds can be planned from that")
+    total = sum(sd**2 for sd, _ in varying)
+    df = total**2 / sum(sd**4 / (n - 1) for sd, n in varying)
+    pilot = min(n for _, n in varying)
+    if len(varying) == 1:
+        return Spread("one side", varying[0][0], None, df, pilot)
+    return Spread("sides", varying[0][0], varying[1][0], df, pilot)
+
+
+def spread_of_correlated(sd: float, correlation: float, df: float | None = None) -> Spread:
+    """Spread of the differences of pairs, from one standard deviation over seeds and the pairs' correlation.
+
+    sd_d = sd sqrt(2 (1 - r)). For a plan before a campaign, with both from earlier records or given. The
+    correlation's own uncertainty is not carried: from a pilot's pairs, take ``spread_of_pairs``.
+
+    Args:
+        sd: Standard deviation over the seeds of each method.
+        correlation: Of the pairs, in [-1, 1).
+        df: Degrees of freedom of ``sd``; None where it is given.
+
+    Raises:
+        ValueError: an argument out of its range.
+
+    >>> round(spread_of_correlated(0.8, 0.99).a, 3)
+    0.113
+    """
+    if not -1 <= correlation < 1:
+        raise ValueError(f"correlation={correlation}; expected a number in [-1, 1)")
+    pilot = None if df is None else round(df) + 1
+    return Spread("pairs", sd * math.sqrt(2 * (1 - correlation)), None, df, pilot)
+
+
+def _sd(scores: FloatArray) -> float:
+    return float(scores.std(ddof=1)) if len(scores) > 1 and scores.min() < scores.max() else 0.0

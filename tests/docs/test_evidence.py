@@ -1,0 +1,85 @@
+"""The site's tables of what was measured of the procedures."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+
+import pytest
+
+from bench.stats.coverage import measured, read
+from tests.support.docs_commands import ROOT, TEXTS
+
+MARK = re.compile(r"<!-- coverage: (.+?) -->")
+
+
+@pytest.fixture(scope="module")
+def evidence() -> Iterator[ModuleType]:
+    """The module docs/evidence.py."""
+    sys.path.insert(0, str(ROOT / "docs"))
+    yield importlib.import_module("evidence")
+    sys.path.remove(str(ROOT / "docs"))
+
+
+def cells(table: str) -> list[list[str]]:
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+
+
+def shares(table: str) -> list[float]:
+    """The figures of a table."""
+    parts = [part for line in cells(table)[2:] for cell in line[4:] for part in cell.split(";")]
+    return [float(share) for part in parts if (share := re.sub(r".*: |\*", "", part).strip())]
+
+
+def test_every_procedure_has_a_name(evidence: ModuleType) -> None:
+    assert set(evidence.NAMES) == {row.method for row in read()}
+
+
+def test_every_row_is_on_the_page_once(evidence: ModuleType) -> None:
+    found = MARK.findall(TEXTS["statistics-coverage.md"])
+    shown = [share for one in found for share in shares(evidence.table(*one.split("|")))]
+    assert sorted(shown) == sorted(float(f"{100 * row.measured:.1f}") for row in read())
+
+
+def test_a_line_is_a_procedure_in_a_setting(evidence: ModuleType) -> None:
+    head, rule, *lines = cells(evidence.table("welch; paired t", " normal ", "further seeds"))
+    numbers = ["n = 2", "n = 3", "n = 5", "n = 10"]
+    assert head == ["procedure", "scores", "speaks for", "promised", *numbers, "others"]
+    assert rule == ["---"] * 3 + ["---:"] * 5 + ["---"]
+    assert {line[0] for line in lines} == {"Welch's interval", "paired t interval"}
+    assert [line[1] for line in lines[:2]] == ["normal", "normal, r = 0"]
+    assert {line[2] for line in lines} == {"further seeds"}
+    first = [measured("welch", n, n).measured for n in (2, 3, 5, 10)]
+    assert lines[0][3:8] == ["95", *(f"{100 * share:.1f}" for share in first)]
+    assert f"; 5 v 10: {100 * measured('welch', 5, 10).measured:.1f}" in lines[0][8]
+
+
+def test_bold_breaks_a_promise(evidence: ModuleType) -> None:
+    table = evidence.table("; ".join(evidence.NAMES))
+    broken = [row for row in read() if row.keeps is False]
+    assert table.count("**") == 2 * len(broken) > 0
+    short = measured("welch", 10, 10, design="collapse")
+    assert short.keeps is False
+    assert f"| **{100 * short.measured:.1f}** |" in evidence.table("welch", "collapse")
+
+
+def test_what_stands_in_the_pages_is_measured(evidence: ModuleType) -> None:
+    for text in TEXTS.values():
+        for found in MARK.findall(text):
+            assert evidence.table(*found.split("|")).count("\n") > 2
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("wald",), "coverage.csv has no method wald among these rows"),
+        (("welch", "odd; normal"), "coverage.csv has no design odd among these rows"),
+        (("welch", "", "all"), "coverage.csv has no target all among these rows"),
+    ],
+)
+def test_refusals(evidence: ModuleType, given: tuple[str, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        evidence.table(*given)

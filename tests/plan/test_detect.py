@@ -1,0 +1,234 @@
+"""`bench run --dry-run --detect`: what a plan's seeds can show, from earlier records or a given spread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bench.plan.detect import Detection, PlannedPair, detection
+from bench.plan.plan import Plan, make_plan
+from bench.records.record import Score
+from bench.request.parse import parse_methods
+from bench.request.spec import RunSpec
+from bench.stats.power import welch_power
+from tests.support.cli import Cli
+
+TWINS = {"tncse": (70.1, 72.0, 71.2), "jtcse": (70.4, 72.2, 71.7)}  # differences -0.3, -0.2, -0.5
+SIMCSE = (69.0, 70.5, 72.0)
+
+
+def planned(
+    folder: Path, methods: str, seeds: Sequence[int] = (1, 2, 3, 4, 5), campaign: str = "next"
+) -> Plan:
+    """A plan on the toy suite in profile mini; nothing is trained."""
+    spec = RunSpec(
+        parse_methods(methods), tuple(seeds), "mini", suites=("toy",), results=folder, campaign=campaign
+    )
+    return make_plan(spec)
+
+
+def finish(plan: Plan, averages: Mapping[str, Sequence[float]]) -> None:
+    """Write a finished record of every job, with these averages in points, by method and seed."""
+    for job in plan.jobs:
+        average = averages[job.place.method][(job.place.seed or 1) - 1] / 100
+        scores = tuple(Score(task, "all", "spearman", average, 180) for task in (*job.record.tasks, "avg"))
+        stages = job.record.training.get("stages", {})
+        for stage in stages.values():
+            stage.update(sentences_seen=640, dev_curve=[[10, 0.5]])
+        timing = {"wall_seconds": 1.0, "training_cpu_seconds": dict.fromkeys(stages, 1.0)}
+        record = replace(job.record, status="ok", scores=scores, timing=timing)
+        plan.store.write(job.place, record, {"TOY": np.linspace(0, 1, 180, dtype=np.float32)})
+
+
+def one(found: Detection) -> PlannedPair:
+    (pair,) = found.pairs
+    return pair
+
+
+def by_loops(points: float, sd: float, level: float = 0.95) -> int:
+    """Pairs with a power of 0.8 for this difference, by trying."""
+    for n in range(2, 1000):
+        critical, shift = stats.t.ppf((1 + level) / 2, n - 1), points / sd * n**0.5
+        below = np.nan_to_num(stats.nct.cdf(-critical, n - 1, shift))  # nan where it is 0
+        if stats.nct.sf(critical, n - 1, shift) + below >= 0.8:
+            return n
+    raise AssertionError("more than 1000")
+
+
+def test_methods_that_share_stages_are_planned_in_pairs_from_earlier_records(tmp_path: Path) -> None:
+    finish(planned(tmp_path, "tncse,jtcse", (1, 2, 3), "pilot"), TWINS)
+    pair = one(detection(planned(tmp_path, "tncse,jtcse"), 0.5))
+    assert (pair.first, pair.second, pair.suite, pair.seeds, pair.source) == (
+        "tncse", "jtcse", "toy", 5, "pilot",
+    )  # fmt: skip
+    assert pair.shared is not None
+    assert pair.shared.startswith("have 2 trained stage")
+    (outlook,) = pair.outlooks
+    sd = float(np.std([-0.3, -0.2, -0.5], ddof=1))
+    assert (outlook.spread.design, outlook.spread.pilot, outlook.spread.df) == ("pairs", 3, 2)
+    assert outlook.spread.a == pytest.approx(sd)
+    assert outlook.needed.seeds == by_loops(0.5, sd)
+    ends = [sd * (2 / stats.chi2.ppf(share, 2)) ** 0.5 for share in (0.95, 0.05)]
+    assert [outlook.needed.low, outlook.needed.high] == [by_loops(0.5, end) for end in ends]
+    assert outlook.shows is not None
+    shows = outlook.shows
+    for difference, spread in zip((shows.low, shows.value, shows.high), (ends[0], sd, ends[1]), strict=True):
+        assert by_loops(difference * 1.001, spread) == 5
+        assert by_loops(difference * 0.999, spread) == 6
+
+
+def test_methods_that_share_nothing_are_planned_apart_and_all_pairs_are_corrected(tmp_path: Path) -> None:
+    methods = "tncse,simcse,word_overlap"
+    finish(
+        planned(tmp_path, methods, (1, 2, 3), "pilot"),
+        {"tncse": TWINS["tncse"], "simcse": SIMCSE, "word_overlap": (50.0,)},
+    )
+    found = detection(planned(tmp_path, methods), 1.0)
+    assert (found.family, found.power) == (3, 0.8)
+    assert found.level == pytest.approx(1 - 0.05 / 3)
+    apart, fixed, also = found.pairs
+    assert [(pair.first, pair.second) for pair in found.pairs] == [
+        ("tncse", "simcse"), ("tncse", "word_overlap"), ("simcse", "word_overlap"),
+    ]  # fmt: skip
+    assert {pair.shared for pair in found.pairs} == {None}
+    one_sd, other_sd = (float(np.std(side, ddof=1)) for side in (TWINS["tncse"], SIMCSE))
+    (outlook,) = apart.outlooks
+    assert outlook.spread.design == "sides"
+    assert outlook.spread.a == pytest.approx(one_sd)
+    assert outlook.spread.b == pytest.approx(other_sd)
+
+    def power(difference: float, seeds: int) -> float:
+        return welch_power(difference, one_sd, other_sd, seeds, seeds, 0.05 / 3)
+
+    assert outlook.shows is not None
+    assert power(outlook.shows.value, 5) == pytest.approx(0.8, abs=1e-4)
+    needed = outlook.needed.seeds
+    assert needed is not None
+    assert power(1.0, needed - 1) < 0.8 <= power(1.0, needed)
+    for pair, sd in ((fixed, one_sd), (also, other_sd)):
+        (outlook,) = pair.outlooks
+        assert outlook.spread.design == "one side"
+        assert outlook.needed.seeds == by_loops(1.0, sd, found.level)
+
+
+def test_the_largest_pilot_counts_and_only_of_this_specification(tmp_path: Path) -> None:
+    wanted = planned(tmp_path, "tncse,jtcse")
+    finish(planned(tmp_path, "tncse,jtcse", (1, 2), "a"), TWINS)
+    other = planned(tmp_path, "tncse,jtcse", (1, 2, 3), "b")
+    changed = [
+        replace(job, record=replace(job.record, options={**job.record.options, "lr": 9.0}))
+        for job in other.jobs
+    ]
+    finish(replace(other, jobs=tuple(changed)), TWINS)
+    assert one(detection(wanted, 0.5)).source == "a"
+    finish(planned(tmp_path, "tncse,jtcse", (1, 2, 3), "c"), TWINS)
+    assert one(detection(wanted, 0.5)).source == "c"
+    # of one method alone there are no pairs
+    assert one(detection(planned(tmp_path / "new", "tncse,jtcse"), 0.5)).outlooks == ()
+
+
+@pytest.mark.parametrize(
+    ("methods", "averages", "seeds", "reason"),
+    [
+        (
+            "tncse,jtcse",
+            {"tncse": (70.0,), "jtcse": (70.5,)},
+            (1,),
+            "no earlier records of this specification with two or more seeds that both have: run a few seeds "
+            "first, or name the standard deviation over seeds with --spread",
+        ),
+        (
+            "tncse,simcse",
+            {"tncse": (70.0,), "simcse": (70.5,)},
+            (1,),
+            "no earlier records of this specification with two or more seeds of each: run a few seeds first, "
+            "or name the standard deviation over seeds with --spread",
+        ),
+        ("untrained,word_overlap", {}, (), "neither has seeds; bench compare tests them on the items"),
+        (
+            "tncse,jtcse",
+            {"tncse": (70.0, 70.0), "jtcse": (70.5, 70.5)},
+            (1, 2),
+            "the differences of the pairs don't vary; no number can be planned from that (campaign pilot); "
+            "name one with --spread",
+        ),
+    ],
+)
+def test_where_nothing_can_be_planned_one_line_says_what_to_do(
+    tmp_path: Path, methods: str, averages: Mapping[str, Sequence[float]], seeds: tuple[int, ...], reason: str
+) -> None:
+    if seeds:
+        finish(planned(tmp_path, methods, seeds, "pilot"), averages)
+    pair = one(detection(planned(tmp_path, methods), 0.5))
+    assert (pair.outlooks, pair.reason) == ((), reason)
+
+
+def test_a_given_spread_is_shown_for_several_correlations_of_pairs(tmp_path: Path) -> None:
+    pair = one(detection(planned(tmp_path, "tncse,jtcse"), 0.5, 0.8))
+    assert [outlook.correlation for outlook in pair.outlooks] == [0.0, 0.9, 0.99]
+    for outlook in pair.outlooks:
+        assert outlook.correlation is not None
+        sd = 0.8 * (2 * (1 - outlook.correlation)) ** 0.5
+        assert (outlook.needed.seeds, outlook.needed.low) == (by_loops(0.5, sd), by_loops(0.5, sd))
+    (outlook,) = one(detection(planned(tmp_path, "tncse,simcse"), 0.5, 0.8)).outlooks
+    assert (outlook.spread.design, outlook.spread.a, outlook.spread.b) == ("sides", 0.8, 0.8)
+    (outlook,) = one(detection(planned(tmp_path, "tncse,word_overlap", (1,)), 0.5, 0.8)).outlooks
+    assert (outlook.spread.design, outlook.shows) == ("one side", None)  # a single seed shows nothing
+
+
+def test_of_many_methods_the_first_is_planned_against_each(tmp_path: Path) -> None:
+    found = detection(planned(tmp_path, "simcse,tncse,jtcse,esimcse,untrained,word_overlap"), 0.5, 1.0)
+    assert (found.first, found.family, {pair.first for pair in found.pairs}) == ("simcse", 5, {"simcse"})
+    assert [pair.second for pair in found.pairs] == ["tncse", "jtcse", "esimcse", "untrained", "word_overlap"]
+
+
+def test_the_dry_run_prints_the_table(cli: Cli, tmp_path: Path) -> None:
+    finish(planned(tmp_path / "results", "tncse,jtcse", (1, 2, 3), "pilot"), TWINS)
+    base = ("run", "--methods", "tncse,jtcse", "--suite", "toy", "--dry-run", "--detect", "0.5")
+    code, out, err = cli(*base)
+    assert (code, err) == (0, "")
+    said = " ".join(out.split())
+    assert "Seeds that show a difference of 0.5 points" in said
+    assert (
+        "toy tncse, jtcse pairs 0.15 3 pairs of pilot about 3 pairs (3 to 17) 5 0.26 (0.15 to 1.13)" in said
+    )
+    assert (
+        "needed: for a chance of 80% to show it with 95% confidence. shows from: the smallest true "
+        "difference, in points, that the planned seeds show with that chance; in brackets: with the spread "
+        "at both ends of its interval of 5 to 95%."
+    ) in said
+    assert "Pairs, as their runs of a seed have 2 trained stage" in said
+    assert "in common: tncse and jtcse." in said
+    code, out, _ = cli(*base, "--spread", "0.8")
+    assert code == 0
+    assert "toy tncse, jtcse pairs, r = 0.9 0.36 --spread 7 pairs 5 0.60" in " ".join(out.split())
+    code, out, _ = cli(*base, "--results", "empty")
+    assert out.splitlines()[-1] == (
+        "tncse and jtcse on toy: no earlier records of this specification with two or more seeds that both "
+        "have: run a few seeds first, or name the standard deviation over seeds with --spread."
+    )
+    code, out, _ = cli("run", "--methods", "noise", "--suite", "toy", "--dry-run", "--detect", "0.5")
+    assert out.splitlines()[-1] == "nothing to detect: a difference takes two methods"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--detect", "1"), "error: --detect: a run plans nothing; expected --dry-run or --estimate as well"),
+        (
+            ("--spread", "1", "--dry-run"),
+            "error: --spread: it says nothing alone; expected --detect POINTS as well",
+        ),
+        (("--detect", "0", "--dry-run"), "0.0 is not in the range"),
+        (("--detect", "nan", "--dry-run"), "'nan' is not a valid float range"),
+    ],
+)
+def test_bad_options(cli: Cli, options: tuple[str, ...], message: str) -> None:
+    code, out, err = cli("run", "--methods", "noise", "--suite", "toy", *options)
+    assert (code, out) == (2, "")
+    assert message in err

@@ -1,0 +1,309 @@
+"""Ranks, groups, bold, daggers and differences: one set of tests behind all of them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.compare import draws as item_draws
+from bench.reports.campaign import Campaign
+from bench.reports.figures import svg
+from bench.reports.figures.of_records import figures, group_figures
+from bench.reports.grid import Cell, Grid
+from bench.reports.report import report
+from bench.reports.sections import table_grids
+from bench.reports.tables.boards import boards
+from bench.reports.tables.significance import ABOVE, BELOW, NO_BOLD, daggers
+from bench.reports.tables.standings import Standings, standings
+from bench.stats.coverage import measured
+from bench.stats.hierarchical import variance_components
+from bench.stats.paired import paired_t
+from bench.stats.seeds import seed_difference
+from bench.stats.suite import SuiteDraws
+from tests.support.standings import alone, campaign, seeds
+
+
+def bold(grid: Grid) -> dict[str, set[str]]:
+    """Methods whose cells are bold, by column."""
+    found: dict[str, set[str]] = {}
+    for row in grid.rows:
+        for name, cell in zip(grid.header, row, strict=True):
+            if isinstance(cell, Cell) and cell.mark:
+                assert cell.mark == "best"
+                found.setdefault(name, set()).add(str(row[0]))
+    return found
+
+
+def column(grid: Grid, name: str) -> list[str]:
+    return [str(row[grid.header.index(name)]) for row in grid.rows]
+
+
+THREE = (
+    *seeds("good", 0.800, 0.802, 0.801),
+    *seeds("fine", 0.799, 0.801, 0.803),
+    *seeds("poor", 0.600, 0.601, 0.602),
+    alone("fixed", 0.3),
+)
+
+
+def test_ranks_groups_and_bold_go_together(tmp_path: Path) -> None:
+    (grid,) = table_grids(campaign(tmp_path, *THREE), "leaderboard")
+    assert column(grid, "method") == ["fine", "good", "poor", "fixed"]
+    assert column(grid, "rank") == ["1-2", "1-2", "3", "4"]
+    assert column(grid, "group") == ["a", "a", "b", "c"]
+    assert column(grid, "seeds") == ["3", "3", "3", "-"]
+    assert bold(grid) == {task: {"fine", "good"} for task in ("STS12", "STSB", "avg")}
+    assert grid.notes[1] == "Bold: the best methods of each column of which no two are shown to differ."
+    assert grid.notes[3] == (
+        "group: methods that share a letter are not shown to differ on average, p > 0.05 by tests over seeds "
+        "on these items: Welch's (3), Student's against a method without seeds (3); Holm over 6 comparisons "
+        "(all pairs of methods)."
+    )
+    (suite,) = table_grids(campaign(tmp_path, *THREE), "sts7")
+    assert bold(suite) == {task: {"fine", "good"} for task in ("STS12", "STS-B", "Avg.")}
+    assert suite.notes[1].startswith(
+        "Bold: the best methods of each column of which no two are shown to differ, p > 0.05 by tests over "
+    )
+    assert not any(note.startswith("group:") for note in suite.notes)
+
+
+def keep_draws(source: Campaign, rng: np.random.Generator) -> None:
+    """Keep draws of the items of all records, with noise that all share and noise of their own."""
+    (source.store.root / "stats").mkdir(parents=True)
+    shared = 0.01 * rng.normal(size=(item_draws.DRAWS, 2))
+    for record in source.records:
+        centre = np.array([record.score("STS12"), record.score("STSB")])
+        drawn = (centre + shared + 0.002 * rng.normal(size=shared.shape)).astype(np.float32)
+        item_draws._write(item_draws.Run(source.store, record), drawn, item_draws.SEED, print)
+
+
+def test_with_draws_of_all_items_the_tests_speak_for_seeds_and_items(tmp_path: Path) -> None:
+    """p and interval are those of the variance components, of pairs where runs are pairs."""
+    records = (
+        *seeds("x", 0.70, 0.72, 0.69, 0.705, stage="one"),
+        *seeds("y", 0.698, 0.717, 0.687, 0.704, stage="one"),
+        *seeds("z", 0.60, 0.62, 0.63),
+        alone("fixed", 0.3),
+    )
+    keep_draws(source := campaign(tmp_path, *records), np.random.default_rng(5))
+    found = standings(source, source.records)
+    assert found.with_items
+    groups = {name: [r for r in records if r.method == name] for name in ("x", "y", "z", "fixed")}
+    kept = [item_draws.stored_draws(item_draws.Run(source.store, record)) for record in records]
+    drawn = np.stack([np.asarray(one, dtype=np.float64) for one in kept], axis=1)
+    rows, start = {}, 0
+    for name, own in groups.items():
+        rows[name], start = slice(start, start + len(own)), start + len(own)
+    observed = np.array([[record.score("STS12"), record.score("STSB")] for record in records], dtype=float)
+    sample = SuiteDraws(rows, ("STS12", "STSB"), (10, 10), observed, drawn)
+    for a, b, test in (("x", "y", "paired t"), ("x", "z", "Welch"), ("z", "fixed", "Student")):
+        expected = variance_components(
+            sample, a, b, paired=test == "paired t", deterministic_b=b == "fixed", level=0.9
+        )
+        got = found.test(a, b, level=0.9)
+        assert got.test == f"{test} + items"
+        assert got.p == pytest.approx(expected.p, rel=1e-6)
+        assert got.interval == pytest.approx((expected.low, expected.high), rel=1e-6)
+        assert expected.items > 0
+    one_task = found.test("x", "z", "STSB", level=0.9)
+    alone_sample = SuiteDraws(rows, ("STSB",), (10,), observed[:, 1:], drawn[:, :, 1:])
+    expected = variance_components(alone_sample, "x", "z", level=0.9)
+    assert one_task.interval == pytest.approx((expected.low, expected.high), rel=1e-6)
+    (grid,) = table_grids(source, "leaderboard")
+    assert "by tests over seeds and items (variance components): paired t where" in " ".join(grid.notes)
+    (next((source.store.root / "stats").iterdir())).unlink()
+    source = campaign(tmp_path, *records)
+    found = standings(source, source.records)
+    assert (found.with_items, found.test("x", "z").test) == (False, "Welch")
+
+
+def test_nowhere_is_an_interval_of_width_0(tmp_path: Path) -> None:
+    """Not of a method without seeds, nor of seeds that all score the same, nor of draws that agree."""
+    records = [
+        alone("fixed", 0.3),
+        *seeds("mhe", 0.7, 0.7, 0.7),
+        *seeds("m_mhe", 0.8, 0.8, 0.8),
+        *seeds("varies", 0.5, 0.6, 0.55),
+    ]
+    source = campaign(tmp_path, *records)
+    page = report(source, "html")
+    texts = [page, *(report(replace(source, pairs=True), form, "significance") for form in ("csv", "json"))]
+    for text in (*texts, report(source, "latex"), report(source, "text", "gains")):
+        ends = re.findall(r"\[([+-]?\d+\.\d+), ([+-]?\d+\.\d+)\]", text)
+        assert all(low != high for low, high in ends)
+    assert "[" in texts[1]
+    (board,) = boards(source)
+    assert {line.row.method for line in board.lines if line.seed_interval} == {"varies"}
+    (gains,) = table_grids(source, "gains")
+    assert gains.rows[0][3:5] == ("+10.00*", "0.0000")
+    (figure,) = (one for one in figures(source) if one.name.endswith("-gains"))
+    assert [one.spread for one in figure.series] == [(0.0,), (0.0,)]
+    assert 'class="spread' not in svg.draw(figure)
+
+
+def test_unequal_numbers_of_seeds_are_said_where_the_test_is_short(tmp_path: Path) -> None:
+    row = measured("welch", 2, 5, design="spread 3:1")
+    assert not row.keeps
+    share = f"{100 * row.measured:.0f}%"
+    source = campaign(tmp_path, *seeds("a", 0.7, 0.72), *seeds("b", *(0.6, 0.61, 0.62, 0.63, 0.64)))
+    (grid,) = table_grids(source, "leaderboard")
+    assert (
+        f"Numbers of seeds differ: Welch's 95% interval of 2 against 5 seeds holds in {share} "
+        "of simulations where the fewer spread three times as much, so such pairs are called different by "
+        "chance more often than said."
+    ) in grid.notes
+    source = campaign(tmp_path, *seeds("a", 0.7, 0.72, 0.71), *seeds("b", 0.6, 0.61, 0.62, 0.63, 0.64))
+    (grid,) = table_grids(source, "leaderboard")
+    assert not any(note.startswith("Numbers of seeds") for note in grid.notes)
+
+
+def test_the_report_in_latex_has_the_diagram(tmp_path: Path) -> None:
+    text = report(campaign(tmp_path, *THREE), "latex")
+    assert text.count(r"\begin{picture}") == 1
+    assert text.index(r"\end{table}") < text.index(r"\begin{figure}")
+    whole = report(campaign(tmp_path, *THREE), "latex", standalone=True)
+    assert text in whole
+    assert whole.startswith(r"\documentclass")
+    assert r"\begin{picture}" not in report(campaign(tmp_path, *THREE), "latex", "sts7")
+
+
+def test_nothing_is_bold_where_nothing_differs(tmp_path: Path) -> None:
+    source = campaign(tmp_path, *seeds("a", 0.70, 0.72), *seeds("b", 0.71, 0.72))
+    (grid,) = table_grids(source, "leaderboard")
+    assert (bold(grid), column(grid, "group"), column(grid, "rank")) == ({}, ["a", "a"], ["1-2", "1-2"])
+    assert NO_BOLD in grid.notes
+
+
+def test_a_single_seed_is_neither_ranked_nor_beaten(tmp_path: Path) -> None:
+    """Nothing is bold below a number that can't be tested; above it, the first group is."""
+    (high,) = table_grids(campaign(tmp_path, *THREE, *seeds("once", 0.9)), "leaderboard")
+    assert column(high, "rank") == ["-", "1-2", "1-2", "3", "4"]
+    assert column(high, "group") == ["-", "a", "a", "b", "c"]
+    assert bold(high) == {}
+    assert not any(note.startswith(("Bold", "Nothing is bold")) for note in high.notes)
+    said = "One seed, so no test, rank or group: once; "
+    assert any(note.startswith(said) for note in high.notes)
+    (low,) = table_grids(campaign(tmp_path, *THREE, *seeds("once", 0.7)), "leaderboard")
+    assert bold(low)["avg"] == {"fine", "good"}
+
+
+def test_without_any_test_numbers_alone_are_marked(tmp_path: Path) -> None:
+    (grid,) = table_grids(
+        campaign(tmp_path, *seeds("a", 0.7), *seeds("b", 0.6), alone("c", 0.5)), "leaderboard"
+    )
+    assert "rank" not in grid.header
+    assert [cell.mark for row in grid.rows if isinstance(cell := row[4], Cell)] == ["best", "second", ""]
+    assert column(grid, "seeds") == ["1", "1", "-"]
+    assert grid.notes[1].startswith("Bold: best; underlined: second")
+
+
+def test_runs_that_share_a_stage_are_pairs(tmp_path: Path) -> None:
+    x, y = (0.700, 0.720, 0.690, 0.705), (0.698, 0.717, 0.687, 0.704)
+    apart = Standings(source := campaign(tmp_path, *seeds("x", *x), *seeds("y", *y)), source.records)
+    shared = (*seeds("x", *x, stage="one"), *seeds("y", *y, stage="one"))
+    together = Standings(source := campaign(tmp_path, *reversed(shared)), source.records)
+    welch, paired = apart.test("x", "y"), together.test("x", "y")
+    assert (welch.test, paired.test) == ("Welch", "paired t")
+    assert welch.p == pytest.approx(seed_difference(x, y).p)
+    assert paired.p == pytest.approx(paired_t(x, y).p)
+    assert (paired.p or 1) < 0.05 < 0.8 < (welch.p or 0)
+    (grid,) = table_grids(source, "leaderboard")
+    assert "paired t where runs of a seed share stages or batches (1); Holm over 1" in " ".join(grid.notes)
+    assert column(grid, "group") == ["a", "b"]
+    # three seeds in common are pairs, the fourth of each is left out; two are too few
+    for most, test, n in ((3, "paired t", 3), (2, "Welch", 4)):
+        others = [replace(one, seed=(one.seed or 0) + 9 * ((one.seed or 0) > most)) for one in shared[4:]]
+        source = campaign(tmp_path, *shared[:4], *others)
+        found = Standings(source, source.records)
+        assert (found.test("x", "y").test, found.sizes("x", "y")) == (test, (n, n))
+        assert found.leaves_out is (n == 3)
+        (matrix,) = table_grids(source, "significance")
+        said = "Where two methods have pairs of runs and other seeds besides, the difference is that of "
+        assert any(note == f"{said}the pairs." for note in matrix.notes) is (n == 3)
+        assert str(matrix.rows[0][2]).strip("*") == ("+0.27" if n == 3 else "+0.22")
+        assert (found.test("x", "y").p == pytest.approx(paired_t(x[:3], y[:3]).p)) is (n == 3)
+
+
+def test_items_tell_methods_without_seeds_apart(tmp_path: Path) -> None:
+    source = campaign(tmp_path, alone("a", 0.70), alone("b", 0.60), alone("c", 0.59), *seeds("s", 0.4, 0.41))
+    (grid,) = table_grids(source, "leaderboard")
+    assert "Not tested against each other: a, b, c, which have no seeds; bench stats draws" in " ".join(
+        grid.notes
+    )
+    (matrix,) = table_grids(source, "significance")
+    assert matrix.rows[0][1:4] == ("", "+10.00?", "+11.00?")
+    (source.store.root / "stats").mkdir(parents=True)
+    rng = np.random.default_rng(1)
+    for record, centre in zip(source.records[:3], (0.70, 0.60, 0.59), strict=True):
+        drawn = (centre + 0.01 * rng.normal(size=(item_draws.DRAWS, 2))).astype(np.float32)
+        item_draws._write(item_draws.Run(source.store, record), drawn, item_draws.SEED, print)
+    source = campaign(tmp_path, *source.records)  # a report computes its tests once
+    found = {(one.first, one.second): one for one in Standings(source, source.records).of().pairs}
+    assert {pair[0] + pair[1]: one.test for pair, one in found.items() if "s" not in pair} == dict.fromkeys(
+        ("ab", "ac", "bc"), "items' bootstrap"
+    )
+    assert found["a", "b"].differs
+    assert not found["b", "c"].differs
+    (grid,) = table_grids(source, "leaderboard")
+    assert column(grid, "group")[:3] == ["a", "b", "b"]
+    assert "the items' bootstrap between two such methods (3)" in " ".join(grid.notes)
+
+
+def test_daggers_are_of_the_same_tests(tmp_path: Path) -> None:
+    records = [
+        *seeds("simcse", 0.700, 0.702, 0.701),
+        *seeds("better", 0.800, 0.801, 0.802),
+        *seeds("worse", 0.600, 0.601, 0.602),
+        *seeds("same", 0.700, 0.703, 0.701),
+        *seeds("once", 0.9),
+    ]
+    source = campaign(tmp_path, *records)
+    ranking = Standings(source, source.records).of()
+    signs, said = daggers(ranking, "simcse")
+    assert signs == {"better": ABOVE, "worse": BELOW}
+    assert said == (f"{ABOVE} above, {BELOW} below simcse on average, by the same tests and correction.",)
+    assert daggers(ranking, "same")[0] == signs
+    assert daggers(ranking, "worse")[0] == dict.fromkeys(("better", "simcse", "same"), ABOVE)
+    assert daggers(ranking, None) == ({}, ())
+    assert daggers(ranking, "once") == ({}, ("No daggers: once can't be tested, it has one seed.",))
+    none = "No daggers: none can't be tested, no finished run of it here."
+    assert daggers(ranking, "none") == ({}, (none,))
+    assert ABOVE not in report(source, "text")
+    assert f"80.10{ABOVE}" in report(replace(source, baseline="simcse"), "text")
+
+
+def test_text_says_nothing_of_bold(tmp_path: Path) -> None:
+    source = campaign(tmp_path, *THREE)
+    assert "Bold:" in report(source, "markdown")
+    assert "Bold:" not in report(source, "text")
+    assert "Bold:" not in report(source, "text", "sts7")
+
+
+def test_the_page_has_ranks_groups_and_the_diagram(tmp_path: Path) -> None:
+    text = report(campaign(tmp_path, *THREE), "html")
+    row = re.search(r'<tbody data-name="fine".*?</tbody>', text, re.DOTALL)
+    assert row
+    assert '<td data-v="1">1-2</td><td>a</td>' in row[0]
+    fixed = re.search(r'<tbody data-name="fixed".*?</tbody>', text, re.DOTALL)
+    assert fixed
+    assert "<td>-</td>" in fixed[0]
+    assert "[30.00, 30.00]" not in text
+    assert '<figure id="figure-mini-sts7-groups">' in text
+    none = report(campaign(tmp_path, *seeds("a", 0.7)), "html")
+    assert "-groups" not in none
+
+
+def test_the_figure_shows_the_groups_of_the_table(tmp_path: Path) -> None:
+    (figure,) = group_figures(campaign(tmp_path, *THREE))
+    assert (figure.rows, figure.bars) == (("fine", "good", "poor", "fixed"), ((0, 1),))
+    assert figure.series[0].x == pytest.approx((80.1, 80.1, 60.1, 30.0))
+    assert figure.alt == (
+        "average, Spearman x 100, the best first: fine 80.10, good 80.10, poor 60.10, fixed 30.00. "
+        "Not shown to differ: fine, good."
+    )
+    assert "Holm over 6 comparisons" in figure.note
+    assert group_figures(campaign(tmp_path, *seeds("a", 0.7), *seeds("b", 0.6))) == []

@@ -1,0 +1,69 @@
+"""Groups of made-up runs: one committed record with other seeds, scores and stages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+from bench.compare.draws import Run
+from bench.compare.select import Group
+from bench.records.record import AVERAGE, RunRecord, Score, from_json
+from bench.records.store import ResultStore
+
+RESULTS = Path(__file__).parents[2] / "results"
+STORE = ResultStore(RESULTS, "mini")
+Keys = Callable[[int], Sequence[str]]
+
+
+@cache
+def _template() -> RunRecord:
+    path = RESULTS / "mini/mini/tncse/seed-1/mini.json"
+    return from_json(path.read_text(), str(path))
+
+
+def side(
+    name: str,
+    scores: Mapping[int | None, float | Sequence[float]] | Sequence[float],
+    keys: Keys = lambda _: (),
+    text: str | None = None,
+) -> Group:
+    """A method's runs.
+
+    Args:
+        name: Of the method.
+        scores: By seed, None for a deterministic method; a sequence has the seeds 1, 2, ... Scores of
+            several tasks are a sequence, named T0, T1, ...
+        keys: Keys of a seed's trained stages.
+        text: Training text, which with the batch size makes the data order; None: its own.
+    """
+    by_seed = scores if isinstance(scores, Mapping) else dict(enumerate(scores, start=1))
+    records = [_record(name, seed, score, keys, text) for seed, score in by_seed.items()]
+    return Group(name, tuple(Run(STORE, record) for record in records))
+
+
+def _record(
+    name: str, seed: int | None, score: float | Sequence[float], keys: Keys, text: str | None
+) -> RunRecord:
+    record = _template()
+    each = [score] if isinstance(score, int | float) else list(score)
+    named = {f"T{i}": value for i, value in enumerate(each)}
+    found = [*named.items(), (AVERAGE, sum(each) / len(each))]
+    stages = {f"s{i}": {"key": key, "sentences_seen": 10} for i, key in enumerate(keys(seed or 0))}
+    return replace(
+        record,
+        method=name,
+        name=name,
+        seed=seed,
+        options={"batch_size": 64, "of": name},
+        tasks={task: next(iter(record.tasks.values())) for task in named},
+        scores=tuple(Score(task, "all", "spearman", value, 1800) for task, value in found),
+        training={"corpus": {"name": text or name, "sha256": text or name}, "stages": stages},
+        notes=(),
+    )
+
+
+def shared(seed: int) -> tuple[str, ...]:
+    """Keys of a stage that every method trains alike."""
+    return (f"shared {seed}",)
