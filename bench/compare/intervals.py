@@ -49,7 +49,7 @@ class MethodInterval:
         seeds: None of a deterministic method.
         mean: Mean over seeds.
         sd: Standard deviation (divisor n - 1), None for fewer than two seeds.
-        interval: Student's interval of the mean, for further seeds; None for fewer than two.
+        interval: Student's interval of the mean, for further seeds; None for fewer than two, or equal scores.
         iqm: Interquartile mean over seeds and tasks, descriptive.
     """
 
@@ -146,6 +146,6 @@ def _of_method(group: Group, level: float) -> MethodInterval:
         group.seeds,
         fmean(averages),
         stdev(averages) if d else None,
-        (d.low, d.high) if d else None,
+        (d.low, d.high) if d and d.low < d.high else None,
         iqm(np.array([group.scores(name) for name in names]).T),
     )

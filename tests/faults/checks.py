@@ -16,7 +16,7 @@ from bench.sweeps.manifest import FOLDER as SWEEPS
 MADE = "made"
 """Where, beside results, commands of a fault write."""
 _TIMES = ("cpu_seconds", "date")
-_HIDDEN = (".locks", ".stages", ".vectors", ".download")
+_HIDDEN = (".locks", ".stages", ".vectors", ".download", ".ray")
 """Hidden folders that stay."""
 
 

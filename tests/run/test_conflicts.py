@@ -47,7 +47,7 @@ def test_the_other_cells_run_and_the_conflict_is_one_line(
     assert err.splitlines()[-1] == ENDS.format(1)
     assert kept(tmp_path, first)
     assert {record.method for record in records(tmp_path).values()} == {"x", "noise", "word_overlap"}
-    shown = re.findall(r"(?m)^ (\w+) +\d", out)
+    shown = re.findall(r"(?m)^ (\w+) +[\d-]", out)
     assert sorted(shown) == ["noise", "word_overlap"]  # x is no result of this run
     code, _, err = cli("run", "--methods", "x=noise[scale=2],word_overlap,noise", "--seeds", "1", *TOY)
     assert (code, "2 of 3 cells are done already" in err, err.splitlines()[-1]) == (1, True, ENDS.format(1))
