@@ -88,23 +88,41 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.slow
-@pytest.mark.minutes
-@pytest.mark.usefixtures("clone")
-def test_the_commands_of_readme_and_docs_run() -> None:
-    pages = [page for page in PAGES if page.name not in OWN_TEST]
+PAPERS = "reproduce.md"
+
+
+def lines_of(*, papers: bool) -> list[tuple[str, ...]]:
+    """The commands of the page of the papers' tables, or of all others, cut short."""
+    pages = [page for page in PAGES if page.name not in OWN_TEST and (page.name == PAPERS) == papers]
     found = [command for page in pages for command in commands(page) if why_not_run(command) is None]
     quoted = {tuple(shlex.split(line)) for text in TEXTS.values() for line, _ in SHOWN.findall(text)}
-    lines = list(dict.fromkeys(tuple(small(c.words)) for c in found if tuple(c.words) not in quoted))
+    return list(dict.fromkeys(tuple(small(c.words)) for c in found if tuple(c.words) not in quoted))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("clone")
+def test_what_reproduces_the_papers_is_planned() -> None:
+    lines = [words for words in lines_of(papers=True) if words[1] == "run"]
+    with shortened():
+        assert [words for words in lines if exit_code((*words, "--dry-run"))] == []
+    assert len(lines) > 5
+
+
+@pytest.mark.slow
+@pytest.mark.minutes
+@pytest.mark.parametrize("papers", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.usefixtures("clone")
+def test_the_commands_of_readme_and_docs_run(papers: bool) -> None:
+    lines = lines_of(papers=papers)
     failed = [  # before others write there
         words for words in lines if reads_committed(list(words)) and exit_code(words) > made_elsewhere(words)
     ]
     with shortened():
         failed += [words for words in lines if not reads_committed(list(words)) and exit_code(words)]
-        for code in examples(TEXTS["python.md"]):
+        for code in [] if papers else examples(TEXTS["python.md"]):
             exec(compile(code, "python.md", "exec"), {})  # noqa: S102 - our own page
     assert failed == []
-    assert len(lines) > 50
+    assert len(lines) > 20
 
 
 def examples(text: str) -> list[str]:

@@ -48,7 +48,7 @@ STAGE = Stage(StageSpec("one", "kind", 1, (), lambda context: {}), 1, "b" * 64)
     ("work", "workers", "warm", "kills"),
     [
         *((SHORT, 1, True, 3), (TEXT, 1, True, 2), (TRAINED, 2, True, 2)),
-        *slowly((TRAINED, 1, True, 4), (SHORT, 2, True, 2), (SIMCSE, 2, True, 1), (SHORT, 1, False, 1)),
+        *slowly((TRAINED, 1, True, 2), (SHORT, 2, True, 1), (SIMCSE, 2, True, 1), (SHORT, 1, False, 1)),
         pytest.param(PLAIN, 1, False, 2, marks=long),
     ],
     ids=lambda value: value.name if isinstance(value, Work) else None,
@@ -160,9 +160,9 @@ def test_a_closed_stdout_is_no_error() -> None:
     [
         (TRAINED, (), (1, 17)),
         *slowly(
-            (SHORT, (), range(0, 40, 8)), (SHORT, ("--keep-vectors",), (9, 16, 22)), (SIMCSE, (), (5, 24))
+            (SHORT, (), range(0, 40, 13)), (SHORT, ("--keep-vectors",), (9, 16, 22)), (SIMCSE, (), (5, 24))
         ),
-        *slowly((TRAINED, (), range(0, 80, 20)), (TRAINED, ("--workers", "2"), (6, 30))),
+        *slowly((TRAINED, (), range(0, 80, 40)), (TRAINED, ("--workers", "2"), (6, 30))),
     ],
 )
 def test_a_full_disk_is_one_line_and_the_run_goes_on_when_there_is_room(

@@ -202,6 +202,8 @@ def small(words: list[str]) -> list[str]:
             rest.pop(0)
         else:
             kept.append(re.sub(r"\bsteps=\d+", "steps=2", word))
+    if words[1] in ("compare", "stats") and "--draws" not in words:
+        kept += ["--draws", "200"]
     return kept
 
 
