@@ -88,12 +88,13 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-PAPERS = "reproduce.md"
+PAPERS = ("reproduce.md", "results.md")
+"""Pages of long trainings: their commands run in the long suite, and are planned in CI."""
 
 
 def lines_of(*, papers: bool) -> list[tuple[str, ...]]:
-    """The commands of the page of the papers' tables, or of all others, cut short."""
-    pages = [page for page in PAGES if page.name not in OWN_TEST and (page.name == PAPERS) == papers]
+    """The commands of the pages of long trainings, or of all others, cut short."""
+    pages = [page for page in PAGES if page.name not in OWN_TEST and (page.name in PAPERS) == papers]
     found = [command for page in pages for command in commands(page) if why_not_run(command) is None]
     quoted = {tuple(shlex.split(line)) for text in TEXTS.values() for line, _ in SHOWN.findall(text)}
     return list(dict.fromkeys(tuple(small(c.words)) for c in found if tuple(c.words) not in quoted))
