@@ -124,11 +124,11 @@ def compare(first: str, second: str | None, against: str | None, seeds_only: boo
                 )
             )
         except InputError as error:
-            if not grid:
+            if against is not None or len(pairs) == 1:
                 raise
             click.echo(f"left out: {error}", err=True)
     if not found:
-        raise InputError("no method can be compared; the lines above say why", where=WHERE)
+        raise InputError("nothing can be compared; the lines above say why", where=WHERE)
     if grid:
         found = correct(found, f"methods of {first} and {second}", "fdr_bh")
     elif against is not None:

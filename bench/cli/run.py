@@ -152,10 +152,15 @@ def show_plan(plan: Plan) -> int:
 
 
 def tell_conflicts(plan: Plan) -> int:
-    """Say in a line each which jobs don't run because of what is there, and why; return their number."""
+    """Say which jobs don't run because of what is there, a line for the seeds of one reason; count them."""
+    from bench.compare.select import grouped
+    from bench.compare.wording import seed_list
+
     found = plan.conflicts()
-    for job, why in found:
-        click.echo(f"{_named(job)}: not run, {why}", err=True)
+    for same in grouped(found, lambda one: (one[0].cell.method, one[0].suite, str(one[1]))).values():
+        (first, why), seeds = same[0], [job.cell.seed for job, _ in same if job.cell.seed is not None]
+        what = f"{printable(first.cell.method)} {seed_list(seeds)} on {first.suite}"
+        click.echo(f"{what if len(same) > 1 else _named(first)}: not run, {why}", err=True)
     return len(found)
 
 

@@ -21,7 +21,7 @@ from bench.compare.finding import (
     corrected_tasks,
     findings,
 )
-from bench.compare.questions import Answers, Questions, answers
+from bench.compare.questions import NOTHING_ELSE, Answers, Questions, answers
 from bench.compare.seed_evidence import SeedLevel, seed_level
 from bench.compare.select import Group
 from bench.errors import BenchError, InputError, NotComparableError
@@ -113,7 +113,7 @@ def compare(
     test: Asked = "auto",
     scope: Scope | None = None,
     draw: DrawItems | None = None,
-    asked: Questions = Questions(),  # noqa: B008 - it can't be changed
+    asked: Questions = NOTHING_ELSE,
 ) -> Comparison:
     """Compare two groups of runs on their suite.
 

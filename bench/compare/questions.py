@@ -32,6 +32,9 @@ class Questions:
     published: Mapping[str, float] = field(default_factory=dict)
 
 
+NOTHING_ELSE = Questions()
+
+
 @dataclass(frozen=True)
 class Published:
     """A published difference of two single runs, checked against our spread over seeds.

@@ -461,3 +461,13 @@ def test_seeds_are_written_as_on_the_command_line(seeds: Sequence[int], text: st
 def test_numbers_in_words() -> None:
     assert [p_value(p) for p in (0, 0.00004, 0.00794, 1)] == ["0.0000", "<0.0001", "0.0079", "1.0000"]
     assert [percent(level) for level in (0.5, 0.95, 0.999)] == ["50%", "95%", "99.9%"]
+
+
+def test_a_suite_that_cannot_be_compared_stops_no_other(cli: Cli, take: Take) -> None:
+    take(3, "noise", NOISY)
+    assert cli("run", "--methods", f"noise,{NOISY}", "--seeds", "1", "--suite", "mini")[0] == 0
+    code, out, err = cli("compare", "noise", NOISY, "--draws", "100", "--format", "json")
+    assert (code, [found["suite"] for found in json.loads(out)]) == (0, ["toy"]), err
+    assert err.startswith("left out: mini, suite mini: noise has one finished seed"), err
+    code, _, err = cli("compare", "noise", NOISY, "--draws", "100", "--suite", "mini")
+    assert (code, "left out" in err) == (2, False)
