@@ -1,4 +1,4 @@
-"""What the gate says of new records against a reference: a verdict a cell, and the exit code."""
+"""What the gate says of today's code or weights against a reference: a verdict a cell, and the exit code."""
 
 from __future__ import annotations
 
@@ -10,9 +10,29 @@ from bench.errors import NotComparableError
 
 AVERAGE = "avg"
 Status = StrEnum(
-    "Status", ("EQUAL", "OK", "IMPROVED", "UNCLEAR", "REGRESSION", "FAILED", "MISSING", "DIFFERENT")
+    "Status",
+    ("EQUAL", "OK", "IMPROVED", "UNCLEAR", "CHANGED", "REGRESSION", "FAILED", "MISSING", "DIFFERENT"),
 )
-BAD = (Status.REGRESSION, Status.FAILED, Status.MISSING)
+BAD = (Status.REGRESSION, Status.CHANGED, Status.FAILED, Status.MISSING)
+BROKEN = (Status.FAILED, Status.MISSING)
+"""Cells without a result, which can't become the reference."""
+
+
+class Question(StrEnum):
+    """What a verdict answers, in the order in which the gate asks."""
+
+    RESCORE = "rescore"
+    """Do the reference's own predictions get the scores that they got?"""
+    RECOMPUTE = "recompute"
+    """Do its deterministic cells and kept encoders give the similarities that they gave?"""
+    RETRAIN = "retrain"
+    """Do its seeds, trained again, score as they did?"""
+    ITEMS = "items"
+    """Does an encoder with other weights score as its reference, item by item?"""
+
+
+POWER = 0.8
+"""Chance with which the smallest drop that the gate is said to see would fail it."""
 
 Key = tuple[str, str, str]
 """Profile, method, suite."""
@@ -52,8 +72,9 @@ class CellVerdict:
 
     Args:
         key: Profile, method, suite.
-        status: "equal" (to the last bit), "ok", "improved", "unclear" (fell by more than the tolerance, but
-            not shown to), "regression", "failed", "missing" or "different" (not comparable).
+        status: "equal" (to the last bit, or as close as another CPU comes), "ok", "improved", "unclear" (fell
+            by more than the tolerance, but not shown to), "changed" (other numbers where equal ones were
+            due), "regression", "failed", "missing" or "different" (not comparable).
         seeds: The reference's; of a drop those that it is over.
         new_seeds: The new ones that finished; of a drop as above.
         drops: By task, "avg" the last; empty where nothing was compared.
@@ -61,6 +82,11 @@ class CellVerdict:
         limit: The drop beyond which the reference's own spread over seeds doesn't explain it; None without
             such a spread.
         reasons: Why it is what it is, in words.
+        question: What the verdict answers.
+        stage: The first stage whose numbers differ where they were due to be equal: "training of sub1",
+            "similarities", "scores"; None where none does, or where nothing is due to be equal.
+        sees: The smallest true drop of the average that would fail with a chance of ``POWER``, in the
+            metric's unit; None where that can't be said.
     """
 
     key: Key
@@ -71,6 +97,9 @@ class CellVerdict:
     test: str | None = None
     limit: float | None = None
     reasons: tuple[str, ...] = ()
+    question: Question = Question.RETRAIN
+    stage: str | None = None
+    sees: float | None = None
 
     @property
     def average(self) -> Drop | None:
@@ -105,6 +134,12 @@ class Gate:
         tested: Cells with a test or a limit; those of each have the level 1 - (1 - level) / tested.
         repeated: The new records repeat the reference's specification.
         warnings: What else differs: versions, machine, cells that the reference hasn't.
+        strict: Numbers that changed where equal ones were due fail.
+        overall: The average over all cells that were trained again, as one more cell; None where fewer than
+            two were tested. Its seeds are those that all of them have.
+        build: What was checked, for the history: "date", "bench", "commit", where known.
+        rescored: Records of the reference whose scores were computed again from their predictions, and are
+            the same.
     """
 
     cells: tuple[CellVerdict, ...]
@@ -113,14 +148,23 @@ class Gate:
     tested: int = 0
     repeated: bool = False
     warnings: tuple[str, ...] = ()
+    strict: bool = False
+    overall: CellVerdict | None = None
+    build: Mapping[str, str] = field(default_factory=dict)
+    rescored: int = 0
+
+    @property
+    def verdicts(self) -> tuple[CellVerdict, ...]:
+        """The cells, and the average over them where there is one."""
+        return self.cells if self.overall is None else (*self.cells, self.overall)
 
     def having(self, *statuses: Status) -> tuple[CellVerdict, ...]:
-        """The cells of these statuses."""
-        return tuple(cell for cell in self.cells if cell.status in statuses)
+        """The verdicts of these statuses."""
+        return tuple(cell for cell in self.verdicts if cell.status in statuses)
 
     @property
     def exit_code(self) -> int:
-        """0 passed, 1 a regression, or a failed or missing cell, 3 not comparable."""
+        """0 passed, 1 a regression, changed numbers, or a failed or missing cell, 3 not comparable."""
         if self.having(Status.DIFFERENT):
             return NotComparableError.exit_code
         return int(bool(self.having(*BAD)))
@@ -129,4 +173,6 @@ class Gate:
 def cell_name(key: Key) -> str:
     """For messages."""
     profile, method, suite = key
+    if not profile:  # the average over cells
+        return method
     return f"{method} on {suite} (profile {profile})"

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from bench.data.tar import members
 from bench.errors import CellFailedError, DataError, InputError, unknown
-from bench.gate.verdict import BAD, CellVerdict, Key
+from bench.gate.verdict import BROKEN, CellVerdict, Key
 from bench.plan.plan import Plan, make_plan
 from bench.records.facts import differing
 from bench.records.provenance import git
@@ -204,7 +204,7 @@ def update(
         CellFailedError: a cell failed or has no record; nothing is replaced.
         DataError: predictions that are missing; nothing is replaced.
     """
-    if broken := [cell for cell in cells if cell.status in BAD[1:]]:
+    if broken := [cell for cell in cells if cell.status in BROKEN]:
         names = ", ".join(cell.key[1] for cell in broken)
         raise CellFailedError(f"the reference stays as it was: {names} failed or is missing")
     keys = {cell.key for cell in cells}
