@@ -1,4 +1,4 @@
-"""Anybody's model from a folder: plain transformers (``hf:``) or sentence-transformers (``st:``)."""
+"""Anybody's model from a folder: transformers (``hf:``), sentence-transformers (``st:``), ``exported:``."""
 
 from __future__ import annotations
 
@@ -56,3 +56,27 @@ class SentenceTransformers:
         if context.model is None:
             raise BenchError("no model folder was given")
         return SentenceTransformerEncoder(context.model, device=context.device)
+
+
+@add_method
+class Exported:
+    """A folder that ``bench export`` wrote, a sum of transformers too."""
+
+    card = MethodCard(
+        name="exported",
+        kind="external",
+        summary="exported:PATH, any folder that bench export wrote",
+        version=1,
+        equations=("what the folder's bench.json or twin.json says",),
+        deterministic=True,
+        needs_backbone=False,
+        takes_path=True,
+    )
+
+    def build(self, context: BuildContext) -> Encoder:
+        """Return the encoder."""
+        from bench.nn.export import load_encoder
+
+        if context.model is None:
+            raise BenchError("no model folder was given")
+        return load_encoder(context.model, context.device)

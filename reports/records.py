@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bench.compare.select import grouped
 from bench.errors import DataError, NotComparableError
 from bench.records.facts import family_of
-from bench.records.record import ALL, RunRecord
+from bench.records.record import ALL, EXTERNAL, RunRecord
 from bench.reports.grid import SCALE
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def senteval_rounding(records: Sequence[RunRecord]) -> list[RunRecord]:
 
 def group_of(record: RunRecord) -> str:
     """Say what kind of encoder a method makes, for the groups of a table."""
-    if record.name in ("hf", "st", "vectors", "released"):
+    if record.name in (*EXTERNAL, "released"):
         return "checkpoints as they are"
     stages = record.training.get("stages", {})
     if not stages:

@@ -4,25 +4,46 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
-from click.core import ParameterSource
 
 from bench.cli.files import write_file
-from bench.cli.options import PATH, NumberRange, campaign_option, check_device, data_option, level_option
+from bench.cli.options import (
+    PATH,
+    NumberRange,
+    campaign_option,
+    check_device,
+    data_option,
+    level_option,
+    loaded_plugins,
+    plugin_option,
+)
 from bench.errors import InputError, NotComparableError
-from bench.gate.verdict import CellVerdict, Gate, Status, cell_name
+from bench.gate.verdict import Gate, Status, cell_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from bench.plan.plan import Plan
     from bench.records.record import RunRecord
     from bench.records.store import ResultStore
 
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
+_FORMATS = ("text", "markdown", "html", "json")
+
+
+class _Judged(NamedTuple):
+    """A verdict, with the new records that it is on and what made them."""
+
+    gate: Gate
+    source: ResultStore
+    new: list[RunRecord]
+    planned: list[Plan]
 
 
 @click.command()
@@ -36,19 +57,19 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     "--results", type=PATH, help="Compare the records there instead of repeating the reference's own cells."
 )
 @campaign_option
+@click.option("--encoder", metavar="PATH", help="Compare an encoder with the reference's of that --name.")
+@click.option("--name", help="With --encoder: its id in the reference, whatever its weights.")
+@click.option("--suite", "suites", help="With --encoder and --update, for a name that is new: its suites.")
 @click.option("--methods", help="Only these methods of the reference, comma-separated ids as in its report.")
 @click.option("--seeds", help="Only these seeds, such as 1-5 or 1,3,7-9.")
+@click.option("--strict", is_flag=True, help="Changed numbers fail where equal ones are due.")
 @click.option(
     "--tolerance", type=NumberRange(0, 100), default=0.5, help="Points that an average may fall by."
 )
 @level_option("Of the intervals, together.")
-@click.option(
-    "--plugin",
-    "plugins",
-    multiple=True,
-    metavar="FILE.py|PACKAGE|METHOD|all",
-    help="Check instead that methods keep to what every method has to; a file's code is run. Repeatable.",
-)
+@plugin_option
+@click.option("--format", "form", type=click.Choice(_FORMATS), default="text", help="What goes to stdout.")
+@click.option("--html", type=_FILE, metavar="FILE", help="Write a page.")
 @click.option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML, a test case a cell.")
 @click.option("--json", type=_FILE, metavar="FILE", help="Write the verdict with all figures.")
 @click.option(
@@ -60,132 +81,163 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     help="Append markdown.",
 )
 @click.option("--update", is_flag=True, help="Show the difference, then make the new records the reference.")
+@click.option("--why", metavar="TEXT", help="With --update: the reason, kept in the reference's CHANGES.md.")
+@click.option(
+    "--keep-encoders",
+    "keep",
+    is_flag=True,
+    help="With --update: keep the first seed's encoder of every trained method too, to be computed again.",
+)
 @click.option("--yes", is_flag=True, help="Don't ask before --update.")
 @data_option()
 @click.option(
     "--workers", type=click.IntRange(1, 256), default=1, envvar="BENCH_WORKERS", help="Cells side by side."
 )
-@click.pass_context
-def check(context: click.Context, /, plugins: tuple[str, ...], **options: Any) -> None:
-    """Compare new records with a reference; fail only where a drop is real.
+def check(plugins: tuple[str, ...], form: str, **options: Any) -> None:
+    """Compare today's code or weights with a reference; fail where a drop is real.
 
-    Without --results it repeats the reference's own cells in a temporary folder. Exit codes: 0 passed, 1 an
-    average fell by more than the tolerance and its seeds show it, or a cell failed or is missing,
-    2 bad input, 3 other specifications or data.
+    It asks, in order: do the reference's predictions get the same scores, do its deterministic cells and kept
+    encoders give the same similarities, do its seeds, trained again, score as before? Cells run in a
+    temporary folder. With --results it compares records that are there, with --encoder an encoder.
 
-    With --plugin it runs the conformance checks on the methods of a file or an installed package, on a method
-    by its name (such as mine, or hf:DIR), or on all that are registered: in profile mini, with two training
-    steps. Of the other options it takes --json. Exit codes: 0 passed, 1 a check failed, 2 bad input.
+    Exit codes: 0 passed; 1 an average fell by more than the tolerance and its seeds or items show it, scores
+    of stored predictions changed, with --strict any number that was due to be equal, or a cell failed or is
+    missing; 2 bad input; 3 other specifications or data.
     """
-    if plugins:
-        from bench.cli.conformance import conformance
-
-        given = [
-            name for name in options if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        ]
-        flags = {parameter.name: parameter.opts[0] for parameter in context.command.params}
-        named = [flags[name] for name in given if name != "json"]
-        if named:
-            raise InputError(
-                "it compares records", where=f"--plugin {plugins[0]} {named[0]}", expected="--json"
-            )
-        conformance(plugins, options["json"])
-        return
+    _check_options(options)
     from bench.request.parse import parse_seeds
-    from bench.run.reference import check_whole, load, open_reference
+    from bench.run.reference import open_reference
 
     seeds = None if options["seeds"] is None else parse_seeds(options["seeds"])
-    if options["update"] and not Path(options["reference"]).is_dir():
-        raise InputError("a git revision can't be updated", where="--update", expected="--reference DIR")
-    if options["update"] and not options["yes"] and not sys.stdin.isatty():
-        raise InputError("there is no terminal to ask on", where="--update", expected="--yes")
+    options["loaded"] = loaded_plugins(plugins)
     with tempfile.TemporaryDirectory(prefix="bench-check-") as folder:
         scratch = Path(folder)
+        options["scratch"] = scratch
         reference = open_reference(options["reference"], scratch)
-        then = load(reference, options["methods"], seeds)
-        check_whole(then, options["reference"])
-        _believe(reference, then, options["data_dir"])
-        gate, source, new = _judged(then, seeds, scratch, options)
-        _show(gate, options)
-        if options["update"] and _update(gate, reference, source, new, ask=not options["yes"]):
+        judge = _encoder if options["encoder"] is not None else _records
+        judged = judge(reference, seeds, options)
+        judged = judged._replace(gate=replace(judged.gate, build=_build()))
+        _show(judged.gate, form, options)
+        if options["update"] and _update(reference, judged, options):
             return
-    _leave(gate)
+    _leave(judged.gate)
 
 
-def _believe(store: ResultStore, records: Sequence[RunRecord], data: Path | None) -> None:
-    """Refuse records whose scores aren't what their predictions give; say where that can't be told."""
-    from bench.eval.rescore import check_scores
+def _check_options(options: dict[str, Any]) -> None:
+    """Raise InputError where options contradict each other, before anything is read."""
+    if (options["encoder"] is None) != (options["name"] is None):
+        raise InputError("--encoder and --name go together", where="bench check")
+    for option in ("results", "methods", "seeds", "keep"):
+        if options["encoder"] is not None and options[option]:
+            raise InputError(f"--{option} is for records", where="bench check --encoder")
+    if not options["update"]:
+        for option, flag in (("why", "--why"), ("keep", "--keep-encoders"), ("yes", "--yes")):
+            if options[option]:
+                raise InputError(f"{flag} is for --update", where="bench check")
+        return
+    if not (options["why"] or "").strip():
+        raise InputError(
+            "the reference keeps the reason for every change", where="--update", expected="--why TEXT"
+        )
+    if not Path(options["reference"]).is_dir():
+        raise InputError("a git revision can't be updated", where="--update", expected="--reference DIR")
+    if options["seeds"] is not None:
+        raise InputError("a cell's seeds are replaced together", where="--update", expected="no --seeds")
+    if not options["yes"] and not sys.stdin.isatty():
+        raise InputError("there is no terminal to ask on", where="--update", expected="--yes")
 
-    for line in check_scores(store, records, data):
-        click.echo(f"warning: {line}", err=True)
 
-
-def _judged(
-    then: Sequence[RunRecord], seeds: Sequence[int] | None, scratch: Path, options: dict[str, Any]
-) -> tuple[Gate, ResultStore, list[RunRecord]]:
-    """Find or make the new records, and judge them."""
+def _records(reference: ResultStore, seeds: Sequence[int] | None, options: dict[str, Any]) -> _Judged:
+    """Judge records that are there, or the reference's own cells, repeated."""
     from bench.cli.run import execute
-    from bench.gate.judge import judge
+    from bench.eval.rescore import check_scores
     from bench.records.store import ResultStore
     from bench.reports.grid import SCALE
-    from bench.run.reference import CAMPAIGN, changed, load, plans
+    from bench.run.questions import Asked, rescored
+    from bench.run.reference import CAMPAIGN, check_whole, load, plans, repeatable
 
-    tolerance, level = options["tolerance"] / SCALE, options["level"]
+    then = load(reference, options["methods"], seeds)
+    check_whole(then, options["reference"])
+    data = options["data_dir"]
+    asked = Asked(
+        *(reference, data, options["tolerance"] / SCALE, options["level"], options["strict"]),
+        all=options["update"],
+        run=execute,
+    )
     if options["results"] is not None:
-        store = ResultStore(options["results"], options["campaign"])
-        new = load(store, None, seeds)
-        _believe(store, new, options["data_dir"])
+        source = ResultStore(options["results"], options["campaign"])
+        new = load(source, None, seeds)
+        for line in check_scores(source, new, data):
+            click.echo(f"warning: {line}", err=True)
         if options["methods"] is not None:
             new = [record for record in new if record.method in {r.method for r in then}]
-        return judge(then, new, tolerance=tolerance, level=level), store, new
-    store = ResultStore(scratch / "results", CAMPAIGN)
-    planned = plans(then, options["data_dir"], scratch / "results", options["workers"])
-    differing = sorted(changed(planned, then).items())
-    if differing and not options["update"]:  # then nothing runs
-        refused = (CellVerdict(key, Status.DIFFERENT, (), (), reasons=why) for key, why in differing)
-        return Gate(tuple(refused), tolerance, level), store, []
+        first = rescored(reference, then, data)
+        return _Judged(asked.judged(then, source, new, first, repeated=False), source, new, [])
+    results = options["scratch"] / "results"
+    then, others = repeatable(reference, then)
+    planned = plans(reference, then, data, results, options["workers"], options["loaded"])
     for plan in planned:
         check_device(plan.spec.device)
-    for plan in planned:
-        execute(plan)
-    new = load(store)
-    return judge(then, new, tolerance=tolerance, level=level, repeated=True), store, new
+    source = ResultStore(results, CAMPAIGN)
+    gate, new = asked.repeated(then, planned, source)
+    gate = replace(gate, warnings=(*others, *gate.warnings))
+    return _Judged(gate, source, new, planned)
 
 
-def _show(gate: Gate, options: dict[str, Any]) -> None:
+def _encoder(reference: ResultStore, seeds: Sequence[int] | None, options: dict[str, Any]) -> _Judged:
+    """Judge an encoder against the reference's record of its name."""
+    raise NotImplementedError
+
+
+def _build() -> dict[str, str]:
+    """What is checked, and when, for the history."""
+    from bench.records.provenance import git
+    from bench.version import __version__
+
+    commit = git("rev-parse", "HEAD")
+    date = datetime.now(UTC).isoformat(timespec="seconds")
+    return {"date": date, "bench": __version__} | ({"commit": commit} if commit else {})
+
+
+def _show(gate: Gate, form: str, options: dict[str, Any]) -> None:
     """Print the verdict and write the files that are asked for."""
+    from bench.reports.formats.gate_page import page
     from bench.reports.formats.junit import junit
-    from bench.reports.formats.render import text
-    from bench.reports.tables.gate import as_json, as_markdown, grid, printable, sentence
+    from bench.reports.tables.gate import as_json, as_markdown, as_text, printable
 
     for line in gate.warnings:
         click.echo(f"warning: {printable(line)}", err=True)
-    click.echo(text([grid(gate)]))
-    click.echo(sentence(gate))
-    for option, content in (("junit", junit), ("json", as_json), ("summary", as_markdown)):
+    printed = {"text": as_text, "markdown": as_markdown, "html": page, "json": as_json}
+    click.echo(printed[form](gate), nl=False)
+    for option, content in (("html", page), ("junit", junit), ("json", as_json), ("summary", as_markdown)):
         if options[option] is not None:
             write_file(options[option], content(gate), f"--{option}", append=option == "summary")
 
 
-def _update(
-    gate: Gate, reference: ResultStore, source: ResultStore, new: Sequence[RunRecord], *, ask: bool
-) -> bool:
+def _update(reference: ResultStore, judged: _Judged, options: dict[str, Any]) -> bool:
     """Replace the reference's cells that aren't equal, or all where versions or hardware differ.
 
     Returns:
-        False if nothing was replaced.
+        False if nothing was replaced or kept.
     """
+    from bench.run.kept import keep_encoders, lacking
     from bench.run.reference import update
 
+    gate = judged.gate
     cells = gate.cells if gate.warnings else [cell for cell in gate.cells if cell.status != Status.EQUAL]
-    if not cells:
+    missing = lacking(judged.new) if options["keep"] else []
+    if not cells and not missing:
         click.echo("nothing to update")
         return False
-    if ask and not click.confirm(f"replace {len(cells)} cell(s) of {reference.root}?", err=True):
+    question = f"replace {len(cells)} cell(s) of {reference.root}"
+    question += f" and keep encoders of {', '.join(missing)}?" if missing else "?"
+    if not options["yes"] and not click.confirm(question, err=True):
         click.echo("nothing was changed")
         return False
-    update(reference, source, new, cells)
+    update(reference, judged.source, judged.new, cells, options["why"])
     click.echo(f"updated {len(cells)} cell(s) of the reference")
+    for line in keep_encoders(reference, judged.planned, missing, options["scratch"]):
+        click.echo(line)
     return True
 
 
@@ -200,6 +252,6 @@ def _leave(gate: Gate) -> None:
     if different:
         raise NotComparableError(
             f"{len(different)} cell(s) have another specification or other data than the reference",
-            hint="bench check --update takes them as the new reference",
+            hint="bench check --update --why TEXT takes them as the new reference",
         )
     sys.exit(gate.exit_code)

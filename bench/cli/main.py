@@ -18,6 +18,7 @@ from bench.cli.diff import diff
 from bench.cli.encode import encode
 from bench.cli.export import export
 from bench.cli.gradient import gradient
+from bench.cli.history import history
 from bench.cli.merge import merge
 from bench.cli.probe import probe
 from bench.cli.report import report
@@ -122,6 +123,7 @@ for command in (
     encode,
     export,
     gradient,
+    history,
     list_,
     merge,
     pretrain,

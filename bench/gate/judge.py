@@ -1,4 +1,4 @@
-"""``bench check``'s decision: new records against a reference, cell by cell."""
+"""``bench check``'s decision on records: new ones against a reference, cell by cell."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from dataclasses import replace
 
 from bench.errors import DataError, NotComparableError
 from bench.gate.evidence import Sides, by_seed, drops, limit, run_name, seeds_of, sides_of
-from bench.gate.verdict import AVERAGE, CellVerdict, Drop, Gate, Key, Status, cell_name
-from bench.records.facts import BREAKING, differing, family_of, machine_warnings, same_result
-from bench.records.record import RunRecord
+from bench.gate.first import first_change
+from bench.gate.overall import average_over
+from bench.gate.sight import sees
+from bench.gate.verdict import AVERAGE, CellVerdict, Drop, Gate, Key, Question, Status, cell_name
+from bench.records.facts import GATED, differing, family_of, machine_warnings, same_numbers
+from bench.records.record import Place, RunRecord
 from bench.stats.correction import holm
 
 SPREAD = "the reference's own spread over seeds"
@@ -22,6 +25,8 @@ def judge(
     tolerance: float = 0.005,
     level: float = 0.95,
     repeated: bool = False,
+    strict: bool = False,
+    moved: Mapping[Place, float] | None = None,
 ) -> Gate:
     """Compare new records with a reference.
 
@@ -35,12 +40,17 @@ def judge(
     equal versions and hardware, where equal code gives equal bytes, the tolerance decides, elsewhere the
     limit too. Tasks are tested as well (Holm over all of them), and decide nothing.
 
+    Where a cell passes although its numbers changed where equal ones were due (:mod:`bench.gate.first`), its
+    verdict names the first stage, and it fails if the gate is strict.
+
     Args:
         reference: Finished records.
         new: The new ones, failed ones among them; those of other cells are named, not compared.
         tolerance: In the metric's unit.
         level: Confidence level of the averages' intervals, all together.
         repeated: The new records repeat the reference's specification seed by seed.
+        strict: Changed numbers fail.
+        moved: Largest difference of a similarity of deterministic cells, by place, as far as known.
 
     Raises:
         NotComparableError: the reference's own seeds have different specifications.
@@ -48,27 +58,55 @@ def judge(
         DataError: a finished record that lacks a score.
     """
     then, now = _by_cell(reference), _by_cell(new)
+    cells, equal, compared = _parted(then, now, repeated)
+    overall = average_over({**equal, **compared})
+    if overall is not None:  # it has changed where one of its cells has
+        seeded = any(sides.then[0].seed is not None for sides in compared.values())
+        (compared if seeded else equal)[overall[0]] = overall[1]
+    decided, tested = _decisions(equal, compared, tolerance, level)
+    for key, verdict in decided.items():
+        cells[key] = (
+            _with_change(verdict, compared[key], moved or {}, strict)
+            if key in compared and key in then
+            else verdict
+        )
+    average = cells.pop(overall[0]) if overall is not None else None
+    ordered = tuple(replace(cells[key], question=question_of(then[key])) for key in sorted(cells))
+    return Gate(ordered, tolerance, level, tested, repeated, _warnings(then, now), strict, average)
+
+
+def _parted(
+    then: Mapping[Key, list[RunRecord]], now: Mapping[Key, list[RunRecord]], repeated: bool
+) -> tuple[dict[Key, CellVerdict], dict[Key, Sides], dict[Key, Sides]]:
+    """Part the cells: verdicts that take no numbers, cells with equal numbers, and with others."""
     cells: dict[Key, CellVerdict] = {}
+    equal: dict[Key, Sides] = {}
     compared: dict[Key, Sides] = {}
     for key, records in then.items():
-        settled = _settled(key, records, now.get(key, []), repeated)
-        if settled is None:
-            compared[key] = sides_of(key, records, _finished(now[key]))
-        else:
+        done = _finished(now.get(key, []))
+        if (settled := _settled(key, records, now.get(key, []), repeated)) is not None:
             cells[key] = settled
-    tested = sum(sides.uncertain for sides in compared.values())
-    each = 1 - (1 - level) / tested if tested else level
-    found = {key: drops(sides, each) for key, sides in compared.items()}
-    _correct(found, tested)
-    for key, sides in compared.items():
-        cells[key] = _decided(key, sides, found[key], limit(sides, each), tolerance)
-    warnings = machine_warnings(
+        elif (same := _equal(records, done)) is not None:
+            equal[key] = same
+        else:
+            compared[key] = sides_of(key, records, done)
+    return cells, equal, compared
+
+
+def _warnings(then: Mapping[Key, list[RunRecord]], now: Mapping[Key, list[RunRecord]]) -> tuple[str, ...]:
+    """What else differs: versions and hardware of cells that both sides have, cells that one side has."""
+    found = machine_warnings(
         [record for key in then if key in now for record in then[key]],
         [record for key in then for record in _finished(now.get(key, []))],
     )
     if extra := sorted(now.keys() - then.keys()):
-        warnings += (f"not in the reference: {', '.join(cell_name(key) for key in extra)}",)
-    return Gate(tuple(cells[key] for key in sorted(cells)), tolerance, level, tested, repeated, warnings)
+        found += (f"not in the reference: {', '.join(cell_name(key) for key in extra)}",)
+    return found
+
+
+def question_of(records: Sequence[RunRecord]) -> Question:
+    """Return which question a cell answers: one without seeds is computed again, the others are trained."""
+    return Question.RECOMPUTE if all(record.seed is None for record in records) else Question.RETRAIN
 
 
 def _by_cell(records: Sequence[RunRecord]) -> dict[Key, list[RunRecord]]:
@@ -97,16 +135,44 @@ def _settled(key: Key, then: list[RunRecord], now: list[RunRecord], repeated: bo
         broken = (record for record in now if record.status == "failed")
         reasons = tuple(f"{run_name(record)}: {record.reason}" for record in broken)
         return CellVerdict(key, Status.FAILED, *seeds, reasons=reasons)
-    if lines := [str(each) for record in done for each in differing(then[0], record, BREAKING)]:
+    if lines := [str(each) for record in done for each in differing(then[0], record, GATED)]:
         return CellVerdict(key, Status.DIFFERENT, *seeds, reasons=tuple(dict.fromkeys(lines)))
     if repeated and (absent := [r for r in then if r.seed not in seeds[1]]):
         reasons = tuple(f"there is no record of {run_name(record)}" for record in absent)
         return CellVerdict(key, Status.MISSING, *seeds, reasons=reasons)
-    shared = [record for record in then if record.seed in seeds[1]]
-    if len(shared) == len(done) and all(map(same_result, by_seed(shared), by_seed(done))):
-        same = Sides(tuple(shared), tuple(done), None, tuple(then), tuple(done), same_machine=True)
-        return CellVerdict(key, Status.EQUAL, *seeds, drops=drops(same, 0.95))
     return None
+
+
+def _equal(then: Sequence[RunRecord], done: Sequence[RunRecord]) -> Sides | None:
+    """Return both sides where every new run has the numbers of the reference's of its seed, else None."""
+    seeds = seeds_of(done)
+    shared, now = by_seed([record for record in then if record.seed in seeds]), by_seed(done)
+    if len(shared) < len(now) or not all(map(same_numbers, shared, now)):
+        return None
+    return Sides(tuple(shared), tuple(now), None, tuple(by_seed(then)), tuple(now), same_machine=True)
+
+
+def _decisions(
+    equal: Mapping[Key, Sides], compared: Mapping[Key, Sides], tolerance: float, level: float
+) -> tuple[dict[Key, CellVerdict], int]:
+    """Return a verdict on every cell with numbers on both sides, and how many were tested."""
+    tested = sum(sides.uncertain for sides in compared.values())
+    share = (1 - level) / tested if tested else 1 - level
+    found = {key: drops(sides, 1 - share) for key, sides in compared.items()}
+    _correct(found, tested)
+    cells = {
+        key: _decided(key, sides, found[key], limit(sides, 1 - share), tolerance)
+        for key, sides in compared.items()
+    }
+    for key, sides in equal.items():
+        seeds = seeds_of(sides.reference), seeds_of(sides.new)
+        cells[key] = CellVerdict(key, Status.EQUAL, *seeds, drops=drops(replace(sides, test=None), level))
+    may_change = {**equal, **compared}
+    seeded = sum(sides.then[0].seed is not None for sides in may_change.values())
+    least = 1 - (1 - level) / max(1, seeded)  # as where all of them change
+    for key, sides in may_change.items():
+        cells[key] = replace(cells[key], sees=sees(sides, least, tolerance))
+    return cells, tested
 
 
 def _correct(found: Mapping[Key, dict[str, Drop]], tested: int) -> None:
@@ -141,8 +207,6 @@ def _decided(
             Status.IMPROVED if -average.drop > tolerance and _gained(sides, average, beyond) else Status.OK
         )
     reasons = [*_without_interval(sides), *_left_out(sides)]
-    if sides.same_machine and sides.same_seeds:
-        reasons.append("other bytes on equal versions and CPU: the program's numbers have changed")
     if status is Status.UNCLEAR:
         reasons.append("not shown to be more than noise")
     if status is Status.REGRESSION and sides.test and not by_interval:
@@ -151,6 +215,23 @@ def _decided(
         reasons.append("versions or hardware differ too and may be the cause")
     seeds = seeds_of(sides.then), seeds_of(sides.now)
     return CellVerdict(key, status, *seeds, found, sides.test, beyond, tuple(reasons))
+
+
+def _with_change(cell: CellVerdict, sides: Sides, moved: Mapping[Place, float], strict: bool) -> CellVerdict:
+    """Add the first stage whose numbers changed, for which a strict gate fails."""
+    if not sides.same_seeds:
+        return cell
+    stage, passed = first_change(list(zip(sides.then, sides.now, strict=True)), moved)
+    if stage is not None:
+        where = "on equal versions and CPU" if sides.same_machine else "by more than another CPU moves them"
+        reasons = (*cell.reasons, f"numbers changed {where}, first in {stage}")
+        passes = cell.status in (Status.OK, Status.IMPROVED, Status.UNCLEAR)
+        status = Status.CHANGED if strict and passes else cell.status
+        return replace(cell, status=status, stage=stage, reasons=reasons)
+    if passed is not None and cell.status is Status.OK:
+        reason = f"no similarity moved by more than {passed:.1g}, as close as another CPU comes"
+        return replace(cell, status=Status.EQUAL, reasons=(reason,))
+    return cell
 
 
 def _gained(sides: Sides, average: Drop, beyond: float | None) -> bool:

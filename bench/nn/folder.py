@@ -46,7 +46,7 @@ def resolve(reference: str, *, where: str, name: str | None = None) -> ModelFold
     path = Path(reference).expanduser()
     if not path.is_dir():
         path, name = _from_cache(reference, where), name or reference
-    if not (path / "config.json").is_file() and not (path / "modules.json").is_file():
+    if not any((path / name).is_file() for name in ("config.json", "modules.json", "twin.json")):
         raise InputError(
             f"'{reference}' is not a model folder",
             where=where,

@@ -217,6 +217,8 @@ ENCODER = tuple(fact for fact in FACTS if fact.of == "encoder")
 IN_STAGE = tuple(fact for fact in FACTS if fact.in_stage)
 BREAKING = tuple(fact for fact in FACTS if fact.breaks)
 MACHINE = tuple(fact for fact in FACTS if fact.of == "machine")
+GATED = tuple(fact for fact in BREAKING if fact.name != "plug-in file")
+"""What two results must have in common to be compared by the gate, which is there to judge changed code."""
 SPECIFICATION = tuple(fact for fact in FAMILY if fact.breaks)
 SETTING = tuple(fact for fact in KEYED if not fact.breaks and fact.in_family)
 """Device, threads and ranks: the first two change last digits, the last one draws, as another seed would."""
@@ -308,8 +310,11 @@ def explain(then: RunRecord, now: RunRecord, facts: Sequence[Fact] = KEYED) -> s
 
 def same_result(then: RunRecord, now: RunRecord) -> bool:
     """True if both say the same to the last bit: scores, similarities, training; versions and times aside."""
-    if values(then, FAMILY) != values(now, FAMILY):
-        return False
+    return values(then, FAMILY) == values(now, FAMILY) and same_numbers(then, now)
+
+
+def same_numbers(then: RunRecord, now: RunRecord) -> bool:
+    """True if scores, similarities and training are the same to the last bit, whatever they came from."""
     one, other = ((each.scores, each.predictions, measured(each)) for each in (then, now))
     return one == other
 

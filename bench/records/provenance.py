@@ -118,10 +118,14 @@ def _device_name(device: str) -> str:
 
 @cache
 def _processor() -> str:
+    """The processor with what tells generations of one name apart, as a rented machine often says no more."""
     try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
+        first = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")[0]
     except OSError:
-        pass
-    return platform.processor() or platform.machine()
+        first = ""
+    facts = {name.strip(): value.strip() for name, _, value in (s.partition(":") for s in first.splitlines())}
+    if "model name" not in facts:
+        return platform.processor() or platform.machine()
+    names = (("cpu family", "family"), ("model", "model"), ("stepping", "stepping"))
+    which = ", ".join(f"{short} {facts[name]}" for name, short in names if name in facts)
+    return f"{facts['model name']} ({which})" if which else facts["model name"]

@@ -14,6 +14,8 @@ from bench.records.blocks import RECORD
 from bench.schema import fault, unwritable
 
 SCHEMA = 3
+EXTERNAL = ("hf", "st", "exported", "vectors")
+"""Methods whose model is a path that no record names."""
 AVERAGE = "avg"
 ALL = "all"  # subset name: every pair of a task in one correlation, the field's convention
 

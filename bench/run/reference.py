@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
 from bench.data.tar import members
-from bench.errors import CellFailedError, DataError, InputError, unknown
-from bench.gate.verdict import BROKEN, CellVerdict, Key
+from bench.errors import CellFailedError, DataError, InputError, printable, unknown
+from bench.gate.verdict import BROKEN, CellVerdict, Key, cell_name
 from bench.plan.plan import Plan, make_plan
 from bench.records.facts import differing
+from bench.records.files import write_whole
 from bench.records.provenance import git
-from bench.records.record import RunRecord
+from bench.records.record import EXTERNAL, RunRecord
 from bench.records.store import ResultStore
 from bench.request.parse import split_outside_brackets
-from bench.request.spec import MethodRequest, RunSpec
+from bench.request.spec import MethodRequest, Plugin, RunSpec
+from bench.run.kept import CAMPAIGN, folder_of
 from bench.run.rerun import spec_of
+from bench.version import __version__
 
 DEFAULT = "results/reference"
-CAMPAIGN = "check"
+CHANGES = "CHANGES.md"
+_HEAD = "# Changes of this reference\n\nEach by `bench check --update --why`.\n"
 MAX_REFERENCE = 10**9
 """Bytes of a reference that comes from a git revision."""
 _MADE_BY = "bench run --campaign reference --methods NAME,... --seeds 1-3 makes one"
@@ -136,35 +142,63 @@ def check_whole(records: Sequence[RunRecord], campaign: str) -> None:
             )
 
 
-def plans(records: Sequence[RunRecord], data: Path | None, results: Path, workers: int) -> list[Plan]:
+def repeatable(store: ResultStore, records: Sequence[RunRecord]) -> tuple[list[RunRecord], list[str]]:
+    """Return the records whose cells can be repeated from what they say, and why others can't, a line each.
+
+    Raises:
+        InputError: none can.
+    """
+    found, others = [], dict[str, str]()
+    for record in records:
+        external = record.name in EXTERNAL and not folder_of(store, record.place).is_dir()
+        if external or "@" in record.profile:
+            others[record.method] = (
+                f"{record.method} was left out: it was made with a model that its profile doesn't name; "
+                "bench check --encoder PATH --name NAME compares an encoder"
+            )
+        else:
+            found.append(record)
+    if not found:
+        raise InputError(
+            "every record was made with a model that its profile doesn't name",
+            where="bench check",
+            hint="bench check --encoder PATH --name NAME compares an encoder, --results DIR records",
+        )
+    return found, list(others.values())
+
+
+def plans(
+    store: ResultStore,
+    records: Sequence[RunRecord],
+    data: Path | None,
+    results: Path,
+    workers: int,
+    plugins: tuple[Plugin, ...] = (),
+) -> list[Plan]:
     """Plan the cells that a reference's records came from, under a folder of results.
 
     A record under its method's registered name asks for what its profile gives now, so that a changed profile
-    is noticed; any other has its own options.
+    is noticed; any other has its own options. A model that no profile names is the one that the reference
+    keeps next to the record.
 
     Raises:
-        InputError: a model that no profile names, or data that aren't there.
+        InputError: data that aren't there.
     """
     cells: dict[Key, list[RunRecord]] = {}
     for record in records:
         cells.setdefault((record.profile, record.method, record.suite), []).append(record)
     methods: dict[RunSpec, list[MethodRequest]] = {}
     for found in cells.values():
-        spec = _cell_spec(found, data, results)
-        alone = replace(spec, methods=(), workers=workers, campaign=CAMPAIGN)
+        spec = _cell_spec(store, found, data, results)
+        alone = replace(spec, methods=(), workers=workers, campaign=CAMPAIGN, plugins=plugins)
         methods.setdefault(alone, []).extend(spec.methods)
     return [make_plan(replace(spec, methods=tuple(wanted))) for spec, wanted in methods.items()]
 
 
-def _cell_spec(records: Sequence[RunRecord], data: Path | None, results: Path) -> RunSpec:
+def _cell_spec(store: ResultStore, records: Sequence[RunRecord], data: Path | None, results: Path) -> RunSpec:
     record = records[0]
-    if record.name in ("hf", "st", "vectors") or "@" in record.profile:
-        raise InputError(
-            f"{record.method} was made with a model that its profile doesn't name",
-            where="bench check",
-            hint="run its cells with bench run, then bench check --results DIR --campaign NAME",
-        )
-    spec = spec_of(record, data, None, None, (), results)
+    folder = folder_of(store, record.place) if record.name in EXTERNAL else None
+    spec = spec_of(record, data, None if folder is None else str(folder), None, (), results)
     (request,) = spec.methods
     if record.method == record.name:
         spec, request = replace(spec, overrides=()), replace(request, options=())
@@ -184,21 +218,26 @@ def changed(planned: Sequence[Plan], records: Sequence[RunRecord]) -> dict[Key, 
             key = (job.cell.profile, job.cell.method, job.suite)
             if record is None:
                 found[key] = ("the reference's records carry other seeds than this method takes now",)
-            elif differences := differing(record, job.record):
+            elif differences := [d for d in differing(record, job.record) if d.fact != "plug-in file"]:
                 found[key] = tuple(map(str, differences))
     return found
 
 
 def update(
-    reference: ResultStore, source: ResultStore, new: Sequence[RunRecord], cells: Sequence[CellVerdict]
+    reference: ResultStore,
+    source: ResultStore,
+    new: Sequence[RunRecord],
+    cells: Sequence[CellVerdict],
+    why: str,
 ) -> None:
-    """Put new records in the place of a reference's, cell by cell, each record atomically.
+    """Put new records in the place of a reference's, cell by cell, each record atomically; say why.
 
     Args:
         reference: The reference's campaign.
         source: The campaign of the new records.
         new: The new records.
         cells: The verdicts on the cells to replace.
+        why: For ``CHANGES.md`` of the reference, which gets the cells' scores too.
 
     Raises:
         CellFailedError: a cell failed or has no record; nothing is replaced.
@@ -220,3 +259,27 @@ def update(
             path = reference.path(record.place)
             path.unlink()
             path.with_suffix(".npz").unlink(missing_ok=True)
+    note(reference, why, [_change(cell) for cell in cells])
+
+
+def note(reference: ResultStore, why: str, changes: Sequence[str]) -> None:
+    """Add a paragraph to a reference's ``CHANGES.md``: the date, by what, why, and what changed."""
+    file = reference.root / CHANGES
+    before = file.read_text("utf-8") if file.is_file() else _HEAD
+    commit = git("rev-parse", "--short=12", "HEAD")
+    by = f"bench {__version__}" + (f", commit {commit}" if commit else "")
+    lines = [f"\n## {datetime.now(UTC):%Y-%m-%d}, {by}\n", f"{_one_line(why)}\n"]
+    lines += [f"- {_one_line(change)}" for change in changes]
+    write_whole(file, (before + "\n".join(lines) + "\n").encode("utf-8"))
+
+
+def _change(cell: CellVerdict) -> str:
+    average, name = cell.average, cell_name(cell.key)
+    if average is None:
+        return f"{name}: new"
+    return f"{name}: {100 * average.reference:.2f} to {100 * average.new:.2f}, {cell.status}"
+
+
+def _one_line(text: str) -> str:
+    """What markdown shows as the text, in a line: nothing in it can add a heading or an entry."""
+    return re.sub(r"([\\`*_\[\]<>#|])", r"\\\1", printable(" ".join(text.split())))

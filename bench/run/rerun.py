@@ -14,7 +14,7 @@ from bench.data.training import uses_world
 from bench.errors import CellFailedError, InputError, NotComparableError
 from bench.plan.plan import make_plan
 from bench.records.facts import explain, specified
-from bench.records.record import RunRecord
+from bench.records.record import EXTERNAL, RunRecord
 from bench.registry import discover
 from bench.request import profiles
 from bench.request.parse import parse_methods, parse_override
@@ -98,7 +98,7 @@ def spec_of(
 ) -> RunSpec:
     """Return the specification that repeats a record's cell; see :func:`rerun` for arguments and errors."""
     profile, _, other_backbone = record.profile.partition("@")
-    external = record.name in ("hf", "st", "vectors")
+    external = record.name in EXTERNAL
     _check_plugins(record)
     _check_files(record, profile, corpus, copies)
     if (external or other_backbone) and model is None:

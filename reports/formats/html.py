@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 
-from jinja2 import Environment, PackageLoader, select_autoescape
 from markupsafe import Markup
 
-from bench.errors import printable
 from bench.reports.campaign import Campaign
 from bench.reports.doubts import unreadable
 from bench.reports.figures import svg
 from bench.reports.figures.figure import Figure
+from bench.reports.formats.template import own_file, page_environment
 from bench.reports.grid import SCALE, Cell, Grid, Quoted, number
 from bench.reports.records import UNREADABLE, provenance
 from bench.reports.tables.boards import Board
@@ -45,21 +40,12 @@ def html(campaign: Campaign, parts: Sequence[Part], missing: Sequence[str]) -> s
         parts: Its parts.
         missing: What it could show, why it doesn't, and what makes it.
     """
-    folder = files("bench.reports") / "templates"
-    style, script = ((folder / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
-    environment = Environment(
-        loader=PackageLoader("bench.reports", "templates"),
-        autoescape=select_autoescape(default_for_string=True, default=True),
-        finalize=_shown,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = page_environment()
     environment.filters |= {
         "svg": _svg,
         "number": number,
         "data": _data,
         "interval": _interval,
-        "breaks": _breaks,
     }
     environment.tests |= {
         "cell": lambda value: isinstance(value, Cell),
@@ -74,32 +60,15 @@ def html(campaign: Campaign, parts: Sequence[Part], missing: Sequence[str]) -> s
         facts=provenance(campaign.records, campaign.name),
         level=f"{100 * LEVEL:g}%",
         version=__version__,
-        style=Markup(style),  # noqa: S704 - our own file
-        script=Markup(script),  # noqa: S704 - our own file
-        style_hash=_hash(style),
-        script_hash=_hash(script),
+        **own_file("style", "report.css"),
+        **own_file("script", "report.js"),
         scale=SCALE,
     )
     return text.strip() + "\n"
 
 
-def _hash(text: str) -> str:
-    """What the content security policy calls this text."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
 def _svg(figure: Figure) -> Markup:
     return Markup(svg.draw(figure))  # noqa: S704 - it escapes every text
-
-
-def _breaks(text: str) -> Markup:
-    """A name that may break after its punctuation; joining escapes every piece."""
-    return Markup("<wbr>").join(re.findall(r"[^,\[+_=:/]+[,\[+_=:/]*|[,\[+_=:/]+", printable(text)))
-
-
-def _shown(value: object) -> object:
-    """A value as the page shows it: nothing in its texts turns a line or can't be seen."""
-    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _interval(ends: tuple[float, float] | None) -> str:

@@ -161,12 +161,12 @@ def test_intervals_are_shared_among_the_cells_that_changed() -> None:
     others = [runs(THEN, method=name) for name in ("a", "b", "c")]
     changed = [runs(NOW, method="a"), runs(NOW, method="b"), others[2]]
     gate = judge([r for cell in others for r in cell], [r for cell in changed for r in cell])
-    assert (gate.tested, [cell.status for cell in gate.cells]) == (2, ["unclear", "unclear", "equal"])
+    assert (gate.tested, [cell.status for cell in gate.cells]) == (3, ["unclear", "unclear", "equal"])
     average = gate.cells[0].average
     assert average is not None
     assert average.adjusted_p is not None
-    assert (average.low, average.high) == pytest.approx(paired_interval(THEN, NOW, 0.975))
-    assert average.adjusted_p == pytest.approx(2 * stats.ttest_rel(THEN, NOW).pvalue)
+    assert (average.low, average.high) == pytest.approx(paired_interval(THEN, NOW, 1 - 0.05 / 3))
+    assert average.adjusted_p == pytest.approx(3 * stats.ttest_rel(THEN, NOW).pvalue)
     assert average.low is not None
     assert average.low < 0
     assert average.adjusted_p > 0.05  # the interval and the corrected p say the same
@@ -191,9 +191,9 @@ def test_pairs_show_a_drop_of_one_point_in_one_of_ten_cells_that_welch_does_not(
     then, now = (0.6 + 0.02 * (0.95**0.5 * shared + 0.05**0.5 * own) for own in (first, second))
     now[4] -= 0.01
     gate = judge(ten_cells(then, {}, seeds), ten_cells(now, {}, seeds))
-    assert (gate.tested, [cell.key[1] for cell in gate.having(Status.REGRESSION)]) == (10, ["m4"])
+    assert (gate.tested, [cell.key[1] for cell in gate.having(Status.REGRESSION)]) == (11, ["m4"])
     welch = judge(ten_cells(then, {}, seeds), ten_cells(now, {}, range(11, 21)))
-    assert (welch.tested, welch.having(Status.REGRESSION)) == (10, ())
+    assert (welch.tested, welch.having(Status.REGRESSION)) == (11, ())
 
 
 @pytest.mark.parametrize(
@@ -308,13 +308,20 @@ def test_a_repetition_has_every_seed() -> None:
 
 
 def test_other_bytes_on_an_equal_machine_are_named() -> None:
-    reason = "other bytes on equal versions and CPU: the program's numbers have changed"
     close = (0.60, 0.61, 0.6201)
-    assert reason in one(judge(REFERENCE, runs(close))).reasons
-    assert reason not in one(judge(REFERENCE, runs(close, timing={"processor": "two"}))).reasons
-    assert reason not in one(judge(REFERENCE, runs(close, first=4))).reasons
+
+    def named(new: list[RunRecord]) -> bool:
+        found = one(judge(REFERENCE, new))
+        reasons = " ".join(found.reasons)
+        said = "numbers changed on equal versions and CPU, first in " in reasons
+        assert said == (found.stage is not None)
+        return said
+
+    assert named(runs(close))
+    assert not named(runs(close, timing={"processor": "two"}))
+    assert not named(runs(close, first=4))
     moved = [replace(r, predictions={"file": "x", "sha256": "1"}) for r in REFERENCE]
-    assert reason in one(judge(REFERENCE, moved)).reasons
+    assert named(moved)
 
 
 def test_versions_and_hardware_are_warnings() -> None:
@@ -391,11 +398,11 @@ def test_the_table_says_which_cell_and_task_and_by_how_much() -> None:
     assert "twin on toy (profile mini) fell by 9.95 points [+8.71, +11.19], paired t over 3 seeds, " in said
     assert "from 57.00 to 47.05, most on T1: 20.00" in said
     lines = [line.split() for line in text([grid(gate)]).splitlines()]
-    assert ["MISSING", "gone", "toy", "mini", "-", "/", "-", "-", "-", "-", "-", "-"] in lines
-    assert ["equal", "same", "toy", "mini", "-", "60.00", "60.00", "+0.00", "-", "-"] in lines
+    assert ["MISSING", "gone", "toy", "recompute", "-", "/", "-", *["-"] * 5] in lines
+    assert ["equal", "same", "toy", "recompute", "-", "60.00", "60.00", "+0.00", "-", "0.50"] in lines
     (row,) = (line for line in lines if line[:1] == ["REGRESSION"])
-    assert row[1:8] == ["twin", "toy", "mini", "3", "57.00", "47.05", "+9.95"]
-    assert row[-2:] == ["paired", "t"]
+    assert row[1:-1] == [*("twin", "toy", "retrain", "3", "57.00", "47.05", "+9.95", "[+8.71,", "+11.19]")]
+    assert float(row[-1]) > 3.51  # what it sees is more than the limit
     assert "paired t over 3 seeds, where the reference's own spread explains up to 3.51, from 57.00" in said
     (task,) = (line for line in lines if line[:1] == ["T1"])
     assert task[1:2] + task[3:] == ["p", "52.00", "32.00", "+20.00", "-"]
@@ -405,22 +412,17 @@ def test_the_table_says_which_cell_and_task_and_by_how_much() -> None:
 
 def test_the_notes_name_the_tests_that_were_used() -> None:
     pairs, welch = (grid(judge(REFERENCE, runs((0.5, 0.5, 0.5), first=first))).notes for first in (1, 4))
-    assert pairs[0] == (
-        "Spearman x 100, means over seeds; drop = reference - new. A cell fails if its average drops by more "
-        "than 0.5 points and its seeds show it: the drop's interval lies above 0, or the drop is larger than "
-        "the reference's own spread over seeds explains."
+    assert pairs[1] == (
+        "retrain: trained again, seed by seed. A drop of more than 0.5 points fails if the seeds show it: its "
+        "interval lies above 0, or it is larger than the reference's own spread over seeds explains."
     )
     ending = (
-        " With 95% confidence they hold all at once (Bonferroni over what changed, 1 cell). A single task "
-        "never fails a cell: its p, corrected after Holm over all tasks of these cells, shows where the "
-        "average moved."
+        "; they hold all at once with 95% confidence (Bonferroni over 1 that changed). A task's p is Holm's "
+        "over all tasks; a single task never fails a cell."
     )
-    assert pairs[1] == (
-        "Intervals: paired t where both sides have the same seeds, as a seed decides first weights, "
-        f"batches and dropout of both its runs.{ending}"
-    )
-    assert welch[1] == f"Intervals: Welch's where they have other seeds.{ending}"
-    assert len(grid(judge([record(0.6, None)], [record(0.5, None)])).notes) == 2  # and the cell's own
+    assert pairs[2] == f"Intervals: paired t where both sides have the same seeds{ending}"
+    assert welch[2] == f"Intervals: Welch's where they have other seeds{ending}"
+    assert len(grid(judge([record(0.6, None)], [record(0.5, None)])).notes) == 4  # and the cell's own
 
 
 def test_json_holds_every_figure() -> None:

@@ -1,0 +1,178 @@
+"""``bench check`` on real cells: its three questions, strict, plug-ins, kept encoders."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from bench.baselines.word_overlap import WordOverlapScorer
+from bench.encoder import FloatArray
+from tests.support.cli import Cli, records
+from tests.support.forge import forge
+
+RUN = ("run", "--suite", "toy", "--seeds", "1-3", "--methods")
+REFERENCE = (*RUN, "noise,word_overlap", "--campaign", "reference")
+UPDATE = ("check", "--update", "--yes", "--why")
+overlap = WordOverlapScorer.score_pairs
+METHOD = """
+from bench.card import MethodCard, Option
+from bench.data.toy import toy_task
+from bench.registry import add_method
+import numpy as np
+
+
+@add_method
+class Mine:
+    card = MethodCard(name="mine", kind="test", summary="s", version=1, needs_backbone=False)
+
+    def build(self, context):
+        class Encoder:
+            dim, facts = 4, {}
+
+            def encode(self, sentences, batch_tokens=None, progress=None):
+                rng = np.random.default_rng(context.seed)
+                return np.stack([[len(s), len(s.split()), SIGN * s.count("e"), 1 + rng.random()]
+                                 for s in sentences]).astype("float32")
+
+        return Encoder()
+"""
+
+
+@pytest.fixture(autouse=True)
+def _one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def verdicts(tmp_path: Path) -> dict[str, dict[str, Any]]:
+    data = json.loads((tmp_path / "verdict.json").read_text())
+    return {cell["method"]: cell for cell in data["cells"]}
+
+
+def test_a_changed_metric_is_caught_before_anything_runs(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli(*REFERENCE)
+    assert "4 records" in cli("check", "--methods", "noise,word_overlap")[1]
+
+    def pearson(one: FloatArray, other: FloatArray) -> float:
+        return float(np.corrcoef(one, other)[0, 1])
+
+    monkeypatch.setattr("bench.eval.sts.spearman", pearson)
+    code, out, err = cli("check", "--json", "verdict.json")
+    assert (code, "[1/" in err) == (1, False)  # nothing ran
+    assert "warning: recompute and retrain were not asked, as an earlier question failed" in err
+    for cell in verdicts(tmp_path).values():
+        assert (cell["question"], cell["status"], cell["stage"]) == ("rescore", "changed", "scores")
+        assert "today's code scores the reference's own predictions otherwise: TOY all" in cell["reasons"][0]
+    code, _, err = cli(*UPDATE, "Pearson from now on")
+    assert code == 0, err
+    assert cli("check", "--strict")[0] == 0
+
+
+def test_seeds_are_not_trained_again_where_a_deterministic_cell_fails(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli(*REFERENCE)
+    monkeypatch.setattr(
+        "bench.baselines.word_overlap.WordOverlapScorer.score_pairs", lambda self, a, b: -overlap(self, a, b)
+    )
+    code, _, err = cli("check", "--json", "verdict.json")
+    assert (code, "noise seed" in err) == (1, False)
+    assert list(verdicts(tmp_path)) == ["word_overlap"]
+    assert "warning: retrain was not asked, as an earlier question failed" in err
+
+
+def test_strict_fails_for_any_changed_byte_and_says_which_stage(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli(*REFERENCE)
+    assert cli("check", "--strict")[0] == 0
+
+    def plant(change: Callable[[FloatArray], FloatArray]) -> None:
+        def score_pairs(self: Any, first: Any, second: Any) -> FloatArray:
+            return change(overlap(self, first, second))
+
+        monkeypatch.setattr(WordOverlapScorer, "score_pairs", score_pairs)
+
+    plant(lambda scores: scores * np.float32(1 + 1e-6))
+    code, out, _ = cli("check", "--json", "verdict.json")
+    assert (code, verdicts(tmp_path)["word_overlap"]["stage"]) == (0, "similarities")
+    code, out, _ = cli("check", "--strict", "--json", "verdict.json")
+    found = verdicts(tmp_path)["word_overlap"]
+    assert (code, found["status"], found["stage"]) == (1, "changed", "similarities")
+    assert "numbers changed on equal versions and CPU, first in similarities" in out
+    assert cli(*UPDATE, "scaled")[0] == 0
+    assert cli("check", "--strict")[0] == 0
+
+    for path in (tmp_path / "results" / "reference" / "mini" / "word_overlap").rglob("toy.json"):
+        forge(path, lambda record: record["timing"].update(processor="another"))
+    plant(lambda scores: scores)
+    assert cli("check", "--strict")[0] == 0  # a millionth is what another CPU may move
+    plant(lambda scores: scores + np.float32(0.001))
+    code, out, _ = cli("check", "--strict")
+    assert (code, "numbers changed by more than another CPU moves them" in out) == (1, True)
+
+
+def test_a_method_from_a_file_is_gated(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(METHOD.replace("SIGN", "1"))
+    plugin = ("--plugin", str(file))
+    assert cli(*RUN, "mine", "--campaign", "reference", *plugin)[0] == 0
+    code, out, err = cli("check", "--strict", *plugin)
+    assert (code, out.splitlines()[-1]) == (0, "PASSED, 1 cell: 1 equal"), err
+    file.write_text("# a comment\n" + METHOD.replace("SIGN", "1"))
+    code, out, err = cli("check", "--strict", *plugin)
+    assert (code, out.splitlines()[-1]) == (0, "PASSED, 1 cell: 1 equal"), err
+    file.write_text(METHOD.replace("SIGN", "50"))
+    code, out, err = cli("check", "--strict", *plugin)
+    assert (code, out.splitlines()[-1].startswith("FAILED, 1 of 1 cell")) == (1, True), err
+    assert cli(*UPDATE, "counts more", *plugin)[0] == 0
+    assert cli("check", "--strict", *plugin)[0] == 0
+
+
+@pytest.mark.slow
+def test_a_kept_encoder_is_computed_again(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    short = "short=simcse[steps=2,eval_every=2,batch_size=16,lr=1e-3]"
+    assert cli(*RUN, short, "--seeds", "1-2", "--dev", "toy", "--campaign", "reference")[0] == 0
+    code, out, err = cli(*UPDATE, "keep it", "--keep-encoders")
+    assert code == 0, err
+    assert "kept the encoder of short seed 1 as short.kept, " in out
+    reference = tmp_path / "results" / "reference"
+    weights = reference / "mini" / "short.kept" / "no-seed" / "encoder"
+    trained, kept = (
+        records(tmp_path, "reference")[f"mini/{name}/toy.json"].score("avg") or 0
+        for name in ("short/seed-1", "short.kept/no-seed")
+    )
+    assert trained == pytest.approx(kept, abs=0.01)  # of weights with two bytes
+    assert "nothing to update" in cli(*UPDATE, "again", "--keep-encoders")[1]
+
+    check = ("check", "--strict", "--methods", "short.kept")
+    code, out, err = cli(*check)
+    assert (code, out.splitlines()[-1]) == (0, "PASSED, 1 cell: 1 equal"), err
+    from bench.nn import backbone
+
+    pool = backbone.pool
+    monkeypatch.setattr(
+        backbone, "pool", lambda states, mask, how, *a, **k: pool(states, mask, "avg", *a, **k)
+    )
+    code, out, _ = cli(*check)
+    assert (code, "short.kept on toy" in out.splitlines()[-1]) == (1, True)
+    monkeypatch.setattr(backbone, "pool", pool)
+
+    config = json.loads((weights / "config.json").read_text())
+    (weights / "config.json").write_text(json.dumps({**config, "hidden_act": "relu"}))
+    code, _, err = cli(*check)
+    assert (code, "not comparable: short.kept on toy (profile mini): weights then encoder" in err) == (
+        3,
+        True,
+    )

@@ -1,0 +1,114 @@
+"""Where numbers are due to be equal, and the first stage at which they aren't."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bench.gate.first import CLOSE, REPEATS, first_change
+from bench.gate.judge import judge
+from bench.gate.verdict import Question, Status
+from bench.records.record import RunRecord
+from tests.support.campaigns import make_record
+
+STAGES = {
+    "joint": {"dev_curve": [[4, 0.57]], "last_loss": 0.9, "steps": 4, "key": "a"},
+    "sub1": {"dev_curve": [[20, 0.3]], "last_loss": 0.4, "steps": 20, "key": "b"},
+}
+CPU: dict[str, Any] = {"timing": {"processor": "another"}}
+VERSION: dict[str, Any] = {"provenance": {"versions": {"torch": "3"}, "device": "cpu", "threads": 1}}
+
+
+def record(value: float = 0.6, seed: int | None = 1, **changes: Any) -> RunRecord:
+    base: dict[str, Any] = {
+        "backbone": None,
+        "provenance": {"versions": {"torch": "2"}, "device": "cpu", "threads": 1},
+        "timing": {"processor": "one"},
+        "training": {"stages": STAGES} if seed is not None else {},
+        "predictions": {"file": "toy.npz", "sha256": f"{value!r}"},
+    }
+    made = make_record("noise", seed, {"T1": value}, suite="toy", corpus=None)
+    return replace(made, **base | changes)
+
+
+def stages(**changes: Any) -> dict[str, Any]:
+    return {"training": {"stages": {role: {**STAGES[role], **changes.get(role, {})} for role in STAGES}}}
+
+
+@pytest.mark.parametrize(
+    ("now", "stage"),
+    [
+        (record(), None),
+        (record(predictions={"file": "toy.npz", "sha256": "f"}), "similarities"),
+        (record(0.6000000001, predictions=record().predictions), "scores"),
+        (record(**stages(sub1={"last_loss": 0.4000000001})), "training of sub1"),
+        (record(**stages(joint={"last_loss": 0.8}, sub1={"dev_curve": [[20, 0.31]]})), "training of sub1"),
+        (record(**stages(joint={"last_loss": 0.8})), "training of joint"),
+        (record(**stages(joint={"key": "other"})), None),  # asked for, not measured
+    ],
+)
+def test_any_byte_on_equal_versions_and_cpu(now: RunRecord, stage: str | None) -> None:
+    assert first_change([(record(), now)], {}) == (stage, None)
+    assert first_change([(record(seed=2), record(seed=2)), (record(), now)], {}) == (stage, None)
+
+
+@pytest.mark.parametrize("elsewhere", [CPU, VERSION])
+def test_a_deterministic_cell_is_close_elsewhere(elsewhere: dict[str, Any]) -> None:
+    then, now = record(seed=None), record(0.6001, None, **elsewhere)
+    assert first_change([(then, now)], {then.place: CLOSE}) == (None, CLOSE)
+    assert first_change([(then, now)], {then.place: 1.01 * CLOSE}) == ("similarities", None)
+    assert first_change([(then, now)], {}) == ("similarities", None)  # nobody can tell how far it moved
+
+
+def test_a_seed_repeats_on_another_cpu_with_equal_versions_alone() -> None:
+    near, far = 0.6 - 0.9 * REPEATS, 0.6 - 1.1 * REPEATS
+    assert first_change([(record(), record(near, **CPU))], {}) == (None, None)
+    assert first_change([(record(), record(far, **CPU))], {}) == ("similarities", None)
+    moved = stages(sub1={"last_loss": 0.5}, joint={"last_loss": 0.9001})
+    assert first_change([(record(), record(far, **CPU, **moved))], {})[0] == "training of sub1"
+    assert first_change([(record(), record(far, **CPU, **VERSION))], {}) == (None, None)
+
+
+def cell(then: list[RunRecord], now: list[RunRecord], *, strict: bool, **settings: Any) -> Any:
+    (found,) = judge(then, now, strict=strict, **settings).cells
+    return found
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize(("value", "status"), [(0.6001, Status.OK), (0.62, Status.IMPROVED)])
+def test_changed_numbers_fail_a_strict_gate_alone(strict: bool, value: float, status: Status) -> None:
+    for seed, question in ((None, Question.RECOMPUTE), (1, Question.RETRAIN)):
+        gate = judge([record(seed=seed)], [record(value, seed)], strict=strict)
+        (found,) = gate.cells
+        assert found.question == question
+        assert (found.status, found.stage) == (Status.CHANGED if strict else status, "similarities")
+        assert gate.exit_code == int(strict)
+        assert "numbers changed on equal versions and CPU, first in similarities" in found.reasons
+
+
+def test_a_regression_stays_one_and_other_seeds_are_no_repetition() -> None:
+    assert cell([record()], [record(0.5)], strict=True).status == Status.REGRESSION
+    then, now = ([record(0.6 + s / 1000, s) for s in seeds] for seeds in ((1, 2, 3), (4, 5, 6)))
+    found = cell(then, now, strict=True)
+    assert (found.status, found.stage) == (Status.OK, None)
+
+
+def test_as_close_as_another_cpu_comes_is_equal() -> None:
+    then, now = [record(seed=None)], [record(0.6000001, None, **CPU)]
+    found = cell(then, now, strict=True, moved={then[0].place: 3e-7})
+    assert found.status == Status.EQUAL
+    assert found.reasons == ("no similarity moved by more than 3e-07, as close as another CPU comes",)
+    found = cell(then, now, strict=True, moved={then[0].place: 3e-3})
+    assert (found.status, found.stage) == (Status.CHANGED, "similarities")
+    assert "numbers changed by more than another CPU moves them, first in similarities" in found.reasons
+
+
+def test_a_changed_plugin_file_is_what_the_gate_judges() -> None:
+    plugin = {"plugins": {"noise": {"file": "mine.py", "sha256": "1"}}}
+    other = {"plugins": {"noise": {"file": "mine.py", "sha256": "2"}}}
+    then = record(provenance={**record().provenance, **plugin})
+    now = record(provenance={**record().provenance, **other})
+    assert cell([then], [now], strict=True).status == Status.EQUAL
+    assert cell([then], [replace(now, scores=record(0.5).scores)], strict=True).status == Status.REGRESSION

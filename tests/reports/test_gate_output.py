@@ -1,0 +1,413 @@
+"""What the gate prints and writes: all questions and statuses, the average over cells, what it sees."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from bench.gate.verdict import AVERAGE, CellVerdict, Drop, Gate, Question, Status
+from bench.reports.formats.gate_page import page
+from bench.reports.formats.junit import junit
+from bench.reports.tables.gate import as_json, as_markdown, as_text, describe, grid, headline, sentence
+from tests.support.chromium import chromium
+
+HOSTILE = '<b>&"x"|`[y](z)\x1b[31m\x00\ud800\n::error::'
+SEEDS, NONE = (1, 2, 3), (None,)
+STAGE = "training of sub1"
+WHY = f"numbers changed on equal versions and CPU, first in {STAGE}"
+
+
+def verdict(
+    method: str, status: Status, then: float | None = None, now: float = 0.0, **more: Any
+) -> CellVerdict:
+    """A cell with two tasks around its average, or without scores."""
+    drops = {}
+    if then is not None:
+        drops = {
+            "T1": Drop(then + 0.05, now + 0.02, p=0.01, adjusted_p=0.02),
+            "T2": Drop(then - 0.05, now - 0.02, p=0.01, adjusted_p=0.0001),
+            AVERAGE: Drop(then, now, *more.pop("ends", (None, None))),
+        }
+    profile = more.pop("profile", "mini")
+    given = {"seeds": SEEDS, "new_seeds": SEEDS, "drops": drops} | more
+    return CellVerdict((profile, method, "toy"), status, **given)
+
+
+def alone(method: str, status: Status, then: float, now: float, **more: Any) -> CellVerdict:
+    return verdict(method, status, then, now, **{"seeds": NONE, "new_seeds": NONE} | more)
+
+
+def whole(method: str = "mild", **changes: Any) -> Gate:
+    """Every status and question, a method with this name, and the average."""
+    paired = {"test": "paired t", "limit": 0.05}
+    cells = (
+        alone("words", Status.EQUAL, 0.195, 0.195, question=Question.RECOMPUTE, sees=0.005),
+        verdict(
+            "closer",
+            Status.CHANGED,
+            0.61,
+            0.618,
+            ends=(-0.012, -0.004),
+            stage=STAGE,
+            reasons=(WHY,),
+            **paired,
+        ),
+        verdict("fell", Status.REGRESSION, 0.5577, 0.1511, ends=(0.17, 0.64), sees=0.019, **paired),
+        verdict(
+            method,
+            Status.UNCLEAR,
+            0.58,
+            0.5634,
+            ends=(-0.01, 0.0432),
+            sees=0.029,
+            reasons=(method,),
+            **paired,
+        ),
+        verdict("rose", Status.IMPROVED, 0.58, 0.63, ends=(-0.07, -0.03), new_seeds=(4, 5), test="Welch"),
+        verdict("same", Status.OK, 0.58, 0.579, ends=(-0.01, 0.012), **paired),
+        verdict("broken", Status.FAILED, reasons=("seed 3: no luck",), new_seeds=(1, 2)),
+        verdict("gone", Status.MISSING, reasons=("there is no record of it",), new_seeds=()),
+        alone("mine", Status.OK, 0.71, 0.707, ends=(-0.001, 0.007), question=Question.ITEMS, sees=0.006),
+        verdict(
+            "scored", Status.CHANGED, question=Question.RESCORE, stage="scores", reasons=("T1 was 0.61",)
+        ),
+    )
+    given: dict[str, Any] = {
+        "tested": 5,
+        "repeated": True,
+        "warnings": ("torch then 2.1, now 2.0", method),
+        "strict": True,
+        "overall": average(Status.OK),
+        "build": {"date": "2026-01-02T03:04:05+00:00", "bench": "0.2", "commit": "a" * 40, "more": method},
+        "rescored": 12,
+    }
+    return Gate(cells, 0.005, 0.95, **given | changes)
+
+
+def average(status: Status) -> CellVerdict:
+    drops = {AVERAGE: Drop(0.58, 0.5605, 0.012, 0.028, 0.001, 0.005)}
+    return CellVerdict(("", "average of 5 cells", ""), status, SEEDS, SEEDS, drops, "paired t", sees=0.0081)
+
+
+def gate_of(*cells: CellVerdict, **more: Any) -> Gate:
+    return Gate(cells, 0.005, 0.95, **more)
+
+
+PASSED = verdict("fine", Status.OK, 0.58, 0.579, ends=(-0.01, 0.012), test="paired t")
+BETTER = verdict("closer", Status.CHANGED, 0.61, 0.618, stage=STAGE, reasons=(WHY,))
+
+
+def row(gate: Gate, method: str) -> dict[str, str]:
+    """A row of the table by its columns."""
+    made = grid(gate)
+    (found,) = (line for line in made.rows if line[1] == method)
+    return dict(zip(made.header, map(str, found), strict=True))
+
+
+def test_the_table_has_question_and_what_it_sees() -> None:
+    gate = whole()
+    fell = {
+        **{"verdict": "REGRESSION", "method": "fell", "suite": "toy", "question": "retrain", "seeds": "3"},
+        **{"reference": "55.77", "new": "15.11", "drop": "+40.66", "interval": "[+17.00, +64.00]"},
+        **{"sees": "1.90", "test": "paired t"},
+    }
+    assert row(gate, "fell") == fell
+    assert row(gate, "closer")["sees"] == "-"
+    asked = {line[1]: line[3] for line in grid(gate).rows if line[1]}
+    assert (asked["words"], asked["mine"], asked["scored"]) == ("recompute", "items", "rescore")
+    assert (row(gate, "rose")["seeds"], row(gate, "gone")["seeds"]) == ("3 / 2", "3 / -")
+    for cell in gate.verdicts:  # both scores wherever there are any
+        there = row(gate, cell.key[1])
+        scores: tuple[str, ...] = ("-", "-")
+        if cell.average is not None:
+            scores = tuple(f"{100 * v:.2f}" for v in (cell.average.reference, cell.average.new))
+        assert (there["reference"], there["new"]) == scores
+
+
+def test_the_average_over_cells_is_the_last_row() -> None:
+    last = dict(zip(grid(whole()).header, grid(whole()).rows[-1], strict=True))
+    assert (last["verdict"], last["method"], last["suite"]) == ("ok", "average of 5 cells", "-")
+    assert (last["reference"], last["new"], last["sees"]) == ("58.00", "56.05", "0.81")
+    assert grid(gate_of(PASSED)).rows[-1][1] == "fine"
+
+
+def test_tasks_stand_below_what_changed() -> None:
+    rows = grid(whole()).rows
+    at = [line[1] for line in rows].index("closer")
+    assert [line[2] for line in rows[at : at + 4]] == ["toy", "T1", "T2", "toy"]
+    assert rows[at + 2][4:8] == ("p <0.001", "56.00", "59.80", "-3.80")
+    assert [line[2] for line in grid(gate_of(PASSED)).rows] == ["toy"]
+
+
+def test_what_is_equal_in_all_rows_is_said_once() -> None:
+    table = grid(gate_of(PASSED, overall=average(Status.OK)))
+    assert not {"profile", "test"} & set(table.header)
+    assert table.title == "Cells against the reference, profile mini"
+    assert any("paired t" in note for note in table.notes)
+    other = replace(PASSED, key=("full", "fine", "toy"), test="Welch")
+    table = grid(gate_of(PASSED, other, overall=average(Status.OK)))
+    assert [line[3] for line in table.rows] == ["mini", "full", "-"]
+    assert [line[-1] for line in table.rows] == ["paired t", "Welch", "paired t"]
+
+
+@pytest.mark.parametrize(
+    ("cell", "words"),
+    [
+        (
+            BETTER,
+            "closer on toy (profile mini): numbers changed: first in training of sub1; for the better by "
+            "0.80 points, from 61.00 to 61.80: bench check --update --why TEXT accepts it",
+        ),
+        (
+            alone("m", Status.CHANGED, 0.6, 0.599, stage="similarities", reasons=("one reason",)),
+            "m on toy (profile mini): numbers changed: first in similarities; for the worse by 0.10 points, "
+            "from 60.00 to 59.90 (one reason): bench check --update --why TEXT accepts it",
+        ),
+        (
+            alone("m", Status.CHANGED, 0.6, 0.6, stage="similarities"),
+            "m on toy (profile mini): numbers changed: first in similarities; the average is as it was, from "
+            "60.00 to 60.00: bench check --update --why TEXT accepts it",
+        ),
+        (
+            verdict("m", Status.CHANGED, stage="scores", reasons=("T1 was 0.61",)),
+            "m on toy (profile mini): numbers changed: first in scores (T1 was 0.61): bench check --update "
+            "--why TEXT accepts it",
+        ),
+        (alone("m", Status.EQUAL, 0.6, 0.6), "m on toy (profile mini) is equal to the last bit, 60.00"),
+        (
+            alone("m", Status.EQUAL, 0.6, 0.6, reasons=("as close as another CPU comes",)),
+            "m on toy (profile mini) is equal: as close as another CPU comes, 60.00",
+        ),
+        (
+            alone("m", Status.DIFFERENT, 0.6, 0.5, reasons=("other data",)),
+            "m on toy (profile mini) isn't the reference's: other data, from 60.00 to 50.00",
+        ),
+        (
+            alone("m", Status.OK, 0.71, 0.707, question=Question.ITEMS),
+            "m on toy (profile mini) fell by 0.30 points, from 71.00 to 70.70, most on T1: 3.30",
+        ),
+    ],
+)
+def test_a_cell_in_words(cell: CellVerdict, words: str) -> None:
+    assert describe(cell) == words
+
+
+def test_the_sentence_counts_cells_and_names_the_average_if_it_fails() -> None:
+    assert sentence(gate_of(PASSED, overall=average(Status.OK))) == "PASSED, 1 cell: 1 ok"
+    fell = "average of 5 cells fell by 1.95 points [+1.20, +2.80], paired t over 3 seeds, from 58.00 to 56.05"
+    said = sentence(gate_of(PASSED, PASSED, overall=average(Status.REGRESSION)))
+    assert said == f"FAILED, the average alone; none of 2 cells by itself: {fell}"
+    unclear = sentence(gate_of(PASSED, overall=average(Status.UNCLEAR)))
+    assert unclear == f"PASSED, 1 cell: 1 ok; {fell}"
+    gone = whole().cells[7]
+    both = sentence(gate_of(PASSED, gone, overall=average(Status.REGRESSION)))
+    assert both.startswith("FAILED, 1 of 2 cells and the average: gone on toy")
+    assert both.endswith(fell)
+
+
+def test_the_sentence_says_once_how_changes_are_accepted() -> None:
+    assert sentence(gate_of(BETTER)) == f"FAILED, 1 of 1 cell: {describe(BETTER)}"
+    said = sentence(gate_of(BETTER, BETTER))
+    assert said.count("--update") == 1
+    assert said.endswith("; if the changes are meant, bench check --update --why TEXT accepts them")
+    assert "--update" not in sentence(gate_of(PASSED, whole().cells[2]))
+
+
+def test_cells_that_do_not_compare_are_counted() -> None:
+    other = replace(PASSED, status=Status.DIFFERENT, reasons=("other data",))
+    assert headline(gate_of(PASSED, other)) == "NOT COMPARABLE, 1 of 2 cells"
+    assert sentence(gate_of(PASSED, other)).startswith("NOT COMPARABLE: fine on toy (profile mini) isn't")
+
+
+def test_notes_are_of_the_questions_that_were_asked() -> None:
+    def starts(gate: Gate) -> list[str]:
+        return [note.split(":")[0].split(";")[0] for note in grid(gate).notes]
+
+    assert starts(gate_of(PASSED)) == ["Scores x 100, means over seeds", "retrain", "Intervals"]
+    words = alone("words", Status.OK, 0.195, 0.194, question=Question.RECOMPUTE, sees=0.005)
+    assert starts(gate_of(words, rescored=1))[1:] == ["rescore", "recompute", "sees"]
+    mine = alone("mine", Status.OK, 0.71, 0.707, question=Question.ITEMS)
+    assert starts(gate_of(mine, strict=True))[1:] == ["items", "strict"]
+    notes = grid(whole()).notes
+    assert "rescore: 12 records of the reference scored again from their predictions: equal to 1e-9." in notes
+    assert "rescore: 1 record of the reference" in grid(gate_of(words, rescored=1)).notes[1]
+    assert f"closer on toy (profile mini): {WHY}." in notes
+    assert "drop of more than 1.5 points" in grid(replace(gate_of(PASSED), tolerance=0.015)).notes[1]
+
+
+def test_the_text_ends_with_the_sentence_and_markdown_begins_with_it() -> None:
+    gate = whole()
+    assert as_text(gate).endswith(f"\n\n{sentence(gate)}\n")
+    pairs = replace(gate, cells=tuple(cell for cell in gate.cells if cell.test != "Welch"))
+    assert max(map(len, as_text(pairs).split("\n\n")[1].splitlines())) <= 120
+    assert as_markdown(gate).startswith("## bench check\n\n**FAILED, 5 of 10 cells: ")
+    assert "- warning: torch then 2.1, now 2.0" in as_markdown(gate)
+
+
+def test_json_has_every_field() -> None:
+    gate = whole(HOSTILE)
+    text = as_json(gate)
+    text.encode("ascii")
+    data = json.loads(text)
+    assert {field.name for field in fields(Gate)} | {"verdicts", "exit_code", "sentence"} <= set(data)
+    assert (data["strict"], data["rescored"], data["build"]) == (True, 12, gate.build)
+    own = {field.name for field in fields(CellVerdict)} - {"key"} | {"profile", "method", "suite"}
+    for cell, facts in zip(gate.verdicts, [*data["cells"], data["overall"]], strict=True):
+        assert set(facts) == own
+        assert (facts["profile"], facts["method"], facts["suite"]) == cell.key
+        assert (facts["status"], facts["question"], facts["stage"]) == (
+            cell.status,
+            cell.question,
+            cell.stage,
+        )
+        assert facts["sees"] == cell.sees  # to the last digit
+        for task, drop in cell.drops.items():
+            assert facts["drops"][task] == {
+                "drop": drop.drop,
+                **{field.name: getattr(drop, field.name) for field in fields(Drop)},
+            }
+    assert [one["status"] for one in data["verdicts"]] == [cell.status for cell in gate.verdicts]
+    assert data["verdicts"][-1]["text"].startswith("average of 5 cells fell by 1.95 points")
+    assert json.loads(as_json(gate_of(PASSED)))["overall"] is None
+
+
+def test_junit_skips_what_is_unclear() -> None:
+    (suite,) = ElementTree.fromstring(junit(whole()))  # noqa: S314
+    counts = [suite.get(name) for name in ("tests", "failures", "errors", "skipped")]
+    assert counts == ["11", "3", "2", "1"]
+    cases = {case.get("name"): case for case in suite.iter("testcase")}
+    tags = {name: case[0].tag for name, case in cases.items()}
+    assert tags == {
+        **dict.fromkeys(("closer", "fell", "scored"), "failure"),
+        **dict.fromkeys(("broken", "gone"), "error"),
+        "mild": "skipped",
+        **dict.fromkeys(("words", "rose", "same", "mine", "average"), "system-out"),
+    }
+    assert "first in training of sub1" in str(cases["closer"][0].get("message"))
+    assert cases["closer"][0].get("type") == "CHANGED"
+    assert "mild on toy (profile mini) fell by 1.66 points" in str(cases["mild"][0].get("message"))
+    (suite,) = ElementTree.fromstring(junit(gate_of(PASSED, overall=average(Status.REGRESSION))))  # noqa: S314
+    assert [suite.get(name) for name in ("tests", "failures")] == ["2", "1"]
+    (failed,) = (case for case in suite.iter("testcase") if case[0].tag == "failure")
+    assert (failed.get("classname"), failed.get("name")) == ("all cells", "average")
+
+
+class Skeleton(HTMLParser):
+    """A page's elements with their attributes, and its texts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def kinds(self) -> set[tuple[str, ...]]:
+        return {(tag, *attributes) for tag, attributes in self.elements}
+
+    def of(self, tag: str) -> Iterator[dict[str, str | None]]:
+        return (attributes for name, attributes in self.elements if name == tag)
+
+
+def test_the_page_asks_for_nothing_and_has_headers() -> None:
+    found = Skeleton(page(whole()))
+    tags = {tag for tag, _ in found.elements}
+    assert not tags & {"script", "link", "img", "iframe", "object"}
+    assert {"src", "href", "style", "onclick"} & {name for _, at in found.elements for name in at} == {"href"}
+    assert [at["href"] for at in found.of("a")] == ["#content"]
+    assert all(at.get("scope") in ("col", "row") for at in found.of("th"))
+    assert any("default-src 'none'" in (at.get("content") or "") for at in found.of("meta"))
+    assert len(list(found.of("caption"))) == len(list(found.of("table")))
+    assert next(found.of("html")) == {"lang": "en"}
+    assert "prefers-color-scheme: dark" in page(whole())
+    assert "@media print" in page(whole())
+
+
+def test_the_page_says_it_all() -> None:
+    gate = whole()
+    found = Skeleton(page(gate))
+    assert found.text.index("FAILED, 5 of 10 cells") < found.text.index("Cells against the reference")
+    for said in (
+        *("61.00", "61.80", "-0.80", "[+17.00, +64.00]", "recompute", "rescore", "items"),
+        *("closer on toy (profile mini): numbers changed: first in training of sub1", "seed 3: no luck"),
+        *("Warning: torch then 2.1, now 2.0", "a" * 40, "2026-01-02T03:04:05+00:00", "yes (strict)"),
+        *("1.90 points: fell on toy (profile mini)", "0.81 points: average of 5 cells", "12"),
+    ):
+        assert said in found.text, said
+    details = list(found.of("details"))
+    assert [("open" in at) for at in details] == [True, True, False, False, False, False]
+    assert "No cell says" in Skeleton(page(gate_of(PASSED))).text
+    assert "PASSED, 1 cell: 1 ok" in Skeleton(page(gate_of(PASSED))).text
+    page(gate_of())
+
+
+def bars(gate: Gate) -> dict[str, ElementTree.Element]:
+    """The bar of every cell, by its label."""
+    made = re.findall(r"<svg.*?</svg>", page(gate))
+    found = [ElementTree.fromstring(text) for text in made]  # noqa: S314
+    with_scores = [cell.key[1] for cell in gate.verdicts if cell.average]
+    return dict(zip(with_scores, found, strict=True))
+
+
+def place(svg: ElementTree.Element, style: str) -> float:
+    """Where along x a mark of this class begins."""
+    (mark,) = (each for each in svg if each.get("class") == style)
+    return float(mark.get("x1") or re.findall(r"-?[0-9.]+", str(mark.get("d")))[0])
+
+
+def test_bars_share_an_axis_that_one_outlier_does_not_flatten() -> None:
+    drawn = bars(whole())
+    assert len({place(svg, "limit") for svg in drawn.values()}) == 1
+    zero, limit = place(drawn["same"], "axis"), place(drawn["same"], "limit")
+    assert limit - zero > 3  # 0.5 points, beside a drop of 40
+    assert zero < place(drawn["mild"], "dot") + 4.5 < place(drawn["mild"], "sees") + 4
+    assert place(drawn["closer"], "dot") + 4.5 < zero
+    assert place(drawn["words"], "dot") + 4.5 == pytest.approx(zero, abs=0.1)
+    assert "beyond the axis" in str(drawn["fell"].get("aria-label"))
+    assert "beyond the axis" not in str(drawn["mild"].get("aria-label"))
+    low, high = (float(mark) for mark in str(drawn["fell"].get("viewBox")).split()[::2])
+    for svg in drawn.values():
+        assert low <= place(svg, "dot") <= high
+    assert drawn["mild"].get("aria-label") == (
+        "drop +1.66 points, interval [-1.00, +4.32], sees 2.90, tolerance 0.5"
+    )
+
+
+def test_no_name_becomes_an_element_of_the_page() -> None:
+    mild, hostile = (Skeleton(page(whole(name))) for name in ("mild[a=b,c=d]", HOSTILE))
+    assert hostile.kinds() <= mild.kinds()
+    text = page(whole(HOSTILE))
+    assert text.replace("\n", "").isprintable()
+    text.encode("utf-8")
+    assert "<b>" not in text
+    assert '<b>&"x"|`[y](z)\\x1b[31m\\x00\\ud800\\n::error::' in hostile.text.replace("\u200b", "")
+    for said in (as_text(whole(HOSTILE)), as_markdown(whole(HOSTILE))):
+        assert all(line.isprintable() and not line.lstrip().startswith("::") for line in said.splitlines())
+
+
+@pytest.mark.slow
+def test_the_page_in_a_browser(tmp_path: Path) -> None:
+    path = tmp_path / "gate.html"
+    path.write_text(page(whole(HOSTILE)), encoding="utf-8")
+    with chromium() as browser:
+        for width, theme in ((1280, "light"), (400, "dark")):
+            browser.show_as(width, 800, theme)
+            browser.open(path)
+            assert browser.run("document.documentElement.scrollWidth <= innerWidth")
+        assert browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(18, 22, 28)"
+        assert {address.split(":")[0] for address in browser.requests()} == {"file"}
+        assert browser.complaints() == []
