@@ -127,22 +127,27 @@ def _check_options(options: dict[str, Any]) -> None:
     """Raise InputError where options contradict each other, before anything is read."""
     if (options["encoder"] is None) != (options["name"] is None):
         raise InputError("--encoder and --name go together", where="bench check")
-    for option in ("results", "methods", "seeds", "keep"):
-        if options["encoder"] is not None and options[option]:
-            raise InputError(f"--{option} is for records", where="bench check --encoder")
-    if not options["update"]:
-        for option, flag in (("why", "--why"), ("keep", "--keep-encoders"), ("yes", "--yes")):
-            if options[option]:
-                raise InputError(f"{flag} is for --update", where="bench check")
-        return
+    together = (
+        (options["encoder"] is not None, ("results", "methods", "seeds", "keep"), "is not for --encoder"),
+        (options["encoder"] is None, ("suites",), "is for --encoder"),
+        (not options["update"], ("why", "keep", "yes"), "is for --update"),
+        (options["update"], ("seeds",), "is not for --update: a cell's seeds are replaced together"),
+    )
+    flags = {"keep": "--keep-encoders", "suites": "--suite"}
+    for asked, names, what in together:
+        for name in (name for name in names if asked and options[name]):
+            raise InputError(f"{flags.get(name, f'--{name}')} {what}", where="bench check")
+    if options["update"]:
+        _check_update(options)
+
+
+def _check_update(options: dict[str, Any]) -> None:
     if not (options["why"] or "").strip():
         raise InputError(
             "the reference keeps the reason for every change", where="--update", expected="--why TEXT"
         )
     if not Path(options["reference"]).is_dir():
         raise InputError("a git revision can't be updated", where="--update", expected="--reference DIR")
-    if options["seeds"] is not None:
-        raise InputError("a cell's seeds are replaced together", where="--update", expected="no --seeds")
     if not options["yes"] and not sys.stdin.isatty():
         raise InputError("there is no terminal to ask on", where="--update", expected="--yes")
 

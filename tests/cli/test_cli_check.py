@@ -317,7 +317,10 @@ def test_update_shows_the_difference_and_replaces_what_changed(cli: Cli, tmp_pat
         ((), "the reference keeps the reason for every change; expected --why TEXT"),
         (("--why", " "), "the reference keeps the reason for every change; expected --why TEXT"),
         (("--why", "meant"), "there is no terminal to ask on; expected --yes"),
-        (("--why", "meant", "--seeds", "1"), "a cell's seeds are replaced together; expected no --seeds"),
+        (
+            ("--why", "meant", "--seeds", "1"),
+            "bench check: --seeds is not for --update: a cell's seeds are replaced together",
+        ),
     ):
         code, out, err = cli("check", "--update", *arguments)
         assert (code, expected in err) == (2, True), err

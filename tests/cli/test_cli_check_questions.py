@@ -68,7 +68,7 @@ def test_a_changed_metric_is_caught_before_anything_runs(
         return float(np.corrcoef(one, other)[0, 1])
 
     monkeypatch.setattr("bench.eval.sts.spearman", pearson)
-    code, out, err = cli("check", "--json", "verdict.json")
+    code, _, err = cli("check", "--json", "verdict.json")
     assert (code, "[1/" in err) == (1, False)  # nothing ran
     assert "warning: recompute and retrain were not asked, as an earlier question failed" in err
     for cell in verdicts(tmp_path).values():

@@ -413,8 +413,8 @@ def test_the_table_says_which_cell_and_task_and_by_how_much() -> None:
 def test_the_notes_name_the_tests_that_were_used() -> None:
     pairs, welch = (grid(judge(REFERENCE, runs((0.5, 0.5, 0.5), first=first))).notes for first in (1, 4))
     assert pairs[1] == (
-        "retrain: trained again, seed by seed. A drop of more than 0.5 points fails if the seeds show it: its "
-        "interval lies above 0, or it is larger than the reference's own spread over seeds explains."
+        "retrain: trained again, seed by seed. A drop of more than 0.5 points fails if the seeds show it: "
+        "its interval lies above 0, or it is larger than the reference's own spread over seeds explains."
     )
     ending = (
         "; they hold all at once with 95% confidence (Bonferroni over 1 that changed). A task's p is Holm's "
