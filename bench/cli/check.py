@@ -158,8 +158,9 @@ def _records(reference: ResultStore, seeds: Sequence[int] | None, options: dict[
     from bench.eval.rescore import check_scores
     from bench.records.store import ResultStore
     from bench.reports.grid import SCALE
+    from bench.run.kept import CAMPAIGN
     from bench.run.questions import Asked, rescored
-    from bench.run.reference import CAMPAIGN, check_whole, load, plans, repeatable
+    from bench.run.reference import check_whole, load, plans, repeatable
 
     then = load(reference, options["methods"], seeds)
     check_whole(then, options["reference"])
@@ -225,11 +226,12 @@ def _update(reference: ResultStore, judged: _Judged, options: dict[str, Any]) ->
     Returns:
         False if nothing was replaced or kept.
     """
+    from bench.records.facts import machine_warnings
     from bench.run.kept import keep_encoders, lacking
     from bench.run.reference import update
 
-    gate = judged.gate
-    cells = gate.cells if gate.warnings else [cell for cell in gate.cells if cell.status != Status.EQUAL]
+    cells, elsewhere = judged.gate.cells, machine_warnings(reference.records(), judged.new)
+    cells = cells if elsewhere else tuple(cell for cell in cells if cell.status != Status.EQUAL)
     missing = lacking(judged.new) if options["keep"] else []
     if not cells and not missing:
         click.echo("nothing to update")

@@ -1,4 +1,4 @@
-"""``bench check --plugin``: whether methods keep to what every method has to."""
+"""``bench conformance``: whether methods keep to what every method has to."""
 
 from __future__ import annotations
 
@@ -6,32 +6,50 @@ import json
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from bench.cli.files import write_file
 from bench.cli.options import progress_bar
-from bench.conformance.suite import FAILED, NO_CASE, PASSED, Finding, check_method, methods_of
-from bench.reports.formats.render import text
-from bench.reports.grid import Grid
-from bench.reports.tables.gate import printable
+from bench.errors import InputError, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bench.conformance.suite import Finding
+    from bench.reports.grid import Grid
+
+_WHERE = "bench conformance"
 
 
-def conformance(plugins: Sequence[str], json_file: Path | None) -> None:
-    """Check the methods, print a table of each, and exit with 1 if a check failed.
+@click.command()
+@click.argument("asked", nargs=-1, required=True, metavar="FILE.py|PACKAGE|METHOD|all...")
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the findings.",
+)
+def conformance(asked: tuple[str, ...], json_file: Path | None) -> None:
+    """Check that methods keep to what every method has to.
 
-    Args:
-        plugins: Files, packages, methods, or "all".
-        json_file: Where to write the findings, None for nowhere.
+    The methods of a file, whose code this runs, or of an installed package; one method by its name, such as
+    simcse or hf:DIR; or all that are registered. In profile mini, with two training steps.
 
-    Raises:
-        InputError: nothing of that name, a plug-in that can't be loaded, or a file that can't be written.
+    Exit codes: 0 passed, 1 a check failed, 2 bad input.
     """
-    methods = list(dict.fromkeys(method for plugin in plugins for method in methods_of(plugin)))
-    found = _run(methods)
+    from bench.conformance.suite import FAILED, methods_of
+    from bench.reports.formats.render import text
+
+    with _named():
+        methods = list(dict.fromkeys(method for each in asked for method in methods_of(each)))
+        found = _run(methods)
     click.echo(text(grids(found)), nl=False)
     failed = [finding for finding in found if finding.verdict == FAILED]
     bad = dict.fromkeys(finding.method for finding in failed)
@@ -41,8 +59,23 @@ def conformance(plugins: Sequence[str], json_file: Path | None) -> None:
     sys.exit(int(bool(failed)))
 
 
+@contextmanager
+def _named() -> Iterator[None]:
+    """Let an error name this command, where it names the option of another that takes the same."""
+    try:
+        yield
+    except InputError as error:
+        option, _, value = (error.where or "").partition(" ")
+        if option not in ("--plugin", "--methods"):
+            raise
+        where = f"{_WHERE} {value}".rstrip()
+        raise InputError(error.what, where=where, expected=error.expected, hint=error.hint) from error
+
+
 def _run(methods: Sequence[str]) -> list[Finding]:
     """Run all checks on all methods, with a bar on stderr."""
+    from bench.conformance.suite import check_method
+
     found: list[Finding] = []
     with (
         tempfile.TemporaryDirectory(prefix="bench-conformance-") as folder,
@@ -56,6 +89,9 @@ def _run(methods: Sequence[str]) -> list[Finding]:
 
 def grids(found: Sequence[Finding]) -> list[Grid]:
     """A table of every check for a single method and for each one that failed, a row for every other."""
+    from bench.conformance.suite import FAILED, NO_CASE, PASSED
+    from bench.reports.grid import Grid
+
     by_method: dict[str, list[Finding]] = {}
     for finding in found:
         by_method.setdefault(finding.method, []).append(finding)
@@ -86,6 +122,8 @@ def _sentence(methods: Sequence[str], bad: Sequence[str]) -> str:
 
 def _as_json(found: Sequence[Finding]) -> str:
     """All findings; text as ASCII."""
+    from bench.conformance.suite import FAILED
+
     bad = sorted({finding.method for finding in found if finding.verdict == FAILED})
     data = {"passed": not bad, "failed": bad, "findings": [asdict(finding) for finding in found]}
     return json.dumps(data, indent=2, sort_keys=True) + "\n"

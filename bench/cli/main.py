@@ -13,6 +13,7 @@ import click
 from bench.cli.bundle import bundle
 from bench.cli.check import check
 from bench.cli.compare import compare
+from bench.cli.conformance import conformance
 from bench.cli.data import data
 from bench.cli.diff import diff
 from bench.cli.encode import encode
@@ -118,6 +119,7 @@ for command in (
     bundle,
     check,
     compare,
+    conformance,
     data,
     diff,
     encode,

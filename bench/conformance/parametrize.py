@@ -28,7 +28,7 @@ def parametrize_with_checks(*plugins: str) -> pytest.MarkDecorator:
             check(method)
 
     Args:
-        plugins: What ``bench check --plugin`` takes: files, installed packages, names of methods.
+        plugins: What ``bench conformance`` takes: files, installed packages, names of methods.
 
     Raises:
         InputError: nothing of that name, or a plug-in that can't be loaded.

@@ -42,7 +42,7 @@ class Finding:
 
 
 def methods_of(plugin: str) -> tuple[str, ...]:
-    """Methods that one ``--plugin`` names, loaded: those of a file or a package, one by its name, or all.
+    """Methods that an argument of ``bench conformance`` names, loaded: a file's, a package's, one, or all.
 
     Raises:
         InputError: nothing of that name, or a plug-in that can't be loaded.

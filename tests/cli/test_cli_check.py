@@ -24,7 +24,6 @@ from torch.nn import functional
 
 from bench.baselines import simcse
 from bench.card import BuildContext, MethodCard, Option
-from bench.cli.check import check
 from bench.data.toy import toy_task
 from bench.errors import DataError
 from bench.records.record import from_json
@@ -329,7 +328,7 @@ def test_update_shows_the_difference_and_replaces_what_changed(cli: Cli, tmp_pat
     assert ["REGRESSION", "word_overlap"] in [line.split()[:2] for line in out.splitlines()]
     assert out.splitlines()[-1] == "updated 1 cell(s) of the reference"
     assert cli("check")[1].splitlines()[-1] == "PASSED, 2 cells: 2 equal"
-    now = contents(reference)
+    now = dict(contents(reference))
     changes = now.pop("CHANGES.md").decode()
     assert "\n\nmeant\n\n- word\\_overlap on toy (profile mini): " in changes
     assert changes.endswith(", regression\n")
@@ -485,16 +484,9 @@ def test_a_model_of_no_profile_has_to_be_run_by_hand(cli: Cli, tiny_bert: Path) 
     assert "warning: untrained was left out: it was made with a model that its profile doesn't name" in err
 
 
-@pytest.mark.parametrize("name", ["ci", "bench-check"])
-def test_workflows_are_read_only_and_use_what_there_is(name: str) -> None:
+def test_the_workflow_of_ci_makes_what_there_is() -> None:
     root = Path(__file__).parents[2]
-    text = (root / ".github" / "workflows" / f"{name}.yml").read_text()
-    assert re.search(r"^permissions:\n  contents: read\n\n", text, re.MULTILINE)
-    used = re.findall(r"uses: (\S+)", text)
-    assert len(used) >= 3
-    assert all(re.fullmatch(r"actions/[a-z-]+@v\d+", use) or (root / use).is_file() for use in used)
+    text = (root / ".github" / "workflows" / "ci.yml").read_text()
     targets = re.findall(r"run: make (\S+)", text)
+    assert "test" in targets
     assert all(f"\n{target}:" in (root / "Makefile").read_text() for target in targets)
-    known = {option for parameter in check.params for option in parameter.opts}
-    assert set(re.findall(r"(--[a-z]+)", "".join(re.findall(r"run: bench check.*", text)))) <= known
-    assert ("run: bench check" in text) == (name == "bench-check")

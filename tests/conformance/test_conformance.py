@@ -352,7 +352,7 @@ def test_the_pytest_entry_says_which_check_kept_the_others_from_running(
 
 def test_the_command_says_what_passed(cli: Cli, tmp_path: Path) -> None:
     write(tmp_path, RIGHT)
-    code, out, err = cli("check", "--plugin", "mine.py", "--json", "found.json")
+    code, out, err = cli("conformance", "mine.py", "--json", "found.json")
     assert (code, err) == (0, "")
     assert out.startswith("mine\n\n check             verdict\n")
     assert "\n card               passed\n" in out
@@ -365,7 +365,7 @@ def test_the_command_says_what_passed(cli: Cli, tmp_path: Path) -> None:
 
 def test_the_command_says_what_failed_and_what_to_do(cli: Cli, tmp_path: Path) -> None:
     write(tmp_path, RIGHT.replace(BUILD, "return Hashed(0)"))
-    code, out, err = cli("check", "--plugin", "mine.py", "--plugin", "word_overlap", "--json", "found.json")
+    code, out, err = cli("conformance", "mine.py", "word_overlap", "--json", "found.json")
     assert (code, err) == (1, "")
     assert out.startswith("Conformance\n\n method         passed   failed   no case\n")
     assert "\n word_overlap       22        0         6\n" in out
@@ -384,22 +384,23 @@ def test_the_command_says_what_failed_and_what_to_do(cli: Cli, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["simcsee"], "--plugin: no package 'simcsee' is installed; expected FILE.py, or the import name of "
-         "an installed package; did you mean 'simcse'?"),
-        (["mime.py"], "--plugin: 'mime.py' can't be read: No such file or directory; expected FILE.py, or "
-         "the import name of an installed package; did you mean 'mine.py'?"),
-        (["untrained[k=1]"], "--methods untrained[k=1]: untrained has no option 'k'; expected one of"),
-        (["hf"], "--methods hf: 'hf' needs a model; expected hf:PATH"),
+        (["simcsee"], "bench conformance: no package 'simcsee' is installed; expected FILE.py, or the import "
+         "name of an installed package; did you mean 'simcse'?"),
+        (["mime.py"], "bench conformance: 'mime.py' can't be read: No such file or directory; expected "
+         "FILE.py, or the import name of an installed package; did you mean 'mine.py'?"),
+        (["untrained[k=1]"], "bench conformance untrained[k=1]: untrained has no option 'k'; expected one "),
+        (["hf"], "bench conformance hf: 'hf' needs a model; expected hf:PATH"),
         (["ensemble"], "'ensemble' needs what it is made of; expected ensemble:METHODS"),
-        (["word_overlap,untrained"], "--plugin: 'word_overlap,untrained' is not a Python file"),
-        (["mine.py", "--level", "0.9"], "--plugin mine.py --level: it compares records; expected --json"),
+        (["word_overlap,untrained"], "bench conformance: 'word_overlap,untrained' is not a Python file"),
+        (["mine.py", "--level", "0.9"], "bench conformance: No such option '--level'"),
+        ([], "bench conformance: Missing argument"),
         (["word_overlap", "--json", "file/x.json"], "--json: file/x.json can't be written: "),
     ],
 )  # fmt: skip
 def test_bad_input_is_one_line(arguments: list[str], expected: str, cli: Cli, tmp_path: Path) -> None:
     write(tmp_path, "")
     (tmp_path / "file").write_text("")
-    code, out, err = cli("check", "--plugin", *arguments)
+    code, out, err = cli("conformance", *arguments)
     assert (code, err.count("\n")) == (2, 1)
     assert err.startswith(f"error: {expected}")
     assert ("PASSED" in out) == ("--json" in arguments)

@@ -153,7 +153,7 @@ class PluginFiles:
         methods = dice.pick(asked)
         run = ["run", "--methods", methods, "--suite", "toy", "--seeds", "1", "--plugin", "mine.py"]
         commands = (["show", "mine", "--plugin", "mine.py"], [*run, "--dry-run"], run, run, run)
-        arguments = dice.pick(commands) if not dice.chance(0.04) else ["check", "--plugin", "mine.py"]
+        arguments = dice.pick(commands) if not dice.chance(0.04) else ["conformance", "mine.py"]
         log.append(f"bench {' '.join(arguments)}")
         outcome = core.bench(*arguments, may_warn=True)
         if not steps and outcome.code != 0 and methods != "mine:odd":
