@@ -59,7 +59,8 @@ class _Judged(NamedTuple):
 @campaign_option
 @click.option("--encoder", metavar="PATH", help="Compare an encoder with the reference's of that --name.")
 @click.option("--name", help="With --encoder: its id in the reference, whatever its weights.")
-@click.option("--suite", "suites", help="With --encoder and --update, for a name that is new: its suites.")
+@click.option("--suite", "suites", help="With --encoder: only these suites; of a new name, its suites.")
+@click.option("--profile", help="With --encoder: only records of this profile; of a new name, its profile.")
 @click.option("--methods", help="Only these methods of the reference, comma-separated ids as in its report.")
 @click.option("--seeds", help="Only these seeds, such as 1-5 or 1,3,7-9.")
 @click.option("--strict", is_flag=True, help="Changed numbers fail where equal ones are due.")
@@ -113,7 +114,7 @@ def check(plugins: tuple[str, ...], form: str, **options: Any) -> None:
     with tempfile.TemporaryDirectory(prefix="bench-check-") as folder:
         scratch = Path(folder)
         options["scratch"] = scratch
-        reference = open_reference(options["reference"], scratch)
+        reference = open_reference(options["reference"], scratch, new=_makes_one(options))
         judge = _encoder if options["encoder"] is not None else _records
         judged = judge(reference, seeds, options)
         judged = judged._replace(gate=replace(judged.gate, build=_build()))
@@ -129,7 +130,7 @@ def _check_options(options: dict[str, Any]) -> None:
         raise InputError("--encoder and --name go together", where="bench check")
     together = (
         (options["encoder"] is not None, ("results", "methods", "seeds", "keep"), "is not for --encoder"),
-        (options["encoder"] is None, ("suites",), "is for --encoder"),
+        (options["encoder"] is None, ("suites", "profile"), "is for --encoder"),
         (not options["update"], ("why", "keep", "yes"), "is for --update"),
         (options["update"], ("seeds",), "is not for --update: a cell's seeds are replaced together"),
     )
@@ -141,12 +142,17 @@ def _check_options(options: dict[str, Any]) -> None:
         _check_update(options)
 
 
+def _makes_one(options: dict[str, Any]) -> bool:
+    """True if the command may make the reference: the first encoder of one."""
+    return bool(options["update"] and options["encoder"] is not None)
+
+
 def _check_update(options: dict[str, Any]) -> None:
     if not (options["why"] or "").strip():
         raise InputError(
             "the reference keeps the reason for every change", where="--update", expected="--why TEXT"
         )
-    if not Path(options["reference"]).is_dir():
+    if not Path(options["reference"]).is_dir() and not _makes_one(options):
         raise InputError("a git revision can't be updated", where="--update", expected="--reference DIR")
     if not options["yes"] and not sys.stdin.isatty():
         raise InputError("there is no terminal to ask on", where="--update", expected="--yes")
@@ -191,8 +197,34 @@ def _records(reference: ResultStore, seeds: Sequence[int] | None, options: dict[
 
 
 def _encoder(reference: ResultStore, seeds: Sequence[int] | None, options: dict[str, Any]) -> _Judged:
-    """Judge an encoder against the reference's record of its name."""
-    raise NotImplementedError
+    """Judge an encoder against the reference's record of its name, item by item."""
+    from bench.cli.run import execute
+    from bench.data.mteb_names import split_suites
+    from bench.data.suites import SUITES
+    from bench.reports.grid import SCALE
+    from bench.run.encoder_check import encoder_gate
+
+    def run(plan: Plan) -> None:
+        check_device(plan.spec.device)
+        execute(plan)
+
+    suites = options["suites"]
+    gate, source, new = encoder_gate(
+        reference,
+        options["encoder"],
+        options["name"],
+        scratch=options["scratch"],
+        profile=options["profile"],
+        suites=() if suites is None else split_suites(suites, SUITES.names()),
+        data=options["data_dir"],
+        tolerance=options["tolerance"] / SCALE,
+        level=options["level"],
+        strict=options["strict"],
+        update=options["update"],
+        workers=options["workers"],
+        execute=run,
+    )
+    return _Judged(gate, source, new, [])
 
 
 def _build() -> dict[str, str]:

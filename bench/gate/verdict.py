@@ -111,6 +111,8 @@ class CellVerdict:
         """The test with its seeds; "" where there is none."""
         if self.test is None:
             return ""
+        if self.question is Question.ITEMS:
+            return self.test
         sizes = f"{len(self.seeds)}"
         if self.seeds != self.new_seeds:
             sizes += f" and {len(self.new_seeds)}"

@@ -31,19 +31,20 @@ MAX_REFERENCE = 10**9
 _MADE_BY = "bench run --campaign reference --methods NAME,... --seeds 1-3 makes one"
 
 
-def open_reference(text: str, scratch: Path) -> ResultStore:
+def open_reference(text: str, scratch: Path, *, new: bool = False) -> ResultStore:
     """Return the reference's store: a campaign folder, or a copy of one as a git revision has it.
 
     Args:
         text: Folder, or ``REV`` or ``REV:FOLDER`` (below the repository's root; default results/reference).
         scratch: Where the copy goes. The work tree isn't touched.
+        new: The folder is going to be made where there is none.
 
     Raises:
         InputError: neither a folder nor a revision, or no such folder in it.
         DataError: the revision's folder holds a link or a name that leads out of it.
     """
     folder = Path(text)
-    if folder.is_dir():
+    if folder.is_dir() or new:
         resolved = folder.resolve()
         return ResultStore(resolved.parent, resolved.name)
     archive = scratch / "reference.tar"
