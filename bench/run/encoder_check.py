@@ -32,8 +32,8 @@ from bench.run.runner import run_plan
 DRAWS = 2_000
 """Draws of the items; beyond their reach an interval is that of a normal distribution as wide."""
 _FORM = "a model folder, hf:PATH[:POOLING], st:PATH or vectors:FILE"
-_FOLDERS = ("hf", "st", "exported")
-_MODULES, _EXPORTED = "modules.json", ("bench.json", "twin.json")
+_KINDS = {"st": ("modules.json",), "exported": ("bench.json", "twin.json"), "hf": ("config.json",)}
+"""What reads a bare folder, the first that finds a file of its own there."""
 
 Cell = tuple[str, str]
 """Profile and suite."""
@@ -87,8 +87,7 @@ def encoder_gate(
         DataError, RefusedError: a damaged record of the reference, or one whose predictions contradict it.
     """
     request = encoder_request(text, name)
-    then = _recorded(store, name, profile, suites)
-    request = _as_before(request, then)
+    request = _as_before(request, then := _recorded(store, name, profile, suites))
     absent = _absent(then, profile, suites)
     if absent and not update:
         raise _no_record(store, text, name, absent)
@@ -140,12 +139,7 @@ def _request(text: str) -> MethodRequest:
     if path.is_file():
         return MethodRequest(text, "vectors", text)
     if path.is_dir():
-        kind = "hf"
-        if (path / _MODULES).is_file():
-            kind = "st"
-        elif any((path / file).is_file() for file in _EXPORTED):
-            kind = "exported"
-        return MethodRequest(text, kind, text)
+        return MethodRequest(text, next((kind for kind in _KINDS if _can_read(kind, path)), "hf"), text)
     try:
         (request,) = parse_methods(text)
     except (InputError, ValueError) as error:
@@ -157,11 +151,16 @@ def _request(text: str) -> MethodRequest:
 
 def _as_before(request: MethodRequest, then: Mapping[Cell, RunRecord]) -> MethodRequest:
     """Let a bare folder be read as the reference's was, by the same method and with the same pooling."""
+    folder = Path(request.text).expanduser()
     kinds = {(record.name, tuple((k, str(v)) for k, v in record.options.items())) for record in then.values()}
-    if not Path(request.text).expanduser().is_dir() or len(kinds) != 1:
+    if not folder.is_dir() or len(kinds) != 1:
         return request
     ((name, options),) = kinds
-    return replace(request, name=name, options=options) if name in _FOLDERS else request
+    return replace(request, name=name, options=options) if _can_read(name, folder) else request
+
+
+def _can_read(kind: str, folder: Path) -> bool:
+    return any((folder / file).is_file() for file in _KINDS.get(kind, ()))
 
 
 def _recorded(
