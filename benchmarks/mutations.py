@@ -1,0 +1,397 @@
+"""Errors that an honest programmer could make, each one replacement in a file: what the gate has to catch.
+
+Each changes what the reference's cells compute. ``benchmarks/mutants.py`` plants them one by one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+RESCORE, RECOMPUTE, RETRAIN, REFUSED = "rescore", "recompute", "retrain", "refused"
+"""The gate's questions; "refused": other data than the reference's, which is not comparable."""
+
+
+class DoesNotApplyError(Exception):
+    """The text that a mutation replaces isn't in its file once."""
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """One planted error.
+
+    Args:
+        name: Its name.
+        group: What kind of error.
+        file: Relative to the checkout's root.
+        old: Text that stands in the file exactly once.
+        new: What takes its place.
+        expected: What should catch it first.
+    """
+
+    name: str
+    group: str
+    file: str
+    old: str
+    new: str
+    expected: str = RETRAIN
+
+    def applied(self, root: Path) -> str:
+        """Return the file's text with the error.
+
+        Args:
+            root: A checkout.
+
+        Raises:
+            DoesNotApplyError: the file is missing, or the text stands there more than once or not at all.
+        """
+        path = root / self.file
+        text = path.read_text(encoding="utf-8") if path.is_file() else ""
+        if (found := text.count(self.old)) != 1:
+            raise DoesNotApplyError(
+                f"mutation '{self.name}' no longer applies: its text stands {found} times in {self.file}"
+            )
+        return text.replace(self.old, self.new)
+
+
+STS, EMBED = "bench/eval/sts.py", "bench/eval/embed.py"
+BACKBONE, POOLING, CHUNKS = "bench/nn/backbone.py", "bench/nn/pooling.py", "bench/train/chunks.py"
+LOOP, STAGE, RECIPE = "bench/train/loop.py", "bench/train/sentence_encoder.py", "bench/train/recipe.py"
+MOMENTUM, ESIMCSE = "bench/train/momentum.py", "baselines/_esimcse.py"
+TWIN, LOSSES, OBJECTIVES = "methods/_twin.py", "methods/_losses.py", "methods/_objectives.py"
+
+SCORING = (
+    Mutation(
+        "pearson",
+        "metric",
+        STS,
+        "x, y = rankdata(predicted), rankdata(gold)",
+        "x, y = predicted.astype(np.float64), gold.astype(np.float64)",
+        RESCORE,
+    ),
+    Mutation(
+        "ties_by_order",
+        "metric",
+        STS,
+        "x, y = rankdata(predicted), rankdata(gold)",
+        'x, y = rankdata(predicted, method="ordinal"), rankdata(gold, method="ordinal")',
+        RESCORE,
+    ),
+    Mutation("gold_not_centred", "metric", STS, "    y -= y.mean()\n", "", RESCORE),
+    Mutation(
+        "average_of_rounded_scores",
+        "aggregation",
+        STS,
+        "suite_average(score.value for score in scores if score.subset == ALL)",
+        "suite_average(round(score.value, 4) for score in scores if score.subset == ALL)",
+        RESCORE,
+    ),
+    Mutation(
+        "gold_sorted",
+        "labels shuffled",
+        STS,
+        "spearman(predictions, np.concatenate(gold))",
+        "spearman(predictions, np.sort(np.concatenate(gold)))",
+        RESCORE,
+    ),
+    Mutation(
+        "test_pairs_from_dev",
+        "split",
+        "bench/data/mini/text.py",
+        '_shipped(f"{split}.tsv")',
+        '_shipped("dev.tsv")',
+        REFUSED,
+    ),
+)
+ENCODING = (
+    Mutation(
+        "norm_of_one_side",
+        "similarity",
+        EMBED,
+        "norms = np.maximum(np.linalg.norm(a, axis=1), 1e-8) * np.maximum(np.linalg.norm(b, axis=1), 1e-8)",
+        "norms = np.maximum(np.linalg.norm(a, axis=1), 1e-8) ** 2",
+        RECOMPUTE,
+    ),
+    Mutation(
+        "half_precision_similarities",
+        "precision",
+        STS,
+        "embeddings.cosine(*_sides(task_pairs)).astype(np.float32)",
+        "embeddings.cosine(*_sides(task_pairs)).astype(np.float16).astype(np.float32)",
+        RECOMPUTE,
+    ),
+    Mutation(
+        "weights_in_half_precision",
+        "precision",
+        BACKBONE,
+        "folder, dtype=torch.float32, weights_only=True",
+        'folder, dtype="auto", weights_only=True',
+        RECOMPUTE,
+    ),
+    Mutation(
+        "cls_is_the_mean",
+        "pooling",
+        POOLING,
+        "return states[-1][:, 0]",
+        "return states[-1].mean(1)",
+        RECOMPUTE,
+    ),
+    Mutation(
+        "last_token_for_cls",
+        "pooling",
+        POOLING,
+        "return states[-1][:, 0]",
+        "return states[-1][:, -1]",
+        RECOMPUTE,
+    ),
+    Mutation(
+        "mean_over_padding",
+        "pooling",
+        POOLING,
+        "return (states * weights).sum(1) / weights.sum(1)",
+        "return states.mean(1)",
+        RECOMPUTE,
+    ),
+    Mutation(
+        "padding_attended",
+        "tokenisation",
+        BACKBONE,
+        "[1] * len(row) + [0] * (longest - len(row))",
+        "[1] * longest",
+        RECOMPUTE,
+    ),
+    Mutation(
+        "padded_on_the_left",
+        "tokenisation",
+        BACKBONE,
+        "row + [pad_id] * (longest - len(row))",
+        "[pad_id] * (longest - len(row)) + row",
+        RECOMPUTE,
+    ),
+    Mutation(
+        "no_special_tokens",
+        "tokenisation",
+        BACKBONE,
+        'truncation=True, max_length=max_length)["input_ids"]',
+        'truncation=True, max_length=max_length, add_special_tokens=False)["input_ids"]',
+        RECOMPUTE,
+    ),
+    Mutation(
+        "cut_in_characters",
+        "truncation",
+        BACKBONE,
+        "tokenizer(list(sentences), truncation=True",
+        "tokenizer([text[:max_length] for text in sentences], truncation=True",
+        RECOMPUTE,
+    ),
+    Mutation(
+        "half_of_the_length",
+        "truncation",
+        BACKBONE,
+        "return token_rows(self.tokenizer, sentences, self.max_length)",
+        "return token_rows(self.tokenizer, sentences, self.max_length // 2)",
+        RECOMPUTE,
+    ),
+    Mutation(
+        "vectors_in_another_order",
+        "batch order",
+        BACKBONE,
+        "output[batch] = self._embed(",
+        "output[sorted(batch)] = self._embed(",
+        RECOMPUTE,
+    ),
+    Mutation(
+        "case_kept",
+        "tokenisation",
+        "baselines/word_overlap.py",
+        "_WORD.findall(sentence.lower())",
+        "_WORD.findall(sentence)",
+        RECOMPUTE,
+    ),
+    Mutation(
+        "last_tower_alone",
+        "twin",
+        "bench/nn/sum_encoder.py",
+        "output += np.float32(weight)",
+        "output = np.float32(weight)",
+        RECOMPUTE,
+    ),
+)
+DRAWS = (
+    Mutation(
+        "chunks_put_back_wrongly",
+        "batch order",
+        CHUNKS,
+        "place[torch.tensor([i for chunk in chunks for i in chunk])] = torch.arange(len(rows))",
+        "place[:] = torch.tensor([i for chunk in chunks for i in chunk])",
+    ),
+    Mutation(
+        "corpus_in_file_order",
+        "batch order",
+        LOOP,
+        "permutation = torch.randperm(count, generator=order).tolist()",
+        "permutation = list(range(count))",
+    ),
+    Mutation("seed_ignored", "seed ignored", "bench/train/streams.py", 'f"{seed}/{stream}"', 'f"{stream}"'),
+    Mutation("seed_not_in_the_key", "seed ignored", "bench/plan/keys.py", '"seed": seed,', '"seed": 0,'),
+    Mutation(
+        "draws_not_seeded",
+        "seed ignored",
+        "bench/train/streams.py",
+        "        torch.manual_seed(stream_seed(seed, stream))\n",
+        "",
+    ),
+    Mutation(
+        "dropout_keeps_its_share", "dropout", STAGE, "module.p = probability", "module.p = 1 - probability"
+    ),
+    Mutation(
+        "dropout_in_dev",
+        "dropout",
+        LOOP,
+        "            objective.eval()\n            with in_float32():",
+        "            with in_float32():",
+    ),
+    Mutation(
+        "no_dropout_after_dev",
+        "dropout",
+        LOOP,
+        "            objective.train()\n            history.evaluated",
+        "            history.evaluated",
+    ),
+    Mutation(
+        "cls_repeated_too",
+        "augmentation",
+        "bench/train/augment.py",
+        "places = {1 + place for place in",
+        "places = {place for place in",
+    ),
+)
+LOSS = (
+    Mutation(
+        "no_temperature",
+        "temperature",
+        RECIPE,
+        "similarity = unit_a @ unit_p.T / tau",
+        "similarity = unit_a @ unit_p.T",
+    ),
+    Mutation(
+        "times_temperature",
+        "temperature",
+        ESIMCSE,
+        "torch.cat([positives, queue])) / tau",
+        "torch.cat([positives, queue])) * tau",
+    ),
+    Mutation(
+        "one_view_twice",
+        "loss",
+        "baselines/_simcse.py",
+        "projected[: len(batch)], projected[len(batch) :]",
+        "projected[: len(batch)], projected[: len(batch)]",
+    ),
+    Mutation(
+        "within_for_across",
+        "loss",
+        OBJECTIVES,
+        "pairs = [(states.first, states.second)]",
+        "pairs = [(states.first, states.first)]",
+    ),
+    Mutation("sign_of_the_norm_loss", "loss", LOSSES, "(-cosine.log() * norm", "(cosine.log() * norm"),
+    Mutation(
+        "targets_shuffled",
+        "labels shuffled",
+        RECIPE,
+        "torch.arange(len(anchors), device=anchors.device))",
+        "torch.randperm(len(anchors), device=anchors.device))",
+    ),
+    Mutation(
+        "views_not_interleaved",
+        "labels shuffled",
+        OBJECTIVES,
+        "return [row for row in rows for _ in range(2)]",
+        "return [*rows, *rows]",
+    ),
+    Mutation(
+        "queue_not_compared",
+        "negatives dropped",
+        ESIMCSE,
+        "cosine_matrix(anchors, torch.cat([positives, queue])) / tau",
+        "cosine_matrix(anchors, positives) / tau",
+    ),
+    Mutation(
+        "own_view_a_negative",
+        "negatives dropped",
+        LOSSES,
+        "(unit_a @ unit_b.T / tau).masked_fill(own, -torch.inf)",
+        "unit_a @ unit_b.T / tau",
+    ),
+    Mutation("queue_keeps_the_oldest", "queue", MOMENTUM, "[-self.size :]", "[: self.size]"),
+    Mutation("queue_one_short", "queue", MOMENTUM, "[-self.size :]", "[1 - self.size :]"),
+    Mutation(
+        "average_reversed",
+        "EMA reversed",
+        MOMENTUM,
+        "mul_(self.momentum).add_(parameter, alpha=1 - self.momentum)",
+        "mul_(1 - self.momentum).add_(parameter, alpha=self.momentum)",
+    ),
+)
+TRAINING = (
+    Mutation(
+        "clipping_removed",
+        "clipping",
+        LOOP,
+        "            nn.utils.clip_grad_norm_(parameters, settings.clip)",
+        "            pass",
+    ),
+    Mutation(
+        "rate_stays",
+        "learning rate",
+        LOOP,
+        "(settings.steps - step + 1) / (settings.steps - rising)",
+        "(settings.steps - rising) / (settings.steps - rising)",
+    ),
+    Mutation(
+        "decay_by_default",
+        "weight decay",
+        LOOP,
+        "lr=settings.lr, weight_decay=settings.weight_decay, fused=True",
+        "lr=settings.lr, fused=True",
+    ),
+    Mutation(
+        "betas_exchanged",
+        "optimizer",
+        LOOP,
+        "weight_decay=settings.weight_decay, fused=True",
+        "weight_decay=settings.weight_decay, betas=(0.999, 0.9), fused=True",
+    ),
+    Mutation("gradients_add_up", "gradient", LOOP, "        optimizer.zero_grad(set_to_none=True)\n", ""),
+    Mutation(
+        "zeroed_after_backward",
+        "gradient",
+        LOOP,
+        "        optimizer.zero_grad(set_to_none=True)\n        loss.backward()\n",
+        "        loss.backward()\n        optimizer.zero_grad(set_to_none=True)\n",
+    ),
+    Mutation(
+        "trained_in_bfloat16",
+        "precision",
+        "bench/train/precision.py",
+        'if _current.get() != "bf16":',
+        'if _current.get() == "bf16":',
+    ),
+    Mutation(
+        "worst_checkpoint",
+        "checkpoint reversed",
+        LOOP,
+        "if score > self.best_score:",
+        "if not self.best or score < self.best_score:",
+    ),
+    Mutation("first_tower_kept_twice", "twin", STAGE, 'prefix = f"{number}."', 'prefix = "0."'),
+    Mutation(
+        "one_sub_encoder_twice",
+        "twin",
+        TWIN,
+        'context.inputs[role], "selected"',
+        'context.inputs["sub1"], "selected"',
+    ),
+)
+MUTATIONS = (*SCORING, *ENCODING, *DRAWS, *LOSS, *TRAINING)
