@@ -260,7 +260,7 @@ def _update(reference: ResultStore, judged: _Judged, options: dict[str, Any]) ->
     """
     from bench.records.facts import machine_warnings
     from bench.run.kept import keep_encoders, lacking
-    from bench.run.reference import update
+    from bench.run.reference import note, update
 
     cells, elsewhere = judged.gate.cells, machine_warnings(reference.records(), judged.new)
     cells = cells if elsewhere else tuple(cell for cell in cells if cell.status != Status.EQUAL)
@@ -273,10 +273,13 @@ def _update(reference: ResultStore, judged: _Judged, options: dict[str, Any]) ->
     if not options["yes"] and not click.confirm(question, err=True):
         click.echo("nothing was changed")
         return False
-    update(reference, judged.source, judged.new, cells, options["why"])
-    click.echo(f"updated {len(cells)} cell(s) of the reference")
+    changes = update(reference, judged.source, judged.new, cells)
+    if cells:
+        click.echo(f"updated {len(cells)} cell(s) of the reference")
     for line in keep_encoders(reference, judged.planned, missing, options["scratch"]):
         click.echo(line)
+        changes.append(line)
+    note(reference, options["why"], changes)
     return True
 
 

@@ -229,16 +229,17 @@ def update(
     source: ResultStore,
     new: Sequence[RunRecord],
     cells: Sequence[CellVerdict],
-    why: str,
-) -> None:
-    """Put new records in the place of a reference's, cell by cell, each record atomically; say why.
+) -> list[str]:
+    """Put new records in the place of a reference's, cell by cell, each record atomically.
 
     Args:
         reference: The reference's campaign.
         source: The campaign of the new records.
         new: The new records.
         cells: The verdicts on the cells to replace.
-        why: For ``CHANGES.md`` of the reference, which gets the cells' scores too.
+
+    Returns:
+        What changed, for :func:`note`, a line a cell.
 
     Raises:
         CellFailedError: a cell failed or has no record; nothing is replaced.
@@ -260,7 +261,7 @@ def update(
             path = reference.path(record.place)
             path.unlink()
             path.with_suffix(".npz").unlink(missing_ok=True)
-    note(reference, why, [_change(cell) for cell in cells])
+    return [_change(cell) for cell in cells]
 
 
 def note(reference: ResultStore, why: str, changes: Sequence[str]) -> None:

@@ -81,7 +81,7 @@ class Check:
 
     def accept(self, text: object, **options: Any) -> None:
         gate, source, new = self.whole(text, update=True, **options)
-        update(self.store, source, new, gate.cells, "meant")
+        update(self.store, source, new, gate.cells)
         self.planned = []
 
 
@@ -175,7 +175,7 @@ def test_permuted_weights_are_a_regression_and_the_way_back_an_improvement(
     assert cell.average.new == new[0].score("avg")
     assert cell.average.low is not None
     assert cell.average.low > 0.2
-    update(check.store, source, new, gate.cells, "meant")
+    update(check.store, source, new, gate.cells)
     gate = check(f"hf:{MINI}:avg", strict=True)
     assert (one(gate).status, gate.exit_code) == ("improved", 0)  # other weights are meant to give others
 
@@ -295,7 +295,7 @@ def test_an_encoder_without_numbers_fails(tiny: Check, tiny_bert: Path, tmp_path
     assert (one(gate).status, gate.exit_code) == ("failed", 1)
     assert "not finite" in one(gate).reasons[0]
     with pytest.raises(BenchError, match="the reference stays as it was"):
-        update(tiny.store, source, new, gate.cells, "meant")
+        update(tiny.store, source, new, gate.cells)
     collapsed = weights(tmp_path / "equal", lambda matrix: matrix * 0, tiny_bert)
     assert one(tiny(f"hf:{collapsed}:avg")).status == "failed"
 
@@ -305,7 +305,7 @@ def test_a_failed_encoder_makes_no_reference(empty: Check, tiny_bert: Path, tmp_
     gate, source, new = empty.whole(f"hf:{broken}:avg", update=True, suites=("toy",))
     assert (one(gate).status, gate.exit_code) == ("failed", 1)
     with pytest.raises(BenchError, match="the reference stays as it was"):
-        update(empty.store, source, new, gate.cells, "meant")
+        update(empty.store, source, new, gate.cells)
 
 
 # a name that the reference lacks
@@ -333,7 +333,7 @@ def test_there_may_be_no_reference_at_all(empty: Check, tiny_bert: Path) -> None
         "different",
         ("the reference has no record of it yet",),
     )
-    update(empty.store, source, new, gate.cells, "meant")
+    update(empty.store, source, new, gate.cells)
     assert one(empty(tiny_bert)).status == "equal"
 
 
@@ -346,7 +346,7 @@ def test_a_suite_more(tiny: Check, tiny_bert: Path) -> None:
         ("toy", "the weights are the reference's own"),
     ]
     assert {record.evaluation["precision"] for record in new} == {"bf16"}  # as the others of its name
-    update(tiny.store, source, new, gate.cells, "meant")
+    update(tiny.store, source, new, gate.cells)
     assert [cell.status.value for cell in tiny(text).cells] == ["equal", "equal"]
 
 
