@@ -38,7 +38,7 @@ test-all: install # both, in one start of the workers
 	$(PYTEST) --maxprocesses 4 --durations 40 -m "not long"
 
 check: install
-	$(BIN)/bench check
+	$(BIN)/bench check --strict
 
 verify: install # every committed record
 	$(BIN)/bench verify results

@@ -74,7 +74,7 @@ SCORING = (
         "metric",
         STS,
         "x, y = rankdata(predicted), rankdata(gold)",
-        'x, y = rankdata(predicted, method="ordinal"), rankdata(gold, method="ordinal")',
+        'x, y = (1.0 * rankdata(each, method="ordinal") for each in (predicted, gold))',
         RESCORE,
     ),
     Mutation("gold_not_centred", "metric", STS, "    y -= y.mean()\n", "", RESCORE),

@@ -18,6 +18,7 @@ CHECKS = {
     "data": "the data are those that everybody else has, or those at hand",
     "predictions": "the predictions are whole, and those the record was written with",
     "score": "every score is what predictions and gold scores give",
+    "weights": "an encoder that is kept next to its record is the one that the record is of",
     "stages": "the keys of the training stages are those of its options, text and seed",
     "copy": "no result stands twice under different names or seeds",
     "stray": "nothing lies in the folder that no record names",

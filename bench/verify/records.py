@@ -10,11 +10,13 @@ from bench.data.mteb_names import is_mteb
 from bench.data.suites import SUITES, reference_fingerprints
 from bench.errors import BenchError, InputError, NotComparableError
 from bench.eval.rescore import rescore, tasks_of
+from bench.nn.folder import content_hash
 from bench.records.integrity import copies, faults, seal_fault
 from bench.records.provenance import plugin_files
-from bench.records.record import RunRecord, from_json
+from bench.records.record import EXTERNAL, RunRecord, from_json
 from bench.records.store import ResultStore
 from bench.registry import METHODS
+from bench.run.kept import folder_of
 from bench.verify.findings import Verified
 from bench.verify.stages import planned_keys, with_keys, wrong_stages
 
@@ -95,7 +97,9 @@ def verify(target: Path, settings: Settings) -> tuple[Verified, list[tuple[str, 
             settings.progress(1)
         _add_copies(of_campaign, verified)
         if base in (root, *root.parents):
-            for stray in _strays(root, files):
+            external = (record.place for record in of_campaign.values() if record.name in EXTERNAL)
+            kept = {folder_of(store, place) for place in external}
+            for stray in _strays(root, files, kept):
                 hint = "delete it, or move it out of the results folder"
                 name = stray.relative_to(base).as_posix()
                 verified.add(name, [("stray", "no record names this file", hint)])
@@ -124,6 +128,7 @@ def _verify_file(
         verified.add(where, [("shape", str(error), _AGAIN)])
         return None
     wrong = [*_stated(store, file, record), *_known(record), *_plugins(record, settings, verified)]
+    wrong += _encoder(folder_of(store, record.place), record)
     scores = verified.scores
     if not any(check == "place" for check, *_ in wrong):  # else its predictions are not those next to it
         wrong += _measured(store, record, settings, verified)
@@ -186,6 +191,19 @@ def _plugins(record: RunRecord, settings: Settings, verified: Verified) -> Itera
             yield "method", what, "name that file with --plugin"
 
 
+def _encoder(folder: Path, record: RunRecord) -> Iterator[Wrong]:
+    """What the encoder that is kept next to a record says against it."""
+    if not folder.is_dir() or record.name not in EXTERNAL:
+        return
+    try:
+        found = content_hash(folder)
+    except BenchError as error:
+        yield "weights", error.what, _AGAIN
+        return
+    if found != (record.backbone or {}).get("sha256"):
+        yield "weights", "the encoder next to it is not the one that it is of", _AGAIN
+
+
 def _measured(
     store: ResultStore, record: RunRecord, settings: Settings, verified: Verified
 ) -> Iterator[Wrong]:
@@ -230,9 +248,9 @@ def _planned(record: RunRecord, settings: Settings, verified: Verified) -> dict[
         return None
 
 
-def _strays(root: Path, files: Sequence[Path]) -> Iterator[Path]:
-    """Files in the cells' folders of a campaign that no record names."""
-    named = {name for file in files for name in (file, file.with_suffix(".npz"))}
+def _strays(root: Path, files: Sequence[Path], kept: set[Path]) -> Iterator[Path]:
+    """Files in the cells' folders of a campaign that no record names, but for the encoders kept there."""
+    named = kept | {name for file in files for name in (file, file.with_suffix(".npz"))}
     for path in sorted(root.glob("*/*/*/*")):
         top = path.relative_to(root).parts[0]
         hidden = top.startswith(".") or path.name.startswith(".")  # locks, and what a killed process left

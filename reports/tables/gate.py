@@ -114,11 +114,13 @@ def _changed(cell: CellVerdict) -> str:
     if cell.stage:
         said += f": first in {cell.stage}"
     if (average := cell.average) is not None:
-        by = f"{number(abs(average.drop))} points"
+        by = number(abs(average.drop))
         if average.drop == 0:
             said += "; the average is as it was"
+        elif by == number(0.0):
+            said += "; the average moved by less than 0.01 points"
         else:
-            said += f"; for the {'worse' if average.drop > 0 else 'better'} by {by}"
+            said += f"; for the {'worse' if average.drop > 0 else 'better'} by {by} points"
         said += f", from {number(average.reference)} to {number(average.new)}"
     reasons = [reason for reason in cell.reasons if not cell.stage or f"first in {cell.stage}" not in reason]
     return f"{said} ({'; '.join(reasons)})" if reasons else said

@@ -183,6 +183,20 @@ def test_files_that_no_record_names(results: Cli) -> None:
     }
 
 
+def test_a_kept_encoder_is_the_one_that_its_record_is_of(results: Cli) -> None:
+    source = Path(__file__).parents[2] / "results" / "reference" / "mini" / "promptbert_short.kept"
+    kept = Path("results/local/mini") / source.name
+    shutil.copytree(source, kept)
+    assert found_by_verify(results) == {}
+    config = kept / "no-seed" / "encoder" / "config.json"
+    config.write_text(config.read_text().replace('"gelu"', '"relu"'))
+    (NOISE / "seed-1" / "encoder").mkdir()
+    assert found_by_verify(results) == {
+        where(kept / "no-seed" / "mini.json"): {"weights"},
+        where(NOISE / "seed-1" / "encoder"): {"stray"},
+    }
+
+
 def test_a_link_is_no_record(results: Cli, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere.json"
     shutil.move(ONE, elsewhere)
@@ -213,7 +227,7 @@ def test_a_changed_plug_in(cli: Cli, plugin: Path, tmp_path: Path) -> None:
 def test_options_of_a_training_that_was_another(cli: Cli, tmp_path: Path) -> None:
     """Key and seal are those of the edited options; the key of the training stage is not."""
     campaign = shutil.copytree(ROOT / "results" / "reference", tmp_path / "results" / "reference")
-    path = campaign / "mini" / "simcse_short" / "seed-1" / "mini.json"
+    path = campaign / "mini" / "esimcse_short" / "seed-1" / "mini.json"
     assert found_by_verify(cli) == {}
     forge(path, lambda record: record["options"].update(lr=record["options"]["lr"] / 2))
     assert found_by_verify(cli) == {where(path.relative_to(tmp_path)): {"stages"}}
@@ -222,12 +236,12 @@ def test_options_of_a_training_that_was_another(cli: Cli, tmp_path: Path) -> Non
 @pytest.mark.slow
 def test_records_of_an_older_bench_are_sealed_after_verifying(cli: Cli, tmp_path: Path) -> None:
     campaign = shutil.copytree(ROOT / "results" / "reference", tmp_path / "results" / "reference")
-    sound = campaign / "mini" / "simcse_short" / "seed-1" / "mini.json"
-    edited = campaign / "mini" / "simcse_short" / "seed-2" / "mini.json"
+    sound = campaign / "mini" / "esimcse_short" / "seed-1" / "mini.json"
+    edited = campaign / "mini" / "esimcse_short" / "seed-2" / "mini.json"
     before = sound.read_bytes()
     forge(sound, lambda record: record.update(schema=2), "stripped")
     forge(edited, add_points, "stripped")
-    assert "bench verify --seal" in cli("compare", "simcse_short", "untrained", "--campaign", "reference")[2]
+    assert "bench verify --seal" in cli("compare", "esimcse_short", "untrained", "--campaign", "reference")[2]
     code, out, _ = cli("verify", "--seal")
     name = where(edited.relative_to(tmp_path))
     assert (code, f"{where(sound.relative_to(tmp_path))}: sealed" in out) == (1, True)
