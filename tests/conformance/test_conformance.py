@@ -15,6 +15,8 @@ from bench.conformance import parametrize, parametrize_with_checks
 from bench.conformance.checks import CHECKS
 from bench.conformance.encoder import SENTENCES
 from bench.conformance.suite import FAILED, NO_CASE, NOT_RUN, PASSED, Finding, check_method, methods_of
+from bench.nn.backbone import TransformerEncoder
+from bench.nn.export import export_encoder
 from bench.registry import METHODS, discover
 from bench.request.plugins import load_plugin, read_plugin
 from tests.support.conformance import RIGHT
@@ -255,6 +257,7 @@ MADE = (
     "distill:untrained",
     "hf:MODEL:avg",
     "st:SENTENCES",
+    "exported:EXPORTED",
     "vectors:WORDS",
     "vectors:WORDS:sif",
     "released:tncse_bert",
@@ -272,8 +275,10 @@ def models(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> dict[st
     (root / "words.txt").write_text("".join(lines))
     for tower in (1, 2):
         shutil.copytree(tiny_bert, root / "TNCSE_BERT_CKPT" / f"BERT_{tower}")
+    export_encoder(TransformerEncoder(tiny_bert, "avg"), root / "exported", "# tiny\n")
     return {
         "MODEL": str(tiny_bert),
+        "EXPORTED": str(root / "exported"),
         "SENTENCES": str(sentence_transformers_folder(tiny_bert, root / "st", mean=True)),
         "WORDS": str(root / "words.txt"),
         "RELEASED": str(root),
