@@ -11,7 +11,7 @@ from bench.errors import NotComparableError
 AVERAGE = "avg"
 Status = StrEnum(
     "Status",
-    ("EQUAL", "OK", "IMPROVED", "UNCLEAR", "CHANGED", "REGRESSION", "FAILED", "MISSING", "DIFFERENT"),
+    ("EQUAL", "OK", "IMPROVED", "NEW", "UNCLEAR", "CHANGED", "REGRESSION", "FAILED", "MISSING", "DIFFERENT"),
 )
 BAD = (Status.REGRESSION, Status.CHANGED, Status.FAILED, Status.MISSING)
 BROKEN = (Status.FAILED, Status.MISSING)
@@ -72,9 +72,10 @@ class CellVerdict:
 
     Args:
         key: Profile, method, suite.
-        status: "equal" (to the last bit, or as close as another CPU comes), "ok", "improved", "unclear" (fell
-            by more than the tolerance, but not shown to), "changed" (other numbers where equal ones were
-            due), "regression", "failed", "missing" or "different" (not comparable).
+        status: "equal" (to the last bit, or as close as another CPU comes), "ok", "improved", "new" (an
+            encoder that the reference is about to get), "unclear" (fell by more than the tolerance, but not
+            shown to), "changed" (other numbers where equal ones were due), "regression", "failed", "missing"
+            or "different" (not comparable).
         seeds: The reference's; of a drop those that it is over.
         new_seeds: The new ones that finished; of a drop as above.
         drops: By task, "avg" the last; empty where nothing was compared.

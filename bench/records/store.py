@@ -197,8 +197,11 @@ class ResultStore:
             raise error
         return records
 
-    def scan(self) -> tuple[list[RunRecord], dict[Path, DataError]]:
+    def scan(self, *, with_copies: bool = False) -> tuple[list[RunRecord], dict[Path, DataError]]:
         """All records that can be read, in the order of their paths, and why others can't.
+
+        Args:
+            with_copies: Leave it to the caller to look for copies.
 
         Raises:
             InputError: there is no such campaign.
@@ -228,7 +231,7 @@ class ResultStore:
                 damaged[path] = error
             else:
                 records.append(record)
-        for first, second, why in copies(records):
+        for first, second, why in () if with_copies else copies(records):
             raise DataError(
                 f"this and {self.path(first.place)} {why}",
                 where=str(self.path(second.place)),

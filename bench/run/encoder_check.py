@@ -16,7 +16,7 @@ from bench.data.mini.world import DEFAULT_SEED
 from bench.data.mteb_names import suite_label
 from bench.errors import BenchError, InputError, did_you_mean
 from bench.gate.items import COMPARED, ItemPair, judge_items
-from bench.gate.verdict import CellVerdict, Gate, Key, Question, Status
+from bench.gate.verdict import AVERAGE, CellVerdict, Gate, Key, Question, Status
 from bench.plan.plan import Plan, make_plan
 from bench.records.facts import differing, specified
 from bench.records.record import RunRecord
@@ -277,7 +277,9 @@ def _in_order(cells: Sequence[CellVerdict]) -> tuple[CellVerdict, ...]:
 
 def _first(key: Key, record: RunRecord | None) -> CellVerdict:
     """The verdict on a suite that the reference lacks."""
-    status, reason = Status.DIFFERENT, "the reference has no record of it yet"
+    average = None if record is None else record.score(AVERAGE)
+    scores = "" if average is None else f", it scores {100 * average:.2f}"
+    status, reason = Status.NEW, f"the reference has no record of it yet{scores}"
     if record is None:
         status, reason = Status.MISSING, "there is no record of it"
     elif record.status != "ok":

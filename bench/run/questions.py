@@ -16,7 +16,7 @@ from bench.gate.verdict import CellVerdict, Gate, Key, Question, Status
 from bench.plan.plan import Plan
 from bench.records.record import Place, RunRecord
 from bench.records.store import ResultStore
-from bench.run.reference import changed, load
+from bench.run.reference import changed, made
 
 _CHANGED = "today's code scores the reference's own predictions otherwise: {}"
 
@@ -154,7 +154,7 @@ class Asked:
         for records, plans in steps:
             for plan in filter(lambda plan: plan.jobs, plans):
                 self.run(plan)
-            new = load(source)
+            new = made(source)
             gate = self.judged(records, source, new, first)
             if gate.exit_code and not self.all and len(records) < len(then):
                 return _unasked(gate, "retrain was"), new

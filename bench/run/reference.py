@@ -10,10 +10,12 @@ from pathlib import Path, PurePosixPath
 
 from bench.data.tar import members
 from bench.errors import CellFailedError, DataError, InputError, printable, unknown
+from bench.gate.evidence import run_name
 from bench.gate.verdict import BROKEN, CellVerdict, Key, cell_name
 from bench.plan.plan import Plan, make_plan
 from bench.records.facts import differing
 from bench.records.files import write_whole
+from bench.records.integrity import copies
 from bench.records.provenance import git
 from bench.records.record import EXTERNAL, RunRecord
 from bench.records.store import ResultStore
@@ -127,6 +129,24 @@ def load(
         record
         if store.is_whole(record.place, record)
         else replace(record, status="failed", scores=(), reason="its predictions are missing or not its own")
+        for record in records
+    ]
+
+
+def made(store: ResultStore) -> list[RunRecord]:
+    """Return the records that the gate itself has made; seeds that are copies of others are failed ones.
+
+    Raises:
+        DataError: a damaged record.
+    """
+    records, damaged = store.scan(with_copies=True)
+    for error in damaged.values():
+        raise error
+    same = {second.place: f"{run_name(first)} and this {why}" for first, second, why in copies(records)}
+    return [
+        replace(record, status="failed", scores=(), reason=same[record.place])
+        if record.place in same
+        else record
         for record in records
     ]
 

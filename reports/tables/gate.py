@@ -24,7 +24,15 @@ _WITHOUT = {
     Status.MISSING: "is missing",
     Status.DIFFERENT: "isn't the reference's",
 }
-_SHOWN = (Status.UNCLEAR, Status.CHANGED, Status.REGRESSION, Status.FAILED, Status.MISSING, Status.DIFFERENT)
+_SHOWN = (
+    Status.NEW,
+    Status.UNCLEAR,
+    Status.CHANGED,
+    Status.REGRESSION,
+    Status.FAILED,
+    Status.MISSING,
+    Status.DIFFERENT,
+)
 _WITH_TASKS = (Status.REGRESSION, Status.UNCLEAR, Status.IMPROVED, Status.CHANGED)
 _TESTS = {
     PAIRED: "paired t where both sides have the same seeds",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 
 from bench.baselines.word_overlap import WordOverlapScorer
 from bench.encoder import FloatArray
+from bench.registry import METHODS
 from tests.support.cli import Cli, records
 from tests.support.forge import forge
 
@@ -138,6 +140,17 @@ def test_a_method_from_a_file_is_gated(cli: Cli, tmp_path: Path) -> None:
     assert (code, out.splitlines()[-1].startswith("FAILED, 1 of 1 cell")) == (1, True), err
     assert cli(*UPDATE, "counts more", *plugin)[0] == 0
     assert cli("check", "--strict", *plugin)[0] == 0
+
+
+def test_seeds_that_are_ignored_fail(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cli(*REFERENCE)
+    noise = METHODS.get("noise")
+    build = noise.build
+    monkeypatch.setattr(noise, "build", lambda context: build(replace(context, seed=1)))
+    code, out, _ = cli("check", "--methods", "noise")
+    assert code == 1
+    assert "failed: seed 2: seed 1 and this are equal to the byte" in out
+    assert "or the seed is ignored; seed 3: seed 1 and this are equal" in out
 
 
 @pytest.mark.slow

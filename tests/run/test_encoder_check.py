@@ -329,9 +329,11 @@ def test_there_may_be_no_reference_at_all(empty: Check, tiny_bert: Path) -> None
     with pytest.raises(InputError, match="the reference has no record of 'mine' on mini; bench check"):
         empty(tiny_bert)
     gate, source, new = empty.whole(tiny_bert, update=True, suites=("toy",))
-    assert (one(gate).status, one(gate).reasons) == (
-        "different",
-        ("the reference has no record of it yet",),
+    score = new[0].score("avg")
+    assert score is not None
+    assert (one(gate).status, gate.exit_code, one(gate).reasons) == (
+        *("new", 0),
+        (f"the reference has no record of it yet, it scores {100 * score:.2f}",),
     )
     update(empty.store, source, new, gate.cells)
     assert one(empty(tiny_bert)).status == "equal"
@@ -341,7 +343,7 @@ def test_a_suite_more(tiny: Check, tiny_bert: Path) -> None:
     text = f"hf:{tiny_bert}:avg"
     forge(tiny.store.path(TOY), lambda r: r["evaluation"].update(precision="bf16"))
     gate, source, new = tiny.whole(text, suites=("mini", "toy"), update=True)
-    assert [(cell.key[2], cell.reasons[0]) for cell in gate.cells] == [
+    assert [(cell.key[2], cell.reasons[0].partition(", it scores")[0]) for cell in gate.cells] == [
         ("mini", "the reference has no record of it yet"),
         ("toy", "the weights are the reference's own"),
     ]
