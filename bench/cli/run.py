@@ -153,10 +153,11 @@ def show_plan(plan: Plan) -> int:
 
 def tell_conflicts(plan: Plan) -> int:
     """Say which jobs don't run because of what is there, a line for the seeds of one reason; count them."""
+    if not (found := plan.conflicts()):
+        return 0
     from bench.compare.select import grouped
     from bench.compare.wording import seed_list
 
-    found = plan.conflicts()
     for same in grouped(found, lambda one: (one[0].cell.method, one[0].suite, str(one[1]))).values():
         (first, why), seeds = same[0], [job.cell.seed for job, _ in same if job.cell.seed is not None]
         what = f"{printable(first.cell.method)} {seed_list(seeds)} on {first.suite}"

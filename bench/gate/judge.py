@@ -11,7 +11,7 @@ from bench.gate.first import first_change
 from bench.gate.overall import average_over
 from bench.gate.sight import sees
 from bench.gate.verdict import AVERAGE, CellVerdict, Drop, Gate, Key, Question, Status, cell_name
-from bench.records.facts import GATED, differing, family_of, machine_warnings, same_numbers
+from bench.records.facts import GATED, JUDGED, differing, family_of, machine_warnings, same_numbers
 from bench.records.record import Place, RunRecord
 from bench.stats.correction import holm
 
@@ -99,6 +99,8 @@ def _warnings(then: Mapping[Key, list[RunRecord]], now: Mapping[Key, list[RunRec
         [record for key in then if key in now for record in then[key]],
         [record for key in then for record in _finished(now.get(key, []))],
     )
+    changed = (differing(then[key][0], now[key][0], JUDGED) for key in then if now.get(key))
+    found += tuple(dict.fromkeys(str(line) for lines in changed for line in lines))
     if extra := sorted(now.keys() - then.keys()):
         found += (f"not in the reference: {', '.join(cell_name(key) for key in extra)}",)
     return found

@@ -13,7 +13,7 @@ from bench.errors import CellFailedError, DataError, InputError, printable, unkn
 from bench.gate.evidence import run_name
 from bench.gate.verdict import BROKEN, CellVerdict, Key, cell_name
 from bench.plan.plan import Plan, make_plan
-from bench.records.facts import differing
+from bench.records.facts import JUDGED, KEYED, differing
 from bench.records.files import write_whole
 from bench.records.integrity import copies
 from bench.records.provenance import git
@@ -27,6 +27,7 @@ from bench.version import __version__
 
 DEFAULT = "results/reference"
 CHANGES = "CHANGES.md"
+_REPEATED = tuple(fact for fact in KEYED if fact not in JUDGED)
 _HEAD = "# Changes of this reference\n\nEach by `bench check --update --why`.\n"
 MAX_REFERENCE = 10**9
 """Bytes of a reference that comes from a git revision."""
@@ -239,7 +240,7 @@ def changed(planned: Sequence[Plan], records: Sequence[RunRecord]) -> dict[Key, 
             key = (job.cell.profile, job.cell.method, job.suite)
             if record is None:
                 found[key] = ("the reference's records carry other seeds than this method takes now",)
-            elif differences := [d for d in differing(record, job.record) if d.fact != "plug-in file"]:
+            elif differences := differing(record, job.record, _REPEATED):
                 found[key] = tuple(map(str, differences))
     return found
 
