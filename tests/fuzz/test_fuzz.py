@@ -28,8 +28,8 @@ from bench.compare.wording import seed_list
 from bench.errors import BenchError, DataError
 from bench.records.record import RunRecord, Score, from_json, to_json
 from bench.reports.formats import latex
-from bench.reports.formats.template import _breaks
 from bench.reports.formats.render import frame_csv, markdown_escape
+from bench.reports.formats.template import _breaks
 from bench.reports.records import long_frame
 from bench.request.parse import parse_methods, parse_seeds, quoted
 from bench.stats.descriptive import iqm
