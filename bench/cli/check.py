@@ -164,7 +164,7 @@ def _records(reference: ResultStore, seeds: Sequence[int] | None, options: dict[
     from bench.eval.rescore import check_scores
     from bench.records.store import ResultStore
     from bench.reports.grid import SCALE
-    from bench.run.kept import CAMPAIGN
+    from bench.run.kept import CAMPAIGN, is_kept
     from bench.run.questions import Asked, rescored
     from bench.run.reference import check_whole, load, plans, repeatable
 
@@ -183,6 +183,8 @@ def _records(reference: ResultStore, seeds: Sequence[int] | None, options: dict[
             click.echo(f"warning: {line}", err=True)
         if options["methods"] is not None:
             new = [record for record in new if record.method in {r.method for r in then}]
+        made = {record.method for record in new}
+        then = [record for record in then if record.method in made or not is_kept(reference, record)]
         first = rescored(reference, then, data)
         return _Judged(asked.judged(then, source, new, first, repeated=False), source, new, [])
     results = options["scratch"] / "results"

@@ -12,7 +12,7 @@ from bench.errors import CellFailedError, InputError
 from bench.plan.job import Job
 from bench.plan.plan import Plan, make_plan
 from bench.records.files import whole_folder
-from bench.records.record import Place, RunRecord
+from bench.records.record import EXTERNAL, Place, RunRecord
 from bench.records.store import ResultStore
 from bench.request.spec import MethodRequest
 from bench.run.runner import run_plan
@@ -27,6 +27,11 @@ _FOLDER = "encoder"
 def folder_of(store: ResultStore, place: Place) -> Path:
     """Where the weights of a record lie that is not trained by a profile: next to it."""
     return store.root / place.folder / _FOLDER
+
+
+def is_kept(store: ResultStore, record: RunRecord) -> bool:
+    """True if a reference keeps the encoder of a record next to it."""
+    return record.name in EXTERNAL and folder_of(store, record.place).is_dir()
 
 
 def lacking(records: Sequence[RunRecord]) -> list[str]:

@@ -21,7 +21,7 @@ from bench.records.record import EXTERNAL, RunRecord
 from bench.records.store import ResultStore
 from bench.request.parse import split_outside_brackets
 from bench.request.spec import MethodRequest, Plugin, RunSpec
-from bench.run.kept import CAMPAIGN, folder_of
+from bench.run.kept import CAMPAIGN, folder_of, is_kept
 from bench.run.rerun import spec_of
 from bench.version import __version__
 
@@ -172,7 +172,7 @@ def repeatable(store: ResultStore, records: Sequence[RunRecord]) -> tuple[list[R
     """
     found, others = [], dict[str, str]()
     for record in records:
-        external = record.name in EXTERNAL and not folder_of(store, record.place).is_dir()
+        external = record.name in EXTERNAL and not is_kept(store, record)
         if external or "@" in record.profile:
             others[record.method] = (
                 f"{record.method} was left out: it was made with a model that its profile doesn't name; "

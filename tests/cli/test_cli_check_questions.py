@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -171,6 +172,9 @@ def test_a_kept_encoder_is_computed_again(cli: Cli, tmp_path: Path, monkeypatch:
 
     check = ("check", "--strict", "--methods", "short.kept")
     code, out, err = cli(*check)
+    assert (code, out.splitlines()[-1]) == (0, "PASSED, 1 cell: 1 equal"), err
+    shutil.copytree(reference / "mini" / "short", tmp_path / "results" / "local" / "mini" / "short")
+    code, out, err = cli("check", "--results", "results")  # records of a run hold no kept encoder
     assert (code, out.splitlines()[-1]) == (0, "PASSED, 1 cell: 1 equal"), err
     from bench.nn import backbone
     from bench.nn.pooling import pool
