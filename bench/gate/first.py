@@ -13,10 +13,10 @@ CLOSE = 1e-4
 """Most by which another CPU or version moves a similarity that nobody trained: docs/gate.md has what was
 measured, a hundred times less."""
 REPEATS = 1e-3
-"""Most by which another CPU moves the average of a seed that is trained again by equal versions:
-0.1 points; docs/gate.md has what was measured, a hundred times less."""
-_LOSS = 1e-2
-"""Most by which it moves what a stage's training measured, relatively."""
+"""Most by which another CPU moves the average of a seed that is trained again by equal versions: 0.1 points;
+docs/gate.md has what was measured, a hundred times less."""
+LOSSES = 1e-3
+"""Most by which it moves a stage's last loss, relatively; measured 70 times less."""
 _AFTER = ("joint", "distill")
 _ELSEWHERE = ("CPU", "platform")
 _TRAINING, SIMILARITIES, SCORES = "training", "similarities", "scores"
@@ -28,7 +28,8 @@ def first_change(
     """Return the first stage whose numbers differ where equal ones were due.
 
     Equal are due: every byte on equal versions and CPU; of a deterministic cell every similarity to ``CLOSE``
-    elsewhere; of a seed with equal versions on another CPU its average to ``REPEATS``.
+    elsewhere; of a seed with equal versions on another CPU its average to ``REPEATS``, and the last loss of
+    every stage to ``LOSSES``.
 
     Args:
         pairs: (reference, new) of one cell, of equal seeds.
@@ -48,8 +49,8 @@ def first_change(
             if by is None or by > CLOSE:
                 return (SIMILARITIES if by is not None else _first(then, now, 0.0)), None
             passed.append(by)
-        elif _versions(then) == _versions(now) and _average_moved(then, now) > REPEATS:
-            return _first(then, now, _LOSS), None
+        elif _versions(then) == _versions(now) and _trained_otherwise(then, now):
+            return _first(then, now, LOSSES), None
     return None, max(passed, default=None)
 
 
@@ -57,9 +58,14 @@ def _versions(record: RunRecord) -> dict[str, str]:
     return {name: value for name, value in machine(record).items() if name not in _ELSEWHERE}
 
 
-def _average_moved(then: RunRecord, now: RunRecord) -> float:
+def _trained_otherwise(then: RunRecord, now: RunRecord) -> bool:
     one, other = then.score(AVERAGE), now.score(AVERAGE)
-    return 0.0 if one is None or other is None else abs(one - other)
+    if one is not None and other is not None and abs(one - other) > REPEATS:
+        return True
+    losses = [
+        {role: stage.get("last_loss") for role, stage in measured(each).items()} for each in (then, now)
+    ]
+    return not _alike(*losses, LOSSES)
 
 
 def _first(then: RunRecord, now: RunRecord, within: float) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bench.gate.first import CLOSE, REPEATS, first_change
+from bench.gate.first import CLOSE, LOSSES, REPEATS, first_change
 from bench.gate.judge import judge
 from bench.gate.verdict import Question, Status
 from bench.records.record import RunRecord
@@ -66,7 +66,10 @@ def test_a_seed_repeats_on_another_cpu_with_equal_versions_alone() -> None:
     near, far = 0.6 - 0.9 * REPEATS, 0.6 - 1.1 * REPEATS
     assert first_change([(record(), record(near, **CPU))], {}) == (None, None)
     assert first_change([(record(), record(far, **CPU))], {}) == ("similarities", None)
-    moved = stages(sub1={"last_loss": 0.5}, joint={"last_loss": 0.9001})
+    moved = stages(sub1={"last_loss": 0.4 * (1 + 1.1 * LOSSES)}, joint={"last_loss": 0.9001})
+    assert first_change([(record(), record(0.6, **CPU, **moved))], {})[0] == "training of sub1"
+    near_loss = stages(sub1={"last_loss": 0.4 * (1 + 0.9 * LOSSES)})
+    assert first_change([(record(), record(0.6, **CPU, **near_loss))], {}) == (None, None)
     assert first_change([(record(), record(far, **CPU, **moved))], {})[0] == "training of sub1"
     assert first_change([(record(), record(far, **CPU, **VERSION))], {}) == (None, None)
 
