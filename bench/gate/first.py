@@ -62,10 +62,11 @@ def _trained_otherwise(then: RunRecord, now: RunRecord) -> bool:
     one, other = then.score(AVERAGE), now.score(AVERAGE)
     if one is not None and other is not None and abs(one - other) > REPEATS:
         return True
-    losses = [
-        {role: stage.get("last_loss") for role, stage in measured(each).items()} for each in (then, now)
-    ]
-    return not _alike(*losses, LOSSES)
+    return not _alike(_losses(then), _losses(now), LOSSES)
+
+
+def _losses(record: RunRecord) -> dict[str, Any]:
+    return {role: stage.get("last_loss") for role, stage in measured(record).items()}
 
 
 def _first(then: RunRecord, now: RunRecord, within: float) -> str:
