@@ -60,8 +60,8 @@ def export_halved(plan: Plan, job: Job, out: Path) -> None:
     encoder = Builder(job.cell, plan.spec.device, plan.training, cache).encoder()
     if isinstance(encoder, PairScorer):
         raise InputError(f"{job.cell.method} has no vectors", where="--keep-encoders")
-    card = f"# {job.cell.describe()}\n\nKept by bench check, weights rounded to two bytes.\n"
-    export_encoder(encoder, out, card)
+    export_encoder(encoder, out, card="")
+    (out / "README.md").unlink()  # the record says what it is
     for file in out.rglob("*.safetensors"):
         _halve(file)
 
