@@ -152,7 +152,9 @@ def _check_update(options: dict[str, Any]) -> None:
         raise InputError(
             "the reference keeps the reason for every change", where="--update", expected="--why TEXT"
         )
-    if not Path(options["reference"]).is_dir() and not _makes_one(options):
+    if not Path(options["reference"]).is_dir() and not (
+        _makes_one(options) and ":" not in options["reference"]
+    ):
         raise InputError("a git revision can't be updated", where="--update", expected="--reference DIR")
     if not options["yes"] and not sys.stdin.isatty():
         raise InputError("there is no terminal to ask on", where="--update", expected="--yes")
@@ -161,7 +163,7 @@ def _check_update(options: dict[str, Any]) -> None:
 def _records(reference: ResultStore, seeds: Sequence[int] | None, options: dict[str, Any]) -> _Judged:
     """Judge records that are there, or the reference's own cells, repeated."""
     from bench.cli.run import execute
-    from bench.eval.rescore import check_scores
+    from bench.eval.rescore import believed
     from bench.records.store import ResultStore
     from bench.reports.grid import SCALE
     from bench.run.kept import CAMPAIGN, is_kept
@@ -179,7 +181,10 @@ def _records(reference: ResultStore, seeds: Sequence[int] | None, options: dict[
     if options["results"] is not None:
         source = ResultStore(options["results"], options["campaign"])
         new = load(source, None, seeds)
-        for line in check_scores(source, new, data):
+        own = rescored(source, [record for record in new if record.status == "ok"], data)
+        for record in own.wrong:
+            believed(source, record, data)  # says what is wrong with it
+        for line in own.unasked:
             click.echo(f"warning: {line}", err=True)
         if options["methods"] is not None:
             new = [record for record in new if record.method in {r.method for r in then}]
@@ -266,7 +271,7 @@ def _update(reference: ResultStore, judged: _Judged, options: dict[str, Any]) ->
 
     cells, elsewhere = judged.gate.cells, machine_warnings(reference.records(), judged.new)
     cells = cells if elsewhere else tuple(cell for cell in cells if cell.status != Status.EQUAL)
-    missing = lacking(judged.new) if options["keep"] else []
+    missing = lacking(reference, judged.new) if options["keep"] else []
     if not cells and not missing:
         click.echo("nothing to update")
         return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -141,30 +141,3 @@ def _believed(store: ResultStore, record: RunRecord, tasks: Mapping[str, SuiteTa
             hint="bench verify lists all; delete the record and run the cell again",
         )
     return predictions
-
-
-def check_scores(store: ResultStore, records: Iterable[RunRecord], data: Path | None) -> tuple[str, ...]:
-    """Compute the scores of records again, as far as predictions and data are at hand.
-
-    Args:
-        store: Their campaign.
-        records: Records; failed ones are left out.
-        data: As in :func:`tasks_of`.
-
-    Returns:
-        Suites whose scores couldn't be computed again, and why, a line each.
-
-    Raises:
-        DataError: scores that the predictions contradict, or predictions that aren't the record's.
-    """
-    unchecked = {}
-    for record in records:
-        if record.status != "ok" or record.predictions is None:
-            continue
-        try:
-            tasks = tasks_of(record, data)
-        except (InputError, NotComparableError) as error:
-            unchecked[record.suite] = f"scores of {record.suite} were not computed again: {error.what}"
-        else:
-            _believed(store, record, tasks)
-    return tuple(unchecked.values())

@@ -49,9 +49,14 @@ def first_change(
             if by is None or by > CLOSE:
                 return (SIMILARITIES if by is not None else _first(then, now, 0.0)), None
             passed.append(by)
-        elif _versions(then) == _versions(now) and _trained_otherwise(then, now):
+        elif same_versions(then, now) and _trained_otherwise(then, now):
             return _first(then, now, LOSSES), None
     return None, max(passed, default=None)
+
+
+def same_versions(then: RunRecord, now: RunRecord) -> bool:
+    """True if two records were made by equal versions and settings, on whatever CPU."""
+    return _versions(then) == _versions(now)
 
 
 def _versions(record: RunRecord) -> dict[str, str]:

@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
 from bench.errors import DataError
+from bench.gate.first import CLOSE, REPEATS, same_versions
+from bench.gate.judge import correct
 from bench.gate.verdict import (
     AVERAGE,
     POWER,
@@ -22,17 +24,12 @@ from bench.gate.verdict import (
     Status,
     cell_name,
 )
-from bench.records.facts import BREAKING, differing, machine, machine_warnings
+from bench.records.facts import BREAKING, GATED, differing, machine, machine_warnings
 from bench.records.record import ALL, RunRecord
-from bench.stats.correction import holm
 from bench.stats.pair_test import ITEMS, pair_test
 
-CLOSE, CLOSE_AVERAGE = 1e-4, 1e-3
-"""A similarity, and an average, that move by no more on another CPU, or with other versions, are the same."""
-_FREE = ("weights", "plug-in file")
-COMPARED = tuple(fact for fact in BREAKING if fact.name not in _FREE)
+COMPARED = tuple(fact for fact in GATED if fact.name != "weights")
 """What has to be equal for two encoders to be compared: all that breaks a comparison but the weights."""
-_HARDWARE = ("CPU", "platform")
 Draws = NDArray[np.float64]
 
 
@@ -91,7 +88,7 @@ def judge_items(
         if pair.key in done and done[pair.key].status is Status.EQUAL:  # if it changed, it would be one more
             done[pair.key] = replace(done[pair.key], sees=sees_items(pair, spare, tolerance))
     found = {pair.key: _drops(pair, each) for pair in tested}
-    _correct(found)
+    correct(found, sum(pair.draws is not None for pair in tested))
     for pair in tested:
         done[pair.key] = _decided(pair, found[pair.key], each, tolerance, strict)
     finished = [pair for pair in pairs if pair.now is not None and pair.now.status == "ok"]
@@ -190,7 +187,7 @@ def _remarks(pair: ItemPair) -> Iterator[str]:
         return
     yield "the weights are the reference's own"
     if _same_machine(then, now):
-        yield "other bytes on equal versions and CPU: the program's numbers have changed"
+        yield "numbers changed on equal versions and CPU"
     else:
         yield "versions or hardware differ too and may be the cause"
 
@@ -200,7 +197,7 @@ def _changed_stage(pair: ItemPair) -> str | None:
     then, now = pair.then, pair.now
     if now is None or not _same_weights(then, now):
         return None
-    if not _same_machine(then, now) and (not _same_versions(then, now) or _is_close(pair)):
+    if not _same_machine(then, now) and (not same_versions(then, now) or _is_close(pair)):
         return None
     if then.predictions == now.predictions:
         return "scores"
@@ -241,24 +238,6 @@ def _scores(pair: ItemPair, task: str) -> tuple[float, float]:
     return values[0], values[1]
 
 
-def _correct(found: Mapping[Key, dict[str, Drop]]) -> None:
-    """Add every corrected p: of averages after Bonferroni, as their intervals; of all tasks after Holm."""
-    averages = sum(by_task[AVERAGE].p is not None for by_task in found.values())
-    tasks = {
-        f"{number}/{task}": drop.p
-        for number, by_task in enumerate(found.values())
-        for task, drop in by_task.items()
-        if task != AVERAGE and drop.p is not None
-    }
-    adjusted = holm(tasks, "every task of every tested suite").comparisons if tasks else {}
-    for number, by_task in enumerate(found.values()):
-        for task, drop in by_task.items():
-            if task == AVERAGE and drop.p is not None:
-                by_task[task] = replace(drop, adjusted_p=min(1.0, drop.p * averages))
-            elif one := adjusted.get(f"{number}/{task}"):
-                by_task[task] = replace(drop, adjusted_p=one.adjusted)
-
-
 def _same_weights(then: RunRecord, now: RunRecord) -> bool:
     return not differing(then, now, BREAKING)
 
@@ -271,15 +250,7 @@ def _same_machine(then: RunRecord, now: RunRecord) -> bool:
     return machine(then) == machine(now)
 
 
-def _same_versions(then: RunRecord, now: RunRecord) -> bool:
-    one, other = (
-        {name: value for name, value in machine(record).items() if name not in _HARDWARE}
-        for record in (then, now)
-    )
-    return one == other
-
-
 def _is_close(pair: ItemPair) -> bool:
     """Whether both results are as close as two machines come."""
     then, now = _scores(pair, AVERAGE)
-    return (pair.moved is None or pair.moved <= CLOSE) and abs(then - now) <= CLOSE_AVERAGE
+    return (pair.moved is None or pair.moved <= CLOSE) and abs(then - now) <= REPEATS

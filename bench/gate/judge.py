@@ -161,7 +161,7 @@ def _decisions(
     tested = sum(sides.uncertain for sides in compared.values())
     share = (1 - level) / tested if tested else 1 - level
     found = {key: drops(sides, 1 - share) for key, sides in compared.items()}
-    _correct(found, tested)
+    correct(found, tested)
     cells = {
         key: _decided(key, sides, found[key], limit(sides, 1 - share), tolerance)
         for key, sides in compared.items()
@@ -177,7 +177,7 @@ def _decisions(
     return cells, tested
 
 
-def _correct(found: Mapping[Key, dict[str, Drop]], tested: int) -> None:
+def correct(found: Mapping[Key, dict[str, Drop]], tested: int) -> None:
     """Add every corrected p: of averages after Bonferroni, as their intervals; of all tasks after Holm."""
     tasks: dict[str, float] = {}
     for number, by_task in enumerate(found.values()):

@@ -34,9 +34,9 @@ def is_kept(store: ResultStore, record: RunRecord) -> bool:
     return record.name in EXTERNAL and folder_of(store, record.place).is_dir()
 
 
-def lacking(records: Sequence[RunRecord]) -> list[str]:
-    """Methods of a reference that are trained and of which it keeps no encoder."""
-    names = {record.method for record in records}
+def lacking(store: ResultStore, records: Sequence[RunRecord]) -> list[str]:
+    """Methods of these records that are trained and of which the reference keeps no encoder."""
+    names = {record.method for record in store.records()}
     trained = dict.fromkeys(r.method for r in records if r.training.get("stages") and r.seed is not None)
     return [method for method in trained if method + ENDING not in names]
 

@@ -12,7 +12,7 @@ from bench.encoder import FloatArray
 from bench.errors import InputError, NotComparableError
 from bench.eval.rescore import rescore, tasks_of
 from bench.gate.judge import judge
-from bench.gate.verdict import CellVerdict, Gate, Key, Question, Status
+from bench.gate.verdict import BROKEN, CellVerdict, Gate, Key, Question, Status
 from bench.plan.plan import Plan
 from bench.records.record import Place, RunRecord
 from bench.records.store import ResultStore
@@ -29,26 +29,27 @@ class Rescored:
         cells: Cells whose scores are others by today's code.
         records: Number of records with equal scores.
         unasked: Why some couldn't be scored again, a line each.
+        wrong: The records of these cells.
     """
 
     cells: tuple[CellVerdict, ...]
     records: int
     unasked: tuple[str, ...]
+    wrong: tuple[RunRecord, ...]
 
 
 def rescored(store: ResultStore, records: Iterable[RunRecord], data: Path | None) -> Rescored:
-    """Score a reference's stored predictions again.
+    """Score stored predictions again.
 
     Args:
-        store: The reference.
+        store: A campaign, such as the reference.
         records: Its finished records.
         data: Data folder.
 
     Raises:
         DataError: predictions that are missing, or not the record's.
     """
-    wrong: dict[Key, list[str]] = {}
-    seeds: dict[Key, list[int | None]] = {}
+    wrong: dict[Key, list[tuple[RunRecord, str]]] = {}
     unasked, equal = dict[str, str](), 0
     for record in records:
         key = (record.profile, record.method, record.suite)
@@ -60,24 +61,24 @@ def rescored(store: ResultStore, records: Iterable[RunRecord], data: Path | None
         except (InputError, NotComparableError) as error:
             unasked[record.suite] = f"scores of {record.suite} were not computed again: {error.what}"
             continue
-        found = rescore(record, tasks, store.predictions(record))
-        equal += not found.wrong
-        if found.wrong:
-            wrong.setdefault(key, []).append(found.wrong[0])
-            seeds.setdefault(key, []).append(record.seed)
+        lines = rescore(record, tasks, store.predictions(record)).wrong
+        equal += not lines
+        if lines:
+            wrong.setdefault(key, []).append((record, lines[0]))
     cells = tuple(
         CellVerdict(
             key,
             Status.CHANGED,
-            tuple(seeds[key]),
+            tuple(record.seed for record, _ in found),
             (),
-            reasons=(_CHANGED.format(lines[0]),),
+            reasons=(_CHANGED.format(found[0][1]),),
             question=Question.RESCORE,
             stage="scores",
         )
-        for key, lines in sorted(wrong.items())
+        for key, found in sorted(wrong.items())
     )
-    return Rescored(cells, equal, tuple(unasked.values()))
+    records = tuple(record for found in wrong.values() for record, _ in found)
+    return Rescored(cells, equal, tuple(unasked.values()), records)
 
 
 def moved(
@@ -178,8 +179,10 @@ class Asked:
             strict=self.strict,
             moved=moved(self.reference, source, then, new),
         )
-        known = {cell.key for cell in first.cells}
-        cells = (*first.cells, *(cell for cell in gate.cells if cell.key not in known))
+        broken = {cell.key for cell in gate.having(*BROKEN)}  # such a cell is no new reference
+        scored = [cell for cell in first.cells if cell.key not in broken]
+        known = {cell.key for cell in scored}
+        cells = (*scored, *(cell for cell in gate.cells if cell.key not in known))
         warnings = (*first.unasked, *gate.warnings)
         return replace(gate, cells=cells, warnings=warnings, rescored=first.records)
 

@@ -77,6 +77,10 @@ def test_a_changed_metric_is_caught_before_anything_runs(
     for cell in verdicts(tmp_path).values():
         assert (cell["question"], cell["status"], cell["stage"]) == ("rescore", "changed", "scores")
         assert "today's code scores the reference's own predictions otherwise: TOY all" in cell["reasons"][0]
+    code, _, err = cli(
+        "check", "--update", "--encoder", "x", "--name", "y", "--why", "z", "--reference", "v1:x"
+    )
+    assert (code, "a git revision can't be updated" in err) == (2, True)
     code, _, err = cli(*UPDATE, "Pearson from now on")
     assert code == 0, err
     assert cli("check", "--strict")[0] == 0
@@ -168,7 +172,8 @@ def test_a_kept_encoder_is_computed_again(cli: Cli, tmp_path: Path, monkeypatch:
         for name in ("short/seed-1", "short.kept/no-seed")
     )
     assert trained == pytest.approx(kept, abs=0.01)  # of weights with two bytes
-    assert "nothing to update" in cli(*UPDATE, "again", "--keep-encoders")[1]
+    for methods in ((), ("--methods", "short")):
+        assert "nothing to update" in cli(*UPDATE, "again", "--keep-encoders", *methods)[1]
 
     check = ("check", "--strict", "--methods", "short.kept")
     code, out, err = cli(*check)

@@ -216,7 +216,7 @@ def test_the_same_weights_with_other_numbers_have_changed(tiny: Check, tiny_bert
     tiny.store.write(TOY, replace(record, scores=scores), predictions)
     cell = one(tiny(text, strict=True, tolerance=1.0))
     assert (cell.status, cell.stage) == ("changed", "similarities")
-    assert "other bytes on equal versions and CPU: the program's numbers have changed" in cell.reasons
+    assert "numbers changed on equal versions and CPU" in cell.reasons
     assert one(tiny(text, tolerance=1.0)).status == "ok"
     forge(tiny.store.path(TOY), lambda r: r["timing"].update(processor="another"))
     assert one(tiny(text, strict=True, tolerance=1.0)).status == "changed"  # by more than CPUs differ
