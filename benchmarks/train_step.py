@@ -38,6 +38,7 @@ from bench.methods._objectives import JointObjective
 from bench.nn.backbone import Rows, TokenRows, load_backbone, padded
 from bench.nn.folder import resolve
 from bench.nn.heap import keep_freed_memory
+from bench.nn.tokens import chunk_from
 from bench.nn.twin import cael_layers, twin_states
 from bench.registry import discover
 from bench.request import profiles
@@ -90,7 +91,7 @@ class TwinReference(nn.Module):
         views = [row + [self.pad_id] * (64 - len(row)) for row in rows for _ in range(2)]
         ids = torch.tensor(views)
         mask = (ids != self.pad_id).long()
-        twin = twin_states(self.first, self.second, ids, mask, self.caels)
+        twin = twin_states(self.first, self.second, chunk_from(ids, mask), self.caels)
         h1, h2 = twin.first[:, 0], twin.second[:, 0]
         p1, p2 = self.first.pooler(twin.first), self.second.pooler(twin.second)
         loss = tower_nce(h1, TAU) + tower_nce(h2, TAU)

@@ -12,7 +12,9 @@ from torch.nn import functional
 from bench.card import OptionValue
 from bench.errors import InputError
 from bench.methods._losses import cross_nce, ltn, tower_nce
-from bench.train.chunks import TwinClsStates, cls_states, twin_cls_states
+from bench.nn.tokens import TokenBatch
+from bench.train.chunks import TwinClsStates, batch_states, batch_twin_states, token_batch
+from bench.train.objective import Objective
 from bench.train.recipe import fresh_linear
 
 Config = Mapping[str, OptionValue]
@@ -20,7 +22,7 @@ Rows = Sequence[list[int]]
 HEAD_STD = 6e-3
 
 
-class JointObjective(nn.Module):
+class JointObjective(Objective):
     """The joint loss of TNCSE (no CAELs) or JTCSE.
 
     L = NCE(H_I, H_I) + NCE(H_II, H_II) + ICNCE + LTN(I -> II) + LTN(II -> I) on [CLS] states H and pooler
@@ -44,33 +46,27 @@ class JointObjective(nn.Module):
         self.poolers = nn.ModuleList((_pooler(first), _pooler(second)))
         self.pad_id, self.config, self.caels, self.coin = pad_id, config, caels, coin
 
-    def forward(self, rows: Rows) -> Tensor:
+    def prepare(self, batch: Rows) -> tuple[TokenBatch, bool]:
+        """Both views of a sentence are rows one after the other; and whether the towers are exchanged."""
+        tossed = bool(self.caels) and bool(self.config["icnce"])
+        exchanged = tossed and bool(torch.rand((), generator=self.coin) < 0.5)
+        return token_batch(_twice(batch), self.pad_id, self.device), exchanged
+
+    def compute(self, prepared: tuple[TokenBatch, bool]) -> Tensor:
         """The terms that are switched on, added up."""
         tau, form = float(self.config["tau"]), str(self.config["nce_form"])
+        tokens, exchanged = prepared
         first, second = self.towers
-        states = twin_cls_states(
-            first,
-            second,
-            _twice(rows),
-            self.pad_id,
-            caels=self.caels,
-            cross_stream=str(self.config.get("cross_stream", "carry")),
-        )
+        cross_stream = str(self.config.get("cross_stream", "carry"))
+        states = batch_twin_states(first, second, tokens, caels=self.caels, cross_stream=cross_stream)
         terms = []
         if self.config["nce"]:
             terms += [tower_nce(states.first, tau, form), tower_nce(states.second, tau, form)]
         if self.config["icnce"]:
-            terms += self._across(states, tau, form)
+            terms += _across(states, tau, form, exchanged=exchanged)
         if self.config["ictn"]:
             terms += self._norm_losses(states.first, states.second)
         return sum(terms, torch.zeros((), device=states.first.device))
-
-    def _across(self, states: TwinClsStates, tau: float, form: str) -> list[Tensor]:
-        exchanged = bool(self.caels) and bool(torch.rand((), generator=self.coin) < 0.5)
-        pairs = [(states.first, states.second)]
-        if states.cross_first is not None and states.cross_second is not None:
-            pairs.append((states.cross_first, states.cross_second))
-        return [cross_nce(b, a, tau, form) if exchanged else cross_nce(a, b, tau, form) for a, b in pairs]
 
     def _norm_losses(self, one: Tensor, two: Tensor) -> list[Tensor]:
         scale, angle = float(self.config["ltn_scale"]), str(self.config["ltn_angle"])
@@ -83,7 +79,7 @@ class JointObjective(nn.Module):
         ]
 
 
-class SingleObjective(nn.Module):
+class SingleObjective(Objective):
     """NCE(H, H) + LTN(H -> H) of one encoder (TNCSE, Table 5).
 
     Args:
@@ -97,9 +93,13 @@ class SingleObjective(nn.Module):
         self.encoder, self.pooler = encoder, _pooler(encoder)
         self.pad_id, self.config = pad_id, config
 
-    def forward(self, rows: Rows) -> Tensor:
+    def prepare(self, batch: Rows) -> TokenBatch:
         """Both views of a sentence are rows one after the other."""
-        states = cls_states(self.encoder, _twice(rows), self.pad_id)
+        return token_batch(_twice(batch), self.pad_id, self.device)
+
+    def compute(self, prepared: TokenBatch) -> Tensor:
+        """NCE and, unless switched off, LTN."""
+        states = batch_states(self.encoder, prepared)
         loss = tower_nce(states, float(self.config["tau"]), str(self.config["nce_form"]))
         if self.config["ictn"]:
             pooled = torch.tanh(self.pooler(states))
@@ -107,7 +107,7 @@ class SingleObjective(nn.Module):
         return loss
 
 
-class PairObjective(nn.Module):
+class PairObjective(Objective):
     """A loss of two dropout views, l2-normalised after a linear head of h_cls or tanh(h_cls).
 
     The head is Linear(d, d), weights and bias normal with std 6e-3.
@@ -139,14 +139,25 @@ class PairObjective(nn.Module):
             nn.init.normal_(parameter, std=HEAD_STD)
         self.pad_id, self.head_input, self.loss = pad_id, config["head_input"], loss
 
-    def forward(self, rows: Rows) -> Tensor:
+    def prepare(self, batch: Rows) -> TokenBatch:
         """Both views go through one call, so they differ by their dropout masks alone."""
-        states = cls_states(self.encoder, [*rows, *rows], self.pad_id)
+        return token_batch([*batch, *batch], self.pad_id, self.device)
+
+    def compute(self, prepared: TokenBatch) -> Tensor:
+        """The loss of the head's two views, in float64."""
+        states = batch_states(self.encoder, prepared)
         if self.head_input == "tanh":
             states = torch.tanh(states)
         # e^(s/tau) leaves float32's range at the grid's smallest tau
         unit = functional.normalize(self.head(states).double(), dim=1, eps=1e-8)
-        return self.loss(unit[: len(rows)], unit[len(rows) :])
+        return self.loss(*unit.chunk(2))
+
+
+def _across(states: TwinClsStates, tau: float, form: str, *, exchanged: bool) -> list[Tensor]:
+    pairs = [(states.first, states.second)]
+    if states.cross_first is not None and states.cross_second is not None:
+        pairs.append((states.cross_first, states.cross_second))
+    return [cross_nce(b, a, tau, form) if exchanged else cross_nce(a, b, tau, form) for a, b in pairs]
 
 
 def _twice(rows: Rows) -> list[list[int]]:

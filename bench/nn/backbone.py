@@ -19,6 +19,7 @@ from bench.errors import InputError
 from bench.nn.batches import default_batch_tokens, length_sorted_batches
 from bench.nn.pooling import masked_token, pool
 from bench.nn.prompt import Prompt
+from bench.nn.tokens import sent
 from bench.nn.untrusted import check_folder, check_tokenizer, check_weights, not_loadable, offline
 
 
@@ -124,11 +125,6 @@ def padded(rows: Sequence[list[int]], pad_id: int, device: str) -> tuple[Tensor,
     ids = torch.tensor([row + [pad_id] * (longest - len(row)) for row in rows])
     mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows])
     return sent(ids, device), sent(mask, device)
-
-
-def sent(tensor: Tensor, device: str) -> Tensor:
-    """A CPU tensor on a device; to CUDA from pinned memory, so that the host needn't wait for the copy."""
-    return tensor.pin_memory().to(device, non_blocking=True) if device.startswith("cuda") else tensor
 
 
 class TransformerEncoder:

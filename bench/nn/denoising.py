@@ -11,37 +11,11 @@ import torch
 from torch import Tensor
 
 from bench.errors import InputError
-from bench.nn.backbone import TransformerEncoder, first_position, padded
-from bench.nn.batches import default_batch_tokens, length_sorted_batches
+from bench.nn.backbone import TransformerEncoder, first_position
 from bench.nn.pooling import masked_token
 from bench.nn.prompt import Prompt
 
 POSITIONS = ("released", "aligned")
-
-
-def mask_states(
-    model: Any, rows: Sequence[list[int]], tokenizer: Any, *, budget: int | None = None
-) -> Tensor:
-    """Last-layer states of each row's mask token, with gradient, in chunks of rows of like length.
-
-    Args:
-        model: A transformer that returns ``last_hidden_state``.
-        rows: B token rows, each with a mask token.
-        tokenizer: Names the mask and the padding.
-        budget: Padded tokens a chunk may hold; None chooses for the device.
-
-    Returns:
-        (B, H), row i for ``rows[i]``.
-    """
-    device = str(model.device)
-    budget = default_batch_tokens(device) if budget is None else budget
-    states, order = [], []
-    for chunk in length_sorted_batches([len(row) for row in rows], budget):
-        ids, mask = padded([rows[i] for i in chunk], tokenizer.pad_token_id, device)
-        found = model(input_ids=ids, attention_mask=mask).last_hidden_state
-        states.append(masked_token(found, ids, tokenizer.mask_token_id))
-        order += chunk
-    return torch.cat(states)[torch.tensor(order, device=model.device).argsort()]
 
 
 def check_positions(model: Any) -> None:

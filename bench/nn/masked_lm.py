@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 from transformers import AutoModelForMaskedLM, BertForMaskedLM, RobertaForMaskedLM
-from transformers.masking_utils import create_bidirectional_mask
 
 from bench.errors import InputError
 from bench.nn.attention import ARCHITECTURES
@@ -79,21 +77,3 @@ def new_layers(model: Any, count: int) -> nn.ModuleList:
             nn.init.normal_(module.weight, std=model.config.initializer_range)
             nn.init.zeros_(module.bias)
     return layers
-
-
-def run_layers(layers: Iterable[Any], states: Tensor, mask: Tensor, config: Any) -> Tensor:
-    """Run transformer layers on given states.
-
-    Args:
-        layers: Of a BertModel or RobertaModel.
-        states: (B, L, H), what the first layer gets.
-        mask: (B, L), 1 on tokens and 0 on padding.
-        config: The model's, for its attention implementation.
-
-    Returns:
-        (B, L, H), what the last layer gives.
-    """
-    attention = create_bidirectional_mask(config=config, inputs_embeds=states, attention_mask=mask)
-    for layer in layers:
-        states = layer(states, attention)
-    return states

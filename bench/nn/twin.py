@@ -3,22 +3,31 @@
 At a CAEL a tower's own attention matrix weights the other tower's values: CACT_a = SA_a (V_b HD_b) (JTCSE
 eq. 10). The cross stream is the rest of the layer applied to that, its residual taken from the stream itself.
 
-That costs little. CACT reads the primitive streams alone, so these are the models' own forward calls,
-untouched, and what the cross stream needs of them is recorded on the way. And everything behind the attention
-works token by token, so the [CLS] of the cross stream needs one query row a CAEL, never the whole sequence.
+That costs little. CACT reads the primitive streams alone, so these are what the plain models compute, and
+what the cross stream needs of them is kept on the way. And everything behind the attention works token by
+token, so the [CLS] of the cross stream needs one query row a CAEL, never the whole sequence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from bench.errors import InputError
-from bench.nn.attention import ARCHITECTURES, IMPLEMENTATIONS, attend
+from bench.nn.attention import (
+    ARCHITECTURES,
+    IMPLEMENTATIONS,
+    Heads,
+    attend,
+    attention_mask,
+    behind_attention,
+    heads_of,
+    last_states,
+    run_layer,
+)
+from bench.nn.tokens import Chunk
 
 CROSS_STREAMS = ("carry", "last")
 
@@ -39,40 +48,16 @@ class TwinStates(NamedTuple):
     cross_second: Tensor | None
 
 
-class LayerRecord:
-    """What the self-attention of one layer saw in the latest call, with gradient.
+class LayerRecord(NamedTuple):
+    """A layer and what its self-attention worked on, with gradient.
 
     Args:
         layer: The transformer layer.
-
-    Attributes:
-        states: HD, the hidden states that enter the layer, (B, T, H).
-        mask: As the layer got it: (B, 1, T, T), bool (sdpa) or float (eager); None where nothing is masked.
-        query: Q HD, (B, T, H), heads side by side; ``key`` and ``value`` likewise.
+        heads: Its states, queries, keys and values.
     """
 
-    states: Tensor
-    mask: Tensor | None
-    query: Tensor
-    key: Tensor
-    value: Tensor
-
-    def __init__(self, layer: Any) -> None:
-        self.layer = layer
-
-    def attach(self) -> list[Any]:
-        """Register the hooks and return their handles."""
-        attention = self.layer.attention.self
-        handles = [attention.register_forward_pre_hook(self._keep_input, with_kwargs=True)]
-        for name in ("query", "key", "value"):
-            handles.append(getattr(attention, name).register_forward_hook(partial(self._keep_output, name)))
-        return handles
-
-    def _keep_input(self, _module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self.states, self.mask = args[0], kwargs["attention_mask"]
-
-    def _keep_output(self, name: str, _module: Any, _args: tuple[Any, ...], output: Tensor) -> None:
-        setattr(self, name, output)
+    layer: Any
+    heads: Heads
 
 
 def cael_layers(layers: int, count: int) -> tuple[int, ...]:
@@ -100,10 +85,11 @@ def cael_layers(layers: int, count: int) -> tuple[int, ...]:
 def twin_states(
     first: Any,
     second: Any,
-    ids: Tensor,
-    mask: Tensor | None,
+    chunk: Chunk,
     caels: Sequence[int] = (),
     cross_stream: str = "carry",
+    *,
+    cls_only: bool = False,
 ) -> TwinStates:
     """Run both towers on a batch, and the cross stream of each if there are CAELs.
 
@@ -114,20 +100,20 @@ def twin_states(
     Args:
         first: Tower I, a BertModel or RobertaModel with eager or sdpa attention; any model without CAELs.
         second: Tower II, of the same shape and attention implementation; may be tower I itself.
-        ids: Token ids, (B, T), [CLS] first.
-        mask: 1 for tokens, 0 for padding, (B, T); None where nothing is padded.
+        chunk: What both read, [CLS] first.
         caels: Positions from :func:`cael_layers`.
         cross_stream: "carry": the stream starts as the states that enter the first CAEL, passes from CAEL to
             CAEL and skips the layers between. "last": the last CAEL alone, its residual from the primitive
             stream.
+        cls_only: The primitive streams' [CLS] alone, (B, 1, H); see :func:`bench.nn.attention.last_states`.
 
     Raises:
         InputError: with CAELs, towers that don't fit (see :func:`check_towers`), positions outside the layers
             or not ascending, or an unknown cross stream.
     """
     if not caels:
-        one, two = (model(input_ids=ids, attention_mask=mask) for model in (first, second))
-        return TwinStates(one.last_hidden_state, two.last_hidden_state, None, None)
+        one, two = (last_states(model, chunk, cls_only=cls_only) for model in (first, second))
+        return TwinStates(one, two, None, None)
     check_towers(first, second)
     if cross_stream not in CROSS_STREAMS:
         raise InputError(f"cross_stream '{cross_stream}'", expected=f"one of {', '.join(CROSS_STREAMS)}")
@@ -135,12 +121,9 @@ def twin_states(
     if list(caels) != sorted(set(caels)) or not 1 <= caels[0] <= caels[-1] <= layers:
         raise InputError(f"cross-attention layers {list(caels)}", expected=f"ascending, within 1 to {layers}")
     used = caels if cross_stream == "carry" else caels[-1:]
-    with recorded(first, used) as own:
-        one = first(input_ids=ids, attention_mask=mask)
-    with recorded(second, used) as other:
-        two = second(input_ids=ids, attention_mask=mask)
-    cross = _cross_cls(own, other), _cross_cls(other, own)
-    return TwinStates(one.last_hidden_state, two.last_hidden_state, *cross)
+    one, own = recorded_states(first, chunk, used, cls_only=cls_only)
+    two, other = recorded_states(second, chunk, used, cls_only=cls_only)
+    return TwinStates(one, two, _cross_cls(own, other), _cross_cls(other, own))
 
 
 def check_towers(first: Any, second: Any) -> None:
@@ -172,16 +155,22 @@ def check_towers(first: Any, second: Any) -> None:
         )
 
 
-@contextmanager
-def recorded(model: Any, positions: Sequence[int]) -> Iterator[list[LayerRecord]]:
-    """Record the self-attention of the layers at ``positions`` (from 1) while the block calls the model."""
-    records = [LayerRecord(model.encoder.layer[position - 1]) for position in positions]
-    handles = [handle for record in records for handle in record.attach()]
-    try:
-        yield records
-    finally:
-        for handle in handles:
-            handle.remove()
+def recorded_states(
+    model: Any, chunk: Chunk, positions: Sequence[int], *, cls_only: bool = False
+) -> tuple[Tensor, list[LayerRecord]]:
+    """:func:`bench.nn.attention.last_states`, and the records of the layers at ``positions`` (from 1)."""
+    states, records = model.embeddings(input_ids=chunk.ids), []
+    mask, layers = attention_mask(model.config, chunk, states.dtype), list(model.encoder.layer)
+    for position, layer in enumerate(layers, start=1):
+        alone = cls_only and position == len(layers)
+        if position not in positions and not alone:
+            states = layer(states, mask)
+            continue
+        heads = heads_of(layer, states, mask, cls_only=alone)
+        if position in positions:
+            records.append(LayerRecord(layer, heads))
+        states = run_layer(layer, heads)
+    return states, records
 
 
 def cross_context(own: LayerRecord, other: LayerRecord, rows: int | None = None) -> Tensor:
@@ -197,13 +186,13 @@ def cross_context(own: LayerRecord, other: LayerRecord, rows: int | None = None)
     Returns:
         (B, rows, H).
     """
-    return attend(own.layer.attention.self, own.query[:, :rows], own.key, other.value, own.mask)
+    heads = own.heads
+    return attend(own.layer.attention.self, heads.query[:, :rows], heads.key, other.heads.value, heads.mask)
 
 
 def _cross_cls(own: Sequence[LayerRecord], other: Sequence[LayerRecord]) -> Tensor:
     """[CLS] of the cross stream after the last CAEL, (B, H)."""
-    stream = own[0].states[:, :1]
+    stream = own[0].heads.states[:, :1]
     for mine, theirs in zip(own, other, strict=True):
-        attended = mine.layer.attention.output(cross_context(mine, theirs, rows=1), stream)
-        stream = mine.layer.feed_forward_chunk(attended)
+        stream = behind_attention(mine.layer, cross_context(mine, theirs, rows=1), stream)
     return stream[:, 0]

@@ -1,34 +1,124 @@
 """A batch through a transformer in chunks of like length: less padding, the same states.
 
+A step has two halves. :func:`token_batch` is the host's: Python and lists become tensors. What takes its
+result is the device's: tensors in, tensors out. Functions that take token rows do both.
+
 Where several processes train together, each encodes a share (:mod:`bench.train.distributed`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from bench.nn.attention import cls_alone
-from bench.nn.backbone import padded, sent
-from bench.nn.batches import default_batch_tokens, length_sorted_batches
-from bench.nn.denoising import mask_states
+from bench.nn.attention import last_states
+from bench.nn.batches import default_batch_tokens
 from bench.nn.lookup import looked_up_once
-from bench.nn.pooling import pool
+from bench.nn.pooling import masked_token, pool
+from bench.nn.tokens import Chunk, TokenBatch, in_chunks, on_device
 from bench.nn.twin import TwinStates, twin_states
-from bench.train.distributed import size, spread
+from bench.train.distributed import deal, gathered, own_draws
 from bench.train.precision import lowered, widened
 
 TwinClsStates = TwinStates
 """Of [CLS] alone, (B, H) each."""
 
+BUCKET = 8
+"""Padded lengths on CUDA are multiples of this: few shapes, which compiled steps and graphs are made for."""
+
+
+def token_batch(
+    rows: Sequence[list[int]],
+    pad_id: int,
+    device: torch.device | str,
+    *,
+    budget: int | None = None,
+    once: bool = True,
+) -> TokenBatch:
+    """The host's half: this process's share of the rows, in chunks of like length, on the CPU.
+
+    Args:
+        rows: B token rows.
+        pad_id: Id to pad with.
+        device: Where they will go: CUDA devices take larger chunks, and lengths in steps of 8.
+        budget: Padded tokens a chunk may hold; None chooses for the device; 0 keeps the batch whole.
+        once: Look the embeddings up once for all chunks; on CUDA each chunk looks up its own, whose gradient
+            needs no table of ids that only this batch has.
+    """
+    cuda = torch.device(device).type == "cuda"
+    share = deal([len(row) for row in rows])
+    own = [rows[i] for i in share.own]
+    tokens = default_batch_tokens(str(device)) if budget is None else budget
+    chunks, order = in_chunks(own, pad_id, tokens, multiple=BUCKET if cuda else 1, masked=cuda)
+    where = [0] * len(order)
+    for position, row in enumerate(order):
+        where[row] = position
+    place = torch.tensor([at // len(own) * len(own) + where[at % len(own)] for at in share.place])
+    known = torch.tensor(sorted({pad_id}.union(*own))) if once and not cuda else None
+    return TokenBatch(chunks, place, known)
+
+
+def batch_states(model: Any, batch: TokenBatch, pooling: str = "cls") -> Tensor:
+    """The device's half of :func:`pooled_states`."""
+
+    def encode(chunk: Chunk) -> Tensor:
+        with lowered(chunk.ids.device):
+            last = last_states(model, chunk, cls_only=pooling == "cls")
+        return pool((widened(last),), chunk.mask, pooling)
+
+    return _encoded([model], batch, encode)
+
+
+def batch_mask_states(model: Any, batch: TokenBatch, mask_id: int) -> Tensor:
+    """States of each row's first mask token, (B, H), with gradient: the device's half."""
+
+    def encode(chunk: Chunk) -> Tensor:
+        with lowered(chunk.ids.device):
+            last = last_states(model, chunk)
+        return widened(masked_token(last, chunk.ids, mask_id))
+
+    return _encoded([model], batch, encode)
+
+
+def batch_twin_states(
+    first: Any, second: Any, batch: TokenBatch, *, caels: Sequence[int] = (), cross_stream: str = "carry"
+) -> TwinClsStates:
+    """The device's half of :func:`twin_cls_states`."""
+
+    def encode(chunk: Chunk) -> Tensor:
+        with lowered(chunk.ids.device):
+            twin = twin_states(first, second, chunk, tuple(caels), cross_stream, cls_only=True)
+        states = (twin.first[:, 0], twin.second[:, 0], twin.cross_first, twin.cross_second)
+        return torch.cat([widened(each) for each in states if each is not None], dim=1)
+
+    columns = _encoded([first, second], batch, encode).chunk(4 if caels else 2, dim=1)
+    return TwinClsStates(columns[0], columns[1], *(columns[2:] or (None, None)))
+
+
+def _encoded(models: Sequence[Any], batch: TokenBatch, encode: Callable[[Chunk], Tensor]) -> Tensor:
+    """What ``encode`` makes of the chunks, joined, of all processes: row i for row i of the batch."""
+    with own_draws(), ExitStack() as stack:
+        for model in {id(model): model for model in models}.values():  # both towers may be one
+            stack.enter_context(looked_up_once(model, batch.known))
+        own = torch.cat([encode(chunk) for chunk in batch.chunks])
+    return gathered(own)[batch.place]
+
 
 def cls_states(model: Any, rows: Sequence[list[int]], pad_id: int, *, budget: int | None = None) -> Tensor:
     """First-token states of the last layer, with gradient; see :func:`pooled_states`."""
     return pooled_states(model, rows, pad_id, "cls", budget=budget)
+
+
+def prompted_states(
+    model: Any, rows: Sequence[list[int]], tokenizer: Any, *, budget: int | None = None
+) -> Tensor:
+    """State of each row's mask token in the last layer, (B, H), with gradient; see :func:`pooled_states`."""
+    batch = token_batch(rows, tokenizer.pad_token_id, model.device, budget=budget, once=False)
+    return batch_mask_states(model, on_device(batch, model.device), tokenizer.mask_token_id)
 
 
 def pooled_states(
@@ -49,61 +139,8 @@ def pooled_states(
     Returns:
         (B, H), row i for ``rows[i]``.
     """
-
-    def encode(ids: Tensor, mask: Tensor) -> list[Tensor | None]:
-        with lowered(model.device):
-            last = model(input_ids=ids, attention_mask=mask).last_hidden_state
-        return [pool((widened(last),), mask, pooling)]
-
-    def share(own: Sequence[list[int]]) -> Tensor:
-        states: Tensor = _in_chunks([model], own, pad_id, budget, encode, cls=pooling == "cls")[0]
-        return states
-
-    return spread(rows, share)
-
-
-def prompted_states(model: Any, rows: Sequence[list[int]], tokenizer: Any) -> Tensor:
-    """State of each row's mask token, with gradient; see :func:`bench.nn.denoising.mask_states`."""
-
-    def encode(own: Sequence[list[int]]) -> Tensor:
-        with lowered(model.device):
-            return widened(mask_states(model, own, tokenizer))
-
-    return spread(rows, encode)
-
-
-def _in_chunks(
-    models: Sequence[Any],
-    rows: Sequence[list[int]],
-    pad_id: int,
-    budget: int | None,
-    encode: Callable[[Tensor, Tensor], list[Tensor | None]],
-    *,
-    cls: bool,
-) -> list[Any]:
-    """What ``encode`` makes of each chunk's ids and mask, joined: row i for row i; None stays."""
-    device, lengths = str(models[0].device), [len(row) for row in rows]
-    tokens = default_batch_tokens(device) if budget is None else budget
-    chunks = list(length_sorted_batches(lengths, tokens)) if tokens else [list(range(len(rows)))]
-    with _economical(models, rows, pad_id, cls=cls):
-        parts = [encode(*padded([rows[i] for i in chunk], pad_id, device)) for chunk in chunks]
-    place = torch.empty(len(rows), dtype=torch.long)
-    place[torch.tensor([i for chunk in chunks for i in chunk])] = torch.arange(len(rows))
-    here = sent(place, device)
-    return [None if column[0] is None else torch.cat(column)[here] for column in zip(*parts, strict=True)]
-
-
-@contextmanager
-def _economical(
-    models: Sequence[Any], rows: Sequence[list[int]], pad_id: int, *, cls: bool
-) -> Iterator[None]:
-    """Compute nothing that a loss doesn't read; ``cls`` if it reads [CLS] alone."""
-    with ExitStack() as stack:
-        for model in {id(model): model for model in models}.values():  # both towers may be one
-            stack.enter_context(looked_up_once(model, rows, pad_id))
-            if cls:
-                stack.enter_context(cls_alone(model))
-        yield
+    batch = token_batch(rows, pad_id, model.device, budget=budget)
+    return batch_states(model, on_device(batch, model.device), pooling)
 
 
 def twin_cls_states(
@@ -127,21 +164,7 @@ def twin_cls_states(
         cross_stream: "carry" or "last".
         budget: As for :func:`pooled_states`.
     """
-
-    def encode(ids: Tensor, mask: Tensor) -> list[Tensor | None]:
-        with lowered(first.device):
-            twin = twin_states(first, second, ids, mask, tuple(caels), cross_stream)
-        states = (twin.first[:, 0], twin.second[:, 0], twin.cross_first, twin.cross_second)
-        return [None if each is None else widened(each) for each in states]
-
-    def share(own: Sequence[list[int]]) -> list[Any]:
-        return _in_chunks([first, second], own, pad_id, budget, encode, cls=True)
-
-    if size() == 1:
-        return TwinClsStates(*share(rows))
-
-    def joined(own: Sequence[list[int]]) -> Tensor:
-        return torch.cat([states for states in share(own) if states is not None], dim=1)
-
-    columns = spread(rows, joined).chunk(4 if caels else 2, dim=1)
-    return TwinClsStates(columns[0], columns[1], *(columns[2:] or (None, None)))
+    batch = token_batch(rows, pad_id, first.device, budget=budget)
+    return batch_twin_states(
+        first, second, on_device(batch, first.device), caels=caels, cross_stream=cross_stream
+    )

@@ -105,14 +105,68 @@ def seed_draws(seed: int, stream: str) -> None:
             ranks.draws = _states(ranks.device)
 
 
+@dataclass(frozen=True)
+class Deal:
+    """How rows are dealt out: what this process encodes, and where the vectors of all end up.
+
+    Args:
+        own: Numbers of the rows of this process's share.
+        place: Row i is row ``place[i]`` of the shares of all processes put one after the other.
+    """
+
+    own: tuple[int, ...]
+    place: tuple[int, ...]
+
+
+def deal(lengths: Sequence[int]) -> Deal:
+    """Deal out rows in the order of their lengths, so that shares cost alike; alone, all of them.
+
+    Where their number is not a multiple of the processes', the longest is encoded once more than needed and
+    left out.
+    """
+    if not _ranks:
+        everything = tuple(range(len(lengths)))
+        return Deal(everything, everything)
+    (ranks,) = _ranks
+    order = sorted(range(len(lengths)), key=lengths.__getitem__)
+    order += order[-1:] * (-len(lengths) % ranks.size)
+    share = len(order) // ranks.size
+    place = [0] * len(lengths)
+    for position, row in enumerate(order[: len(lengths)]):
+        turn, rank = divmod(position, ranks.size)
+        place[row] = rank * share + turn
+    return Deal(tuple(order[ranks.rank :: ranks.size]), tuple(place))
+
+
+@contextmanager
+def own_draws() -> Iterator[None]:
+    """Where a share is encoded: torch's global generators draw from this process's own stream."""
+    if not _ranks:
+        yield
+        return
+    (ranks,) = _ranks
+    shared = _states(ranks.device)
+    _set_states(ranks.draws)
+    try:
+        yield
+    finally:
+        ranks.draws = _states(ranks.device)
+        _set_states(shared)
+
+
+def gathered(own: Tensor) -> Tensor:
+    """The shares of all processes put one after the other, with gradient through the own one."""
+    if not _ranks:
+        return own
+    gather: Callable[[Tensor, Ranks], Tensor] = _Gather.apply
+    return gather(own, _ranks[0])
+
+
 def spread(rows: Sequence[Item], encode: Callable[[Sequence[Item]], Tensor]) -> Tensor:
     """Encode rows, each process its share, and return the vectors of all, with gradient through its own.
 
-    Rows are dealt out in the order of their lengths, so that shares cost alike; where their number is not a
-    multiple of the processes', the longest is encoded once more than needed and left out.
-
     Args:
-        rows: B rows, the same on every process.
+        rows: B rows, the same on every process; see :func:`deal`.
         encode: From rows to a vector each, (b, H); it may draw from torch's global generators.
 
     Returns:
@@ -121,18 +175,11 @@ def spread(rows: Sequence[Item], encode: Callable[[Sequence[Item]], Tensor]) -> 
     """
     if not _ranks:
         return encode(rows)
-    (ranks,) = _ranks
-    order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
-    order += order[-1:] * (-len(rows) % ranks.size)
-    with _own_draws(ranks):
-        own = encode([rows[i] for i in order[ranks.rank :: ranks.size]])
-    gather: Callable[[Tensor, Ranks], Tensor] = _Gather.apply
-    gathered = gather(own, ranks)
-    place = torch.empty(len(rows), dtype=torch.long)
-    for position, row in enumerate(order[: len(rows)]):
-        turn, rank = divmod(position, ranks.size)
-        place[row] = rank * len(own) + turn
-    return gathered[place.to(gathered.device)]
+    share = deal([len(row) for row in rows])
+    with own_draws():
+        own = encode([rows[i] for i in share.own])
+    together = gathered(own)
+    return together[torch.tensor(share.place, device=together.device)]
 
 
 def spread_arrays(items: Sequence[Item], encode: Callable[[Sequence[Item]], FloatArray]) -> FloatArray:
@@ -202,18 +249,6 @@ class _Gather(torch.autograd.Function):
         (gradient,) = gradients
         start = ctx.ranks.rank * ctx.rows
         return gradient[start : start + ctx.rows] * ctx.ranks.size, None
-
-
-@contextmanager
-def _own_draws(ranks: Ranks) -> Iterator[None]:
-    """Let torch's global generators draw from this process's own stream, and put them back."""
-    shared = _states(ranks.device)
-    _set_states(ranks.draws)
-    try:
-        yield
-    finally:
-        ranks.draws = _states(ranks.device)
-        _set_states(shared)
 
 
 def _states(device: str) -> list[Tensor]:

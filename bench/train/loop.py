@@ -15,6 +15,7 @@ from bench.errors import BenchError, InputError
 from bench.nn.backbone import Rows
 from bench.nn.heap import keep_freed_memory
 from bench.train.distributed import from_first, share_gradients
+from bench.train.objective import in_halves, prepared_steps
 from bench.train.precision import in_float32
 from bench.train.streams import generator
 
@@ -116,7 +117,8 @@ def train(
     Processes that train together (:mod:`bench.train.distributed`) all call it, and see the same batches.
 
     Args:
-        objective: Maps a list of token rows to a scalar loss; its parameters are trained.
+        objective: Maps a list of token rows to a scalar loss; its parameters are trained. The host's half of
+            an :class:`bench.train.objective.Objective` runs a step ahead on CUDA.
         encoder: The part of it that is evaluated and kept.
         rows: What ``objective`` gets of every corpus sentence.
         settings: Length, rates, schedule.
@@ -134,12 +136,18 @@ def train(
     parameters = [parameter for parameter in objective.parameters() if parameter.requires_grad]
     optimizer = make_optimizer(objective, settings)
     order = batches(len(rows), settings.batch_size, seed, corpus, drop_last=settings.drop_last)
-    history = _History(encoder)
+    history, halves = _History(encoder), in_halves(objective)
+    steps = prepared_steps(
+        halves,
+        lambda: [rows[index] for index in next(order)],
+        settings.steps,
+        ahead=halves.device.type == "cuda",
+    )
     objective.train()
     for step in range(1, settings.steps + 1):
         begin = time.perf_counter()
-        batch = [rows[index] for index in next(order)]
-        loss = objective(batch)
+        sentences, prepared = next(steps)
+        loss = halves.compute(prepared)
         reading = _Reading(loss.detach())
         for group in optimizer.param_groups:
             group["lr"] = rate(settings, step)
@@ -149,7 +157,7 @@ def train(
         if settings.clip:
             nn.utils.clip_grad_norm_(parameters, settings.clip)
         optimizer.step()
-        history.trained(step, len(batch), reading.value(), begin)
+        history.trained(step, sentences, reading.value(), begin, halves.why_not_finite)
         if step % settings.eval_every == 0:
             objective.eval()
             with in_float32():
@@ -157,7 +165,7 @@ def train(
             objective.train()
             history.evaluated(step, score, begin)
         if progress:
-            progress(len(batch))
+            progress(sentences)
     objective.eval()
     return history.result(settings.steps)
 
@@ -188,9 +196,13 @@ class _History:
         self.step_seconds: list[float] = []
         self.dev_seconds: list[float] = []
 
-    def trained(self, step: int, sentences: int, loss: float, begin: float) -> None:
-        """Record a step; raises BenchError for a loss that is not finite."""
+    def trained(
+        self, step: int, sentences: int, loss: float, begin: float, why: Callable[[], str | None]
+    ) -> None:
+        """Record a step; raises BenchError for a loss that is not finite, with ``why`` where known."""
         if not math.isfinite(loss):
+            if reason := why():
+                raise BenchError(reason)
             raise BenchError(f"the loss is {loss} at step {step}", hint="try a smaller learning rate")
         self.losses.append(loss)
         self.sentences += sentences

@@ -23,12 +23,12 @@ from bench.nn.denoising import (
     DenoisedEncoder,
     check_positions,
     denoised,
-    mask_states,
     template_noise,
 )
 from bench.nn.export import export_encoder, load_encoder
 from bench.nn.prompt import Prompt
 from bench.registry import discover
+from bench.train.chunks import prompted_states
 from bench.train.recipe import info_nce
 from bench.train.sentence_encoder import set_dropout
 from tests.support.cli import Cli, records
@@ -170,7 +170,7 @@ def test_unusable_templates(tiny_bert: Path, template: str) -> None:
 def test_mask_states_dont_depend_on_chunks(tiny_bert: Path) -> None:
     model, tokenizer = tower(tiny_bert)
     rows = Prompt(tokenizer, OF).rows([*SENTENCES, "the doctor is reading a book"], 40)
-    found = [mask_states(model, rows, tokenizer, budget=budget) for budget in (1, 40, 100_000)]
+    found = [prompted_states(model, rows, tokenizer, budget=budget) for budget in (1, 40, 100_000)]
     for states in found[1:]:
         torch.testing.assert_close(states, found[0], rtol=1e-9, atol=1e-9)
     for row, state in zip(rows, found[0], strict=True):
@@ -224,7 +224,7 @@ def test_denoised_takes_away_each_rows_own_length(tiny_bert: Path) -> None:
     model, tokenizer = tower(tiny_bert)
     prompt = Prompt(tokenizer, OF)
     rows = prompt.rows([*SENTENCES, "", "a man is singing"], 40)
-    states = mask_states(model, rows, tokenizer)
+    states = prompted_states(model, rows, tokenizer)
     found = denoised(model, prompt, rows, states)
     for row, state, clean in zip(rows, states, found, strict=True):
         length = len(row) - 10  # attended tokens less the template's
@@ -278,7 +278,7 @@ def test_a_step_equals_a_transcription(name: str, denoising: bool, request: pyte
 def test_gradient_reaches_the_encoder_through_the_noise(tiny_bert: Path) -> None:
     made, _, tokenizer = objective_of("promptbert", tiny_bert)
     rows = [prompt.rows(SENTENCES, 40) for prompt in made.prompts]
-    states = [mask_states(made.encoder, view, tokenizer).detach() for view in rows]
+    states = [prompted_states(made.encoder, view, tokenizer).detach() for view in rows]
     clean = [denoised(made.encoder, *part) for part in zip(made.prompts, rows, states, strict=True)]
     torch.autograd.backward(info_nce(clean[0], clean[1], 0.05))
     grad = made.encoder.embeddings.word_embeddings.weight.grad

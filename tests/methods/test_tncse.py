@@ -23,6 +23,7 @@ from bench.methods._objectives import JointObjective, SingleObjective
 from bench.nn.backbone import TransformerEncoder, load_backbone, remove_layer_norms, token_rows
 from bench.nn.export import export_encoder
 from bench.nn.sum_encoder import SumEncoder
+from bench.nn.tokens import chunk_from
 from bench.nn.twin import cael_layers, twin_states
 from bench.registry import discover
 from bench.train.chunks import cls_states
@@ -123,7 +124,9 @@ def test_jtcse_step_adds_the_cross_streams_and_may_exchange_the_towers(tiny_bert
     loss = objective(token_rows(tokenizer, SENTENCES, 12))
     twice = [sentence for sentence in SENTENCES for _ in range(2)]
     batch = tokenizer(twice, padding=True, truncation=True, max_length=12, return_tensors="pt")
-    twin = twin_states(first, second, batch["input_ids"], batch["attention_mask"], layers, "carry")
+    twin = twin_states(
+        first, second, chunk_from(batch["input_ids"], batch["attention_mask"]), layers, "carry"
+    )
     h1, h2, c1, c2 = twin.first[:, 0], twin.second[:, 0], twin.cross_first, twin.cross_second
     assert c1 is not None
     assert c2 is not None

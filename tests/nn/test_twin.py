@@ -14,7 +14,8 @@ from torch.nn import functional
 from transformers import DistilBertConfig, DistilBertModel
 
 from bench.errors import InputError
-from bench.nn.twin import TwinStates, cael_layers, check_towers, cross_context, recorded, twin_states
+from bench.nn.tokens import chunk_from
+from bench.nn.twin import TwinStates, cael_layers, check_towers, cross_context, recorded_states, twin_states
 from tests.support.twins import HEADS, HIDDEN, KINDS, LAYERS, LENGTHS, Kind, batch, tower
 
 
@@ -100,14 +101,14 @@ def test_whole_forward_is_the_slow_transcription(kind: Kind, count: int, stream:
     ids, mask = batch()
     caels = cael_layers(LAYERS, count)
     with torch.no_grad():
-        out = twin_states(first, second, ids, mask, caels, stream)
+        out = twin_states(first, second, chunk_from(ids, mask), caels, stream)
         for row, length in enumerate(LENGTHS):
             slow = slow_sentence(first, second, ids[row, :length], caels, stream == "carry")
             fast = (out.first[row, :length], out.second[row, :length], *(c[row] for c in cross_of(out)))
             for got, expected in zip(fast, (slow[0], slow[1], slow[2][0], slow[3][0]), strict=True):
                 torch.testing.assert_close(got, expected, rtol=0, atol=1e-10)
         alone = ids[:1, : LENGTHS[0]]
-        unpadded = twin_states(first, second, alone, None, caels, stream)
+        unpadded = twin_states(first, second, chunk_from(alone, None), caels, stream)
     for got, expected in zip(cross_of(unpadded), cross_of(out), strict=True):
         torch.testing.assert_close(got[0], expected[0], rtol=0, atol=1e-10)
 
@@ -117,7 +118,8 @@ def test_cross_context_head_by_head(kind: Kind) -> None:
     first, second = tower(kind, 0).double(), tower(kind, 1).double()
     ids, mask = batch()
     layer = 3
-    with torch.no_grad(), recorded(first, [layer]) as own, recorded(second, [layer]) as other:
+    with torch.no_grad():
+        (_, own), (_, other) = (recorded_states(m, chunk_from(ids, mask), [layer]) for m in (first, second))
         towers = [m(ids, attention_mask=mask, output_hidden_states=True) for m in (first, second)]
         whole, row = cross_context(own[0], other[0]), cross_context(own[0], other[0], rows=1)
         for i, length in enumerate(LENGTHS):
@@ -140,15 +142,18 @@ def test_tied_towers_give_the_own_context(kind: Kind, padded: bool) -> None:
         layer.attention.self.register_forward_hook(lambda _m, _a, out: contexts.append(out[0]))
         for layer in model.encoder.layer
     ]
-    with torch.no_grad(), recorded(model, range(1, LAYERS + 1)) as records:
+    chunk = chunk_from(ids, mask if padded else None)
+    with torch.no_grad():
         last = model(ids, attention_mask=mask if padded else None).last_hidden_state
+        found, records = recorded_states(model, chunk, range(1, LAYERS + 1))
+    assert torch.equal(found, last)
     for handle in handles:
         handle.remove()
     with torch.no_grad():
         for record, context in zip(records, contexts, strict=True):
             assert torch.equal(cross_context(record, record), context)
         for caels, stream in (((1, 2, 3, 4), "carry"), ((4,), "carry"), ((2, 4), "last")):
-            out = twin_states(model, model, ids, mask if padded else None, caels, stream)
+            out = twin_states(model, model, chunk, caels, stream)
             for cross in cross_of(out):
                 torch.testing.assert_close(cross, last[:, 0], rtol=0, atol=1e-5)
 
@@ -167,7 +172,7 @@ def test_primitive_streams_are_the_plain_models(kind: Kind, mode: str, dropout: 
         for count, stream in itertools.product((0, 1, 2, 4), ("carry", "last")):
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(0)
-                out = twin_states(first, second, ids, given, cael_layers(LAYERS, count), stream)
+                out = twin_states(first, second, chunk_from(ids, given), cael_layers(LAYERS, count), stream)
             assert torch.equal(out.first, plain[0])
             assert torch.equal(out.second, plain[1])
             assert (out.cross_first is None) == (out.cross_second is None) == (count == 0)
@@ -180,7 +185,7 @@ def test_without_caels_nothing_is_drawn_and_any_model_will_do() -> None:
     model.eval()
     ids, mask = batch()
     before = torch.get_rng_state()
-    out = twin_states(model, model, ids, mask)
+    out = twin_states(model, model, chunk_from(ids, mask))
     assert torch.equal(before, torch.get_rng_state())
     assert torch.equal(out.first, model(ids, attention_mask=mask).last_hidden_state)
     assert out.cross_first is None
@@ -191,7 +196,7 @@ def test_eager_and_sdpa_agree(family: str) -> None:
     ids, mask = batch()
     with torch.no_grad():
         one, two = (
-            twin_states(tower((family, name), 0), tower((family, name), 1), ids, mask, (2, 4))
+            twin_states(tower((family, name), 0), tower((family, name), 1), chunk_from(ids, mask), (2, 4))
             for name in ("eager", "sdpa")
         )
     for got, expected in zip(cross_of(one), cross_of(two), strict=True):
@@ -205,7 +210,8 @@ def test_carry_last_and_the_number_of_caels_differ() -> None:
 
     def cross(count: int, stream: str) -> Tensor:
         with torch.no_grad():
-            return cross_of(twin_states(first, second, ids, mask, cael_layers(LAYERS, count), stream))[0]
+            chunk, caels = chunk_from(ids, mask), cael_layers(LAYERS, count)
+            return cross_of(twin_states(first, second, chunk, caels, stream))[0]
 
     assert torch.equal(cross(1, "carry"), cross(1, "last"))
     assert torch.equal(cross(2, "last"), cross(4, "last"))
@@ -217,7 +223,7 @@ def test_carry_last_and_the_number_of_caels_differ() -> None:
 def test_gradient_flows_into_both_towers(attention: str) -> None:
     first, second = tower(("bert", attention), 0), tower(("bert", attention), 1)
     ids, mask = batch()
-    cross, _ = cross_of(twin_states(first, second, ids, mask, (2, 4)))
+    cross, _ = cross_of(twin_states(first, second, chunk_from(ids, mask), (2, 4)))
     torch.autograd.backward(cross.square().sum())
 
     def reached(model: Any) -> set[str]:
@@ -240,7 +246,7 @@ def test_gradient_is_that_of_the_slow_transcription(attention: str) -> None:
     ids = batch()[0][:1, : LENGTHS[0]]
     probe = torch.linspace(-1, 1, HIDDEN, dtype=torch.float64)
     weights = [*first.encoder.parameters(), *second.encoder.parameters()]
-    fast = cross_of(twin_states(first, second, ids, None, (2, 4)))
+    fast = cross_of(twin_states(first, second, chunk_from(ids, None), (2, 4)))
     slow = slow_sentence(first, second, ids[0], (2, 4), True)[2:]
     gradients = torch.autograd.grad(fast[0][0] @ probe + fast[1][0] @ probe.exp(), weights)
     expected = torch.autograd.grad(slow[0][0] @ probe + slow[1][0] @ probe.exp(), weights)
@@ -254,9 +260,7 @@ def test_cross_context_has_the_layers_own_attention_dropout(attention: str) -> N
     ids = torch.tensor([[2, 9, 4, 17, 3]]).expand(4000, 5)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
-        with recorded(first, [1]) as own, recorded(second, [1]) as other:
-            first(ids)
-            second(ids)
+        (_, own), (_, other) = (recorded_states(m, chunk_from(ids, None), [1]) for m in (first, second))
         plain = cross_context(own[0], other[0], rows=1)
         own[0].layer.attention.self.dropout.p = 0.5
         dropped = cross_context(own[0], other[0], rows=1)
@@ -270,17 +274,6 @@ def test_cross_context_has_the_layers_own_attention_dropout(attention: str) -> N
         torch.testing.assert_close(cross_context(own[0], other[0], rows=1), plain, rtol=0, atol=1e-6)
 
 
-def test_no_hook_stays() -> None:
-    first, second = tower(KINDS[0], 0), tower(KINDS[0], 1)
-    ids, mask = batch()
-    twin_states(first, second, ids, mask, (2, 4))
-    with pytest.raises(IndexError):
-        twin_states(first, second, ids + 100, mask, (2, 4))
-    for module in itertools.chain(first.modules(), second.modules()):
-        assert not module._forward_hooks
-        assert not module._forward_pre_hooks
-
-
 def test_towers_that_dont_fit() -> None:
     ids, mask = batch()
     base = tower(("bert", "sdpa"), 0)
@@ -292,7 +285,7 @@ def test_towers_that_dont_fit() -> None:
     }
     for text, other in wrong.items():
         with pytest.raises(InputError) as caught:
-            twin_states(base, other, ids, mask, (2,))
+            twin_states(base, other, chunk_from(ids, mask), (2,))
         assert str(caught.value) == f"the towers differ in {text}; expected the same in both"
     for pair, named in (
         ((base, tower(("roberta", "sdpa"), 0)), "BertModel and RobertaModel"),
@@ -316,9 +309,9 @@ def test_bad_caels_and_streams() -> None:
     ids, mask = batch()
     for caels in ((0,), (5,), (4, 2), (2, 2)):
         with pytest.raises(InputError) as caught:
-            twin_states(model, model, ids, mask, caels)
+            twin_states(model, model, chunk_from(ids, mask), caels)
         assert str(caught.value) == (
             f"cross-attention layers {list(caels)}; expected ascending, within 1 to 4"
         )
     with pytest.raises(InputError, match="cross_stream 'first'; expected one of carry, last"):
-        twin_states(model, model, ids, mask, (4,), "first")
+        twin_states(model, model, chunk_from(ids, mask), (4,), "first")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace as Namespace
@@ -13,12 +13,14 @@ import torch
 from torch import Tensor, nn
 from transformers import DistilBertConfig, DistilBertModel
 
-from bench.nn.attention import cls_alone
+from bench.nn.attention import last_states, layered
 from bench.nn.backbone import padded
 from bench.nn.lookup import looked_up_once
+from bench.nn.tokens import chunk_from
 from bench.train import chunks
-from bench.train.chunks import cls_states, pooled_states, twin_cls_states
+from bench.train.chunks import cls_states, pooled_states, token_batch, twin_cls_states
 from bench.train.loop import TrainSettings, make_optimizer
+from bench.train.sentence_encoder import set_dropout
 from bench.train.streams import own_random_state
 from tests.support.rank_work import Found, Gradients, alone
 from tests.support.twins import KINDS, PAD, Kind, batch, tower
@@ -31,7 +33,9 @@ ROWS = [[2, 9, 7, 4], [2, 5], [2, 9, 9, 9, 8, 6], [2, 11, 5]]
 def plainly() -> Iterator[None]:
     """Within the block a step computes every state of every layer, and looks each embedding up anew."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chunks, "_economical", lambda *_, **__: nullcontext())
+        patch.setattr(chunks, "looked_up_once", lambda *_: nullcontext())
+        whole = chunks.last_states
+        patch.setattr(chunks, "last_states", lambda model, chunk, **_: whole(model, chunk))
         yield
 
 
@@ -50,35 +54,43 @@ def gradients(model: Any) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("kind", KINDS, ids="-".join)
 @pytest.mark.parametrize("masked", [True, False])
-def test_cls_alone_is_cls_of_the_whole_layer(kind: Kind, masked: bool) -> None:
-    model = tower(kind, 1).double().train()
+def test_states_are_the_plain_models(kind: Kind, masked: bool) -> None:
+    """All of them to the bit, in training too; [CLS] alone up to rounding, from a last layer of one row."""
+    model = tower(kind, 1, dropout=0.1).double().train()
     ids, mask = batch() if masked else (torch.tensor([[2, 4, 5], [2, 8, 9]]), None)
     weights = torch.linspace(-1, 1, model.config.hidden_size, dtype=torch.float64)
-
-    def run() -> tuple[Any, dict[str, Tensor]]:
-        model.zero_grad()
-        output = model(input_ids=ids, attention_mask=mask)
-        (output.last_hidden_state[:, 0] + output.pooler_output).tanh().mul(weights).sum().backward()
-        return output, gradients(model)
-
-    whole, expected = run()
     widths: list[int] = []
     hook = model.encoder.layer[-1].intermediate.register_forward_hook(
         lambda _module, args, _output: widths.append(args[0].shape[1])
     )
-    with cls_alone(model):
-        output, found = run()
+
+    def run(compute: Callable[[], Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        model.zero_grad()
+        with own_random_state(1, "test"):
+            states = compute()
+        states[:, 0].tanh().mul(weights).sum().backward()
+        return states, gradients(model)
+
+    def plain() -> Tensor:
+        states: Tensor = model(input_ids=ids, attention_mask=mask).last_hidden_state
+        return states
+
+    chunk = chunk_from(ids, mask)
+    expected, gradient = run(plain)
+    found, same = run(lambda: last_states(model, chunk))
+    assert torch.equal(found, expected)
+    assert same.keys() == gradient.keys()
+    assert all(torch.equal(same[name], each) for name, each in gradient.items())
+    set_dropout(model, 0.0)
+    whole, gradient = run(plain)
+    alone, found_gradient = run(lambda: last_states(model, chunk, cls_only=True))
     hook.remove()
-    assert widths == [1]
-    assert output.last_hidden_state.shape == (len(ids), 1, model.config.hidden_size)
-    torch.testing.assert_close(output.last_hidden_state[:, 0], whole.last_hidden_state[:, 0])
-    torch.testing.assert_close(output.pooler_output, whole.pooler_output)
-    assert found.keys() == expected.keys()
-    for name, gradient in expected.items():
-        torch.testing.assert_close(found[name], gradient, rtol=1e-9, atol=1e-12)
-    after, again = run()  # nothing of it stays
-    assert torch.equal(after.last_hidden_state, whole.last_hidden_state)
-    assert all(torch.equal(again[name], gradient) for name, gradient in expected.items())
+    assert widths == [ids.shape[1]] * 3 + [1]
+    assert alone.shape == (len(ids), 1, model.config.hidden_size)
+    torch.testing.assert_close(alone[:, 0], whole[:, 0])
+    assert found_gradient.keys() == gradient.keys()
+    for name, each in gradient.items():
+        torch.testing.assert_close(found_gradient[name], each, rtol=1e-9, atol=1e-12)
 
 
 def test_cls_alone_has_the_distribution_of_the_whole_layer_under_dropout() -> None:
@@ -86,15 +98,13 @@ def test_cls_alone_has_the_distribution_of_the_whole_layer_under_dropout() -> No
     model = tower(("bert", "sdpa"), 1, dropout=0.3).train()
     ids, mask = (tensor[:1].expand(3000, -1) for tensor in batch())
 
-    def draws(seed: int) -> Tensor:
+    def draws(seed: int, *, cls_only: bool) -> Tensor:
         with own_random_state(seed, "test"):
-            outputs = [model(input_ids=ids, attention_mask=mask) for _ in range(4)]
-            return torch.cat([output.last_hidden_state[:, 0] for output in outputs])
+            chunk = chunk_from(ids, mask)
+            return torch.cat([last_states(model, chunk, cls_only=cls_only)[:, 0] for _ in range(4)])
 
     with torch.no_grad():
-        whole = draws(1)
-        with cls_alone(model):
-            alone = draws(2)
+        whole, alone = draws(1, cls_only=False), draws(2, cls_only=True)
     error = (whole.var(0) * 2 / len(whole)).sqrt()
     assert float(((whole - alone).mean(0) / error).abs().max()) < 4
     torch.testing.assert_close(whole.std(0) / alone.std(0), torch.ones(whole.shape[1]), rtol=0.03, atol=0)
@@ -108,8 +118,7 @@ def test_cls_alone_draws_dropout_for_what_it_computes() -> None:
     for block in (layer.attention.output, layer.output):
         block.dropout.register_forward_hook(lambda _m, args, _o: drawn.append(tuple(args[0].shape)))
     ids, mask = batch()
-    with cls_alone(model):
-        first, second = (model(input_ids=ids, attention_mask=mask).last_hidden_state for _ in range(2))
+    first, second = (last_states(model, chunk_from(ids, mask), cls_only=True) for _ in range(2))
     assert drawn == [(len(ids), 1, model.config.hidden_size)] * 4
     assert not torch.allclose(first, second)
 
@@ -123,12 +132,17 @@ def other_model(what: str) -> Any:
     return model
 
 
-@pytest.mark.parametrize("what", ["another architecture", "a decoder", "another attention"])
-def test_other_models_stay_as_they_are(what: str) -> None:
-    model = other_model(what)
-    forwards = [module.forward for module in model.modules()]
-    with cls_alone(model):
-        assert [module.forward for module in model.modules()] == forwards
+@pytest.mark.parametrize("what", ["another architecture", "a decoder"])
+def test_other_models_are_called_whole(what: str) -> None:
+    model, (ids, mask) = other_model(what).eval(), batch()
+    expected = model(input_ids=ids, attention_mask=mask).last_hidden_state
+    assert torch.equal(last_states(model, chunk_from(ids, mask), cls_only=True), expected)
+
+
+def test_another_attention_is_called_whole() -> None:
+    model = other_model("another attention")
+    assert not layered(model)
+    assert layered(tower(("bert", "sdpa"), 1))
 
 
 def first_tokens(model: Any, rows: list[list[int]]) -> Tensor:
@@ -162,7 +176,7 @@ def test_a_batch_looks_its_embeddings_up_once() -> None:
     lookups: list[int] = []
     for once in (False, True):
         model.zero_grad()
-        with looked_up_once(model, ROWS, PAD) if once else nullcontext():
+        with looked_up_once(model, token_batch(ROWS, PAD, "cpu").known if once else None):
             states = torch.cat([first_tokens(model, rows) for rows in chunks])
         calls = lookups_of(states.tanh().square().sum(), embeddings.weight)
         lookups.append(calls)
@@ -181,9 +195,9 @@ def test_what_is_not_in_the_batch_is_not_found_in_its_table() -> None:
     model = Namespace(get_input_embeddings=lambda: table)
     with torch.no_grad():
         table.weight.copy_(torch.arange(20.0)[:, None])
-    with looked_up_once(model, [[19, 3], [7]], 0):
+    with looked_up_once(model, torch.tensor([0, 3, 7, 19])):
         assert table(torch.tensor([[3, 0], [19, 7]])).flatten().tolist() == [3, 0, 19, 7]
-    with looked_up_once(nn.Linear(1, 1), [[1]], 0):
+    with looked_up_once(nn.Linear(1, 1), torch.tensor([1])):
         pass
 
 
@@ -199,7 +213,7 @@ def test_both_towers_may_be_one_model(tiny_bert: Path) -> None:
 def test_a_loss_that_reads_cls_alone_computes_the_last_layer_for_cls_alone() -> None:
     model = tower(("bert", "sdpa"), 1)
     widths: list[int] = []
-    model.encoder.layer[-1].register_forward_hook(lambda _m, _args, states: widths.append(states.shape[1]))
+    model.encoder.layer[-1].output.register_forward_hook(lambda _m, _a, out: widths.append(out.shape[1]))
     cls_states(model, ROWS, PAD, budget=0)
     pooled_states(model, ROWS, PAD, "avg", budget=0)
     with plainly():

@@ -17,9 +17,11 @@ from bench.data.corpus import Corpus, make_corpus
 from bench.data.toy import toy_task
 from bench.errors import BenchError, DataError, InputError
 from bench.nn import masked_lm
+from bench.nn.attention import attention_mask, run_layers
 from bench.nn.backbone import load_backbone, token_rows
 from bench.nn.folder import resolve
-from bench.nn.masked_lm import check_layers, check_same_vocabulary, load_masked_lm, mlm_head, run_layers
+from bench.nn.masked_lm import check_layers, check_same_vocabulary, load_masked_lm, mlm_head
+from bench.nn.tokens import chunk_from
 from bench.request import profiles
 from bench.train.masking import mask_tokens
 from bench.train.pretrain import MlmSettings, add_head, masked_accuracy, read_documents
@@ -135,14 +137,15 @@ def test_layers_on_given_states_are_the_models_own(tiny_bert: Path, implementati
     ids = torch.tensor([[2, 7, 8, 9, 3], [2, 7, 3, 0, 0]])
     mask = (ids != 0).long()
     states = model.embeddings(input_ids=ids)
-    got = run_layers(model.encoder.layer, states, mask, model.config)
+    whole = attention_mask(model.config, chunk_from(ids, mask))
+    got = run_layers(model.encoder.layer, states, whole)
     torch.testing.assert_close(got, model(input_ids=ids, attention_mask=mask).last_hidden_state)
-    alone = run_layers(model.encoder.layer, states[1:, :3], mask[1:, :3], model.config)
+    alone = run_layers(model.encoder.layer, states[1:, :3], None)
     torch.testing.assert_close(got[1, :3], alone[0], rtol=1e-4, atol=1e-5)  # padding is not attended
     with torch.random.fork_rng(devices=[]):
         fresh = masked_lm.new_layers(model, 2)
     set_dropout(fresh, 0.0)
-    assert run_layers(fresh, states, mask, model.config).shape == states.shape
+    assert run_layers(fresh, states, whole).shape == states.shape
     assert len(fresh) == 2
     assert not any(
         torch.equal(a, b)

@@ -1,0 +1,114 @@
+"""Token rows as the tensors that a transformer takes: made on the host, before a device sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from bench.nn.batches import length_sorted_batches
+
+
+class Chunk(NamedTuple):
+    """Rows padded on the right to one length.
+
+    Args:
+        ids: Token ids, (b, L).
+        mask: 1 on tokens and 0 on padding, (b, L).
+        attention: The same as a boolean mask of attention, (b, 1, 1, L); None where nothing is padded. What
+            the host knows of the padding needs no look at the device.
+    """
+
+    ids: Tensor
+    mask: Tensor
+    attention: Tensor | None
+
+
+class TokenBatch(NamedTuple):
+    """Rows in chunks of like length.
+
+    Args:
+        chunks: The chunks.
+        place: Row i of the batch is row ``place[i]`` of the chunks' rows put one after the other, (B,).
+        known: The ids that occur, ascending, for one lookup of their embeddings; None: a lookup a chunk.
+    """
+
+    chunks: tuple[Chunk, ...]
+    place: Tensor
+    known: Tensor | None
+
+
+def chunk_of(rows: Sequence[Sequence[int]], pad_id: int, *, multiple: int = 1, masked: bool = False) -> Chunk:
+    """Pad rows to the longest, or to the next multiple of a length.
+
+    Args:
+        rows: Token rows.
+        pad_id: Id to pad with.
+        multiple: The padded length is one of this, so that few lengths occur.
+        masked: Give the mask of attention where nothing is padded too.
+    """
+    lengths = [len(row) for row in rows]
+    longest = -(-max(lengths) // multiple) * multiple
+    ids = torch.tensor([[*row, *[pad_id] * (longest - len(row))] for row in rows])
+    mask = torch.tensor([[1] * length + [0] * (longest - length) for length in lengths])
+    whole = min(lengths) == longest and not masked
+    return Chunk(ids, mask, None if whole else mask.bool()[:, None, None, :])
+
+
+def chunk_from(ids: Tensor, mask: Tensor | None) -> Chunk:
+    """A chunk of tensors that are there already; None where nothing is masked."""
+    if mask is None:
+        return Chunk(ids, torch.ones_like(ids), None)
+    return Chunk(ids, mask, mask.bool()[:, None, None, :])
+
+
+def in_chunks(
+    rows: Sequence[Sequence[int]], pad_id: int, budget: int, *, multiple: int = 1, masked: bool = False
+) -> tuple[tuple[Chunk, ...], list[int]]:
+    """Cut rows into chunks of like length; return them, and the number of each of their rows.
+
+    Args:
+        rows: Token rows.
+        pad_id: Id to pad with.
+        budget: Padded tokens a chunk may hold; 0 keeps the rows in one chunk, as they come.
+        multiple: See :func:`chunk_of`.
+        masked: See :func:`chunk_of`.
+    """
+    numbers = [list(range(len(rows)))]
+    if budget:
+        numbers = list(length_sorted_batches([len(row) for row in rows], budget))
+    chunks = (
+        chunk_of([rows[i] for i in chunk], pad_id, multiple=multiple, masked=masked) for chunk in numbers
+    )
+    return tuple(chunks), [i for chunk in numbers for i in chunk]
+
+
+def places(order: Sequence[int]) -> Tensor:
+    """Where each of the numbers 0 ... n - 1 stands in ``order``, (n,)."""
+    place = torch.empty(len(order), dtype=torch.long)
+    place[torch.tensor(order)] = torch.arange(len(order))
+    return place
+
+
+def on_device(tree: Any, device: torch.device | str) -> Any:
+    """Send every tensor of nested tuples, lists and dictionaries to a device; other values stay as they are.
+
+    To CUDA they go from pinned memory, so that the host waits for no copy.
+    """
+    if isinstance(tree, Tensor):
+        return sent(tree, device)
+    if isinstance(tree, dict):
+        return {name: on_device(value, device) for name, value in tree.items()}
+    if isinstance(tree, tuple | list):
+        values = [on_device(value, device) for value in tree]
+        return type(tree)(*values) if hasattr(tree, "_fields") else type(tree)(values)
+    return tree
+
+
+def sent(tensor: Tensor, device: torch.device | str) -> Tensor:
+    """A CPU tensor on a device; to CUDA from pinned memory, so that the host needn't wait for the copy."""
+    if torch.device(device).type != "cuda" or tensor.is_cuda:
+        return tensor
+    return tensor.pin_memory().to(device, non_blocking=True)
