@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from contextvars import ContextVar
 
 import torch
 from torch import Tensor
 
-_current: ContextVar[str] = ContextVar("training precision", default="fp32")
+_asked: list[str] = []  # innermost last; a plain list, which a compiled step can read
 
 
 @contextmanager
@@ -20,12 +19,12 @@ def training_at(precision: str) -> Iterator[None]:
         precision: "fp32"; "bf16", torch's autocast to bfloat16 in what :func:`lowered` encloses; "tf32",
             float32 whose products round their factors to 10 bits, on CUDA devices.
     """
-    token = _current.set(precision)
+    _asked.append(precision)
     try:
         with _products("high") if precision == "tf32" else nullcontext():
             yield
     finally:
-        _current.reset(token)
+        _asked.pop()
 
 
 def in_float32() -> AbstractContextManager[object]:
@@ -45,7 +44,7 @@ def _products(precision: str) -> Iterator[None]:
 
 def lowered(device: torch.device | str) -> AbstractContextManager[object]:
     """Where a transformer is called in training; its results may be bfloat16, see :func:`widened`."""
-    if _current.get() != "bf16":
+    if _asked[-1:] != ["bf16"]:
         return nullcontext()
     return torch.autocast(torch.device(device).type, torch.bfloat16)
 
