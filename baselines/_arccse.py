@@ -13,8 +13,9 @@ from torch.nn import functional
 from bench.baselines._checks import check_alike, check_tau
 from bench.errors import InputError
 from bench.nn.backbone import load_backbone
+from bench.nn.tokens import TokenBatch
 from bench.stages import StageContext
-from bench.train.objective import EncoderWithHead
+from bench.train.heads import EncoderWithHead
 from bench.train.sentence_encoder import train_towers
 from bench.train.streams import generator
 from bench.train.teachers import cosine_matrix
@@ -140,19 +141,25 @@ class ArcCSEObjective(EncoderWithHead):
         self.weight, self.triplet_margin = float(config["triplet_weight"]), float(config["triplet_margin"])
         self.triplets, self.shortest = bool(config["triplet"]), int(config["triplet_min_length"])
 
-    def forward(self, rows: list[list[int]]) -> Tensor:
-        """All views go through one call, so a row's two views differ by their dropout masks alone."""
-        triplets = self.maskings(rows) if self.triplets else {}
+    def prepare(self, batch: Sequence[list[int]]) -> tuple[TokenBatch, Tensor]:
+        """Both views of all rows, then the maskings of the long ones; and the numbers of these."""
+        triplets = self.maskings(batch) if self.triplets else {}
         light, heavy = ([pair[i] for pair in triplets.values()] for i in (0, 1))
-        sizes = [len(rows), len(rows), len(light), len(heavy)]
-        projected = self.projected([*rows, *rows, *light, *heavy])
-        anchors, positives, near, far = torch.split_with_sizes(projected, sizes)
-        loss = arccon(anchors, positives, self.tau, self.margin)
-        if not triplets:
-            return loss
-        return loss + self.weight * triplet_loss(anchors[list(triplets)], near, far, self.triplet_margin)
+        tokens = self.tokens([*batch, *batch, *light, *heavy])
+        return tokens, torch.tensor(list(triplets), dtype=torch.long)
 
-    def maskings(self, rows: list[list[int]]) -> dict[int, tuple[list[int], list[int]]]:
+    def compute(self, prepared: tuple[TokenBatch, Tensor]) -> Tensor:
+        """All views go through one call, so a row's two views differ by their dropout masks alone."""
+        tokens, chosen = prepared
+        projected = self.projected(tokens)
+        masked, count = len(chosen), (len(projected) - 2 * len(chosen)) // 2
+        anchors, positives, near, far = projected.split_with_sizes([count, count, masked, masked])
+        loss = arccon(anchors, positives, self.tau, self.margin)
+        if not masked:
+            return loss
+        return loss + self.weight * triplet_loss(anchors[chosen], near, far, self.triplet_margin)
+
+    def maskings(self, rows: Sequence[list[int]]) -> dict[int, tuple[list[int], list[int]]]:
         """Both maskings of each row that is long enough, by the row's number."""
         found = {
             number: nested_maskings(row, self.mask_id, *self.shares, self.draw)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,11 +13,12 @@ from torch.nn import functional
 from bench.baselines._checks import check_tau
 from bench.errors import InputError
 from bench.nn.backbone import TransformerEncoder, load_backbone
+from bench.nn.tokens import TokenBatch
 from bench.stages import StageContext
 from bench.train.augment import repeat_subwords, repetition_bound
-from bench.train.chunks import cls_states
+from bench.train.chunks import batch_states
+from bench.train.heads import EncoderWithHead
 from bench.train.momentum import MomentumCopy, VectorQueue
-from bench.train.objective import EncoderWithHead
 from bench.train.recipe import info_nce
 from bench.train.sentence_encoder import train_towers
 from bench.train.streams import generator
@@ -61,6 +63,20 @@ def queue_nce(anchors: Tensor, positives: Tensor, queue: Tensor | None, tau: flo
     return functional.cross_entropy(similarity, torch.arange(len(anchors), device=anchors.device))
 
 
+class Repeated(NamedTuple):
+    """What a step of ESimCSE reads.
+
+    Args:
+        views: The sentences, and after them their repeated positives.
+        sentences: The sentences alone, for the momentum copy.
+        fresh: An epoch begins: the queue is emptied.
+    """
+
+    views: TokenBatch
+    sentences: TokenBatch | None
+    fresh: bool
+
+
 class ESimCSEObjective(EncoderWithHead):
     """(Sentence number, token row) pairs to the loss of a step.
 
@@ -84,22 +100,26 @@ class ESimCSEObjective(EncoderWithHead):
         self.queue = VectorQueue(size) if size else None
         self.seen = 0
 
-    def forward(self, batch: list[tuple[int, list[int]]]) -> Tensor:
-        """Anchors and repeated positives go through one call."""
+    def prepare(self, batch: Sequence[tuple[int, list[int]]]) -> Repeated:
+        """Draw the positives; without a queue the copy reads nothing."""
         epoch, place = divmod(self.seen, len(self.context.sentences))
         self.seen += len(batch)
         rows = [row for _, row in batch]
         repeated = [self.positive(number, row, epoch if self.anew else 0) for number, row in batch]
-        vectors = self.projected([*rows, *repeated])
-        anchors, positives = vectors[: len(rows)], vectors[len(rows) :]
-        if self.slow is None or self.queue is None:
+        copied = None if self.slow is None else self.tokens(rows)
+        return Repeated(self.tokens([*rows, *repeated]), copied, place == 0)
+
+    def compute(self, prepared: Repeated) -> Tensor:
+        """Anchors and repeated positives go through one call."""
+        anchors, positives = self.projected(prepared.views).chunk(2)
+        if self.slow is None or self.queue is None or prepared.sentences is None:
             return info_nce(anchors, positives, self.tau)
         self.slow.update(self.encoder)
-        if place == 0:
+        if prepared.fresh:
             self.queue.clear()
         loss = queue_nce(anchors, positives, self.queue.vectors, self.tau)
         with torch.no_grad():
-            states = cls_states(self.slow.model, rows, self.pad_id)
+            states = batch_states(self.slow.model, prepared.sentences)
             self.queue.push(torch.tanh(self.head(states)))
         return loss
 

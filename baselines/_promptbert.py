@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from bench.card import BuildContext, OptionValue
 from bench.encoder import Encoder
 from bench.errors import BenchError, InputError
 from bench.nn.backbone import TransformerEncoder, load_backbone
-from bench.nn.denoising import DenoisedEncoder, check_positions, denoised
+from bench.nn.denoising import BareTemplates, DenoisedEncoder, bare_templates, check_positions, noise
 from bench.nn.prompt import Prompt
+from bench.nn.tokens import TokenBatch
 from bench.stages import StageContext
-from bench.train.chunks import prompted_states
+from bench.train.chunks import batch_mask_states, token_batch
+from bench.train.objective import Objective
 from bench.train.recipe import fresh_linear, info_nce
 from bench.train.sentence_encoder import checkpoint_folder, train_towers
 
@@ -78,7 +81,7 @@ def training_templates(config: Mapping[str, OptionValue], mask_token: str | None
     return [own if text == "auto" else text for text, own in zip(given, released, strict=True)]
 
 
-class PromptBERTObjective(nn.Module):
+class PromptBERTObjective(Objective):
     """(Sentence number, token row) pairs to InfoNCE between two templates.
 
     Args:
@@ -92,19 +95,28 @@ class PromptBERTObjective(nn.Module):
         config, self.prompts, self.sentences = context.config, prompts, context.sentences
         self.tau, self.longest = float(config["tau"]), int(config["max_length"])
         self.denoising, self.positions = bool(config["denoising"]), str(config["noise_positions"])
+        self.pad_id, self.mask_id = (
+            getattr(prompts[0].tokenizer, f"{kind}_token_id") for kind in ("pad", "mask")
+        )
         self.encoder = model
         self.head = fresh_linear(model.config.hidden_size)
 
-    def forward(self, batch: list[tuple[int, list[int]]]) -> Tensor:
-        """Both views, all first ones before all second ones."""
+    def prepare(self, batch: Sequence[tuple[int, list[int]]]) -> tuple[TokenBatch, list[BareTemplates]]:
+        """Both views, all first ones before all second ones; and what says the noise of each."""
         texts = [self.sentences[number] for number, _ in batch]
         views = [prompt.rows(texts, prompt.length + self.longest) for prompt in self.prompts]
-        rows = [row for view in views for row in view]
-        states = prompted_states(self.encoder, rows, self.prompts[0].tokenizer)
-        halves = list(states.view(2, len(batch), -1).unbind())
-        if self.denoising:
-            parts = zip(self.prompts, views, halves, strict=True)
-            halves = [denoised(self.encoder, prompt, rows, h, self.positions) for prompt, rows, h in parts]
+        tokens = token_batch([row for view in views for row in view], self.pad_id, self.device, once=False)
+        if not self.denoising:
+            return tokens, []
+        parts = zip(self.prompts, views, strict=True)
+        return tokens, [bare_templates(self.encoder, *part, self.positions) for part in parts]
+
+    def compute(self, prepared: tuple[TokenBatch, list[BareTemplates]]) -> Tensor:
+        """InfoNCE between the views, each without its noise."""
+        tokens, bare = prepared
+        halves = list(batch_mask_states(self.encoder, tokens, self.mask_id).chunk(2))
+        for number, templates in enumerate(bare):
+            halves[number] = halves[number] - noise(self.encoder, templates, self.mask_id)
         anchors, positives = (torch.tanh(self.head(h)) for h in halves)
         return info_nce(anchors, positives, self.tau)
 
@@ -119,7 +131,8 @@ def train(context: StageContext) -> dict[str, Any]:
     """
     config, tower = context.config, load_backbone(context.model)
     templates = training_templates(config, tower[1].mask_token)
-    prompts = [Prompt(tower[1], template) for template in templates]
+    own = copy.deepcopy(tower[1])  # a dev evaluation may use the other one at the same time
+    prompts = [Prompt(own, template) for template in templates]
     if config["denoising"]:
         check_positions(tower[0])
     if config["denoising"] and config["dev_vectors"] == "denoised":

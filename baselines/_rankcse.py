@@ -13,7 +13,7 @@ from bench.card import OptionValue
 from bench.errors import InputError
 from bench.nn.backbone import load_backbone
 from bench.stages import StageContext
-from bench.train.objective import EncoderWithHead
+from bench.train.heads import EncoderWithHead
 from bench.train.recipe import info_nce
 from bench.train.sentence_encoder import train_towers
 from bench.train.streams import generator

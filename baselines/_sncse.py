@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import copy
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from bench.baselines._checks import check_alike
@@ -16,9 +17,11 @@ from bench.card import OptionValue
 from bench.errors import BenchError
 from bench.nn.backbone import TransformerEncoder, load_backbone
 from bench.nn.prompt import Prompt
+from bench.nn.tokens import TokenBatch
 from bench.stages import StageContext
-from bench.train.chunks import prompted_states
+from bench.train.chunks import batch_mask_states, token_batch
 from bench.train.negation import folder_hash, negate_by_rule, spacy_folder, spacy_negation
+from bench.train.objective import Objective
 from bench.train.recipe import fresh_linear, info_nce
 from bench.train.sentence_encoder import train_towers
 
@@ -60,7 +63,7 @@ def bidirectional_margin_loss(
     return (functional.relu(difference + alpha) + functional.relu(-difference - beta)).mean()
 
 
-class SNCSEObjective(nn.Module):
+class SNCSEObjective(Objective):
     """(Sentence number, token row) pairs to prompted InfoNCE and the weighted margin loss.
 
     Args:
@@ -75,22 +78,28 @@ class SNCSEObjective(nn.Module):
     ) -> None:
         super().__init__()
         config, self.sentences, self.negate = context.config, context.sentences, negate
-        self.prompts = [Prompt(tokenizer, str(config[name])) for name in ("template", "template2")]
+        self.pad_id, self.mask_id = tokenizer.pad_token_id, tokenizer.mask_token_id
+        own = copy.deepcopy(tokenizer)  # a dev evaluation may use the other one at the same time
+        self.prompts = [Prompt(own, str(config[name])) for name in ("template", "template2")]
         self.tau, self.weight = float(config["tau"]), float(config["bml_weight"])
         self.alpha, self.beta = float(config["alpha"]), float(config["beta"])
         self.longest, self.unfinished = int(config["max_length"]), bool(config["negate_unfinished"])
         self.encoder = model
         self.head = fresh_linear(model.config.hidden_size)
 
-    def forward(self, batch: list[tuple[int, list[int]]]) -> Tensor:
-        """Anchors, positives and soft negatives go through one call."""
+    def prepare(self, batch: Sequence[tuple[int, list[int]]]) -> TokenBatch:
+        """Anchors, positives and, unless they weigh nothing, soft negatives."""
         first, second = self.prompts
         texts = [self.sentences[number] for number, _ in batch]
         rows = [*first.rows(texts, self.longest), *second.rows(texts, self.longest)]
         if self.weight:
             rows += second.rows([self.negation(text) for text in texts], self.longest)
-        projected = torch.tanh(self.head(prompted_states(self.encoder, rows, first.tokenizer)))
-        anchors, positives, *soft = projected.view(-1, len(batch), projected.shape[1]).unbind()
+        return token_batch(rows, self.pad_id, self.device, once=False)
+
+    def compute(self, prepared: TokenBatch) -> Tensor:
+        """All of them go through one call."""
+        projected = torch.tanh(self.head(batch_mask_states(self.encoder, prepared, self.mask_id)))
+        anchors, positives, *soft = projected.chunk(3 if self.weight else 2)
         loss = info_nce(anchors, positives, self.tau)
         for negatives in soft:
             margins = bidirectional_margin_loss(anchors, positives, negatives, self.alpha, self.beta)

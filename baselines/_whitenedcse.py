@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from bench.errors import InputError
+from bench.nn.tokens import TokenBatch
 from bench.stages import StageContext
 from bench.train.augment import repeat_subwords
-from bench.train.chunks import cls_states
-from bench.train.group_whitening import group_whiten
-from bench.train.objective import EncoderWithHead
+from bench.train.chunks import batch_states
+from bench.train.group_whitening import whiten_views
+from bench.train.heads import EncoderWithHead
 from bench.train.recipe import info_nce
 from bench.train.sentence_encoder import train_sentence_encoder
 from bench.train.streams import generator
@@ -74,18 +75,23 @@ class WhitenedCSEObjective(EncoderWithHead):
                 expected=f"a divisor of {self.size}",
             )
 
-    def forward(self, rows: list[list[int]]) -> Tensor:
-        """All first views before all second ones, and so on: one call of the transformer."""
+    def prepare(self, batch: Sequence[list[int]]) -> tuple[TokenBatch, Tensor]:
+        """All first views before all second ones, and so on; and each view's order of channels."""
         others = [
-            repeat_subwords(row, self.rate, self.repetitions) for _ in range(self.views - 1) for row in rows
+            repeat_subwords(row, self.rate, self.repetitions) for _ in range(self.views - 1) for row in batch
         ]
-        states = cls_states(self.encoder, [*rows, *others], self.pad_id).chunk(self.views)
-        return multi_positive_nce([torch.tanh(self.head(self.whitened(h))) for h in states], self.tau)
+        return self.tokens([*batch, *others]), torch.stack([self.order() for _ in range(self.views)])
 
-    def whitened(self, states: Tensor) -> Tensor:
-        """SGW of a view's states, with an order of channels of its own."""
-        order = torch.randperm(self.size, generator=self.orders) if self.shuffle else torch.arange(self.size)
-        return group_whiten(states, order, self.groups, eps=self.eps, through=self.through)
+    def compute(self, prepared: tuple[TokenBatch, Tensor]) -> Tensor:
+        """One call of the transformer; each view is whitened apart."""
+        tokens, orders = prepared
+        states = batch_states(self.encoder, tokens).chunk(self.views)
+        whitened = whiten_views(states, orders, self.groups, eps=self.eps, through=self.through)
+        return multi_positive_nce([torch.tanh(self.head(view)) for view in whitened], self.tau)
+
+    def order(self) -> Tensor:
+        """The channels as the groups are cut from them, drawn anew for each view unless switched off."""
+        return torch.randperm(self.size, generator=self.orders) if self.shuffle else torch.arange(self.size)
 
 
 def train(context: StageContext) -> dict[str, Any]:

@@ -143,11 +143,11 @@ class CorInfoMax(nn.Module):
         return -spread * logdets / z.shape[1] + invariance * (z64 - y64).square().mean()
 
     def _logdet(self, name: str, x: Tensor) -> Tensor:
-        mu = self.keep * getattr(self, f"mu_{name}") + (1 - self.keep) * x.mean(0)
+        mu = self.keep * self.get_buffer(f"mu_{name}") + (1 - self.keep) * x.mean(0)
         centred = x - mu
-        r = self.keep * getattr(self, f"r_{name}") + (1 - self.keep) * centred.T @ centred / len(x)
-        setattr(self, f"mu_{name}", mu.detach())
-        setattr(self, f"r_{name}", r.detach())
+        r = self.keep * self.get_buffer(f"r_{name}") + (1 - self.keep) * centred.T @ centred / len(x)
+        for kept, value in ((f"mu_{name}", mu), (f"r_{name}", r)):
+            self.get_buffer(kept).copy_(value.detach())
         identity = torch.eye(len(r), dtype=r.dtype, device=r.device)
         logdet: Tensor = torch.linalg.slogdet(r + self.eps * identity).logabsdet
         return logdet

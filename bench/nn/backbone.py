@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -106,7 +107,8 @@ class TokenRows:
     def __init__(
         self, tokenizer: Any, sentences: Sequence[str], max_length: int, *, numbered: bool = False
     ) -> None:
-        self._tokenizer, self._sentences = tokenizer, sentences
+        # its own copy: a thread may prepare a step while the dev evaluation uses the tokenizer
+        self._tokenizer, self._sentences = copy.deepcopy(tokenizer), sentences
         self._max_length, self._numbered = max_length, numbered
 
     def __len__(self) -> int:

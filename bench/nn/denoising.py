@@ -5,15 +5,17 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from bench.errors import InputError
+from bench.nn.attention import layered, run_layers
 from bench.nn.backbone import TransformerEncoder, first_position
 from bench.nn.pooling import masked_token
 from bench.nn.prompt import Prompt
+from bench.nn.tokens import on_device
 
 POSITIONS = ("released", "aligned")
 
@@ -27,41 +29,66 @@ def check_positions(model: Any) -> None:
         )
 
 
-def template_noise(
-    model: Any, prompt: Prompt, lengths: Sequence[int], positions: str = "released"
-) -> dict[int, Tensor]:
-    """What a template alone says at its mask: delta(l) for sentences of l tokens, with gradient.
-
-    The template goes in without a sentence, but its tokens after the sentence keep the positions that they
-    would have with one: position ids p + l (Jiang et al. 2022, template denoising). In training every length
-    has its own dropout mask.
+class BareTemplates(NamedTuple):
+    """A template without a sentence, once for each length of a sentence.
 
     Args:
-        model: BertModel, RobertaModel or another that takes position ids.
-        prompt: The template.
-        lengths: Tokens of each sentence; equal ones share one vector.
+        ids: Token ids, (K, L), all rows alike.
+        places: Position of each token, (K, L).
+        lengths: Row of each sentence, (B,): those of one length share one.
+    """
+
+    ids: Tensor
+    places: Tensor
+    lengths: Tensor
+
+
+def bare_templates(
+    model: Any, prompt: Prompt, rows: Sequence[Sequence[int]], positions: str = "released"
+) -> BareTemplates:
+    """What :func:`noise` of rows in a template reads: the host's half, on the CPU.
+
+    The template's tokens after the sentence keep the positions that they have with it: place p + l for a
+    sentence of l tokens (Jiang et al. 2022, template denoising).
+
+    Args:
+        model: BertModel, RobertaModel or another that takes position ids; its weights are not read.
+        prompt: The template of the rows.
+        rows: B token rows in the template; l is a row's length without the template.
         positions: "released" counts from 0; "aligned" from where the model itself does, which differs in
             RoBERTa's kind.
-
-    Returns:
-        Length to (H,).
 
     Raises:
         ValueError: unknown ``positions``.
     """
     if positions not in POSITIONS:
         raise ValueError(f"positions {positions!r}; expected one of {', '.join(POSITIONS)}")
+    lengths = [len(row) - prompt.length for row in rows]
     distinct = sorted(set(lengths))
     first, last = prompt.tokenizer("")["input_ids"]
     row = [first, *prompt.before, *prompt.after, last]
-    ids = torch.tensor([row] * len(distinct), device=model.device)
-    places = torch.arange(len(row), device=model.device).repeat(len(distinct), 1)
-    places[:, 1 + len(prompt.before) :] += torch.tensor(distinct, device=model.device).unsqueeze(1)
-    if positions == "aligned":
-        places = places + first_position(model)
-    states = model(input_ids=ids, position_ids=places).last_hidden_state
-    found = masked_token(states, ids, prompt.tokenizer.mask_token_id)
-    return dict(zip(distinct, found.unbind(), strict=True))
+    start = first_position(model) if positions == "aligned" else 0
+    front = 1 + len(prompt.before)
+    places = [[start + p + (length if p >= front else 0) for p in range(len(row))] for length in distinct]
+    index = {length: number for number, length in enumerate(distinct)}
+    return BareTemplates(
+        torch.tensor([row] * len(distinct)),
+        torch.tensor(places),
+        torch.tensor([index[length] for length in lengths]),
+    )
+
+
+def noise(model: Any, templates: BareTemplates, mask_id: int) -> Tensor:
+    """What a template alone says at its mask, delta(l), for each sentence, (B, H), with gradient.
+
+    In training every length has its own dropout mask.
+    """
+    if layered(model):
+        states = model.embeddings(input_ids=templates.ids, position_ids=templates.places)
+        states = run_layers(model.encoder.layer, states, None)
+    else:
+        states = model(input_ids=templates.ids, position_ids=templates.places).last_hidden_state
+    return masked_token(states, templates.ids, mask_id)[templates.lengths]
 
 
 def denoised(
@@ -70,15 +97,14 @@ def denoised(
     """Return h - delta(l) of each row, l its length without the template; (B, H).
 
     Args:
-        model: See :func:`template_noise`.
+        model: See :func:`bare_templates`.
         prompt: The template of the rows.
         rows: B token rows in the template.
         states: h, (B, H).
-        positions: See :func:`template_noise`.
+        positions: See :func:`bare_templates`.
     """
-    lengths = [len(row) - prompt.length for row in rows]
-    noise = template_noise(model, prompt, lengths, positions)
-    return states - torch.stack([noise[length] for length in lengths])
+    templates = on_device(bare_templates(model, prompt, rows, positions), model.device)
+    return states - noise(model, templates, prompt.tokenizer.mask_token_id)
 
 
 class DenoisedEncoder(TransformerEncoder):
@@ -87,7 +113,7 @@ class DenoisedEncoder(TransformerEncoder):
     Args:
         source: As for :class:`bench.nn.backbone.TransformerEncoder`.
         template: The template.
-        positions: See :func:`template_noise`.
+        positions: See :func:`bare_templates`.
         device: "cpu" or "cuda".
     """
 

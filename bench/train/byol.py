@@ -10,8 +10,10 @@ from torch import Tensor, nn
 
 from bench.errors import InputError
 from bench.nn.backbone import Rows
-from bench.train.chunks import pooled_states
+from bench.nn.tokens import TokenBatch
+from bench.train.chunks import batch_states, token_batch
 from bench.train.momentum import MomentumCopy
+from bench.train.objective import Objective
 
 WIDTH = 10
 """Hidden units of a block, in multiples of its input."""
@@ -37,7 +39,7 @@ def predictor(size: int, blocks: int) -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
-class _Views(nn.Module):
+class _Views(Objective):
     """An encoder under a head, and a loss between two views of a sentence."""
 
     def __init__(self, encoder: Any, head: nn.Module, pad_id: int, loss: PairLoss, pooling: str) -> None:
@@ -45,15 +47,18 @@ class _Views(nn.Module):
         self.encoder, self.head = encoder, head
         self.pad_id, self.loss, self.pooling = pad_id, loss, pooling
 
-    def vectors(self, model: Any, *views: Sequence[list[int]]) -> tuple[Tensor, ...]:
-        """Vectors of the views, (B, H) each; all rows go through one call. Raises InputError where B is 1."""
+    def tokens(self, *views: Sequence[list[int]]) -> TokenBatch:
+        """Rows of both views, one after the other; raises InputError where B is 1."""
         if len(views[0]) < 2:
             raise InputError(
                 "a batch of one sentence has no batch statistics",
                 expected="batch_size 2 or more, and no last batch of one (drop_last=true leaves it out)",
             )
-        rows = [row for view in views for row in view]
-        return pooled_states(model, rows, self.pad_id, self.pooling).chunk(len(views))
+        return token_batch([row for view in views for row in view], self.pad_id, self.device)
+
+    def vectors(self, model: Any, tokens: TokenBatch) -> tuple[Tensor, ...]:
+        """Vectors of the two views, (B, H) each; all rows go through one call."""
+        return batch_states(model, tokens, self.pooling).chunk(2)
 
 
 class Bootstrap(_Views):
@@ -92,20 +97,26 @@ class Bootstrap(_Views):
         self.target.model.train()
         self.started = False
 
-    def forward(self, batch: Batch) -> Tensor:
-        """Loss of (sentence number, token row) pairs.
+    def prepare(self, batch: Batch) -> tuple[TokenBatch, bool]:
+        """Both views of (sentence number, token row) pairs; and whether the target moves first.
 
         Raises:
             InputError: one sentence, which has no batch statistics.
         """
-        if self.started:
-            self.target.update(self.encoder)
-        self.started = True
         first = [row for _, row in batch]
         second = first if self.partners is None else [self.partners[number] for number, _ in batch]
-        online = self.vectors(self.encoder, first, second)
+        tokens, moves = self.tokens(first, second), self.started
+        self.started = True
+        return tokens, moves
+
+    def compute(self, prepared: tuple[TokenBatch, bool]) -> Tensor:
+        """The loss in both directions."""
+        tokens, moves = prepared
+        if moves:
+            self.target.update(self.encoder)
+        online = self.vectors(self.encoder, tokens)
         with torch.no_grad():
-            target = self.vectors(self.target.model, first, second)
+            target = self.vectors(self.target.model, tokens)
             if self.target_head:
                 target = tuple(map(self.head, target))
         return self.loss(self.head(online[0]), target[1]) + self.loss(self.head(online[1]), target[0])
@@ -127,6 +138,10 @@ class Projections(_Views):
     ) -> None:
         super().__init__(encoder, head, pad_id, loss, pooling)
 
-    def forward(self, rows: Sequence[list[int]]) -> Tensor:
-        """Loss of token rows; raises InputError for one, see :class:`Bootstrap`."""
-        return self.loss(*map(self.head, self.vectors(self.encoder, rows, rows)))
+    def prepare(self, batch: Sequence[list[int]]) -> TokenBatch:
+        """Both views of token rows; raises InputError for one, see :class:`Bootstrap`."""
+        return self.tokens(batch, batch)
+
+    def compute(self, prepared: TokenBatch) -> Tensor:
+        """The loss between the views."""
+        return self.loss(*map(self.head, self.vectors(self.encoder, prepared)))

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
+
+_STEPS = 40
 
 
 def group_whiten(
@@ -30,21 +34,56 @@ def group_whiten(
     Raises:
         ValueError: shapes that don't fit, a number of groups that doesn't divide H, or an eps not above 0.
     """
+    return whiten_views([features], order.unsqueeze(0), groups, eps=eps, through=through)[0]
+
+
+def whiten_views(
+    views: Sequence[Tensor], orders: Tensor, groups: int, *, eps: float = 1e-5, through: bool = False
+) -> list[Tensor]:
+    """:func:`group_whiten` of several views, each in an order of its own: one decomposition for all.
+
+    Args:
+        views: (B, H) each.
+        orders: A permutation of the channels for each of them, (V, H).
+        groups: See :func:`group_whiten`, for errors too.
+        eps: Likewise.
+        through: Likewise.
+    """
+    for features, order in zip(views, orders, strict=True):
+        _check(features, order, groups, eps)
+    centred = [_cut(features, order, groups) for features, order in zip(views, orders, strict=True)]
+    covariance = torch.cat([_covariance(part) for part in centred])
+    root = inverse_root(covariance if through else covariance.detach(), eps).to(centred[0].dtype)
+    white = [part @ matrix for part, matrix in zip(centred, root.chunk(len(views)), strict=True)]
+    back = orders.argsort(dim=1)
+    return [
+        part.transpose(0, 1).reshape(features.shape)[:, place]
+        for part, features, place in zip(white, views, back, strict=True)
+    ]
+
+
+def _cut(features: Tensor, order: Tensor, groups: int) -> Tensor:
+    """The centred groups of channels, (G, B, H / G)."""
+    batch, size = features.shape
+    shuffled = features[:, order].view(batch, groups, size // groups).transpose(0, 1)
+    return shuffled - shuffled.mean(1, keepdim=True)
+
+
+def _covariance(centred: Tensor) -> Tensor:
+    """S of each group; on CUDA in float64, where rounding leaves no eigenvalue below -eps."""
+    rows = centred.double() if centred.is_cuda else centred
+    return rows.transpose(1, 2) @ rows / rows.shape[1]
+
+
+def _check(features: Tensor, order: Tensor, groups: int, eps: float) -> None:
     if features.ndim != 2 or order.shape != features.shape[1:]:
         raise ValueError(
             f"features {tuple(features.shape)} and order {tuple(order.shape)} must be (B, H), (H,)"
         )
-    batch, size = features.shape
-    if groups < 1 or size % groups:
-        raise ValueError(f"{groups} groups don't divide {size} channels")
+    if groups < 1 or features.shape[1] % groups:
+        raise ValueError(f"{groups} groups don't divide {features.shape[1]} channels")
     if eps <= 0:
         raise ValueError(f"eps {eps} must be above 0")
-    shuffled = features[:, order].view(batch, groups, size // groups).transpose(0, 1)
-    centred = shuffled - shuffled.mean(1, keepdim=True)
-    covariance = centred.transpose(1, 2) @ centred / batch
-    matrix = inverse_root(covariance if through else covariance.detach(), eps)
-    whitened = (centred @ matrix).transpose(0, 1).reshape(batch, size)
-    return whitened[:, order.argsort()]
 
 
 def inverse_root(covariance: Tensor, eps: float) -> Tensor:
@@ -53,7 +92,11 @@ def inverse_root(covariance: Tensor, eps: float) -> Tensor:
     With S = U diag(l) U^T and a = l + eps a change dS changes the result by U (K * U^T dS U) U^T,
     K_ij = -1 / (sqrt(a_i a_j) (sqrt(a_i) + sqrt(a_j))) (Daleckii and Krein 1965): the divided differences of
     a^(-1/2), in a form that equal eigenvalues leave finite where eigenvectors have no gradient.
+
+    On CUDA it is :func:`inverse_root_by_products`: there the host waits for a decomposition, to check it.
     """
+    if covariance.is_cuda:
+        return inverse_root_by_products(covariance, eps)
     fixed = covariance.detach()
     values, vectors = torch.linalg.eigh(fixed)
     roots = (values.clamp(min=0) + eps).sqrt()
@@ -62,3 +105,22 @@ def inverse_root(covariance: Tensor, eps: float) -> Tensor:
     slope = change / (rows * columns * (rows + columns))
     root: Tensor = (vectors / columns - vectors @ slope) @ turn
     return root
+
+
+def inverse_root_by_products(covariance: Tensor, eps: float) -> Tensor:
+    """:func:`inverse_root` by matrix products alone, in float64; gradient through all of them.
+
+    The coupled iteration of Newton and Schulz (Higham 2008, Functions of Matrices, chapter 6) with A =
+    (S + eps I) / s, s the Frobenius norm: Y_0 = A, Z_0 = I, T = (3 I - Z Y) / 2, Y <- Y T, Z <- T Z; Z tends
+    to A^(-1/2). Eigenvalues far below 1 grow by 9/4 a step, which is enough for those above 1e-12. One below
+    0, as rounding may leave a covariance in float32, has no root: give S in float64.
+    """
+    eye = torch.eye(covariance.shape[-1], dtype=torch.float64, device=covariance.device)
+    identity = eye.expand(covariance.shape)
+    matrix = covariance.double() + eps * identity
+    scale: Tensor = torch.linalg.matrix_norm(matrix, keepdim=True)
+    y, z = matrix / scale, identity
+    for _ in range(_STEPS):
+        turn = torch.baddbmm(identity, z, y, beta=1.5, alpha=-0.5)
+        y, z = y @ turn, turn @ z
+    return (z / scale.sqrt()).to(covariance.dtype)

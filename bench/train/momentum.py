@@ -43,9 +43,10 @@ class MomentumCopy:
     @torch.no_grad()
     def update(self, source: nn.Module) -> None:
         """Move every parameter one to one towards the source's present value; buffers stay."""
-        own = dict(self.model.named_parameters())
-        for name, parameter in source.named_parameters():
-            own[name].mul_(self.momentum).add_(parameter, alpha=1 - self.momentum)
+        own, followed = dict(self.model.named_parameters()), dict(source.named_parameters())
+        slow: list[Tensor] = [own[name] for name in followed]
+        torch._foreach_mul_(slow, self.momentum)
+        torch._foreach_add_(slow, list(followed.values()), alpha=1 - self.momentum)
 
 
 class VectorQueue:

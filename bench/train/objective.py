@@ -9,9 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bench.nn.tokens import TokenBatch, on_device
-from bench.train.chunks import batch_states, token_batch
-from bench.train.recipe import fresh_linear
+from bench.nn.tokens import on_device
 
 
 class Objective(nn.Module):
@@ -104,25 +102,3 @@ def prepared_steps(
             if step < steps:
                 coming = thread.submit(make)
             yield ready
-
-
-class EncoderWithHead(Objective):
-    """z = tanh(W h_cls + b); the head is fresh, its weights drawn from torch's state (std 0.02, bias 0).
-
-    Args:
-        model: The transformer.
-        pad_id: Padding id.
-    """
-
-    def __init__(self, model: Any, pad_id: int) -> None:
-        super().__init__()
-        self.encoder, self.pad_id = model, pad_id
-        self.head = fresh_linear(model.config.hidden_size)
-
-    def tokens(self, rows: Sequence[list[int]]) -> TokenBatch:
-        """The host's half of :meth:`projected`."""
-        return token_batch(rows, self.pad_id, self.device)
-
-    def projected(self, batch: TokenBatch) -> Tensor:
-        """Return z of each token row, (B, H); rows of one call differ by their dropout masks alone."""
-        return torch.tanh(self.head(batch_states(self.encoder, batch)))

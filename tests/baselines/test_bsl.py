@@ -120,7 +120,7 @@ def test_the_target_keeps_its_dropout_and_is_no_part_of_the_module(tiny_bert: Pa
     made.train()
     assert made.target.model.training
     rows = [row for _, row in batch]
-    one, two = made.vectors(made.target.model, rows, rows)
+    one, two = made.vectors(made.target.model, made.tokens(rows, rows))
     assert not torch.allclose(one, two)
     before = copy.deepcopy(made.target.model.state_dict())
     with torch.no_grad():

@@ -237,7 +237,7 @@ def test_momentum_vectors_have_no_dropout(tiny_bert: Path) -> None:
     assert torch.equal(first, made.queue.vectors)
     made.encoder.eval()  # with momentum 0 the copy is the encoder itself
     with torch.no_grad():
-        expected = made.projected([row for _, row in batch])
+        expected = made.projected(made.tokens([row for _, row in batch]))
     torch.testing.assert_close(first, expected, rtol=1e-9, atol=1e-9)
     sizes = [sum(p.numel() for p in module.parameters()) for module in (made, made.encoder)]
     assert sizes[0] == sizes[1] + 272

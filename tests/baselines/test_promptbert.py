@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,10 @@ from bench.errors import InputError
 from bench.nn.backbone import TransformerEncoder, load_backbone
 from bench.nn.denoising import (
     DenoisedEncoder,
+    bare_templates,
     check_positions,
     denoised,
-    template_noise,
+    noise,
 )
 from bench.nn.export import export_encoder, load_encoder
 from bench.nn.prompt import Prompt
@@ -178,6 +180,12 @@ def test_mask_states_dont_depend_on_chunks(tiny_bert: Path) -> None:
         torch.testing.assert_close(state, alone[row.index(tokenizer.mask_token_id)], rtol=1e-9, atol=1e-9)
 
 
+def noise_of(model: Any, prompt: Prompt, lengths: Sequence[int], positions: str = "released") -> Tensor:
+    """delta(l) of each length l; of a row its length alone matters."""
+    templates = bare_templates(model, prompt, [[0] * (prompt.length + n) for n in lengths], positions)
+    return noise(model, templates, prompt.tokenizer.mask_token_id)
+
+
 @pytest.mark.parametrize("name", ["tiny_bert", "byte_roberta"])
 def test_noise_is_the_bare_templates_mask_state(name: str, request: pytest.FixtureRequest) -> None:
     """delta(0), without dropout; released positions count from 0, which in RoBERTa's kind is elsewhere."""
@@ -185,39 +193,33 @@ def test_noise_is_the_bare_templates_mask_state(name: str, request: pytest.Fixtu
     prompt = Prompt(tokenizer, "auto")
     ids = [tokenizer.cls_token_id, *prompt.before, *prompt.after, tokenizer.sep_token_id]
     bare = model(input_ids=torch.tensor([ids])).last_hidden_state[0, ids.index(tokenizer.mask_token_id)]
-    aligned, released = (template_noise(model, prompt, [0], way)[0] for way in ("aligned", "released"))
+    aligned, released = (noise_of(model, prompt, [0], way)[0] for way in ("aligned", "released"))
     torch.testing.assert_close(aligned, bare, rtol=1e-9, atol=1e-9)
     assert torch.allclose(released, bare) == (name == "tiny_bert")
     with pytest.raises(ValueError, match="positions 'mine'; expected one of released, aligned"):
-        template_noise(model, prompt, [0], "mine")
+        noise_of(model, prompt, [0], "mine")
 
 
 def test_noise_depends_on_the_length_through_the_suffixs_positions_alone(tiny_bert: Path) -> None:
     model, tokenizer = tower(tiny_bert)
     prompt = Prompt(tokenizer, OF)
-    seen: list[dict[str, Tensor]] = []
-    plain = model.forward
-
-    def note(**arguments: Tensor) -> Any:
-        seen.append(arguments)
-        return plain(**arguments)
-
-    model.forward = note
-    noise = template_noise(model, prompt, [3, 0, 3, 7])
-    model.forward = plain
-    assert list(noise) == [0, 3, 7]
-    (arguments,) = seen
-    assert set(arguments) == {"input_ids", "position_ids"}
-    assert len({tuple(row) for row in arguments["input_ids"].tolist()}) == 1
+    templates = bare_templates(model, prompt, [[0] * (10 + length) for length in (3, 0, 3, 7)])
+    assert templates.lengths.tolist() == [1, 0, 1, 2]
+    assert len({tuple(row) for row in templates.ids.tolist()}) == 1
     front = list(range(5))  # [CLS] this sentence of "
-    for row, length in zip(arguments["position_ids"].tolist(), noise, strict=True):
+    for row, length in zip(templates.places.tolist(), (0, 3, 7), strict=True):
         assert row == [*front, *(place + length for place in range(5, 10))]
-    assert not torch.allclose(noise[0], noise[3])
+    found = noise_of(model, prompt, [3, 0, 3, 7])
+    assert torch.equal(found[0], found[2])
+    assert not torch.allclose(found[0], found[1])
+    plainly = model(input_ids=templates.ids, position_ids=templates.places).last_hidden_state
+    mask = templates.ids[0].tolist().index(tokenizer.mask_token_id)
+    torch.testing.assert_close(found, plainly[templates.lengths, mask], rtol=0, atol=0)
     with torch.no_grad():
         model.embeddings.position_embeddings.weight[12:] *= 2.0  # positions that l = 0 doesn't reach
-    again = template_noise(model, prompt, [0, 7])
-    torch.testing.assert_close(again[0], noise[0])
-    assert not torch.allclose(again[7], noise[7])
+    again = noise_of(model, prompt, [0, 7])
+    torch.testing.assert_close(again[0], found[1])
+    assert not torch.allclose(again[1], found[3])
 
 
 def test_denoised_takes_away_each_rows_own_length(tiny_bert: Path) -> None:
@@ -228,7 +230,7 @@ def test_denoised_takes_away_each_rows_own_length(tiny_bert: Path) -> None:
     found = denoised(model, prompt, rows, states)
     for row, state, clean in zip(rows, states, found, strict=True):
         length = len(row) - 10  # attended tokens less the template's
-        torch.testing.assert_close(clean, state - template_noise(model, prompt, [length])[length])
+        torch.testing.assert_close(clean, state - noise_of(model, prompt, [length])[0])
     assert float(found[len(SENTENCES)].detach().abs().max()) < 1e-12  # nothing but the template
     encoder = DenoisedEncoder((model.float(), tokenizer), OF)
     vectors = encoder.encode([*SENTENCES, "", "a man is singing"])

@@ -13,7 +13,7 @@ from torch import Tensor
 from bench.baselines._whitenedcse import multi_positive_nce
 from bench.card import OptionValue
 from bench.train.augment import repeat_subwords
-from bench.train.group_whitening import group_whiten, inverse_root
+from bench.train.group_whitening import group_whiten, inverse_root, inverse_root_by_products, whiten_views
 from bench.train.streams import generator
 from tests.support.steps import cls_of, gradients_of, nce_by_loops, objective_of, same_step
 from tests.support.training import SENTENCES, by_loops, options_of, random
@@ -117,6 +117,33 @@ def test_inverse_root_by_hand() -> None:
     torch.testing.assert_close(matrix.grad[0], expected)
 
 
+def test_views_are_whitened_apart() -> None:
+    views, orders = (
+        [random(9, 8, seed=seed) for seed in range(3)],
+        torch.stack([shuffle(8, s) for s in range(3)]),
+    )
+    for white, features, order in zip(whiten_views(views, orders, 2), views, orders, strict=True):
+        assert torch.equal(white, group_whiten(features, order, 2))
+
+
+@pytest.mark.parametrize(("batch", "size"), [(40, 6), (9, 9), (3, 16), (1, 4)])
+@pytest.mark.parametrize("scale", [0.01, 1.0, 30.0])
+def test_root_by_products_is_the_decompositions(batch: int, size: int, scale: float) -> None:
+    rows = random(2, batch, size) * scale
+    rows = (rows - rows.mean(1, keepdim=True)).requires_grad_()
+    covariance = rows.transpose(1, 2) @ rows / batch
+    root, expected = inverse_root_by_products(covariance, EPS), inverse_root(covariance, EPS)
+    torch.testing.assert_close(rows @ root, rows @ expected, rtol=1e-6, atol=1e-7)
+    weights = random(2, size, size, seed=1)
+    got, wanted = (
+        torch.autograd.grad((rows @ each @ weights).sum(), rows, retain_graph=True)
+        for each in (root, expected)
+    )
+    torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-6 * float(wanted[0].abs().max()))
+    plain = inverse_root_by_products(covariance.detach().float(), 0.1)
+    assert plain.dtype == torch.float32
+
+
 @pytest.mark.parametrize("through", [True, False])
 def test_small_batches_and_equal_rows_are_finite(through: bool) -> None:
     for features in (random(1, 8), random(2, 8), torch.ones(5, 8, dtype=torch.float64)):
@@ -203,10 +230,10 @@ def test_batch_of_one_learns_nothing_and_views_have_their_own_order(tiny_bert: P
     loss = made(rows)
     assert float(loss.detach()) == 0
     assert all(float(part.abs().max()) == 0 for part in gradients_of(made, loss).values())
-    seen = [made.whitened(random(40, 16)) for _ in range(3)]
-    assert not torch.allclose(seen[0], seen[1])
-    assert not torch.allclose(seen[1], seen[2])
+    orders = [order.tolist() for _ in range(2) for order in made.prepare(rows)[1]]
+    assert len({tuple(order) for order in orders}) == len(orders) == 6
+    assert all(sorted(order) == list(range(16)) for order in orders)
     plain, _, _ = make(shuffle=False)
-    assert torch.equal(plain.whitened(random(40, 16)), plain.whitened(random(40, 16)))
+    assert plain.prepare(rows)[1].tolist() == [list(range(16))] * 3
     other, _, _ = make(shuffle=False, repetition_rate=0.5)
     assert torch.equal(plain.head.weight, other.head.weight)  # a switch changes only what it switches
