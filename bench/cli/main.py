@@ -21,6 +21,7 @@ from bench.cli.export import export
 from bench.cli.gradient import gradient
 from bench.cli.history import history
 from bench.cli.merge import merge
+from bench.cli.pack import pack
 from bench.cli.probe import probe
 from bench.cli.report import report
 from bench.cli.rerun import rerun
@@ -52,7 +53,7 @@ def main(arguments: list[str] | None = None) -> None:
             stream.reconfigure(errors="replace")
     try:
         with _own_environment(argv):
-            code = cli.main(args=argv, prog_name="bench", standalone_mode=False)
+            code = cli.main(args=argv, prog_name="bench", standalone_mode=False, obj=tuple(argv))
         if sys.stdout is not None:  # closed by who started us
             sys.stdout.flush()
     except Exception as error:
@@ -128,6 +129,7 @@ for command in (
     history,
     list_,
     merge,
+    pack,
     pretrain,
     probe,
     report,

@@ -11,7 +11,7 @@ from bench.errors import BenchError, printable
 
 
 @click.command()
-@click.argument("bundle", type=PATH)
+@click.argument("bundles", type=PATH, nargs=-1, required=True, metavar="BUNDLE|FOLDER...")
 @click.option(
     "--into", type=PATH, required=True, metavar="FOLDER", help="Results folder that gets the records."
 )
@@ -34,7 +34,7 @@ from bench.errors import BenchError, printable
     help="For --rerun: also cells of this plug-in of the bundle. RUNS ITS CODE: read it first. Repeatable.",
 )
 def merge(
-    bundle: Path,
+    bundles: tuple[Path, ...],
     into: Path,
     campaign: str | None,
     data_dir: Path | None,
@@ -44,9 +44,10 @@ def merge(
 ) -> None:
     """Verify a BUNDLE, whoever made it, and add its records to a results folder.
 
-    Everything is checked before anything is added; records that are there already stay as they are. No code
-    of the bundle runs unless --run-plugin names it. Exit codes: 0 added, 1 verification found something,
-    2 bad input, 3 something else is there already.
+    A FOLDER of your own records, such as that of a shard, is taken alike; several are added one by one.
+    Everything of one is checked before anything of it is added; records that are there already stay as they
+    are. No code of a bundle runs unless --run-plugin names it. Exit codes: 0 added, 1 verification found
+    something, 2 bad input, 3 something else is there already.
     """
     from bench.registry import discover
     from bench.verify.forms import as_text
@@ -58,13 +59,14 @@ def merge(
     def say(line: str) -> None:
         click.echo(printable(line), err=True)
 
-    with progress_bar("records", None) as advance:
-        settings = Settings(campaign, data_dir, count, choose, run_plugins, say, advance)
-        merged = merge_bundle(bundle, into, settings)
-    click.echo(as_text(merged.verified))
-    if merged.verified.findings:
-        raise BenchError("nothing was added: see what is wrong above", where=str(bundle))
-    for note in merged.notes:
-        click.echo(printable(f"note: {note}"))
-    there = f", {merged.present:,} were there already" if merged.present else ""
-    click.echo(f"{into / merged.campaign}: {len(merged.added):,} records added{there}")
+    for bundle in bundles:
+        with progress_bar("records", None) as advance:
+            settings = Settings(campaign, data_dir, count, choose, run_plugins, say, advance)
+            merged = merge_bundle(bundle, into, settings)
+        click.echo(as_text(merged.verified))
+        if merged.verified.findings:
+            raise BenchError("nothing was added: see what is wrong above", where=str(bundle))
+        for note in merged.notes:
+            click.echo(printable(f"note: {note}"))
+        there = f", {merged.present:,} were there already" if merged.present else ""
+        click.echo(f"{into / merged.campaign}: {len(merged.added):,} records added{there}")

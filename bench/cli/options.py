@@ -169,13 +169,20 @@ executor_options = together(
         help="Head node of the cluster; auto: the one that this machine is part of; local: one that "
         "starts here for the run. Default RAY_ADDRESS, else auto.",
     ),
+    click.option(
+        "--per-gpu",
+        type=click.IntRange(1, 256),
+        metavar="N",
+        help="With Ray and cuda: cells that share a GPU; default: as many as the memory of this machine's "
+        "holds, 1 where it has none.",
+    ),
 )
 workers_option = click.option(
     "--workers",
     type=click.IntRange(1, 256),
     envvar="BENCH_WORKERS",
-    help="Cells side by side; default BENCH_WORKERS, else 2 where the cores suffice, with Ray as many as "
-    "the cluster has room for.",
+    help="Cells side by side; default BENCH_WORKERS, else 2 where the cores suffice, with cuda as many as "
+    "the GPU's memory holds, with Ray as many as the cluster has room for.",
 )
 run_options = together(spec_options, workers_option, executor_options)
 
@@ -204,6 +211,15 @@ def make_spec(options: dict[str, Any]) -> RunSpec:
         raise InputError(
             f"cells run here, not at {address}", where="--ray-address", hint="add --executor ray"
         )
+    if options.get("per_gpu") and (options["executor"] != "ray" or options["device"] == "cpu"):
+        raise InputError(
+            "it is for GPUs of a Ray cluster",
+            where="--per-gpu",
+            expected="--executor ray --device cuda as well",
+            hint="here, --workers says how many cells share the GPU",
+        )
+    if (options.get("per_gpu") or 1) > 1 and options["ranks"] > 1:
+        raise InputError("a cell of several ranks takes whole GPUs", where="--per-gpu", expected="no --ranks")
     same = {field.name for field in fields(RunSpec)}  # as they are, but for what stands below
     given = {name: value for name, value in options.items() if name in same and value is not None}
     return RunSpec(
@@ -217,7 +233,7 @@ def make_spec(options: dict[str, Any]) -> RunSpec:
             "copies": parse_copies(options["copies"]),
             "data": options["data_dir"],
             "workers": options.get("workers") or _default_workers(options),
-            "probes": parse_probes(options["probes"]) if options.get("probes") else (),
+            "probes": parse_probes(options["probes"], tell) if options.get("probes") else (),
             "plugins": loaded_plugins(options.get("plugins", ()), options["results"]),
         }
     )
@@ -237,8 +253,8 @@ def loaded_plugins(texts: Sequence[str], results: Path = Path("results")) -> tup
 def _default_workers(options: dict[str, Any]) -> int:
     if options.get("executor") == "ray":
         return 0
-    if options["device"] != "cpu":
-        return 1
+    if options["device"] != "cpu":  # as many as the GPU holds, which the run finds out
+        return 0 if int(options.get("ranks", 1)) == 1 else 1
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     taken = int(options["threads"]) * int(options.get("ranks", 1))
     return max(1, min(MOST_WORKERS, cores // taken))
@@ -262,6 +278,11 @@ def check_device(device: str, ranks: int = 1) -> None:
         from bench.train.launch import check_devices
 
         check_devices(ranks, device)
+
+
+def tell(line: str) -> None:
+    """Print a line to stderr."""
+    click.echo(line, err=True)
 
 
 def print_json(value: Any) -> None:

@@ -17,6 +17,7 @@ from bench.cli.options import (
     progress_bar,
     seeds_option,
     spec_options,
+    tell,
 )
 from bench.errors import InputError
 
@@ -62,7 +63,7 @@ def probe(methods: tuple[str, ...], names: str, form: str, heatmaps: Path | None
     from bench.reports.formats.render import text
     from bench.reports.tables.probes import probe_grids
 
-    wanted = parse_probes(names)
+    wanted = parse_probes(names, tell)
     if heatmaps is not None and "attention_sink" not in wanted:
         raise InputError("heatmaps come with the probe attention_sink", where=f"--probes {names}")
     how = ProbeOptions(

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli.options import NumberRange, check_device, make_spec, run_options, seeds_option
+from bench.cli.options import NumberRange, check_device, make_spec, run_options, seeds_option, tell
 from bench.errors import InputError, printable
 from bench.records.record import ALL, RunRecord
 
 if TYPE_CHECKING:
     from bench.plan.job import Job
     from bench.plan.plan import Plan
+    from bench.run.deadline import Deadline
     from bench.run.task import Outcome
 
 estimate_option = click.option(
@@ -63,6 +68,17 @@ estimate_option = click.option(
     help="Keep every suite's vectors below --results, and take them from there where weights, tokenizer, "
     "options and sentences are the same.",
 )
+@click.option(
+    "--deadline",
+    type=NumberRange(0, 525_600, min_open=True),
+    metavar="MIN",
+    help="End within so many minutes: begin no cell that would take longer. Exit code 130 if cells are left.",
+)
+@click.option(
+    "--shard",
+    metavar="I/N",
+    help="Run this share of the cells alone, such as 3/16; cells that share a training stage stay together.",
+)
 @click.option("--force", is_flag=True, help="Run finished cells again and replace their records.")
 def run(
     dry_run: bool,
@@ -70,6 +86,8 @@ def run(
     price_per_hour: float | None,
     detect: float | None,
     spread: float | None,
+    deadline: float | None,
+    shard: str | None,
     **options: Any,
 ) -> None:
     """Evaluate methods over seeds and suites; finished cells are never computed twice.
@@ -79,12 +97,20 @@ def run(
     from bench.cli.detect import check_options, show_detection
     from bench.plan.plan import make_plan
 
+    begin = time.monotonic()
     check_options(detect, spread, dry=dry_run or estimate)
     if price_per_hour is not None and not (dry_run or estimate):
         raise InputError(
             "a price needs an estimate", where="--price-per-hour", expected="--estimate or --dry-run as well"
         )
-    plan = make_plan(make_spec(options))
+    if deadline is not None and options["force"]:
+        raise InputError(
+            "the run that goes on would run finished cells again",
+            where="--deadline",
+            expected="no --force",
+            hint="name another --campaign",
+        )
+    plan = of_shard(make_plan(make_spec(options)), shard)
     if plan.spec.executor == "local":  # else the nodes' devices count
         check_device(plan.spec.device, plan.spec.ranks)
     if dry_run or estimate:
@@ -92,16 +118,57 @@ def run(
         if detect is not None:
             show_detection(plan, detect, spread)
         if estimate or price_per_hour is not None:
-            show_estimate(plan, price_per_hour)
+            show_estimate(plan, price_per_hour, deadline)
+        elif deadline is not None:
+            click.echo(f"deadline: {deadline:g} min; --estimate says how many cells fit")
         leave_if_failed(conflicts)
         return
-    failed = execute(plan)
+    from bench.run.deadline import Deadline
+
+    ends = None if deadline is None else Deadline(plan, begin + 60 * deadline)
+    failed = execute(plan, ends)
     if records := own_records(plan):
         from bench.reports.campaign import make_campaign
         from bench.reports.report import report  # loads pandas and scipy, which no plan needs
 
         click.echo(report(make_campaign(plan.store, records), "text"), nl=False)
+    if ends is not None and ends.jobs:
+        tell_left(ends.jobs, len(plan.jobs), failed)
+        sys.exit(130)
     leave_if_failed(failed)
+
+
+def of_shard(plan: Plan, shard: str | None) -> Plan:
+    """Return a plan's share that ``--shard`` names, or the whole plan; say which on stderr."""
+    if shard is None:
+        return plan
+    from bench.plan.shard import shares
+    from bench.request.parse import parse_shard
+
+    number, count = parse_shard(shard)
+    dealt = shares(plan, count)
+    own, filled = dealt[number - 1], sum(map(bool, dealt))
+    line = f"shard {number}/{count}: {len(own)} of {len(plan.jobs)} cells"
+    tell(line + (f"; {filled} of the {count} shards have cells" if filled < count else ""))
+    return replace(plan, jobs=own)
+
+
+def tell_left(left: Sequence[Job], planned: int, failed: int) -> None:
+    """Name the jobs that a deadline left, with the command that goes on."""
+    from bench.compare.select import grouped
+    from bench.compare.wording import seed_list
+
+    groups = grouped(left, lambda job: (job.cell.method, job.suite))
+    named = []
+    for (method, suite), jobs in groups.items():
+        seeds = [job.cell.seed for job in jobs if job.cell.seed is not None]
+        named.append(f"{method}{f' {seed_list(seeds)}' if seeds else ''} on {suite}")
+    arguments = click.get_current_context().obj
+    command = shlex.join(["bench", *arguments]) if arguments else "the same command"
+    tell(
+        f"deadline: {len(left)} of {planned} cells left ({printable('; '.join(named))})"
+        f"{f', {failed} failed or not run' if failed else ''}; go on with: {printable(command)}"
+    )
 
 
 def own_records(plan: Plan) -> list[RunRecord]:
@@ -165,10 +232,15 @@ def tell_conflicts(plan: Plan) -> int:
     return len(found)
 
 
-def show_estimate(plan: Plan, price: float | None = None) -> None:
-    """Print how long each method's cells take, and all together; and the cost where an hour has a price."""
+def show_estimate(plan: Plan, price: float | None = None, deadline: float | None = None) -> None:
+    """Print how long each method's cells take, and all together.
+
+    And the cost where an hour has a price, and how many cells end before a deadline, in minutes.
+    """
     from bench.eval.suite import measure_of
+    from bench.run.deadline import fitting
     from bench.run.preview import Estimate, cost, described, estimates, span
+    from bench.run.sharing import sharing
 
     pending = plan.pending()
     jobs = [job for job in pending if measure_of(job.suite).encodes_once]
@@ -176,11 +248,13 @@ def show_estimate(plan: Plan, price: float | None = None) -> None:
         click.echo(f"no estimate for the {len(pending) - len(jobs)} that mteb measures")
     if not jobs:
         return
-    seconds, devices, workers = 0.0, plan.spec.ranks, min(plan.spec.workers or 1, len(jobs))
-    whole = True
+    seconds, devices, whole = 0.0, plan.spec.ranks, True
+    workers = min(plan.spec.workers or sharing(plan, len(jobs)), len(jobs))
+    each: dict[str, float] = {}
     for found in estimates(plan, jobs):
         if isinstance(found, Estimate):
             seconds += found.seconds
+            each[found.method] = found.seconds / found.cells
             click.echo(described(found, price, devices))
         else:  # a method that fails: the run makes it a failed cell
             whole = False
@@ -188,9 +262,13 @@ def show_estimate(plan: Plan, price: float | None = None) -> None:
     without = "" if whole else " without those"
     line = f"about {span(seconds / workers)}{without} with {workers} worker(s), start-up not counted"
     click.echo(line if price is None else f"{line}; cost {cost(seconds, price, devices)}")
+    if deadline is not None:
+        cells = [job.cell.method for job in {(j.cell.method, j.cell.seed): j for j in jobs}.values()]
+        fit = fitting([each.get(method, 0.0) for method in cells], workers, 60 * deadline)
+        click.echo(f"deadline: about {fit} of {len(cells)} cells end within {deadline:g} min")
 
 
-def execute(plan: Plan) -> int:
+def execute(plan: Plan, deadline: Deadline | None = None) -> int:
     """Run the plan with progress on stderr; return the number of cells that failed or conflict."""
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -213,7 +291,9 @@ def execute(plan: Plan) -> int:
                 f"[{finished}/{pending}] {_describe(outcome)}", markup=False, highlight=False, soft_wrap=True
             )
 
-        outcomes = run_plan(plan, on_outcome=report, progress=lambda n: bar.advance(counter, n))
+        outcomes = run_plan(
+            plan, on_outcome=report, progress=lambda n: bar.advance(counter, n), deadline=deadline
+        )
     return conflicts + sum(outcome.state in ("failed", "conflict") for outcome in outcomes)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bench.data.word_vectors import FORM, dimension, stem
 from bench.errors import InputError
+from bench.records.packed import ROUNDED
 
 _NOT_MODEL = {
     "data_config.json",
@@ -17,6 +18,7 @@ _NOT_MODEL = {
     "training_args.json",
     "trainer_state.json",
     "pretraining.json",
+    ROUNDED,
 }
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 _PARTS = ("*.safetensors", "pytorch_model*.bin", "*.json", "vocab.txt", "merges.txt", "*.model")
@@ -85,7 +87,7 @@ def content_hash(path: Path) -> str:
     if path.is_file():
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
-    files = {file.relative_to(path).as_posix(): file for file in _parts(path)}
+    files = {file.relative_to(path).as_posix(): file for file in parts(path)}
     digest = hashlib.sha256()
     for name in sorted(files):
         with files[name].open("rb") as stream:
@@ -93,8 +95,8 @@ def content_hash(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _parts(path: Path) -> Iterator[Path]:
-    """The files that determine embeddings.
+def parts(path: Path) -> Iterator[Path]:
+    """Yield the files of a model's folder that determine embeddings.
 
     Raises:
         InputError: a linked folder, which ``rglob`` passes by, or a file that is not a plain one.

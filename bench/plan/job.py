@@ -12,6 +12,7 @@ from bench.eval.suite import SuiteTask, measure_of
 from bench.plan.cell import Cell
 from bench.plan.expected import expected_record
 from bench.records.facts import key_of
+from bench.records.packed import rounding
 from bench.records.record import Place, RunRecord
 from bench.request.spec import RunSpec
 from bench.stages import is_paired
@@ -71,7 +72,13 @@ def make_job(
             for task in tasks
         },
         evaluation=settings | measure.settings(spec.transfer_solver),
-        notes=(*cell.notes, *measure.notes, *_text_notes(cell, training), *_paired_notes(cell, training)),
+        notes=(
+            *cell.notes,
+            *measure.notes,
+            *_text_notes(cell, training),
+            *_paired_notes(cell, training),
+            *_weight_notes(cell),
+        ),
         world=_world(cell, suite, training, world_seed),
     )
     return Job(cell, replace(record, key=key_of(record)), "" if name == suite else name)
@@ -89,6 +96,14 @@ def _paired_notes(cell: Cell, training: TrainingData | None) -> tuple[str, ...]:
     if not any(is_paired(stage.spec.text) for stage in cell.all_stages):
         return ()
     return (f"{cell.method}: the grammar's own paraphrases are positives in its training: not ranked here.",)
+
+
+def _weight_notes(cell: Cell) -> tuple[str, ...]:
+    """What must be said of a model whose weights `bench pack` rounded."""
+    found = rounding(cell.model.path) if cell.model else {}
+    if not found or cell.model is None:
+        return ()
+    return (f"Weights of {cell.model.name} are rounded to {found['weights']}, from {found['sha256'][:12]}.",)
 
 
 def _world(cell: Cell, suite: str, training: TrainingData | None, seed: int) -> dict[str, int] | None:

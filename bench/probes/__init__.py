@@ -6,6 +6,8 @@ A probe is one :class:`~bench.probes.probe.Probe`, the ``PROBE`` of a file that 
 from __future__ import annotations
 
 import importlib
+import importlib.util
+from collections.abc import Callable
 
 from bench.errors import InputError, unknown
 from bench.probes.probe import Probe
@@ -24,21 +26,40 @@ PROBES: dict[str, Probe] = {name: importlib.import_module(f"bench.probes.{name}"
 """What ``bench probe`` measures of an encoder, by name."""
 
 
-def parse_probes(text: str) -> tuple[str, ...]:
+def parse_probes(text: str, say: Callable[[str], None] = lambda _: None) -> tuple[str, ...]:
     """Parse ``--probes``: ``all``, or names separated by commas.
+
+    Args:
+        text: The option's value.
+        say: Gets a line for each probe that ``all`` leaves out, as a package that it needs isn't installed.
 
     Returns:
         The names in the order of :data:`PROBES`.
 
     Raises:
-        InputError: an unknown name, or one that is given twice.
+        InputError: an unknown name, one that is given twice, or one whose package isn't installed.
     """
     names = [name.strip() for name in text.split(",")]
     if names == ["all"]:
-        return tuple(PROBES)
+        lacking = {name: missing for name, probe in PROBES.items() if (missing := _missing(probe))}
+        for name, missing in lacking.items():
+            say(f"probe {name} is left out: {_are_missing(missing)}")
+        return tuple(name for name in PROBES if name not in lacking)
     for name in names:
         if name not in PROBES:
             raise unknown("probe", name, ("all", *PROBES), where="--probes")
+        if missing := _missing(PROBES[name]):
+            raise InputError(f"probe {name} can't be measured", where="--probes", hint=_are_missing(missing))
     if len(set(names)) < len(names):
         raise InputError(f"'{text}' names a probe twice", where="--probes")
     return tuple(name for name in PROBES if name in names)
+
+
+def _missing(probe: Probe) -> list[str]:
+    """Packages that a probe needs and that aren't here, as pip calls them."""
+    return [name for module, name in probe.packages if importlib.util.find_spec(module) is None]
+
+
+def _are_missing(names: list[str]) -> str:
+    are = "is" if len(names) == 1 else "are"
+    return f"{' and '.join(names)} {are} not installed (pip install {' '.join(names)})"

@@ -165,4 +165,5 @@ PROBE = Probe(
         Column("peak MB", ("peak_memory_mb",), ".0f", timing=True),
     ),
     clock=_clock,
+    packages=(("thop", "thop"), ("distutils", "setuptools")),  # thop imports distutils
 )

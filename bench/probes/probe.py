@@ -109,6 +109,8 @@ class Probe:
         drawn: Names of facts that are only drawn: they stay out of records.
         observer: Makes what watches the towers during the pass, for a probe that needs a "trace".
         clock: Inputs -> what it measures by the clock, for the timing block of a record.
+        packages: Modules that it alone imports, each with what pip calls it: without them there is no such
+            probe, and all others.
     """
 
     name: str
@@ -120,3 +122,4 @@ class Probe:
     drawn: tuple[str, ...] = ()
     observer: Callable[[Sequence[Tower]], Observer] | None = None
     clock: Callable[[Inputs], dict[str, Any]] | None = None
+    packages: tuple[tuple[str, str], ...] = ()

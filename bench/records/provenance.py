@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from bench.records.packed import packed
 from bench.version import __version__
 
 _CODE = ("bench", "baselines", "methods", "reports", "pyproject.toml")
@@ -101,7 +102,9 @@ def git(*arguments: str, timeout: float = 120) -> str | None:
 
 @cache
 def _git() -> tuple[tuple[str, Any], ...]:
-    """Commit and dirty flag of the checkout that bench runs from; (None, None) for an installed wheel."""
+    """Commit and dirty flag of the checkout that bench runs from, or was packed from; None for a wheel."""
+    if facts := packed():
+        return (("commit", facts["commit"]), ("dirty", facts["dirty"]))
     if not (_ROOT / ".git").exists():
         return (("commit", None), ("dirty", None))
     here = partial(git, "-C", str(_ROOT), timeout=10)

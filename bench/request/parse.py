@@ -30,6 +30,22 @@ _OF_METHODS = re.compile(
 _SEED_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 
 
+_SHARD = re.compile(r"([1-9]\d{0,4})/([1-9]\d{0,4})")
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """Parse ``3/16``: the third of sixteen.
+
+    Raises:
+        InputError: anything else, or a number above how many there are.
+    """
+    match = _SHARD.fullmatch(text.strip())
+    if match is None or int(match[1]) > int(match[2]):
+        form = "the share and how many there are, such as 3/16; the first is 1/16, the last 16/16"
+        raise InputError(f"'{text}' is not a share", where="--shard", expected=form)
+    return int(match[1]), int(match[2])
+
+
 def parse_seeds(text: str) -> tuple[int, ...]:
     """Parse ``1-5`` or ``1,3,7-9`` into increasing distinct seeds.
 

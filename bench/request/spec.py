@@ -46,10 +46,10 @@ class Plugin:
 class RunSpec:
     """A whole ``bench run``, parsed but not yet resolved against the registry and the profile.
 
-    ``data``, ``results``, ``executor``, ``ray_address``, ``workers``, ``force``, ``probes`` and
+    ``data``, ``results``, ``executor``, ``ray_address``, ``workers``, ``per_gpu``, ``force``, ``probes`` and
     ``keep_vectors`` say where and how to run and never change a score; everything else is part of the cells'
-    identity. ``workers`` is 0 for as many as a Ray cluster has room for. ``plugins`` are loaded already;
-    worker processes load them too.
+    identity. ``workers`` is 0 for as many as a Ray cluster, or a GPU here, has room for; ``per_gpu`` is 0 for
+    as many as its memory holds. ``plugins`` are loaded already; worker processes load them too.
     """
 
     methods: tuple[MethodRequest, ...]
@@ -73,6 +73,7 @@ class RunSpec:
     executor: str = "local"
     ray_address: str = ""
     workers: int = 1
+    per_gpu: int = 0
     force: bool = False
     probes: tuple[str, ...] = ()
     transfer_solver: str = "exact"

@@ -69,10 +69,45 @@ def estimates(plan: Plan, jobs: Sequence[Job]) -> Iterator[Estimate | str]:
         todo = {stage.key: stage for cell in cells for stage in cell.all_stages if cache.find(stage) is None}
         training = sum(cost.training(stage, plan) for key, stage in todo.items() if key not in counted)
         counted |= todo.keys()
-        evaluation = sum(
-            cost.sentence * len(_sentences(plan, job.suite)) * (2 if job.cell.trains else 1) for job in group
-        )
+        evaluation = sum(_evaluation(plan, job, cost) for job in group)
         yield Estimate(method, len(cells), training, evaluation)
+
+
+class CellTimes:
+    """Estimated times of single cells; a method is measured when one of its cells is first asked for."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan, self._cache = plan, StageCache(plan.spec.results / ".stages")
+        self._costs: dict[str, _Cost | None] = {}
+
+    def to_train(self, jobs: Sequence[Job]) -> tuple[object, ...]:
+        """What a cell's stages do that aren't done, alike for all seeds."""
+        stages = jobs[0].cell.all_stages
+        return tuple(sorted((_doing(s) for s in stages if self._cache.find(s) is None), key=repr))
+
+    def seconds(self, jobs: Sequence[Job]) -> float:
+        """Seconds of a cell on one worker, start-up not in it; nothing for what has no estimate."""
+        known = [job for job in jobs if measure_of(job.suite).encodes_once]
+        if not known:
+            return 0.0
+        cell = known[0].cell
+        if cell.method not in self._costs:
+            self._costs[cell.method] = self._measured(known[0])
+        if (cost := self._costs[cell.method]) is None:
+            return 0.0
+        training = (cost.training(s, self._plan) for s in cell.all_stages if self._cache.find(s) is None)
+        return sum(training) + sum(_evaluation(self._plan, job, cost) for job in known)
+
+    def _measured(self, job: Job) -> _Cost | None:
+        try:
+            return _measure(self._plan, job, self._cache)
+        except (Exception, SystemExit):  # its run is a failed cell, which says why
+            return None
+
+
+def _evaluation(plan: Plan, job: Job, cost: _Cost) -> float:
+    """Seconds of a cell's evaluation on a suite, of both checkpoints where it trains."""
+    return cost.sentence * len(_sentences(plan, job.suite)) * (2 if job.cell.trains else 1)
 
 
 def described(estimate: Estimate, price: float | None, devices: int) -> str:

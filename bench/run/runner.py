@@ -10,15 +10,21 @@ from bench.encoder import Progress
 from bench.plan.job import Job
 from bench.plan.plan import Plan
 from bench.run.cell import run_cell
+from bench.run.deadline import Deadline
 from bench.run.executors import executor_for
-from bench.run.executors.local import InProcess
+from bench.run.executors.local import InProcess, always
 from bench.run.probing import jobs_without_probes
+from bench.run.sharing import sharing
 from bench.run.stage_cache import StageCache
 from bench.run.task import CellTask, Outcome
 
 
 def run_plan(
-    plan: Plan, *, on_outcome: Callable[[Outcome], None], progress: Progress | None = None
+    plan: Plan,
+    *,
+    on_outcome: Callable[[Outcome], None],
+    progress: Progress | None = None,
+    deadline: Deadline | None = None,
 ) -> list[Outcome]:
     """Run every pending job and add the probes that are asked for, also to records that are there already.
 
@@ -28,30 +34,36 @@ def run_plan(
         plan: The plan.
         on_outcome: Called for every job as soon as its record is on disk.
         progress: Called with finished sentences, when cells run in this process.
+        deadline: Says which cells are begun, and keeps the others; then nobody is waited for.
 
     Returns:
-        The outcomes of all jobs of :func:`pending_jobs`.
+        The outcomes of all jobs of :func:`pending_jobs`, but for those that the deadline keeps.
     """
     tasks = _cell_tasks(plan)
     if tasks:  # else nothing is written, and the folder may be read-only
         plan.store.prepare()
     plan.store.clear_leftovers()
     StageCache(plan.spec.results / ".stages").clear_leftovers()
-    executor = executor_for(plan.spec)
+    executor = executor_for(plan.spec, partial(sharing, plan, len(tasks)))
     here = isinstance(executor, InProcess)
     function = partial(run_cell, suites=plan.suites, progress=progress) if here else run_cell
     outcomes: list[Outcome] = []
     while tasks:
         task_of = {task.jobs[0].place: task for task in tasks}
         busy: list[CellTask] = []
-        for results in executor.run(function, tasks, _stage_keys):
+        for results in executor.run(function, tasks, _stage_keys, deadline.begins if deadline else always):
+            task = task_of[results[0].job.place]
             if any(outcome.state == "busy" for outcome in results):
-                busy.append(replace(task_of[results[0].job.place], wait=True))
+                busy.append(replace(task, wait=True))
                 continue
+            if deadline:
+                deadline.ended(task)
             for outcome in results:
                 outcomes.append(outcome)
                 on_outcome(outcome)
-        tasks = busy
+        if deadline:
+            deadline.leave(busy)
+        tasks = [] if deadline else busy
     return outcomes
 
 

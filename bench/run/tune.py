@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from bench.errors import BenchError, CellFailedError, InputError
 from bench.nn.threads import torch_threads
@@ -11,6 +12,7 @@ from bench.plan.plan import Plan, make_plan
 from bench.request.spec import RunSpec
 from bench.run.builder import Builder
 from bench.run.executors import executor_for
+from bench.run.sharing import sharing
 from bench.run.stage_cache import StageCache
 
 MAX_VALUES = 6
@@ -53,7 +55,8 @@ def tune_option(
     if not plans[0].jobs[0].cell.stages:
         raise InputError(f"'{request.name}' doesn't train", where="bench tune")
     outcomes: dict[float, float | str] = {}
-    for index, outcome in executor_for(spec).run(_dev_score, list(enumerate(plans))):
+    executor = executor_for(spec, partial(sharing, plans[0], len(plans)))
+    for index, outcome in executor.run(_dev_score, list(enumerate(plans))):
         outcomes[numbers[index]] = outcome
         report(numbers[index], outcome)
     scores = {value: score for value in numbers if isinstance(score := outcomes[value], float)}

@@ -20,7 +20,7 @@ from bench.sweeps import manifest
 from bench.verify import archive
 from bench.verify.findings import Verified
 from bench.verify.forms import as_json
-from bench.verify.records import Settings, verify
+from bench.verify.records import Settings, record_files, verify
 from bench.verify.sentences import check_sentences
 
 
@@ -63,6 +63,36 @@ def bundle(
     files[archive.VERIFIED] = without_paths(as_json(verified)).encode()
     check_sentences(files, records, data, f"campaign {store.campaign}")
     return verified, archive.make(store.campaign, files)
+
+
+def of_folder(folder: Path) -> tuple[archive.Bundle, list[str]]:
+    """Read a campaign of one's own as if it came in a bundle: its finished records, and its grids of sweeps.
+
+    Args:
+        folder: A campaign's folder, or a results folder with one campaign.
+
+    Returns:
+        The bundle, without plug-ins and profiles; and the files of failed cells, which it lacks.
+
+    Raises:
+        InputError: no records, or several campaigns.
+        DataError: a damaged record.
+    """
+    roots = sorted(record_files(folder))
+    if len(roots) > 1:
+        raise InputError(
+            f"{len(roots)} campaigns",
+            where=str(folder),
+            expected=f"the folder of one: {', '.join(root.name for root in roots)}",
+        )
+    store = ResultStore(roots[0].parent, roots[0].name)
+    records = store.records()
+    failed = [record for record in records if record.status != "ok"]
+    files = _results(store, [record for record in records if record.status == "ok"])
+    listed = "".join(f"{name}\0{sha256(files[name]).hexdigest()}\n" for name in sorted(files))
+    digest = sha256(listed.encode())
+    names = [store.path(record.place).relative_to(store.root).as_posix() for record in failed]
+    return archive.Bundle(store.campaign, files, digest.hexdigest()), names
 
 
 def plugins_of(records: Sequence[RunRecord]) -> dict[str, str]:

@@ -22,7 +22,7 @@ from bench.reports.campaign import make_campaign
 from bench.sweeps import manifest
 from bench.verify import archive
 from bench.verify import records as verification
-from bench.verify.bundle import plugins_of, profile_text, profiles_of, write_results
+from bench.verify.bundle import of_folder, plugins_of, profile_text, profiles_of, write_results
 from bench.verify.findings import Verified
 from bench.verify.repeat import repeat
 from bench.verify.sentences import check_sentences
@@ -80,7 +80,7 @@ def merge(file: Path, into: Path, settings: Settings) -> Merged:
     everything was checked, nothing is written but below a hidden folder.
 
     Args:
-        file: The bundle, from anybody.
+        file: The bundle, from anybody; or a folder of one's own records, without its failed cells.
         into: A results folder.
         settings: How.
 
@@ -96,7 +96,7 @@ def merge(file: Path, into: Path, settings: Settings) -> Merged:
         raise InputError(
             f"{into} is a campaign's folder", where="--into", expected="the results folder above it"
         )
-    bundle = archive.read(file)
+    bundle, failed = of_folder(file) if file.is_dir() else (archive.read(file), [])
     store = ResultStore(into, settings.campaign or bundle.campaign)
     sources = bundle.below(archive.PLUGINS)
     _check_run_plugins(settings, sources)
@@ -105,12 +105,18 @@ def merge(file: Path, into: Path, settings: Settings) -> Merged:
         write_results(bundle.files, copy.root)
         hashes = {name: sha256(source).hexdigest() for name, source in sources.items()}
         how = verification.Settings(data=settings.data, plugins=hashes, progress=settings.progress)
+        merged = Merged(store.campaign, Verified())
+        if failed:
+            merged.notes.append(f"{len(failed)} failed cells are left out: {', '.join(failed)}")
+        if not bundle.files:
+            return merged
         verified, sound = verification.verify(copy.root, how)
-        merged = Merged(store.campaign, verified)
+        merged.verified = verified
         if verified.findings:
             return merged
         records, grids = copy.records(), manifest.load_all(copy.root)
-        _check_contents(bundle, records, grids, str(file))
+        if not file.is_dir():
+            _check_contents(bundle, records, grids, str(file))
         _check_scores(records, settings.data)
         check_sentences(bundle.files, records, settings.data, str(file))
         merged.notes += _other_profiles(bundle)

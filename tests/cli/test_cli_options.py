@@ -20,7 +20,7 @@ from bench.cli.options import make_spec, spec_options, workers_option
         (["--threads", "4"], 4, None, 1),
         (["--threads", "4"], 8, None, 2),
         (["--threads", "16"], 8, None, 1),
-        (["--device", "cuda"], 8, None, 1),
+        (["--device", "cuda"], 8, None, 0),  # as many as its memory holds
         ([], 8, "5", 5),
         (["--workers", "7"], 1, "5", 7),
     ],

@@ -14,6 +14,7 @@ from transformers import BertConfig, BertModel
 
 import bench.probes
 from bench.data.toy import toy_task
+from bench.errors import InputError
 from bench.nn.backbone import TransformerEncoder, load_backbone
 from bench.probes import PROBES, parse_probes
 from bench.probes.data import ProbeData
@@ -81,3 +82,21 @@ def test_the_list_of_probes_needs_neither_torch_nor_scipy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.stdout == f"{len(PROBES)} []\n", done.stderr
+
+
+def test_all_probes_are_those_whose_packages_are_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = list[str]()
+    assert parse_probes("all", said.append) == tuple(PROBES)
+    assert said == []
+    monkeypatch.setitem(sys.modules, "thop", None)
+    found = parse_probes("all", said.append)
+    assert found == tuple(name for name in PROBES if name != "cost")
+    assert said == ["probe cost is left out: thop is not installed (pip install thop)"]
+    monkeypatch.setitem(sys.modules, "distutils", None)
+    with pytest.raises(InputError) as refused:
+        parse_probes("isotropy,cost")
+    assert str(refused.value) == (
+        "--probes: probe cost can't be measured; "
+        "thop and setuptools are not installed (pip install thop setuptools)"
+    )
+    assert parse_probes("isotropy") == ("isotropy",)

@@ -35,6 +35,7 @@ NOT_RUN = (
     (r"^bench data verify", "needs the evaluation data"),
     (r"^bench data rtt", "needs translation models"),
     (r"^bench pretrain", "minutes of training"),
+    (r"\$SLURM|^bench merge shards", "needs the folders of all shards"),
     (r"^bench check( --workers 2 --junit \S+ --json \S+)?$", "a minute of training"),
     (r"--executor ray", "needs a Ray cluster"),
     (r"^bench check .*--update", "asks on a terminal"),

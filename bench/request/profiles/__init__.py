@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.errors import DataError, InputError, unknown
+from bench.records.packed import packed_backbone
 from bench.schema import Block, Each, Rows, Shape, anything, count, fault, label, setting
 
 DEFAULT = "mini"
@@ -120,6 +121,8 @@ def backbone_reference(profile: Profile) -> str:
     Raises:
         InputError: its Python package isn't installed.
     """
+    if (folder := packed_backbone(profile.name)) is not None:
+        return folder
     source = profile.backbone
     if "hub" in source:
         return source["hub"]

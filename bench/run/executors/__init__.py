@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from bench.request.spec import RunSpec
 from bench.run.executors.local import Executor, InProcess, WorkerProcesses
 
 
-def executor_for(spec: RunSpec) -> Executor:
-    """Return what runs a specification's tasks; no executor and no number of workers changes a score."""
+def executor_for(spec: RunSpec, sharing: Callable[[], int] = lambda: 1) -> Executor:
+    """Return what runs a specification's tasks; no executor and no number of workers changes a score.
+
+    Args:
+        spec: The specification.
+        sharing: Says how many tasks share a GPU, where the specification leaves that open.
+    """
     if spec.executor == "local":
-        return InProcess() if spec.workers == 1 else WorkerProcesses(spec.workers, spec.plugins)
+        workers = spec.workers or sharing()
+        return InProcess() if workers == 1 else WorkerProcesses(workers, spec.plugins)
     from bench.run.executors.ray import RayTasks
 
     return RayTasks(
@@ -19,4 +27,5 @@ def executor_for(spec: RunSpec) -> Executor:
         spec.plugins,
         cpus=spec.threads * spec.ranks,
         gpus=0 if spec.device == "cpu" else spec.ranks,
+        sharing=1 if spec.device == "cpu" or spec.ranks > 1 else spec.per_gpu or sharing(),
     )

@@ -25,6 +25,15 @@ def needs_nothing(task: object) -> frozenset[str]:
     return frozenset()
 
 
+Begins = Callable[[Any], bool]
+"""Asked of a task just before it begins; where it says no, the task is left out."""
+
+
+def always(task: object) -> bool:
+    """Every task begins."""
+    return True
+
+
 def take(waiting: list[Task], running: Iterable[frozenset[str]], needs: Needs) -> Task:
     """Remove and return the first task that needs nothing of what is running, or just the first."""
     taken = frozenset().union(*running)
@@ -36,7 +45,11 @@ class Executor(Protocol):
     """Runs a function over tasks and yields each result as soon as it is available."""
 
     def run(
-        self, function: Callable[[Task], Result], tasks: Sequence[Task], needs: Needs = needs_nothing
+        self,
+        function: Callable[[Task], Result],
+        tasks: Sequence[Task],
+        needs: Needs = needs_nothing,
+        begins: Begins = always,
     ) -> Iterator[Result]:
         """Yield results in the order of completion."""
         ...
@@ -46,10 +59,14 @@ class InProcess:
     """One after the other, here."""
 
     def run(
-        self, function: Callable[[Task], Result], tasks: Sequence[Task], needs: Needs = needs_nothing
+        self,
+        function: Callable[[Task], Result],
+        tasks: Sequence[Task],
+        needs: Needs = needs_nothing,
+        begins: Begins = always,
     ) -> Iterator[Result]:
         """Yield results in the order of the tasks."""
-        return map(function, tasks)
+        return (function(task) for task in tasks if begins(task))
 
 
 class WorkerProcesses:
@@ -59,7 +76,11 @@ class WorkerProcesses:
         self.workers, self.plugins = workers, plugins
 
     def run(
-        self, function: Callable[[Task], Result], tasks: Sequence[Task], needs: Needs = needs_nothing
+        self,
+        function: Callable[[Task], Result],
+        tasks: Sequence[Task],
+        needs: Needs = needs_nothing,
+        begins: Begins = always,
     ) -> Iterator[Result]:
         """Yield results in the order of completion.
 
@@ -75,6 +96,8 @@ class WorkerProcesses:
                 while waiting or running:
                     while waiting and len(running) < count:
                         task = take(waiting, running.values(), needs)
+                        if not begins(task):
+                            continue
                         with interrupt_held():
                             future = pool.submit(function, task)
                         running[future] = needs(task)

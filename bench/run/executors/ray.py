@@ -16,7 +16,7 @@ from bench.records.provenance import provenance
 from bench.request.plugins import load_plugins
 from bench.request.spec import Plugin
 from bench.run.executors.cluster import WHERE, held, is_held, joined
-from bench.run.executors.local import Needs, Result, Task, needs_nothing, take
+from bench.run.executors.local import Begins, Needs, Result, Task, always, needs_nothing, take
 
 RETRIES = 3
 """How often a task is started again when its worker or node dies."""
@@ -37,6 +37,7 @@ class RayTasks:
         plugins: What every worker process loads.
         cpus: CPUs that a task uses.
         gpus: GPUs that a task uses.
+        sharing: Tasks that share one GPU, where a task uses no more than one.
     """
 
     folder: Path
@@ -45,9 +46,14 @@ class RayTasks:
     plugins: tuple[Plugin, ...] = ()
     cpus: int = 1
     gpus: int = 0
+    sharing: int = 1
 
     def run(
-        self, function: Callable[[Task], Result], tasks: Sequence[Task], needs: Needs = needs_nothing
+        self,
+        function: Callable[[Task], Result],
+        tasks: Sequence[Task],
+        needs: Needs = needs_nothing,
+        begins: Begins = always,
     ) -> Iterator[Result]:
         """Yield results in the order of completion.
 
@@ -63,14 +69,17 @@ class RayTasks:
                 raise InputError(f"no node of the Ray cluster has {self._size()}", where=WHERE)
             packed = [ray.put((function, list(tasks)))]
             start = _Start(lock, Path.cwd(), _environment(), _versions(), self.plugins, packed)
-            for done in self._results(ray, start, [needs(task) for task in tasks]):
+            wanted = [needs(task) for task in tasks]
+            for done in self._results(ray, start, wanted, lambda index: begins(tasks[index])):
                 with _explained(ray):
                     result: Result = ray.get(done)
                 yield result
 
-    def _results(self, ray: Any, start: _Start, needs: Sequence[frozenset[str]]) -> Iterator[Any]:
+    def _results(
+        self, ray: Any, start: _Start, needs: Sequence[frozenset[str]], begins: Begins = always
+    ) -> Iterator[Any]:
         """Submit the tasks, as many at a time as there is room for, and yield references when done."""
-        work = ray.remote(_work).options(num_cpus=self.cpus, num_gpus=self.gpus, max_retries=RETRIES)
+        work = ray.remote(_work).options(num_cpus=self.cpus, num_gpus=self._gpus, max_retries=RETRIES)
         waiting, running = list(range(len(needs))), dict[Any, frozenset[str]]()
         alone = 0.0
         try:
@@ -78,7 +87,10 @@ class RayTasks:
                 room = self._room(ray)  # nodes come and go
                 while waiting and len(running) < max(1, min(self.workers or room, room)):
                     index = take(waiting, running.values(), needs.__getitem__)
-                    running[work.remote(start, index)] = needs[index]
+                    if begins(index):
+                        running[work.remote(start, index)] = needs[index]
+                if not running:
+                    break
                 done, _ = ray.wait(list(running), timeout=_LOOK)
                 alone = 0.0 if done or room else alone + _LOOK
                 if alone >= _GRACE:
@@ -99,8 +111,14 @@ class RayTasks:
         for node in ray.nodes():
             has = node["Resources"] if node["Alive"] else {}
             cpus = int(has.get("CPU", 0)) // self.cpus
-            room += min(cpus, int(has.get("GPU", 0)) // self.gpus) if self.gpus else cpus
+            slots = int(has.get("GPU", 0)) * self.sharing
+            room += min(cpus, slots // self.gpus) if self.gpus else cpus
         return room
+
+    @property
+    def _gpus(self) -> float:
+        """What a task asks of Ray, which counts in ten-thousandths: rounded down, so that all find room."""
+        return self.gpus if self.sharing == 1 else 10_000 * self.gpus // self.sharing / 10_000
 
     def _size(self) -> str:
         return f"{self.cpus} CPU(s)" + (f" and {self.gpus} GPU(s)" if self.gpus else "")

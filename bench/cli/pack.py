@@ -1,0 +1,68 @@
+"""``bench pack``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from bench.cli.options import PATH, NumberRange, make_spec, seeds_option, spec_options
+from bench.errors import BenchError
+
+_OWN = {"out", "weights", "limit"}
+_FILES = {"backbone", "data_dir", "corpus", "copies", "plugins", "results"}
+"""Options that name files, which have other places in the folder."""
+
+
+@click.command()
+@click.option("--methods", required=True, help="As for bench run, but for those that bring a model.")
+@seeds_option("1-5")
+@spec_options
+@click.option("--probes", metavar="all|NAME,...", help="Probes that the run adds.")
+@click.option("--out", type=PATH, required=True, metavar="FOLDER", help="The folder: a new one.")
+@click.option(
+    "--weights",
+    type=click.Choice(["fp16", "same"]),
+    default="fp16",
+    help="Models with float16 weights, whose hash then differs and stands in the records, or as they are.",
+)
+@click.option(
+    "--limit",
+    type=NumberRange(0, min_open=True),
+    metavar="MB",
+    help="Exit code 1 where the folder is larger.",
+)
+def pack(out: Path, weights: str, limit: float | None, **options: Any) -> None:
+    """Make one FOLDER that runs on a machine without network or pip, but with Python and torch.
+
+    It holds the code, the data of the named suites, the training text, the models, and run.sh with the
+    command. Records that it makes name the commit it was made from.
+    """
+    from bench.plan.plan import make_plan
+    from bench.run.pack import pack as write
+
+    plan = make_plan(make_spec(options))
+    found = write(plan, ["run", *_given()], out, half=weights == "fp16")
+    for line in found.models:
+        click.echo(line)
+    size = found.bytes / 1e6
+    click.echo(f"{out}: {size:,.1f} MB in {found.files:,} files; run it with: sh {out / 'run.sh'}")
+    if limit is not None and size > limit:
+        raise BenchError(f"{size:,.1f} MB", where=str(out), expected=f"at most {limit:g} MB")
+
+
+def _given() -> list[str]:
+    """What was given on the command line for the run, without what names files."""
+    context = click.get_current_context()
+    words: list[str] = []
+    for option in context.command.params:
+        name = str(option.name)
+        if name in _OWN | _FILES or not isinstance(option, click.Option):
+            continue
+        if context.get_parameter_source(name) == ParameterSource.COMMANDLINE:
+            values = context.params[name] if option.multiple else [context.params[name]]
+            for value in values:
+                words += [option.opts[0]] if option.is_flag else [option.opts[0], str(value)]
+    return words

@@ -1,0 +1,139 @@
+"""How many cells share one GPU, from its free memory and the size of what they train; torch loads late."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from math import prod
+from pathlib import Path
+
+from bench.nn.folder import ModelFolder
+from bench.plan.cell import Cell
+from bench.plan.plan import Plan
+
+CONTEXT = 700 * 2**20
+"""Bytes that a process takes on a GPU before it has any tensor: CUDA's context, cuBLAS' workspace."""
+ADAMW = 16
+"""Bytes a trained parameter in float32: the weight, its gradient, AdamW's two states."""
+FROZEN = 4
+TOWERS, VIEWS = 2, 2
+"""What a cell may train at once, and how often it encodes a sentence with each: most do less."""
+KEPT = 0.9
+"""Share of the free memory that is given out; the rest is for fragments."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """The size of a transformer."""
+
+    parameters: int
+    layers: int
+    hidden: int
+    heads: int
+
+
+def activations(size: Size, length: int) -> int:
+    """Bytes a token that a float32 backward pass needs: 68 a layer and unit, 10 a layer, head and position.
+
+    Twice Korthikanti et al. (2022), who count 34 and 5 for 16 bits.
+    """
+    return size.layers * (68 * size.hidden + 10 * size.heads * length)
+
+
+def needed(size: Size, frozen: int, batch: int, length: int) -> int:
+    """Bytes that a cell needs on a GPU.
+
+    Args:
+        size: Of the backbone.
+        frozen: Parameters that aren't trained: teachers, generators.
+        batch: Sentences a step, 0 for a cell that trains nothing.
+        length: Most tokens a sentence.
+    """
+    if not batch:
+        return CONTEXT + FROZEN * (size.parameters + frozen) + TOWERS * FROZEN * size.parameters
+    tokens = TOWERS * VIEWS * batch * length
+    weights = TOWERS * ADAMW * size.parameters + FROZEN * frozen
+    return CONTEXT + weights + tokens * activations(size, length)
+
+
+def together(free: int, need: int, cores: int, cells: int) -> int:
+    """How many cells run side by side: as many as the memory holds, at most cores and cells, at least one.
+
+    >>> together(free=140 * 2**30, need=9 * 2**30, cores=16, cells=40)
+    14
+    """
+    return max(1, min(int(KEPT * free) // max(1, need), cores, cells))
+
+
+def sharing(plan: Plan, cells: int, free: Callable[[], int] | None = None) -> int:
+    """How many of a plan's cells share a GPU, 1 where this machine has none or a cell takes several.
+
+    Args:
+        plan: The plan; its largest cell counts.
+        cells: How many there are to run.
+        free: Bytes that are free on the GPU; default asks torch.
+    """
+    spec = plan.spec
+    if spec.device == "cpu" or spec.ranks > 1:
+        return 1
+    if spec.per_gpu:
+        return spec.per_gpu
+    need = max((of_cell(job.cell) for job in plan.jobs), default=1)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return together((free or _free)(), need, cores // spec.threads, cells)
+
+
+def of_cell(cell: Cell) -> int:
+    """Bytes that a cell needs on a GPU, by its largest stage."""
+    models = [*_models(cell)]
+    if not models:
+        return CONTEXT
+    size, *others = sorted((_size(model.path) for model in models), key=lambda s: -s.parameters)
+    configs = [dict(stage.spec.config) for stage in cell.all_stages]
+    frozen = sum(other.parameters for other in others)
+    stages = [
+        needed(size, frozen, int(config["batch_size"]), int(config.get("max_length", 64)))
+        for config in configs
+    ]
+    return max(stages, default=needed(size, frozen, 0, 0))
+
+
+def _models(cell: Cell) -> Iterator[ModelFolder]:
+    yield from (model for model in (cell.model, *(folder for _, folder in cell.auxiliaries)) if model)
+    for _, member in cell.members:
+        yield from _models(member)
+
+
+@cache
+def _size(path: Path) -> Size:
+    """Read a model's size; a folder that doesn't say is taken for BERT-base's shape."""
+    config: dict[str, object] = {}
+    for file in sorted(path.rglob("config.json")):
+        try:
+            config = {**json.loads(file.read_text(encoding="utf-8")), **config}
+        except (OSError, ValueError):
+            continue
+    shape = {"num_hidden_layers": 12, "hidden_size": 768, "num_attention_heads": 12}
+    layers, hidden, heads = (
+        value if isinstance(value := config.get(name), int) else default for name, default in shape.items()
+    )
+    parameters = sum(map(_parameters, path.rglob("*.safetensors")))
+    parameters = parameters or sum(file.stat().st_size // 4 for file in path.rglob("pytorch_model*.bin"))
+    return Size(parameters or path.stat().st_size // 4, layers, hidden, heads)
+
+
+def _parameters(file: Path) -> int:
+    """Numbers in a file of safetensors, by its header."""
+    with file.open("rb") as stream:
+        header = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
+    return sum(prod(facts["shape"]) for name, facts in header.items() if name != "__metadata__")
+
+
+def _free() -> int:
+    """Bytes that are free on the GPU; none where there is no GPU here."""
+    import torch
+
+    return int(torch.cuda.mem_get_info()[0]) if torch.cuda.is_available() else 0

@@ -1,0 +1,135 @@
+"""Shares of a plan: nothing lost, nothing twice, what trains together stays together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bench.plan.plan import Plan, make_plan
+from bench.plan.shard import shares
+from bench.request.parse import parse_methods, parse_shard
+from bench.request.spec import RunSpec
+from tests.support.cli import Cli, refusal, stable_bytes
+
+SHARED = "simcse,untrained,tncse[rtt=none],jtcse[rtt=none],word_overlap,ensemble:simcse+untrained"
+
+
+def planned(results: Path, methods: str = SHARED, seeds: Sequence[int] = (1, 2, 3)) -> Plan:
+    spec = RunSpec(parse_methods(methods), tuple(seeds), "mini", suites=("toy", "mini"), results=results)
+    return make_plan(spec)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 40])
+def test_every_cell_is_in_one_share_and_no_stage_in_two(tmp_path: Path, count: int) -> None:
+    plan = planned(tmp_path)
+    dealt = shares(plan, count)
+    assert len(dealt) == count
+    names = [(job.place, index) for index, jobs in enumerate(dealt) for job in jobs]
+    assert sorted(map(str, (place for place, _ in names))) == sorted(str(job.place) for job in plan.jobs)
+    stages: dict[str, set[int]] = {}
+    cells: dict[tuple[str, int | None], set[int]] = {}
+    for index, jobs in enumerate(dealt):
+        for job in jobs:
+            cells.setdefault((job.cell.method, job.cell.seed), set()).add(index)
+            for stage in job.cell.all_stages:
+                stages.setdefault(stage.key, set()).add(index)
+    assert len(stages) > 9
+    assert all(len(found) == 1 for found in (*stages.values(), *cells.values()))
+    assert sum(map(bool, dealt)) == min(count, 3 + 3 + 2)  # simcse with its ensemble; tncse with jtcse; two
+
+
+def test_a_share_keeps_the_plans_order_and_its_work_is_like_the_others(tmp_path: Path) -> None:
+    plan = planned(tmp_path, "simcse", range(1, 9))
+    dealt = shares(plan, 4)
+    order = {job.place: index for index, job in enumerate(plan.jobs)}
+    for jobs in dealt:
+        assert [order[job.place] for job in jobs] == sorted(order[job.place] for job in jobs)
+        assert len({job.cell.seed for job in jobs}) == 2
+
+
+def test_what_is_done_moves_no_cell(cli: Cli, tmp_path: Path) -> None:
+    plan = planned(tmp_path / "results", "noise,word_overlap,untrained")
+    before = [[job.place for job in jobs] for jobs in shares(plan, 3)]
+    assert cli("run", "--methods", "noise", "--seeds", "1-2", "--suite", "toy")[0] == 0
+    again = planned(tmp_path / "results", "noise,word_overlap,untrained")
+    assert {again.status(job) for job in again.jobs} == {"done", "to do"}
+    assert [[job.place for job in jobs] for jobs in shares(again, 3)] == before
+
+
+def test_cells_tied_by_a_third_go_together(tmp_path: Path) -> None:
+    plan = planned(tmp_path, "simcse", (1, 2, 3))
+    first, second, third = (job for job in plan.jobs if job.suite == "toy")
+    both = replace(third.cell, stages=(*first.cell.stages, *second.cell.stages))
+    tied = replace(plan, jobs=(first, second, replace(third, cell=both)))
+    assert [len(jobs) for jobs in shares(tied, 2)] == [3, 0]
+
+
+@pytest.mark.parametrize("text", ["", "3", "0/4", "5/4", "1/0", "-1/4", "a/b", "1/4/2", "1.0/4", "1/999999"])
+def test_a_share_that_is_none_is_one_line(cli: Cli, text: str) -> None:
+    run = ("run", "--methods", "noise", "--suite", "toy", "--dry-run", "--shard", text)
+    assert f"--shard: '{text}' is not a share; expected" in refusal(cli, *run)
+
+
+def test_the_largest_share() -> None:
+    assert parse_shard("16/16") == (16, 16)
+
+
+@pytest.mark.parametrize("folders", ["{}", "{}/local"])
+def test_shards_merge_to_what_one_run_makes(cli: Cli, tmp_path: Path, folders: str) -> None:
+    run = ("run", "--methods", "noise,word_overlap", "--seeds", "1-3", "--suite", "toy")
+    assert cli(*run)[0] == 0
+    for number in ("1", "2", "3"):
+        code, _, err = cli(*run, "--shard", f"{number}/3", "--results", number)
+        assert code == 0
+        assert err.startswith(f"shard {number}/3: ")
+    found = [folders.format(number) for number in ("1", "2", "3")]
+    code, out, _ = cli("merge", *found, "--into", "merged/results")
+    assert (code, out.count("merged/results/local: ")) == (0, 3)
+    assert stable_bytes(tmp_path / "merged") == stable_bytes(tmp_path)
+    code, out, _ = cli("merge", *found, "--into", "merged/results")
+    assert (code, out.count(": 0 records added, ")) == (0, 3)
+    assert cli("run", *run[1:], "--results", "merged/results")[2] == "4 of 4 cells are done already\n"
+
+
+def test_shards_of_one_campaign_do_not_meet(cli: Cli, tmp_path: Path) -> None:
+    run = ("run", "--methods", "noise,word_overlap", "--seeds", "1-3", "--suite", "toy")
+    assert cli(*run, "--results", "whole/results")[0] == 0
+    for number in ("2", "1"):
+        assert cli(*run, "--shard", f"{number}/2")[0] == 0
+    assert stable_bytes(tmp_path) == stable_bytes(tmp_path / "whole")
+
+
+def test_an_empty_share_is_no_error(cli: Cli) -> None:
+    run = ("run", "--methods", "noise", "--seeds", "1", "--suite", "toy", "--shard", "4/9")
+    for more in ((), ("--dry-run",)):
+        code, _, err = cli(*run, *more)
+        assert (code, err) == (0, "shard 4/9: 0 of 1 cells; 1 of the 9 shards have cells\n")
+
+
+def test_a_failed_cell_of_a_shard_stays_out_and_is_named(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = ("run", "--methods", "noise", "--seeds", "1-2", "--suite", "toy")
+    assert cli(*run)[0] == 0
+    path = next((tmp_path / "results").rglob("seed-2/toy.json"))
+    from bench.records.integrity import sealed
+    from bench.records.record import from_json, to_json
+
+    record = from_json(path.read_text(), str(path))
+    failed = replace(record, status="failed", scores=(), predictions=None, reason="planted")
+    path.write_text(to_json(sealed(failed)))
+    code, out, _ = cli("merge", "results", "--into", "merged")
+    assert (code, "note: 1 failed cells are left out: mini/noise/seed-2/toy.json" in out) == (0, True)
+    assert out.endswith("merged/local: 1 records added\n")
+
+
+def test_two_campaigns_in_a_folder_are_refused(cli: Cli) -> None:
+    for campaign in ("a", "b"):
+        run = ("run", "--methods", "word_overlap", "--suite", "toy", "--campaign", campaign)
+        assert cli(*run)[0] == 0
+    assert "results: 2 campaigns; expected the folder of one: a, b" in refusal(
+        cli, "merge", "results", "--into", "merged"
+    )
