@@ -1,0 +1,46 @@
+"""Run everything on the stand-in device and write what was found: python -m tests.support.standin -h."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from tests.support.standin.guard import begin
+
+
+def main() -> None:
+    """Read the arguments, make this process one with a device, run what is asked for."""
+    parser = argparse.ArgumentParser(prog="python -m tests.support.standin", description=__doc__)
+    parser.add_argument("part", choices=("faults", "methods", "works"))
+    parser.add_argument("folder", type=Path, help="where to work, and where PART.json is written")
+    parser.add_argument("--bert", type=Path, help="model folder")
+    parser.add_argument("--mlm", type=Path, help="folder of a masked language model of its vocabulary")
+    parser.add_argument("--transfer", type=Path, help="data folder of transfer tasks")
+    parser.add_argument("--only", default="", help="names that contain this")
+    given = parser.parse_args()
+    begin(given.folder)
+
+    import torch
+
+    torch.set_num_threads(1)
+    from tests.support.standin.methods import Material
+
+    material = Material(given.bert, given.mlm, given.transfer, given.folder)
+    found = _found(given.part, given.only, material)
+    (given.folder / f"{given.part}.json").write_text(json.dumps(found))
+
+
+def _found(part: str, only: str, material: object) -> object:
+    from tests.support.standin import faults, methods, works
+
+    assert isinstance(material, methods.Material)
+    if part == "faults":
+        return faults.planted()
+    if part == "methods":
+        return [methods.compared(case, material) for case in methods.cases() if only in case.name]
+    return [works.compared(work, material) for work in works.works() if only in work.name]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""Every stage that a registered method trains: a few steps on the CPU and on the device, side by side."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from bench.card import OptionValue
+from bench.nn.backbone import TransformerEncoder
+from bench.registry import discover
+from bench.stages import StageContext, StageSpec, TrainedMethod
+from bench.train import loop, sentence_encoder
+from bench.train.precision import training_at
+from tests.support.standin.device import TALLY
+from tests.support.standin.patches import device
+from tests.support.training import options_of, toy_score, toy_sentences
+
+PRECISIONS = ("fp32", "bf16")
+STEPS = 3
+_SHORT: dict[str, OptionValue] = {
+    "dropout": 0.0,
+    "batch_size": 8,
+    "steps": STEPS,
+    "eval_every": 2,
+    "max_length": 20,
+    "groups": 4,  # of whitenedcse: a divisor of the tiny width
+    "tau": 0.5,  # or losses at dropout 0 are differences of nothing
+}
+
+
+@dataclass(frozen=True)
+class Material:
+    """What stages are trained from.
+
+    Args:
+        bert: Model folder.
+        mlm: Folder of a masked language model of the same vocabulary.
+        transfer: Data folder of transfer tasks.
+        out: Where stages are written.
+    """
+
+    bert: Path
+    mlm: Path
+    transfer: Path
+    out: Path
+
+
+@dataclass(frozen=True)
+class Case:
+    """A stage of a method, at a precision."""
+
+    method: str
+    stage: StageSpec
+    precision: str
+
+    @property
+    def name(self) -> str:
+        """As tests name it."""
+        return f"{self.method}/{self.stage.role}/{self.precision}"
+
+
+def cases() -> Iterator[Case]:
+    """Every kind of stage of every registered method."""
+    registry = discover()
+    for name, method in registry:
+        if isinstance(method, TrainedMethod) and registry.origin(name).startswith("bench."):
+            stages = method.stages(options_of(name))
+            for stage in {stage.kind: stage for stage in stages}.values():
+                yield from (Case(name, stage, precision) for precision in PRECISIONS)
+
+
+def compared(case: Case, material: Material) -> dict[str, Any]:
+    """Losses and dev scores of a case on both sides, and for each step what the host waited for."""
+    found: dict[str, Any] = {"name": case.name}
+    found["cpu"] = run(case, material, "cpu")
+    with device():
+        found["device"] = run(case, material, "cuda")
+    return found
+
+
+def run(case: Case, material: Material, where: str) -> dict[str, Any]:
+    """Train a case for a few steps.
+
+    Returns:
+        "losses" and "dev" (scores), or "error"; "steps", what each one made the host wait for.
+    """
+    laps: list[Any] = []
+    found: dict[str, Any] = {"steps": laps}
+    folder = Path(tempfile.mkdtemp(dir=material.out))
+    context = context_of(case, material, folder, where, lambda _: laps.append(TALLY.lap()))
+    try:
+        with training_at(case.precision), counting_steps():
+            facts = case.stage.train(context)
+    except Exception as error:
+        found["error"] = f"{type(error).__name__}: {error}"
+        return found
+    losses = json.loads((folder / "losses.json").read_text())
+    return found | {"losses": losses, "dev": [score for _, score in facts["dev_curve"]]}
+
+
+@contextmanager
+def counting_steps() -> Iterator[None]:
+    """Count what training steps do, not dev evaluations and copies of weights between them."""
+    train = loop.train
+
+    def counted(*args: Any, dev_score: Callable[[], float], **kwargs: Any) -> Any:
+        TALLY.lap()
+        return train(*args, dev_score=_uncounted(dev_score), **kwargs)
+
+    with without_copies(), patch.object(sentence_encoder, "train", counted):
+        yield
+
+
+@contextmanager
+def without_copies() -> Iterator[None]:
+    """Leave out the copies of weights that a training keeps."""
+    with patch.object(loop, "copy_state", _uncounted(loop.copy_state)):
+        yield
+
+
+def _uncounted(call: Callable[..., Any]) -> Callable[..., Any]:
+    def paused(*args: Any) -> Any:
+        with TALLY.paused():
+            return call(*args)
+
+    return paused
+
+
+def context_of(
+    case: Case, material: Material, out: Path, where: str, progress: Callable[[int], None]
+) -> StageContext:
+    """What a case's stage gets, on the CPU or on the device."""
+    stage, sentences = case.stage, toy_sentences()
+    config: Mapping[str, OptionValue] = dict(stage.config)
+    config = {name: _SHORT.get(name, value) for name, value in config.items()}
+    on_stages = {role: material.bert for role in stage.inputs}
+    return StageContext(
+        config=config,
+        seed=1,
+        role=stage.role,
+        model=material.bert,
+        device=where,
+        sentences=sentences,
+        corpus="toy",
+        dev_score=toy_score,
+        inputs={role: _finished(folder, out) for role, folder in on_stages.items()},
+        out=out,
+        progress=progress,
+        members={role: TransformerEncoder(material.bert, "avg", device=where) for role in stage.inputs},
+        auxiliaries=dict.fromkeys(("generator", "mlm_head"), material.mlm),
+        partners=sentences[::-1],
+    )
+
+
+def _finished(model: Path, out: Path) -> Path:
+    """A folder as a stage that ended leaves it."""
+    folder = Path(tempfile.mkdtemp(dir=out.parent))
+    (folder / "selected").symlink_to(model)
+    return folder

@@ -1,0 +1,175 @@
+"""Put the device in the place of CUDA: the parts of torch that a CPU build answers otherwise."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import PreTrainedModel
+
+from tests.support.standin.device import DRAWS, TALLY, OnDevice, dispatched, pin, pinned, real
+from tests.support.standin.tally import READ
+
+
+class _Operations(TorchDispatchMode):
+    """Sees operations without a tensor of the device too: those that make one, and copies to it."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return dispatched(func, tuple(args), dict(kwargs or {}))
+
+
+class _Functions(TorchFunctionMode):
+    """What torch would do in C++ below the operations: tensors made of Python values."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        given = dict(kwargs or {})
+        if func in (torch.tensor, torch.as_tensor) and _on_cuda(given.get("device")):
+            if not isinstance(args[0], OnDevice):
+                given.pop("device")
+                gradient = given.pop("requires_grad", False)
+                return func(*args, **given).to("cuda").requires_grad_(gradient)
+        elif func is Tensor.new_tensor and isinstance(args[0], OnDevice):
+            return torch.tensor(args[1], dtype=given.get("dtype") or args[0].dtype).to("cuda")
+        elif func in (Tensor.__getitem__, Tensor.__setitem__) and isinstance(args[0], OnDevice):
+            args = (args[0], _index(args[1]), *args[2:])
+        return func(*args, **given)
+
+
+def _on_cuda(device: Any) -> bool:
+    return device is not None and torch.device(device).type == "cuda"
+
+
+def _index(index: Any) -> Any:
+    """Lists in an index become tensors of the host, as torch makes of them."""
+    parts = index if isinstance(index, tuple) else (index,)
+    made = tuple(torch.tensor(part) if isinstance(part, list) else part for part in parts)
+    return made if isinstance(index, tuple) else made[0]
+
+
+class _Event:
+    """One that has always happened; waiting for it is a read."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def record(self, *_: Any) -> None:
+        """Nothing is queued."""
+
+    def wait(self, *_: Any) -> None:
+        """The device waits, not the host."""
+
+    def query(self) -> bool:
+        """True: it has happened."""
+        return True
+
+    def synchronize(self) -> None:
+        """Wait."""
+        TALLY.note(READ, "an event")
+
+    def elapsed_time(self, _: object) -> float:
+        """Some time."""
+        return 1.0
+
+
+class _Stream(_Event):
+    """A stream in which nothing waits."""
+
+    def wait_stream(self, _: object) -> None:
+        """Nothing is queued."""
+
+    def wait_event(self, _: object) -> None:
+        """Nothing is queued."""
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    pass
+
+
+def _manual_seed(seed: int) -> None:
+    DRAWS.seed(int(seed))
+
+
+_CUDA: dict[str, Any] = {
+    "is_available": lambda: True,
+    "is_initialized": lambda: True,
+    "_lazy_init": _nothing,
+    "init": _nothing,
+    "device_count": lambda: 1,
+    "current_device": lambda: 0,
+    "set_device": _nothing,
+    "get_device_name": lambda *_: "a stand-in",
+    "get_device_capability": lambda *_: (9, 0),
+    "get_device_properties": lambda *_: SimpleNamespace(
+        name="a stand-in", major=9, minor=0, total_memory=2**37, multi_processor_count=132
+    ),
+    "is_bf16_supported": lambda *_, **__: True,
+    "is_current_stream_capturing": lambda: False,
+    "synchronize": lambda *_: TALLY.note(READ, "synchronize"),
+    "empty_cache": _nothing,
+    "memory_allocated": lambda *_: 1,
+    "max_memory_allocated": lambda *_: 1,
+    "reset_peak_memory_stats": _nothing,
+    "get_rng_state": lambda *_: DRAWS.state(),
+    "set_rng_state": lambda state, *_: DRAWS.restore(state),
+    "get_rng_state_all": lambda: [DRAWS.state()],
+    "set_rng_state_all": lambda states: DRAWS.restore(states[0]),
+    "manual_seed": _manual_seed,
+    "manual_seed_all": _manual_seed,
+    "Event": _Event,
+    "Stream": _Stream,
+    "current_stream": lambda *_: _Stream(),
+}
+
+
+@contextmanager
+def device() -> Iterator[None]:
+    """Within the block torch has a CUDA device, in this thread and in those that begin there."""
+    run, save = threading.Thread.run, PreTrainedModel.save_pretrained
+
+    def run_on_device(thread: threading.Thread) -> None:
+        with _Functions(), _Operations():
+            run(thread)
+
+    def save_from_device(model: Any, *args: Any, **kwargs: Any) -> Any:
+        """The library asks where tensors are stored, which these can't say."""
+        state = kwargs.pop("state_dict", None) or model.state_dict()
+        return save(
+            model, *args, state_dict={name: real(value).detach() for name, value in state.items()}, **kwargs
+        )
+
+    def pin_memory(tensor: Tensor, *_: Any) -> Tensor:
+        if isinstance(tensor, OnDevice):
+            raise RuntimeError("cannot pin a tensor of the device: only dense CPU tensors can be pinned")
+        return pin(tensor.detach().clone())
+
+    with ExitStack() as stack:
+        for name, value in _CUDA.items():
+            stack.enter_context(patch.object(torch.cuda, name, value))
+        for place, name, value in (
+            (torch.cuda.random, "manual_seed_all", _manual_seed),
+            (torch.cuda.amp.common, "amp_definitely_not_available", lambda: False),
+            (torch._C, "_cuda_isCurrentStreamCapturing", lambda: False),
+            (Tensor, "pin_memory", pin_memory),
+            (Tensor, "is_pinned", lambda tensor, *_: pinned(tensor)),
+            (threading.Thread, "run", run_on_device),
+            (PreTrainedModel, "save_pretrained", save_from_device),
+        ):
+            stack.enter_context(patch.object(place, name, value, create=True))
+        swap = torch.__future__.get_swap_module_params_on_conversion()
+        torch.__future__.set_swap_module_params_on_conversion(True)
+        stack.callback(torch.__future__.set_swap_module_params_on_conversion, swap)
+        stack.enter_context(_Functions())
+        stack.enter_context(_Operations())
+        yield

@@ -1,0 +1,187 @@
+"""Everything that runs on a device, on a stand-in for one: nothing is mixed up, the host seldom waits."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bench.probes import PROBES
+from bench.registry import discover
+from bench.stages import TrainedMethod
+from tests.support.standin.guard import compiler
+from tests.support.transfer_data import write_transfer
+
+ROOT = Path(__file__).parents[2]
+FP32, BF16 = 1e-5, 0.1
+"""Tolerances of losses, relative. In bf16 the two sides round elsewhere (autocast's lists differ, and the
+fused attention), at a size where weights are large."""
+READS = 1
+ALLOWED: Mapping[str, tuple[int, str]] = {}
+"""Reads a step that a method may have in place of READS, and why."""
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(compiler() is None, reason="the stand-in device needs a C++ compiler"),
+]
+Run = Callable[[str], Any]
+
+
+@pytest.fixture
+def on_device(tmp_path: Path, tiny_bert: Path, tiny_mlm: Path) -> Run:
+    """Run a part in a process of its own and return what it found."""
+
+    def run(part: str) -> Any:
+        command = [sys.executable, "-m", "tests.support.standin", part, str(tmp_path)]
+        command += ["--bert", str(tiny_bert), "--mlm", str(tiny_mlm)]
+        command += ["--transfer", str(write_transfer(tmp_path / "transfer"))]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, done.stderr[-3000:]
+        return json.loads((tmp_path / f"{part}.json").read_text())
+
+    return run
+
+
+def times(step: Sequence[Any], kind: str) -> int:
+    """How often something of a kind happened."""
+    return sum(entry[3] for entry in step if entry[0] == kind)
+
+
+def places(steps: Sequence[Sequence[Any]]) -> str:
+    """Where things happened, for a message."""
+    found = {(kind, what, place) for step in steps for kind, what, place, _ in step if what != "an event"}
+    return "".join(f"\n    {kind}: {what} at {place}" for kind, what, place in sorted(found))
+
+
+def complaints(found: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with a method's stage."""
+    name, cpu, device = found["name"], found["cpu"], found["device"]
+    if "error" in cpu or "error" in device:
+        yield f"{name}: {device.get('error')} (on the CPU: {cpu.get('error')})"
+        return
+    precise = name.endswith("/fp32")
+    expected, losses = np.array(cpu["losses"]), np.array(device["losses"])
+    away = float(np.max(np.abs(losses - expected) / np.abs(expected)))
+    if not len(losses) == len(device["steps"]) == 3 or away > (FP32 if precise else BF16):
+        yield f"{name}: losses {device['losses']}, on the CPU {cpu['losses']}: {away:.1e}"
+    if not np.allclose(device["dev"], cpu["dev"], rtol=0, atol=5e-3 if precise else 5e-2):
+        yield f"{name}: dev scores {device['dev']}, on the CPU {cpu['dev']}"
+    reads = max(times(step, "read") for step in device["steps"])
+    copies = sum(times(step, "pageable") for step in device["steps"])
+    if reads > ALLOWED.get(name.split("/")[0], (READS, ""))[0] or copies:
+        yield f"{name}: {reads} reads a step, {copies} pageable copies{places(device['steps'])}"
+
+
+@pytest.mark.minutes
+def test_every_method_trains_there_as_on_the_cpu_and_waits_once_a_step(on_device: Run) -> None:
+    found = on_device("methods")
+    registry = discover()
+    trained = {name for name, method in registry if isinstance(method, TrainedMethod)}
+    ours = {name for name in trained if registry.origin(name).startswith("bench.")}
+    assert {entry["name"].split("/")[0] for entry in found} == ours
+    assert len(ours) > 30
+    assert set(ALLOWED) <= ours
+    wrong = [line for entry in found for line in complaints(entry)]
+    assert not wrong, "\n".join(wrong)
+
+
+def flat(value: Any) -> Iterator[Any]:
+    """The leaves of nested dictionaries and lists."""
+    if isinstance(value, dict):
+        for name in sorted(value):
+            yield from flat(value[name])
+    elif isinstance(value, list):
+        for one in value:
+            yield from flat(one)
+    else:
+        yield value
+
+
+def differ(one: Any, other: Any) -> float:
+    """Largest difference of two results, as a share of their largest number; infinite for other shapes."""
+    a, b = list(flat(one)), list(flat(other))
+    numbers = [isinstance(value, int | float) for value in a]
+    others = [(x, y) for x, y, number in zip(a, b, numbers, strict=False) if not number and x != y]
+    if len(a) != len(b) or others:
+        return float("inf")
+    x, y = (
+        np.array([v for v, number in zip(side, numbers, strict=True) if number], float) for side in (a, b)
+    )
+    return float(np.abs(x - y).max() / np.abs(x).max())
+
+
+FAINT = 1e-5
+COARSE = {"encode/bf16": 0.05, "pretrain/bf16": 0.01, "add_head/bf16": 0.01, "gradient": 1e-3}
+"""Tolerances of results: in bf16, and after a training."""
+STEPWISE = ("pretrain", "add_head")
+
+
+@pytest.mark.minutes
+def test_probes_evaluations_and_pretraining_give_there_what_they_give_on_the_cpu(on_device: Run) -> None:
+    found = on_device("works")
+    names = {entry["name"] for entry in found}
+    assert {f"probe/{name}" for name in PROBES} <= names
+    wrong = [line for entry in found for line in complaints_of_work(entry)]
+    assert not wrong, "\n".join(wrong)
+
+
+def complaints_of_work(found: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with a probe, an evaluation, a pretraining."""
+    name, cpu, device = found["name"], found["cpu"], found["device"]
+    if "error" in cpu or "error" in device:
+        yield f"{name}: {device.get('error')} (on the CPU: {cpu.get('error')})"
+        return
+    away = differ(cpu["result"], device["result"])
+    if away > COARSE.get(name, FAINT):
+        yield f"{name}: the result is {away:.1e} away from the CPU's"
+    *steps, rest = device["steps"]
+    reads, copies = times(rest, "read"), times(rest, "pageable")
+    if name.startswith(STEPWISE):
+        if not steps or max(times(step, "read") for step in steps) > READS:
+            yield f"{name}: more than {READS} read a step{places(steps)}"
+        if any(times(step, "pageable") for step in steps[1:]):
+            yield f"{name}: pageable copies in a step{places(steps)}"
+    elif reads > device["batches"] + READS or copies:
+        yield f"{name}: {device['batches']} batches, {reads} reads, {copies} pageable{places([rest])}"
+
+
+def test_planted_faults_are_seen_on_the_device(on_device: Run) -> None:
+    found = on_device("faults")
+    refused = {name: sides["device"].get("error", "").split(":")[0] for name, sides in found.items()}
+    assert {name: error for name, error in refused.items() if error} == {
+        "mixed": "MixedDevicesError",
+        "numpy": "TypeError",
+        "generator": "MixedDevicesError",
+    }
+    assert not any("error" in sides["cpu"] for sides in found.values())
+    wanted = {
+        "none": (1, 0),
+        "dropout": (1, 0),
+        "item": (2, 0),
+        "branch": (2, 0),
+        "boolean index": (3, 0),  # its gradient's too
+        "eigenvalues": (2, 0),
+        "list to device": (1, 1),
+        "unpinned": (1, 1),
+        "index from a list": (1, 2),  # its gradient's too
+        "blocking": (1, 1),
+    }
+    for name, counts in wanted.items():
+        sides = found[name]
+        for step in sides["device"]["steps"]:
+            assert (times(step, "read"), times(step, "pageable")) == counts, (name, step)
+            for kind, what, place, _ in step:
+                own = "bench/train/loop.py" if what == "an event" else "faults.py"
+                assert own in place or place == "backward", (kind, what, place)
+        if name == "dropout":  # the device has a random state of its own
+            assert sides["device"]["losses"] != pytest.approx(sides["cpu"]["losses"], rel=1e-3)
+        else:
+            assert sides["device"]["losses"] == pytest.approx(sides["cpu"]["losses"], rel=1e-5)
