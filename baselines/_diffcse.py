@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bench.nn.backbone import load_backbone, padded
-from bench.nn.masked_lm import check_layers, check_same_vocabulary, load_masked_lm, run_layers
+from bench.nn.attention import attention_mask, run_layers
+from bench.nn.backbone import load_backbone
+from bench.nn.masked_lm import check_layers, check_same_vocabulary, lm_logits, load_masked_lm
+from bench.nn.tokens import Chunk, TokenBatch, chunk_from, chunk_of
 from bench.stages import StageContext
 from bench.train import streams
-from bench.train.chunks import cls_states
+from bench.train.chunks import batch_states, token_batch
 from bench.train.masking import mask_tokens
+from bench.train.objective import Objective
 from bench.train.precision import lowered, widened
 from bench.train.recipe import fresh_linear, info_nce
 from bench.train.sentence_encoder import set_dropout, train_towers
 
-_GENERATOR_ROWS = 32  # its logits over the vocabulary are the largest tensor of a step
+_CUDA_ROWS, _ROWS = 256, 32  # of the generator: its logits over the vocabulary are a step's largest tensor
 
 
 def training_head(size: int, kind: str) -> Any:
@@ -97,37 +101,73 @@ def rtd_loss(logits: Tensor, replaced: Tensor, mask: Tensor, reduction: str = "c
     return (cells.view(replaced.shape) * mask).sum() / len(replaced)
 
 
+def portions(masked: Tensor, mask: Tensor, device: torch.device | str) -> tuple[Chunk, ...]:
+    """Cut a masked text into what the generator reads at a time.
+
+    Args:
+        masked: Masked ids, (N, L), on the CPU.
+        mask: (N, L), 1 on tokens and 0 on padding.
+        device: Where they will go; a CPU is told of a portion without padding.
+    """
+    kind = torch.device(device).type
+    rows = _CUDA_ROWS if kind == "cuda" else _ROWS
+    cut = zip(torch.split(masked, rows), torch.split(mask, rows), strict=True)
+    return tuple(chunk_from(ids, None if kind != "cuda" and m.all() else m) for ids, m in cut)
+
+
 def edited_tokens(
-    generator: Any, masked: Tensor, mask: Tensor, *, cls_id: int, draws: torch.Generator | None = None
+    generator: Any, chunks: Sequence[Chunk], *, cls_id: int, draws: Tensor | None = None
 ) -> Tensor:
     """Let the generator fill in a masked text: x'', without gradient.
 
     Args:
         generator: Masked language model; its dropout is active in train mode.
-        masked: Masked ids, (N, L).
-        mask: (N, L), 1 on tokens and 0 on padding.
+        chunks: The N rows, masked, all of length L; see :func:`portions`.
         cls_id: Put at position 0 of every row, whatever the generator predicts.
-        draws: None takes the most probable token; a CPU generator draws from the generator's distribution.
+        draws: (N, L), uniform in [0, 1): each draws its token from the generator's distribution, by the
+            inverse of the cumulated one. None takes the most probable token.
 
     Returns:
         (N, L) token ids at every position, masked or not; 0 on padding.
     """
-    parts = []
+    parts, start = [], 0
     with torch.no_grad():
-        for start in range(0, len(masked), _GENERATOR_ROWS):
-            ids, attended = (x[start : start + _GENERATOR_ROWS] for x in (masked, mask))
-            logits = generator(input_ids=ids, attention_mask=attended).logits
+        for chunk in chunks:
+            logits = lm_logits(generator, chunk)
             if draws is None:
                 parts.append(logits.argmax(-1))
             else:
-                shares = logits.softmax(-1).flatten(0, 1).cpu()
-                parts.append(torch.multinomial(shares, 1, generator=draws).view(ids.shape).to(ids.device))
-    edited = torch.cat(parts) * mask
+                parts.append(_drawn(logits, draws[start : start + len(logits)]))
+            start += len(logits)
+    edited = torch.cat(parts) * torch.cat([chunk.mask for chunk in chunks])
     edited[:, 0] = cls_id
     return edited
 
 
-class DiffCSEObjective(nn.Module):
+def _drawn(logits: Tensor, draws: Tensor) -> Tensor:
+    """The first token at which the cumulated distribution is above the number drawn."""
+    below = logits.double().softmax(-1).cumsum(-1)  # in float32 rare tokens of a vocabulary would be lost
+    wanted = draws.double().unsqueeze(-1) * below[..., -1:]
+    return torch.searchsorted(below, wanted, right=True).squeeze(-1).clamp(max=logits.shape[-1] - 1)
+
+
+class Edits(NamedTuple):
+    """What replaced-token detection needs of a step, all rows padded to the longest.
+
+    Args:
+        chunk: x, (2B, L), unmasked.
+        masked: The same for the generator, masked, in :func:`portions`.
+        chosen: True where a token was chosen for masking, (2B, L).
+        draws: (2B, L) for :func:`edited_tokens`, or None.
+    """
+
+    chunk: Chunk
+    masked: tuple[Chunk, ...]
+    chosen: Tensor
+    draws: Tensor | None
+
+
+class DiffCSEObjective(Objective):
     """Token rows to InfoNCE on the head's output plus weighted replaced-token detection.
 
     Trained: the encoder, the head, the discriminator D (a copy of the encoder as it is now) and its token
@@ -148,7 +188,7 @@ class DiffCSEObjective(nn.Module):
         generator.requires_grad_(False)
         if not config["generator_dropout"]:
             set_dropout(generator, 0.0)
-        self.config, self.tokenizer = config, tokenizer
+        self.config, self.tokenizer, self.cls_id = config, tokenizer, int(tokenizer.cls_token_id)
         self.masks = streams.generator(seed, f"mask/{role}")
         sampled = config["replacement"] == "sample"
         self.draws = streams.generator(seed, f"replacement/{role}") if sampled else None
@@ -158,32 +198,43 @@ class DiffCSEObjective(nn.Module):
         self.discriminator = copy.deepcopy(model)
         self.classifier = nn.Linear(size, 2)  # torch's own initial weights, as released
 
-    def forward(self, rows: list[list[int]]) -> Tensor:
-        """Both views, all first ones before all second ones."""
-        views, weight = [*rows, *rows], float(self.config["rtd_weight"])
-        states = cls_states(self.encoder, views, self.tokenizer.pad_token_id)
+    def prepare(self, batch: Sequence[list[int]]) -> tuple[TokenBatch, Edits | None]:
+        """Both views, all first ones before all second ones; and what is masked and drawn for the edits."""
+        views, pad_id = [*batch, *batch], self.tokenizer.pad_token_id
+        tokens = token_batch(views, pad_id, self.device)
+        if not self.config["rtd_weight"]:
+            return tokens, None
+        chunk = chunk_of(views, pad_id, masked=self.device.type == "cuda")
+        masked, chosen = mask_tokens(chunk.ids, self.tokenizer, float(self.config["mask"]), self.masks)
+        draws = None
+        if self.draws is not None:
+            draws = torch.rand(masked.shape, generator=self.draws, dtype=torch.float64)
+        return tokens, Edits(chunk, portions(masked, chunk.mask, self.device), chosen, draws)
+
+    def compute(self, prepared: tuple[TokenBatch, Edits | None]) -> Tensor:
+        """InfoNCE of the heads' outputs, and the detection."""
+        tokens, edits = prepared
+        states = batch_states(self.encoder, tokens)
         projected = self.head(states)
-        loss = info_nce(projected[: len(rows)], projected[len(rows) :], float(self.config["tau"]))
-        if not weight:
+        first, second = projected.chunk(2)
+        loss = info_nce(first, second, float(self.config["tau"]))
+        if edits is None:
             return loss
         vectors = projected if self.config["rtd_input"] == "after_head" else states
-        return loss + weight * self.detection(views, vectors)
+        return loss + float(self.config["rtd_weight"]) * self.detection(edits, vectors)
 
-    def detection(self, views: list[list[int]], vectors: Tensor) -> Tensor:
-        """Replaced-token detection of all rows, padded to the longest; ``vectors`` is (2B, H)."""
-        ids, mask = padded(views, self.tokenizer.pad_token_id, str(vectors.device))
-        masked, chosen = mask_tokens(ids, self.tokenizer, float(self.config["mask"]), self.masks)
+    def detection(self, edits: Edits, vectors: Tensor) -> Tensor:
+        """Replaced-token detection of all rows; ``vectors`` is (2B, H)."""
+        ids, mask = edits.chunk.ids, edits.chunk.mask
         with lowered(mask.device):
-            edited = edited_tokens(
-                self.generator, masked, mask, cls_id=self.tokenizer.cls_token_id, draws=self.draws
-            )
+            edited = edited_tokens(self.generator, edits.masked, cls_id=self.cls_id, draws=edits.draws)
         if self.config["edited"] == "masked":
-            edited = torch.where(chosen, edited, ids * mask)
+            edited = torch.where(edits.chosen, edited, ids * mask)
         found = self.discriminator.embeddings(input_ids=edited)
         found = torch.cat([vectors.unsqueeze(1), found[:, 1:]], dim=1)
         with lowered(mask.device):
-            layers = self.discriminator.encoder.layer
-            found = widened(run_layers(layers, found, mask, self.encoder.config))
+            attended = attention_mask(self.encoder.config, edits.chunk, found.dtype)
+            found = widened(run_layers(self.discriminator.encoder.layer, found, attended))
         labels = replaced_tokens(edited, ids, mask)
         return rtd_loss(self.classifier(found), labels, mask, str(self.config["rtd_reduction"]))
 

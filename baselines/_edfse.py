@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from bench.baselines import _simcse
 from bench.nn.backbone import TokenRows, load_backbone
+from bench.nn.tokens import TokenBatch
 from bench.stages import StageContext
-from bench.train.chunks import cls_states
+from bench.train.chunks import batch_states, token_batch
+from bench.train.objective import Objective
 from bench.train.recipe import info_nce
 from bench.train.sentence_encoder import train_towers
-from bench.train.teachers import Teacher
+from bench.train.teachers import Asked, Teacher
 
 
 def train(context: StageContext) -> dict[str, Any]:
@@ -65,7 +68,7 @@ def distillation_loss(student: Tensor, teacher: Tensor, form: str, tau: float) -
     return functional.mse_loss(student, teacher.detach())
 
 
-class StudentObjective(nn.Module):
+class StudentObjective(Objective):
     """(Sentence number, token row) pairs to the distillation loss.
 
     Args:
@@ -80,11 +83,21 @@ class StudentObjective(nn.Module):
         self.teacher = Teacher(context.members["teacher"], context.sentences)
         self.form, self.tau = str(context.config["distillation"]), float(context.config["tau"])
 
-    def forward(self, batch: list[tuple[int, list[int]]]) -> Tensor:
+    def prepare(self, batch: Sequence[tuple[int, list[int]]]) -> tuple[TokenBatch, Asked]:
+        """The rows for the student, and what the teacher is asked."""
+        tokens = token_batch([row for _, row in batch], self.pad_id, self.device)
+        return tokens, self.teacher.prepare([number for number, _ in batch], self.device)
+
+    def compute(self, prepared: tuple[TokenBatch, Asked]) -> Tensor:
         """The student's [CLS] against the teacher's vectors."""
-        states = cls_states(self.encoder, [row for _, row in batch], self.pad_id)
-        goal = self.teacher.vectors([number for number, _ in batch]).to(states)
+        tokens, asked = prepared
+        states = batch_states(self.encoder, tokens)
+        goal = self.teacher.vectors(asked).to(states.dtype)
         return distillation_loss(states, goal, self.form, self.tau)
+
+    def why_not_finite(self) -> str | None:
+        """The teacher's vectors, where they are why."""
+        return self.teacher.why_not_finite()
 
 
 def train_student(context: StageContext) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -11,18 +12,14 @@ from torch.nn import functional
 
 from bench.baselines._diffcse import training_head
 from bench.errors import InputError
-from bench.nn.backbone import load_backbone, padded
-from bench.nn.masked_lm import (
-    check_layers,
-    check_same_vocabulary,
-    load_masked_lm,
-    mlm_head,
-    new_layers,
-    run_layers,
-)
+from bench.nn.attention import attention_mask, last_states, run_layers
+from bench.nn.backbone import load_backbone
+from bench.nn.masked_lm import check_layers, check_same_vocabulary, load_masked_lm, mlm_head, new_layers
+from bench.nn.tokens import Chunk, TokenBatch, chunk_of
 from bench.stages import StageContext
-from bench.train.chunks import cls_states
-from bench.train.masking import mask_tokens
+from bench.train.chunks import batch_states, token_batch
+from bench.train.masking import masked_text
+from bench.train.objective import Objective
 from bench.train.precision import lowered, widened
 from bench.train.recipe import info_nce
 from bench.train.sentence_encoder import set_dropout, train_towers
@@ -75,7 +72,21 @@ def masked_lm_loss(logits: Tensor, targets: Tensor) -> Tensor:
     return functional.cross_entropy(logits, targets) if len(targets) else logits.sum()
 
 
-class InfoCSEObjective(nn.Module):
+class Gaps(NamedTuple):
+    """Rows with masked tokens, padded to the longest.
+
+    Args:
+        chunk: What the frozen half reads, (2B, L).
+        places: The masked tokens, as positions in the flattened (2B L), (K,).
+        targets: Their ids, (K,).
+    """
+
+    chunk: Chunk
+    places: Tensor
+    targets: Tensor
+
+
+class InfoCSEObjective(Objective):
     """Token rows to InfoNCE on the head's output plus a weighted masked-LM loss.
 
     Trained: the encoder, the head, the decoder A (fresh layers) and the masked-LM head V. Frozen: a copy of
@@ -101,24 +112,37 @@ class InfoCSEObjective(nn.Module):
         set_dropout(self.decoder, float(config["dropout"]))
         self.lm_head = lm_head
 
-    def forward(self, rows: list[list[int]]) -> Tensor:
-        """Both views, all first ones before all second ones."""
-        views, weight = [*rows, *rows], float(self.config["mlm_weight"])
-        states = cls_states(self.encoder, views, self.tokenizer.pad_token_id)
-        projected = self.head(states)
-        loss = info_nce(projected[: len(rows)], projected[len(rows) :], float(self.config["tau"]))
-        return loss + weight * self.restoration(views, states) if weight else loss
+    def prepare(self, batch: Sequence[list[int]]) -> tuple[TokenBatch, Gaps | None]:
+        """Both views, all first ones before all second ones; and their masked copies."""
+        views, pad_id = [*batch, *batch], self.tokenizer.pad_token_id
+        tokens = token_batch(views, pad_id, self.device)
+        if not self.config["mlm_weight"]:
+            return tokens, None
+        chunk = chunk_of(views, pad_id, masked=self.device.type == "cuda")
+        masked = masked_text(chunk.ids, self.tokenizer, float(self.config["mask"]), self.masks)
+        return tokens, Gaps(chunk._replace(ids=masked.inputs), masked.places, masked.targets)
 
-    def restoration(self, views: list[list[int]], vectors: Tensor) -> Tensor:
+    def compute(self, prepared: tuple[TokenBatch, Gaps | None]) -> Tensor:
+        """InfoNCE of the heads' outputs, and the restoration from the states before it."""
+        tokens, gaps = prepared
+        states = batch_states(self.encoder, tokens)
+        projected = self.head(states)
+        first, second = projected.chunk(2)
+        loss = info_nce(first, second, float(self.config["tau"]))
+        return (
+            loss if gaps is None else loss + float(self.config["mlm_weight"]) * self.restoration(gaps, states)
+        )
+
+    def restoration(self, gaps: Gaps, vectors: Tensor) -> Tensor:
         """Masked-LM loss of all rows; ``vectors`` is (2B, H)."""
-        ids, mask = padded(views, self.tokenizer.pad_token_id, str(vectors.device))
-        masked, chosen = mask_tokens(ids, self.tokenizer, float(self.config["mask"]), self.masks)
-        with torch.no_grad(), lowered(mask.device):
-            states = self.frozen(input_ids=masked, attention_mask=mask).last_hidden_state
+        config, chunk = self.encoder.config, gaps.chunk
+        with torch.no_grad(), lowered(vectors.device):
+            states = last_states(self.frozen, chunk)
         states = torch.cat([vectors.unsqueeze(1), widened(states[:, 1:])], dim=1)
-        with lowered(mask.device):
-            states = widened(run_layers(self.decoder, states, mask, self.encoder.config))
-        return masked_lm_loss(self.lm_head(states[chosen]), ids[chosen])
+        with lowered(vectors.device):
+            mask = attention_mask(config, chunk, states.dtype)
+            states = widened(run_layers(self.decoder, states, mask))
+        return masked_lm_loss(self.lm_head(states.flatten(0, 1)[gaps.places]), gaps.targets)
 
 
 def train(context: StageContext) -> dict[str, Any]:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from bench.baselines._checks import check_tau
 from bench.baselines._rankcse import off_diagonal
 from bench.errors import InputError
-from bench.nn.backbone import padded
+from bench.nn.attention import last_states
+from bench.nn.tokens import Chunk, TokenBatch, chunk_of
 from bench.stages import StageContext
-from bench.train.chunks import cls_states
+from bench.train.chunks import batch_states, token_batch
 from bench.train.edits import edited_views
+from bench.train.objective import Objective
 from bench.train.precision import lowered, widened
 from bench.train.recipe import fresh_linear, info_nce
 from bench.train.sentence_encoder import train_sentence_encoder
@@ -136,7 +139,7 @@ def pcl_loss(own: Tensor, peer: Tensor, tau: float) -> Tensor:
     return loss + row_divergence(rows(own, peer), rows(peer, own)) + row_divergence(within, within_peer)
 
 
-class PCLObjective(nn.Module):
+class PCLObjective(Objective):
     """Token rows to the loss of both encoders.
 
     The peer starts as a copy of the model, with the backbone's pooler, or a fresh one where it has none.
@@ -159,13 +162,18 @@ class PCLObjective(nn.Module):
         pooler = getattr(self.peer, "pooler", None)
         self.peer_pooler = fresh_linear(size) if pooler is None else pooler.dense
 
-    def forward(self, rows: list[list[int]]) -> Tensor:
-        """All views go through one call of each encoder."""
-        groups = [self.views(row) for row in rows]
+    def prepare(self, batch: Sequence[list[int]]) -> tuple[TokenBatch, Chunk | None]:
+        """All views, the first ones of all sentences first; and as the peer reads them, if not so."""
+        groups = [self.views(row) for row in batch]
         views = [row for view in zip(*groups, strict=True) for row in view]
-        peer = torch.tanh(self.peer_pooler(self.peer_states(views)))
-        vectors = [torch.tanh(self.head(h)) for h in (cls_states(self.encoder, views, self.pad_id), peer)]
-        own, other = (z.view(-1, len(rows), z.shape[1]) for z in vectors)
+        return self.tokens(views), None if self.peer_mask else self.padded(views)
+
+    def compute(self, prepared: tuple[TokenBatch, Chunk | None]) -> Tensor:
+        """All views go through one call of each encoder."""
+        tokens, alike = prepared
+        peer = torch.tanh(self.peer_pooler(self.peer_states(tokens if alike is None else alike)))
+        vectors = [torch.tanh(self.head(h)) for h in (batch_states(self.encoder, tokens), peer)]
+        own, other = (z.view(2 + 4 * self.rounds, -1, z.shape[1]) for z in vectors)
         return pcl_loss(own, other, self.tau)
 
     def views(self, row: list[int]) -> list[list[int]]:
@@ -173,13 +181,21 @@ class PCLObjective(nn.Module):
         rounds = (edited_views(row, self.share, self.longest, self.edits) for _ in range(self.rounds))
         return [row, row, *(view for made in rounds for view in made)]
 
-    def peer_states(self, views: list[list[int]]) -> Tensor:
-        """Its [CLS]; as released it sees the padding of a step, which the longest view determines."""
-        if self.peer_mask:
-            return cls_states(self.peer, views, self.pad_id)
-        ids, mask = padded(views, self.pad_id, str(self.peer.device))
-        with lowered(mask.device):
-            states = self.peer(input_ids=ids, attention_mask=torch.ones_like(mask)).last_hidden_state
+    def tokens(self, views: Sequence[list[int]]) -> TokenBatch:
+        """Views as the encoder reads them."""
+        return token_batch(views, self.pad_id, self.device)
+
+    def padded(self, views: Sequence[list[int]]) -> Chunk:
+        """Views as the released peer sees them: it attends to the padding, which the longest determines."""
+        ids = chunk_of(views, self.pad_id).ids
+        return Chunk(ids, torch.ones_like(ids), None)
+
+    def peer_states(self, views: TokenBatch | Chunk) -> Tensor:
+        """Its [CLS] of each view."""
+        if isinstance(views, TokenBatch):
+            return batch_states(self.peer, views)
+        with lowered(views.ids.device):
+            states = last_states(self.peer, views)
         return widened(states[:, 0])
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,12 +12,13 @@ from torch import Tensor
 from bench.card import OptionValue
 from bench.errors import InputError
 from bench.nn.backbone import load_backbone
+from bench.nn.tokens import TokenBatch
 from bench.stages import StageContext
 from bench.train.heads import EncoderWithHead
 from bench.train.recipe import info_nce
 from bench.train.sentence_encoder import train_towers
 from bench.train.streams import generator
-from bench.train.teachers import Teacher, cosine_matrix, mixed_cosines
+from bench.train.teachers import Asked, Teacher, cosine_matrix, mixed_cosines
 
 _SMALLEST = 1e-7
 
@@ -83,9 +84,7 @@ def list_net(student: Tensor, teacher: Tensor) -> Tensor:
     return -(teacher.softmax(1) * student.log_softmax(1)).sum(1).mean()
 
 
-def list_mle(
-    student: Tensor, teacher: Tensor, *, eps: float = 1e-7, ties: torch.Generator | None = None
-) -> Tensor:
+def list_mle(student: Tensor, teacher: Tensor, *, eps: float = 1e-7, columns: Tensor | None = None) -> Tensor:
     """ListMLE: negative log-likelihood of the teacher's order under the student's Plackett-Luce model.
 
     With pi_i sorting T_i in descending order, s_k = S_i,pi(k) and s~ = s - max(s):
@@ -96,7 +95,8 @@ def list_mle(
         student: S, (R, K): R lists of K similarities over the temperature.
         teacher: T, (R, K); its order counts alone.
         eps: At least 0.
-        ties: Draws the one order of columns, for all rows, that breaks the teacher's ties; None: as they are.
+        columns: (K,), the one order of columns, for all rows, that breaks the teacher's ties; None: as
+            they are.
 
     Returns:
         Scalar in nats, a sum over the list: ln K! for a uniform list (eps = 0).
@@ -114,8 +114,7 @@ def list_mle(
     _check_lists(student, teacher)
     if eps < 0:
         raise ValueError(f"eps {eps} must be at least 0")
-    if ties is not None:
-        columns = torch.randperm(student.shape[1], generator=ties).to(student.device)
+    if columns is not None:
         student, teacher = student[:, columns], teacher[:, columns]
     order = teacher.sort(dim=1, descending=True, stable=True).indices
     ranked = student.gather(1, order)
@@ -141,13 +140,12 @@ def off_diagonal(matrix: Tensor) -> Tensor:
         >>> off_diagonal(torch.arange(9.0).view(3, 3)).tolist()
         [[1.0, 2.0], [3.0, 5.0], [6.0, 7.0]]
     """
-    size = len(matrix)
-    others = ~torch.eye(size, dtype=torch.bool, device=matrix.device)
-    return matrix[others].view(size, size - 1)
+    size = len(matrix)  # behind the first cell every row ends with a diagonal one
+    return matrix.flatten()[1:].view(size - 1, size + 1)[:, :-1].reshape(size, size - 1)
 
 
 def rank_loss(
-    cosines: Tensor, teacher: Tensor, config: Mapping[str, OptionValue], ties: torch.Generator | None = None
+    cosines: Tensor, teacher: Tensor, config: Mapping[str, OptionValue], columns: Tensor | None = None
 ) -> Tensor:
     """ListMLE or ListNet of a batch, as the options say, without the factor gamma.
 
@@ -155,7 +153,7 @@ def rank_loss(
         cosines: Student's cos(z_i, z'_j), (B, B), B at least 3.
         teacher: Teachers' mixed cosines, (B, B), without gradient.
         config: rank_loss, tau, teacher_tau, listnet_temps, listmle_eps and both drop_diagonal options.
-        ties: As for :func:`list_mle`.
+        columns: As for :func:`list_mle`.
     """
     name, tau, tau2 = str(config["rank_loss"]), float(config["tau"]), float(config["teacher_tau"])
     taus = (tau2, tau2 / 2) if name == "listnet" and config["listnet_temps"] == "tau2_tau3" else (tau, tau2)
@@ -164,7 +162,19 @@ def rank_loss(
         lists, targets = off_diagonal(lists), off_diagonal(targets)
     if name == "listnet":
         return list_net(lists, targets)
-    return list_mle(lists, targets, eps=float(config["listmle_eps"]), ties=ties)
+    return list_mle(lists, targets, eps=float(config["listmle_eps"]), columns=columns)
+
+
+class Ranked(NamedTuple):
+    """What the ranking term needs of a step.
+
+    Args:
+        asked: What each teacher is asked.
+        columns: For :func:`list_mle`; None for ListNet.
+    """
+
+    asked: tuple[Asked, ...]
+    columns: Tensor | None
 
 
 class RankCSEObjective(EncoderWithHead):
@@ -186,20 +196,37 @@ class RankCSEObjective(EncoderWithHead):
         alpha = float(config["alpha"])
         self.weights = (1.0,) if len(members) == 1 else (alpha, 1 - alpha)
 
-    def forward(self, batch: list[tuple[int, list[int]]]) -> Tensor:
+    def prepare(self, batch: Sequence[tuple[int, list[int]]]) -> tuple[TokenBatch, Ranked | None]:
         """Both views go through one call, so they differ by their dropout masks alone."""
         rows = [row for _, row in batch]
-        vectors = self.projected([*rows, *rows])
-        first, second = vectors[: len(rows)], vectors[len(rows) :]
+        tokens = self.tokens([*rows, *rows])
+        if not self.gamma or len(rows) < 3:  # two sentences have nothing to rank
+            return tokens, None
+        numbers = [number for number, _ in batch]
+        asked = tuple(teacher.prepare(numbers, self.device) for teacher in self.teachers)
+        columns = None
+        if self.config["rank_loss"] == "listmle":
+            items = len(rows) - bool(self.config["listmle_drop_diagonal"])
+            columns = torch.randperm(items, generator=self.ties)
+        return tokens, Ranked(asked, columns)
+
+    def compute(self, prepared: tuple[TokenBatch, Ranked | None]) -> Tensor:
+        """The three terms."""
+        tokens, ranked = prepared
+        first, second = self.projected(tokens).chunk(2)
         cosines = cosine_matrix(first, second)
         loss = info_nce(first, second, self.tau)
         loss = loss + self.beta * consistency(cosines / self.tau, str(self.config["consistency"]))
-        if self.gamma and len(rows) > 2:  # two sentences have nothing to rank
-            numbers = [number for number, _ in batch]
-            targets = mixed_cosines([teacher.vectors(numbers) for teacher in self.teachers], self.weights)
-            targets = targets.to(device=cosines.device, dtype=cosines.dtype)
-            loss = loss + self.gamma * rank_loss(cosines, targets, self.config, self.ties)
-        return loss
+        if ranked is None:
+            return loss
+        taught = [teacher.vectors(asked) for teacher, asked in zip(self.teachers, ranked.asked, strict=True)]
+        targets = mixed_cosines(taught, self.weights).to(cosines.dtype)
+        loss = loss + self.gamma * rank_loss(cosines, targets, self.config, ranked.columns)
+        return loss + 0 * targets.sum()  # an order alone would hide what is not a number
+
+    def why_not_finite(self) -> str | None:
+        """A teacher's vectors, where they are why."""
+        return next(filter(None, (teacher.why_not_finite() for teacher in self.teachers)), None)
 
 
 def train(context: StageContext) -> dict[str, Any]:

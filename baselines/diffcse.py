@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from bench.baselines._trained import TrainedApart, usual_options
-from bench.card import MethodCard, Option
+from bench.card import MethodCard, Option, OptionValue
 from bench.registry import add_method
+from bench.stages import StageSpec
 
 HEAD_OPTION = Option(
     "head",
@@ -71,9 +75,16 @@ class DiffCSE(TrainedApart):
             "take the released distilbert-base-uncased and distilroberta-base, minilm takes what bench "
             "pretrain --profile minilm-mlm makes",
             "random replacements in masking are ordinary tokens; the released code may draw a special one",
+            "a sampled replacement is drawn by inverting the generator's cumulated distribution, a number a "
+            "token, instead of a multinomial draw: the same distribution (version 2 of the stage)",
             "rate, mask share and weight for roberta-base are not verified",
         ),
         published_names=(("diffcse", "as published: profile bert-base or roberta-base"),),
         padding_matters=True,
         auxiliaries=("generator",),
     )
+
+    def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
+        """One stage; with sampled replacements its version is 2, see the card's deviations."""
+        (stage,) = super().stages(options)
+        return (replace(stage, version=2) if options["replacement"] == "sample" else stage,)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FloatArray = NDArray[np.float32]
 Progress = Callable[[int], None]
@@ -32,6 +35,31 @@ class Encoder(Protocol):
 
         Returns:
             float32 (n, dim), row i for sentence i whatever the batches were.
+        """
+        ...
+
+
+@runtime_checkable
+class TensorEncoder(Encoder, Protocol):
+    """An encoder whose work comes in two halves, so that a device need not wait for the host, nor it for it.
+
+    Optional: training asks teachers this way, and any other encoder by :meth:`encode`.
+    """
+
+    def prepare(self, sentences: Sequence[str], batch_tokens: int | None = None) -> Any:
+        """The host's half: sentences as CPU tensors, in nested tuples, lists and dictionaries.
+
+        Args:
+            sentences: n sentences, at least one.
+            batch_tokens: As for :meth:`encode`.
+        """
+        ...
+
+    def embed(self, prepared: Any) -> Tensor:
+        """The device's half: float32 (n, dim) where the encoder is, without gradient.
+
+        Args:
+            prepared: What :meth:`prepare` made, its tensors on the encoder's device.
         """
         ...
 

@@ -196,8 +196,8 @@ ENCODING = (
         "vectors_in_another_order",
         "batch order",
         BACKBONE,
-        "output[batch] = self._embed(",
-        "output[sorted(batch)] = self._embed(",
+        "output[rows] = found",
+        "output[sorted(rows)] = found",
         RECOMPUTE,
     ),
     Mutation(

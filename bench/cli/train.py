@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ import click
 
 from bench.cli.options import (
     PATH,
+    NumberRange,
     check_device,
     check_precision,
     data_option,
@@ -31,13 +32,31 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("--profile", default="mini", help="A profile with a [pretrain] table.")
 @click.option("--world-seed", type=click.IntRange(0), help="World of profile mini; default 1.")
+@click.option("--corpus", type=PATH, metavar="FILE", help="Another text, .txt or .txt.xz, a document a line.")
+@click.option("--layers", type=click.IntRange(1, 256), help="Layers of a new BERT; default the profile's.")
+@click.option("--hidden", type=click.IntRange(1, 16_384), help="Its width; default the profile's.")
+@click.option(
+    "--heads", type=click.IntRange(1, 1024), help="Its attention heads; default 64 of the width each."
+)
+@click.option(
+    "--minutes",
+    type=NumberRange(0, 100_000, min_open=True),
+    help="Stop then, in place of the profile's steps; the rate follows the time, so no run is like another.",
+)
 @click.option("--seed", type=click.IntRange(0), default=1)
 @device_options()
 @precision_option("--precision", "Arithmetic of the transformer; loss and weights keep fp32.")
 @data_option("For minilm-mlm's text; default BENCH_DATA.")
 @click.option("--out", type=PATH, required=True, help="Folder to write.")
 def pretrain(
-    profile: str, seed: int, device: str, threads: int, precision: str, out: Path, **given: Any
+    profile: str,
+    seed: int,
+    minutes: float | None,
+    device: str,
+    threads: int,
+    precision: str,
+    out: Path,
+    **given: Any,
 ) -> None:
     """Pretrain a profile's own BERT with its masked-LM head, or give a finished one a head.
 
@@ -59,7 +78,8 @@ def pretrain(
     check_precision(precision, device, "--precision")
     check_device(device)
     train, command = _from_nothing(chosen, **given) if "layers" in chosen.pretrain else _head(chosen, **given)
-    total = chosen.pretrain["steps"] * chosen.pretrain["batch_size"]
+    total = None if minutes else chosen.pretrain["steps"] * chosen.pretrain["batch_size"]
+    command += "" if minutes is None else f" --minutes {minutes:g}"
     command += "" if precision == "fp32" else f" --precision {precision}"
     with (
         torch_threads(threads, needs_torch=True),
@@ -71,49 +91,98 @@ def pretrain(
             out=out,
             command=f"bench pretrain --profile {profile}{command} --seed {seed} --out DIR",
             device=device,
+            minutes=minutes,
             progress=advance,
         )
     size = (out / "model.safetensors").stat().st_size / 1e6
     accuracy = f"masked accuracy {facts['masked_accuracy']:.3f}, " if "masked_accuracy" in facts else ""
     click.echo(
-        f"{out}: {facts['parameters']:,} parameters, {size:.1f} MB, loss {facts['loss_curve'][-1][1]:.3f}, "
-        f"{accuracy}{facts['cpu_seconds']:.0f} CPU s"
+        f"{out}: {facts['parameters']:,} parameters, {size:.1f} MB, loss {facts['loss_curve'][-1][1]:.3f} "
+        f"after {facts['settings']['steps']:,} steps, {accuracy}{facts['cpu_seconds']:.0f} CPU s"
     )
 
 
 Train = Callable[..., dict[str, Any]]
 
 
-def _from_nothing(profile: Profile, world_seed: int | None, data_dir: Path | None) -> tuple[Train, str]:
-    """What trains a new BERT on the mini world's text, and what of its command the world adds."""
+def _from_nothing(
+    profile: Profile,
+    world_seed: int | None,
+    corpus: Path | None,
+    data_dir: Path | None,
+    **sizes: int | None,
+) -> tuple[Train, str]:
+    """What trains a new BERT on the mini world's text or another, and what of its command that adds."""
     from bench.data.mini.text import pretraining_text
     from bench.data.mini.world import DEFAULT_SEED, World
-    from bench.train.pretrain import PretrainSettings
+    from bench.train.pretrain import PretrainSettings, read_text
     from bench.train.pretrain import pretrain as train_backbone
 
     if data_dir is not None:
         raise InputError("this profile's text is not read from data", where=f"--data {data_dir}")
+    if corpus is not None and world_seed is not None:
+        raise InputError("this text does not come from a made-up world", where=f"--world-seed {world_seed}")
     world = DEFAULT_SEED if world_seed is None else world_seed
-    settings = PretrainSettings(**profile.pretrain)
-    return partial(train_backbone, pretraining_text(World(world)), settings), f" --world-seed {world}"
+    text = pretraining_text(World(world)) if corpus is None else read_text(corpus)
+    command = f" --world-seed {world}" if corpus is None else f" --corpus {corpus.name}"
+    chosen = _sizes(profile.pretrain, **sizes)
+    command += "".join(f" --{name} {number}" for name, number in chosen.items())
+    settings = PretrainSettings(**profile.pretrain | chosen)
+    return partial(train_backbone, text, settings), command
 
 
-def _head(profile: Profile, world_seed: int | None, data_dir: Path | None) -> tuple[Train, str]:
-    """What gives the profile's backbone a head, trained on its text below the data folder."""
+def _sizes(
+    known: Mapping[str, Any], layers: int | None, hidden: int | None, heads: int | None
+) -> dict[str, int]:
+    """The sizes that are given, and the heads that follow from a width."""
+    given = {"layers": layers, "hidden": hidden, "heads": heads}
+    chosen = {name: number for name, number in given.items() if number is not None}
+    width = chosen.get("hidden", known["hidden"])
+    if hidden is not None and heads is None:
+        chosen["heads"] = next(n for n in range(max(1, width // 64), 0, -1) if width % n == 0)
+    if width % chosen.get("heads", known["heads"]):
+        raise InputError(
+            f"a width of {width} can't be shared by {chosen['heads']} heads",
+            where=f"--heads {chosen['heads']}",
+            expected="heads that divide it",
+        )
+    return chosen
+
+
+def _head(
+    profile: Profile,
+    world_seed: int | None,
+    corpus: Path | None,
+    data_dir: Path | None,
+    **sizes: int | None,
+) -> tuple[Train, str]:
+    """What gives the profile's backbone a head, trained on its text below the data folder, or another."""
     from bench.data.suites import data_folder
     from bench.nn.folder import resolve
     from bench.request.profiles import backbone_reference
-    from bench.train.pretrain import MlmSettings, add_head, read_documents
+    from bench.train.mlm import MlmSettings
+    from bench.train.pretrain import add_head, read_documents, read_text
 
     if world_seed is not None:
         raise InputError("this text does not come from a made-up world", where=f"--world-seed {world_seed}")
     where, name = f"profile {profile.name}", profile.backbone["name"]
+    for size, number in sizes.items():
+        if number is not None:
+            raise InputError(f"{name} has its sizes", where=f"--{size} {number}", expected="--profile mini")
     backbone = resolve(backbone_reference(profile), where=where, name=name)
-    data = data_folder(data_dir)
-    if data is None:
-        raise InputError(f"the text {profile.corpus['file']} is needed", expected="--data DIR or BENCH_DATA")
-    corpus = read_documents(data / profile.corpus["file"])
-    return partial(add_head, backbone, corpus, MlmSettings(**profile.pretrain)), ""
+    if corpus is not None and data_dir is not None:
+        raise InputError("the text is the one of --corpus", where=f"--data {data_dir}")
+    if corpus is not None:
+        text = read_text(corpus)
+    elif (data := data_folder(data_dir)) is not None:
+        text = read_documents(data / profile.corpus["file"])
+    else:
+        raise InputError(
+            f"the text {profile.corpus['file']} is needed",
+            expected="--data DIR or BENCH_DATA, or --corpus FILE",
+        )
+    command = "" if corpus is None else f" --corpus {corpus.name}"
+    return partial(add_head, backbone, text, MlmSettings(**profile.pretrain)), command
 
 
 @click.command()

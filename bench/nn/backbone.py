@@ -17,11 +17,14 @@ from transformers.utils import logging as transformers_logging
 
 from bench.encoder import FloatArray, Progress
 from bench.errors import InputError
-from bench.nn.batches import default_batch_tokens, length_sorted_batches
+from bench.nn.attention import attention_mask, layered
+from bench.nn.batches import BUCKET, default_batch_tokens, length_sorted_batches
 from bench.nn.pooling import masked_token, pool
 from bench.nn.prompt import Prompt
-from bench.nn.tokens import sent
+from bench.nn.tokens import Chunk, chunk_of, on_device, places, sent
 from bench.nn.untrusted import check_folder, check_tokenizer, check_weights, not_loadable, offline
+
+_TOGETHER = 32  # batches that CUDA encodes before the host waits for them
 
 
 @contextmanager
@@ -174,12 +177,36 @@ class TransformerEncoder:
         """Encode in batches of like length; see :class:`bench.encoder.Encoder`."""
         ids = self.token_ids(sentences)
         output = np.empty((len(ids), self.dim), dtype=np.float32)
-        budget = batch_tokens or default_batch_tokens(self.device)
-        for batch in length_sorted_batches([len(row) for row in ids], budget):
-            output[batch] = self._embed([ids[index] for index in batch]).float().cpu().numpy()
-            if progress:
-                progress(len(batch))
+        waiting: list[tuple[list[int], Tensor]] = []
+        batches = list(self._batches(ids, batch_tokens))
+        for number, batch in enumerate(batches, start=1):
+            with torch.inference_mode():
+                waiting.append((batch, self._embed(self._sent([ids[index] for index in batch]))))
+            if self.device == "cpu" or number % _TOGETHER == 0 or number == len(batches):
+                for rows, found in zip(*_read(waiting), strict=True):
+                    output[rows] = found
+                    if progress:
+                        progress(len(rows))
+                waiting = []
         return output
+
+    def prepare(
+        self, sentences: Sequence[str], batch_tokens: int | None = None
+    ) -> tuple[tuple[Any, ...], Tensor]:
+        """What goes through the model at a time, and each sentence's place in it.
+
+        See :class:`bench.encoder.TensorEncoder`.
+        """
+        ids = self.token_ids(sentences)
+        batches = list(self._batches(ids, batch_tokens))
+        parts = tuple(self._prepare([ids[index] for index in batch]) for batch in batches)
+        return parts, places([index for batch in batches for index in batch])
+
+    @torch.no_grad()
+    def embed(self, prepared: tuple[tuple[Any, ...], Tensor]) -> Tensor:
+        """The vectors; see :class:`bench.encoder.TensorEncoder`."""
+        parts, place = prepared
+        return torch.cat([self._embed(part).float() for part in parts])[place]
 
     def token_ids(self, sentences: Sequence[str]) -> list[list[int]]:
         """Token ids with specials, cut at the model's maximum ("mask": the sentence inside the template)."""
@@ -187,18 +214,40 @@ class TransformerEncoder:
             return self.prompt.rows(sentences, self.max_length)
         return token_rows(self.tokenizer, sentences, self.max_length)
 
-    @torch.inference_mode()
-    def _embed(self, rows: list[list[int]]) -> Tensor:
-        ids, mask = padded(rows, self.tokenizer.pad_token_id, self.device)
+    def _batches(self, ids: list[list[int]], batch_tokens: int | None) -> Iterator[list[int]]:
+        budget = batch_tokens or default_batch_tokens(self.device)
+        return length_sorted_batches([len(row) for row in ids], budget)
+
+    def _sent(self, rows: list[list[int]]) -> Any:
+        return on_device(self._prepare(rows), self.device)
+
+    def _prepare(self, rows: list[list[int]]) -> Any:
+        """The host's half of :meth:`_embed`."""
+        cuda = self.device != "cpu"
+        return chunk_of(rows, self.tokenizer.pad_token_id, multiple=BUCKET if cuda else 1, masked=cuda)
+
+    def _embed(self, prepared: Any) -> Tensor:
+        """Vectors of the rows that go through the model together."""
+        chunk: Chunk = prepared
+        mask: Tensor | None = chunk.mask
+        if self.device != "cpu" and layered(self.model):  # transformers would read a mask of tokens back
+            mask = attention_mask(self.model.config, chunk, self.model.dtype)
         every_layer = self.pooling in ("avg_first_last", "avg_last_two")
-        output = self.model(input_ids=ids, attention_mask=mask, output_hidden_states=every_layer)
+        output = self.model(input_ids=chunk.ids, attention_mask=mask, output_hidden_states=every_layer)
         if self.pooling == "pooler":
             pooled: Tensor = output.pooler_output
             return pooled
         if self.pooling == "mask":
-            return masked_token(output.last_hidden_state, ids, self.tokenizer.mask_token_id)
+            return masked_token(output.last_hidden_state, chunk.ids, self.tokenizer.mask_token_id)
         states = output.hidden_states if every_layer else (output.last_hidden_state,)
-        return pool(states, mask, self.pooling, first_layer=self.first_layer)
+        return pool(states, chunk.mask, self.pooling, first_layer=self.first_layer)
+
+
+def _read(waiting: Sequence[tuple[list[int], Tensor]]) -> tuple[list[list[int]], list[FloatArray]]:
+    """The rows of batches and their vectors, read from the device together."""
+    numbers = [rows for rows, _ in waiting]
+    vectors = torch.cat([found for _, found in waiting]).float().cpu().numpy()
+    return numbers, np.split(vectors, np.cumsum([len(rows) for rows in numbers])[:-1])
 
 
 def _load(folder: Path, *, needs_pooler: bool) -> tuple[Any, Any]:

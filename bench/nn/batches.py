@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 CPU_BATCH_TOKENS = 1024  # fastest of 256 to 8,192 for MiniLM on one and two threads
 CUDA_BATCH_TOKENS = 65_536
+BUCKET = 8  # padded lengths on CUDA are multiples of it: few shapes, for compiled steps and graphs
 
 
 def default_batch_tokens(device: str) -> int:

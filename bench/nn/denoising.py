@@ -128,6 +128,9 @@ class DenoisedEncoder(TransformerEncoder):
         super().__init__(source, "mask", template=template, device=device)
         self.positions, self.template = positions, Prompt(self.tokenizer, template)
 
-    @torch.inference_mode()
-    def _embed(self, rows: list[list[int]]) -> Tensor:
-        return denoised(self.model, self.template, rows, super()._embed(rows), self.positions)
+    def _prepare(self, rows: list[list[int]]) -> Any:
+        return super()._prepare(rows), bare_templates(self.model, self.template, rows, self.positions)
+
+    def _embed(self, prepared: Any) -> Tensor:
+        chunk, templates = prepared
+        return super()._embed(chunk) - noise(self.model, templates, self.tokenizer.mask_token_id)

@@ -1,4 +1,4 @@
-"""Masked language models as parts of other objectives: whole, their head alone, layers on given states."""
+"""Masked language models as parts of other objectives: whole, their head alone, new layers."""
 
 from __future__ import annotations
 
@@ -6,12 +6,18 @@ import copy
 from pathlib import Path
 from typing import Any
 
-from torch import nn
-from transformers import AutoModelForMaskedLM, BertForMaskedLM, RobertaForMaskedLM
+from torch import Tensor, nn
+from transformers import (
+    AutoModelForMaskedLM,
+    BertForMaskedLM,
+    DistilBertForMaskedLM,
+    RobertaForMaskedLM,
+)
 
 from bench.errors import InputError
-from bench.nn.attention import ARCHITECTURES
+from bench.nn.attention import ARCHITECTURES, IMPLEMENTATIONS, attention_mask
 from bench.nn.backbone import load_folder
+from bench.nn.tokens import Chunk
 from bench.nn.untrusted import check_weights
 
 
@@ -33,6 +39,15 @@ def load_masked_lm(folder: Path, *, new_head: bool = False) -> tuple[Any, Any]:
     if tokenizer.mask_token_id is None:
         raise InputError("the tokenizer has no mask token", where=folder.name)
     return model, tokenizer
+
+
+def lm_logits(model: Any, chunk: Chunk) -> Tensor:
+    """A masked language model's logits of every token, (b, L, V); the known kinds read no mask back."""
+    known = isinstance(model, BertForMaskedLM | RobertaForMaskedLM | DistilBertForMaskedLM)
+    whole = known and model.config._attn_implementation in IMPLEMENTATIONS
+    mask = attention_mask(model.config, chunk) if whole else chunk.mask
+    logits: Tensor = model(input_ids=chunk.ids, attention_mask=mask).logits
+    return logits
 
 
 def check_same_vocabulary(tokenizer: Any, other: Any, *, where: str) -> None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from bench.encoder import Encoder, FloatArray, Progress
 from bench.errors import InputError
+from bench.nn.halves import embedded, prepared_by
 
 
 class SumEncoder:
@@ -56,6 +60,19 @@ class SumEncoder:
         output = np.zeros((len(sentences), self.dim), dtype=np.float32)
         for part, weight in zip(self.parts, self.weights, strict=True):
             output += np.float32(weight) * part.encode(sentences, batch_tokens, count)
+        return output
+
+    def prepare(self, sentences: Sequence[str], batch_tokens: int | None = None) -> tuple[Any, ...]:
+        """The host's half of every part; see :class:`bench.encoder.TensorEncoder`."""
+        return tuple(prepared_by(part, sentences, batch_tokens) for part in self.parts)
+
+    @torch.no_grad()
+    def embed(self, prepared: tuple[Any, ...]) -> Tensor:
+        """The weighted sum of the parts' vectors; see :class:`bench.encoder.TensorEncoder`."""
+        found = [embedded(part, own) for part, own in zip(self.parts, prepared, strict=True)]
+        output = torch.zeros_like(found[0])
+        for vectors, weight in zip(found, self.weights, strict=True):
+            output += weight * vectors
         return output
 
     def _facts(self) -> dict[str, str | int]:

@@ -140,7 +140,7 @@ class _Calls:
         self.layer, self.mask, self.weights = 0, None, None
         if mask is None:
             return
-        self.mask = mask.bool()
+        self.mask = _of_tokens(mask)
         if not self.mask[:, 0].all():
             raise UntraceableError("the tokenizer pads on the left", where=type(self.tower.model).__name__)
         for observer in self.observers:
@@ -166,6 +166,12 @@ class _Calls:
         if self.weights is not None:
             weights, self.weights = self.weights, None
             self.attention(args[0], lambda: weights)
+
+
+def _of_tokens(mask: Tensor) -> Tensor:
+    """True on tokens, (B, T), of a mask of tokens or of attention, boolean or added to the scores."""
+    rows = mask if mask.dim() == 2 else mask[:, 0, 0]
+    return rows == 0 if rows.is_floating_point() else rows.bool()
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from bench.nn.attention import last_states
-from bench.nn.batches import default_batch_tokens
+from bench.nn.batches import BUCKET, default_batch_tokens
 from bench.nn.lookup import looked_up_once
 from bench.nn.pooling import masked_token, pool
 from bench.nn.tokens import Chunk, TokenBatch, in_chunks, on_device
@@ -26,9 +26,6 @@ from bench.train.precision import lowered, widened
 
 TwinClsStates = TwinStates
 """Of [CLS] alone, (B, H) each."""
-
-BUCKET = 8
-"""Padded lengths on CUDA are multiples of this: few shapes, which compiled steps and graphs are made for."""
 
 
 def token_batch(

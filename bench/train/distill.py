@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from bench.encoder import Encoder
 from bench.errors import BenchError
 from bench.nn.backbone import load_backbone
+from bench.nn.tokens import TokenBatch
 from bench.stages import StageContext
-from bench.train.chunks import cls_states
-from bench.train.distributed import spread_arrays
+from bench.train.chunks import batch_states, token_batch
+from bench.train.objective import Objective
 from bench.train.sentence_encoder import train_towers
+from bench.train.teachers import Asked, Teacher
 
 
 def train_student(context: StageContext) -> dict[str, Any]:
@@ -39,7 +40,7 @@ def train_student(context: StageContext) -> dict[str, Any]:
     )
 
 
-class Distillation(nn.Module):
+class Distillation(Objective):
     """Mean squared error, over all elements, between the student's [CLS] and the teacher's vector.
 
     L = mean_{i,k} (s_ik - t_ik)^2 (TNCSE-D; the script isn't released). Gradient reaches the student
@@ -55,10 +56,19 @@ class Distillation(nn.Module):
     def __init__(self, student: Any, pad_id: int, teacher: Encoder, sentences: Sequence[str]) -> None:
         super().__init__()
         self.student, self.pad_id = student, pad_id
-        self._teacher, self._sentences = teacher, sentences
+        self._teacher = Teacher(teacher, sentences, kept_bytes=0)
 
-    def forward(self, batch: list[tuple[int, list[int]]]) -> Tensor:
+    def prepare(self, batch: Sequence[tuple[int, list[int]]]) -> tuple[TokenBatch, Asked]:
+        """The rows for the student, and what the teacher is asked."""
+        tokens = token_batch([row for _, row in batch], self.pad_id, self.device)
+        return tokens, self._teacher.prepare([number for number, _ in batch], self.device)
+
+    def compute(self, prepared: tuple[TokenBatch, Asked]) -> Tensor:
         """Loss of a batch of (sentence number, token row) pairs."""
-        vectors = spread_arrays([self._sentences[number] for number, _ in batch], self._teacher.encode)
-        states = cls_states(self.student, [row for _, row in batch], self.pad_id)
-        return nn.functional.mse_loss(states, torch.from_numpy(vectors).to(states.device))
+        tokens, asked = prepared
+        vectors = self._teacher.vectors(asked)
+        return nn.functional.mse_loss(batch_states(self.student, tokens), vectors)
+
+    def why_not_finite(self) -> str | None:
+        """The teacher's vectors, where they are why."""
+        return self._teacher.why_not_finite()

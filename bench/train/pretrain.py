@@ -4,57 +4,29 @@ from __future__ import annotations
 
 import json
 import lzma
-import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 from transformers import BertConfig, BertForMaskedLM
 
-from bench.data.corpus import Corpus, make_corpus
+from bench.data.corpus import Corpus, make_corpus, read_corpus
 from bench.data.tasks import normalise
 from bench.errors import BenchError, DataError, InputError
-from bench.nn.backbone import padded, quiet, token_rows
+from bench.nn.backbone import quiet, token_rows
 from bench.nn.folder import ModelFolder
 from bench.nn.masked_lm import load_masked_lm
 from bench.nn.wordpiece import train_wordpiece
 from bench.records.files import whole_folder
-from bench.train.masking import mask_tokens
-from bench.train.precision import lowered, widened
+from bench.train.mlm import MlmSettings, masked_accuracy, train_mlm
 from bench.train.spectral import spectral_embeddings
 from bench.train.streams import generator, own_random_state
 
 FACTS_FILE = "pretraining.json"
-_CURVE_EVERY = 100
 _UNSEEN = 512  # lines for the masked accuracy
-_POOL = 16  # batches whose sentences are sorted by length together: less padding, still random
-
-
-@dataclass(frozen=True)
-class MlmSettings:
-    """How a masked language model is trained.
-
-    Args:
-        max_length: Tokens a line keeps, specials included.
-        steps: Optimiser steps.
-        batch_size: Sentences a step.
-        lr: Peak learning rate; linear warm-up, then linear decay to 0.
-        warmup: Share of the steps in which the rate rises.
-        mask: Share of the tokens to predict; of these 80% are masked, 10% replaced, 10% kept.
-        weight_decay: AdamW's, on all parameters.
-    """
-
-    max_length: int
-    steps: int
-    batch_size: int
-    lr: float
-    warmup: float
-    mask: float
-    weight_decay: float
 
 
 @dataclass(frozen=True)
@@ -82,6 +54,7 @@ def pretrain(
     out: Path,
     command: str,
     device: str = "cpu",
+    minutes: float | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """Train a BERT with its MLM head on a text and write it as float16 safetensors, with its tokenizer.
@@ -97,23 +70,32 @@ def pretrain(
         out: Folder to write; it also gets the facts, in ``pretraining.json``.
         command: What the facts name as the way to repeat it.
         device: "cpu" or "cuda".
+        minutes: Stop then, counted from the call, whatever the settings say of steps; the facts say how many
+            ran. Saving comes after.
         progress: Called with the sentences of each finished step.
 
     Returns:
         Facts: command, settings, text with fingerprint, loss curve, CPU seconds.
 
     Raises:
-        BenchError: a loss that is not finite.
+        InputError: a model wider than the text has tokens, or less text than a batch.
+        BenchError: a loss that is not finite, or no time left to train.
     """
-    cpu = time.process_time()
+    cpu, end = time.process_time(), _end(minutes)
     tokenizer = train_wordpiece(corpus.sentences, settings.vocabulary, max_length=settings.max_length)
     rows = token_rows(tokenizer, corpus.sentences, settings.max_length)
+    if settings.hidden > len(tokenizer):
+        raise InputError(
+            f"a width of {settings.hidden} for a text of {len(tokenizer)} tokens",
+            where=corpus.name,
+            expected="a smaller one, since the embeddings start from the text's counts",
+        )
     model = _new_bert(len(tokenizer), rows, settings, seed, device)
     model.to(device).eval()  # no dropout
-    curve = _train(model, tokenizer, rows, settings, seed, progress)
+    curve = train_mlm(model, tokenizer, rows, settings, seed=seed, end=end, progress=progress)
     facts = {
         "command": command,
-        "settings": asdict(settings),
+        **_ran(settings, curve, minutes),
         "embeddings": "spectral",
         **_facts(corpus, seed, model, curve, cpu),
     }
@@ -156,6 +138,7 @@ def add_head(
     out: Path,
     command: str,
     device: str = "cpu",
+    minutes: float | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """Train a BERT whose checkpoint has no masked-LM head into a masked language model, and write it.
@@ -171,6 +154,8 @@ def add_head(
         out: Folder to write; it also gets the facts, in ``pretraining.json``.
         command: What the facts name as the way to repeat it.
         device: "cpu" or "cuda".
+        minutes: Stop then, counted from the call, whatever the settings say of steps; the facts say how many
+            ran. Saving comes after.
         progress: Called with the sentences of each finished step.
 
     Returns:
@@ -179,9 +164,9 @@ def add_head(
 
     Raises:
         InputError: a backbone that isn't BERT.
-        BenchError: fewer than two lines, or a loss that is not finite.
+        BenchError: fewer than two lines, a loss that is not finite, or no time left to train.
     """
-    cpu = time.process_time()
+    cpu, end = time.process_time(), _end(minutes)
     with own_random_state(seed, "pretrain/weights", device):
         model, tokenizer = load_masked_lm(backbone.path, new_head=True)
     if model.config.model_type != "bert":
@@ -190,33 +175,20 @@ def add_head(
     unseen = min(_UNSEEN, len(lines) // 2)
     if not unseen:
         raise BenchError("the text has fewer than two lines", where=corpus.name)
-    chosen = [corpus.sentences[line] for line in lines[: unseen + settings.steps * settings.batch_size]]
+    most = unseen + settings.steps * settings.batch_size if minutes is None else None
+    chosen = [corpus.sentences[line] for line in lines[:most]]
     rows = token_rows(tokenizer, chosen, settings.max_length)
     model.to(device).eval()  # no dropout
-    curve = _train(model, tokenizer, rows[unseen:], settings, seed, progress)
+    curve = train_mlm(model, tokenizer, rows[unseen:], settings, seed=seed, end=end, progress=progress)
     facts = {
         "command": command,
-        "settings": asdict(settings),
+        **_ran(settings, curve, minutes),
         "backbone": {"name": backbone.name, "sha256": backbone.sha256},
         **_facts(corpus, seed, model, curve, cpu),
         "masked_accuracy": masked_accuracy(model, tokenizer, rows[:unseen], settings.mask, seed),
     }
     _save(model, tokenizer, facts, out)
     return facts
-
-
-@torch.inference_mode()
-def masked_accuracy(model: Any, tokenizer: Any, rows: Sequence[list[int]], share: float, seed: int) -> float:
-    """Share of masked tokens that a masked language model restores, 0 to 1."""
-    draws = generator(seed, "pretrain/unseen")
-    right = total = 0
-    for start in range(0, len(rows), 32):
-        ids, attention = padded(rows[start : start + 32], tokenizer.pad_token_id, str(model.device))
-        inputs, chosen = mask_tokens(ids, tokenizer, share, draws, at_least_one=True)
-        logits = model(input_ids=inputs, attention_mask=attention).logits[chosen]
-        right += int((logits.argmax(-1) == ids[chosen]).sum())
-        total += len(logits)
-    return right / total
 
 
 def read_documents(path: Path) -> Corpus:
@@ -233,6 +205,32 @@ def read_documents(path: Path) -> Corpus:
     if not lines:
         raise DataError("the text is empty", where=path.name)
     return make_corpus(path.name, lines)
+
+
+def read_text(path: Path) -> Corpus:
+    """Read a text to pretrain on, a document a line: ``.txt``, or ``.txt.xz``.
+
+    Raises:
+        InputError: a file of another kind.
+        DataError: see :func:`read_documents` and :func:`bench.data.corpus.read_corpus`.
+    """
+    if path.name.endswith(".txt.xz"):
+        return read_documents(path)
+    if path.suffix != ".txt":
+        raise InputError("not a text to pretrain on", where=str(path), expected="a file .txt or .txt.xz")
+    return read_corpus(path)
+
+
+def _end(minutes: float | None) -> float | None:
+    """When a training that begins now is over, on time.monotonic's clock."""
+    return None if minutes is None else time.monotonic() + 60 * minutes
+
+
+def _ran(settings: MlmSettings, curve: list[list[float]], minutes: float | None) -> dict[str, Any]:
+    """The settings with the steps that ran, and the time that was given."""
+    if minutes is None:
+        return {"settings": asdict(settings)}
+    return {"settings": asdict(replace(settings, steps=int(curve[-1][0]))), "minutes": minutes}
 
 
 def _facts(corpus: Corpus, seed: int, model: Any, curve: list[list[float]], cpu: float) -> dict[str, Any]:
@@ -256,69 +254,3 @@ def _save(model: Any, tokenizer: Any, facts: dict[str, Any], out: Path) -> None:
             model.half().save_pretrained(folder)
             tokenizer.save_pretrained(folder)
         (folder / FACTS_FILE).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-
-
-def _train(
-    model: Any,
-    tokenizer: Any,
-    rows: Sequence[list[int]],
-    settings: MlmSettings,
-    seed: int,
-    progress: Callable[[int], None] | None,
-) -> list[list[float]]:
-    """Run all steps; return (step, mean loss of the last hundred) pairs."""
-    if len(rows) < settings.batch_size:
-        raise InputError(
-            f"{len(rows)} lines to train on don't fill a batch of {settings.batch_size}",
-            expected="a longer text",
-        )
-    parameters = list(model.parameters())
-    optimizer = torch.optim.AdamW(
-        parameters, lr=settings.lr, betas=(0.9, 0.98), weight_decay=settings.weight_decay
-    )
-    masks = generator(seed, "pretrain/mask")
-    order = length_pooled_batches([len(row) for row in rows], settings.batch_size, seed)
-    curve, losses = [], []
-    for step in range(1, settings.steps + 1):
-        batch = [rows[index] for index in next(order)]
-        ids, attention = padded(batch, tokenizer.pad_token_id, str(model.device))
-        inputs, chosen = mask_tokens(ids, tokenizer, settings.mask, masks, at_least_one=True)
-        with lowered(model.device):
-            states = model.bert(input_ids=inputs, attention_mask=attention).last_hidden_state
-            logits = widened(model.cls(states[chosen]))
-        loss = nn.functional.cross_entropy(logits, ids[chosen])
-        losses.append(float(loss.detach()))
-        if not math.isfinite(losses[-1]):
-            raise BenchError(f"the loss is {losses[-1]} at step {step}", hint="try a smaller learning rate")
-        for group in optimizer.param_groups:
-            group["lr"] = warmed_rate(settings, step)
-        optimizer.zero_grad(set_to_none=True)
-        torch.autograd.backward(loss)
-        nn.utils.clip_grad_norm_(parameters, 1.0)
-        optimizer.step()
-        if step % _CURVE_EVERY == 0 or step == settings.steps:
-            recent = losses[-_CURVE_EVERY:]
-            curve.append([step, round(sum(recent) / len(recent), 4)])
-        if progress:
-            progress(len(batch))
-    return curve
-
-
-def warmed_rate(settings: MlmSettings, step: int) -> float:
-    """Learning rate of a step, counted from 1: linear warm-up, then linear decay to 0 after the last."""
-    warm = max(1, round(settings.warmup * settings.steps))
-    if step <= warm:
-        return settings.lr * step / warm
-    return settings.lr * (settings.steps - step + 1) / (settings.steps - warm + 1)
-
-
-def length_pooled_batches(lengths: Sequence[int], batch_size: int, seed: int) -> Iterator[list[int]]:
-    """Yield batches without end: random pools, sorted by length inside, the pool's batches shuffled."""
-    order = generator(seed, "pretrain/order")
-    size = batch_size * _POOL
-    while True:
-        permutation = torch.randperm(len(lengths), generator=order).tolist()
-        for start in range(0, len(permutation), size):
-            pool = sorted(permutation[start : start + size], key=lengths.__getitem__)
-            cut = [pool[i : i + batch_size] for i in range(0, len(pool), batch_size)]
-            yield from (cut[i] for i in torch.randperm(len(cut), generator=order).tolist())

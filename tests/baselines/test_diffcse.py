@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoTokenizer, BertForMaskedLM
 
 from bench.baselines import _diffcse
-from bench.baselines._diffcse import edited_tokens, replaced_tokens, rtd_loss, training_head
+from bench.baselines._diffcse import edited_tokens, portions, replaced_tokens, rtd_loss, training_head
 from bench.card import OptionValue
 from bench.errors import InputError
 from bench.nn.backbone import padded, token_rows
@@ -26,7 +26,7 @@ from bench.train.masking import mask_tokens
 from bench.train.streams import generator, own_random_state
 from tests.support.cli import Cli
 from tests.support.steps import cls_of, gradients_of, nce_by_loops, objective_of, same_step, under_batch_norms
-from tests.support.training import SENTENCES, options_of, plan_on_toy, random, train_alone
+from tests.support.training import SENTENCES, options_of, plan_on_toy, random, stages_of, train_alone
 
 
 def test_detection_loss_by_hand() -> None:
@@ -127,7 +127,9 @@ def test_the_generator_speaks_greedily_at_every_position(tiny_mlm: Path) -> None
     rows = token_rows(tokenizer, SENTENCES * 12, 12)  # more than one portion
     ids, mask = padded(rows, tokenizer.pad_token_id, "cpu")
     masked, _ = mask_tokens(ids, tokenizer, 0.3, generator(1, "mask"))
-    edited = edited_tokens(model, masked, mask, cls_id=tokenizer.cls_token_id)
+    cut = portions(masked, mask, "cpu")
+    assert len(cut) > 1
+    edited = edited_tokens(model, cut, cls_id=tokenizer.cls_token_id)
     for n, row in enumerate(rows):
         alone = model(input_ids=masked[n : n + 1, : len(row)]).logits[0].argmax(-1)
         assert edited[n].tolist() == [
@@ -141,25 +143,38 @@ def test_the_generator_speaks_greedily_at_every_position(tiny_mlm: Path) -> None
 def test_its_dropout_is_active_only_where_asked(tiny_bert: Path, tiny_mlm: Path) -> None:
     for active in (True, False):
         made, batch, _ = made_of(tiny_bert, tiny_mlm, max_length=12, generator_dropout=active)
-        ids, mask = padded(batch, 0, "cpu")
+        cut = portions(*padded(batch, 0, "cpu"), "cpu")
         with own_random_state(1, "dropout"):
-            one, two = (edited_tokens(made.generator, ids, mask, cls_id=2) for _ in range(2))
+            one, two = (edited_tokens(made.generator, cut, cls_id=2) for _ in range(2))
         assert torch.equal(one, two) != active
 
 
 def test_sampled_replacements_follow_the_generator() -> None:
     class Fixed(nn.Module):
         def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Any:
-            logits = torch.log(torch.tensor([0.7, 0.0, 0.3])).expand(*input_ids.shape, 3)
+            logits = torch.log(torch.tensor([0.7, 0.0, 0.3, 0.0])).expand(*input_ids.shape, 4)
             return type("Output", (), {"logits": logits})
 
     ids = torch.ones(500, 4, dtype=torch.long)
-    found = edited_tokens(Fixed(), ids, ids, cls_id=2, draws=generator(1, "replacement"))[:, 1:]
+    cut = portions(ids, ids, "cpu")
+    draws = torch.rand(ids.shape, generator=generator(1, "replacement"), dtype=torch.float64)
+    found = edited_tokens(Fixed(), cut, cls_id=2, draws=draws)[:, 1:]
     assert float((found == 2).float().mean()) == pytest.approx(0.3, abs=0.03)
-    assert not (found == 1).any()
-    again = edited_tokens(Fixed(), ids, ids, cls_id=2, draws=generator(1, "replacement"))[:, 1:]
-    assert torch.equal(found, again)
-    assert not edited_tokens(Fixed(), ids, ids, cls_id=2)[:, 1:].any()  # greedy: the first
+    assert torch.equal(found == 2, draws[:, 1:] > 0.7)  # each its own number, in all portions
+    assert not ((found == 1) | (found == 3)).any()
+    ends = torch.tensor([[0.5, 0.0, 1 - 1e-16]], dtype=torch.float64)
+    assert edited_tokens(
+        Fixed(), portions(ids[:1, :3], ids[:1, :3], "cpu"), cls_id=9, draws=ends
+    ).tolist() == [[9, 0, 2]]
+    assert not edited_tokens(Fixed(), cut, cls_id=2)[:, 1:].any()  # greedy: the first
+
+
+def test_sampled_replacements_have_a_version_of_their_own() -> None:
+    versions = [
+        stages_of("diffcse", options_of("diffcse", replacement=name))[0].version
+        for name in ("argmax", "sample")
+    ]
+    assert versions == [1, 2]
 
 
 def transcription(
@@ -258,7 +273,8 @@ def test_the_first_token_of_the_edited_text_is_never_seen(
     made, rows, _ = made_of(tiny_bert, tiny_mlm)
     seen: list[Tensor] = []
     made.classifier.register_forward_hook(lambda _module, args, _out: seen.append(args[0].detach()))
-    base = edited_tokens(made.generator.eval(), *padded([*rows, *rows], 0, "cpu"), cls_id=2)
+    cut = portions(*padded([*rows, *rows], 0, "cpu"), "cpu")
+    base = edited_tokens(made.generator.eval(), cut, cls_id=2)
     for position, token in ((0, 2), (0, 9), (1, 9)):
         changed = base.clone()
         changed[:, position] = token

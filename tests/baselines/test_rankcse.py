@@ -25,6 +25,8 @@ from bench.card import OptionValue
 from bench.encoder import FloatArray, Progress
 from bench.errors import BenchError, InputError
 from bench.nn.backbone import TransformerEncoder
+from bench.nn.halves import embedded, has_halves, prepared_by
+from bench.nn.sum_encoder import SumEncoder
 from bench.registry import discover
 from bench.train.recipe import info_nce
 from bench.train.streams import generator
@@ -117,13 +119,14 @@ def test_list_mle_sees_the_order_alone_and_shifts_do_not_matter() -> None:
 
 def test_ties_are_broken_by_one_drawn_order_of_columns() -> None:
     s, tied = random(1, 4).expand(3, 4), torch.zeros(3, 4, dtype=torch.float64)
-    seen = {float(list_mle(s, tied, ties=generator(seed, "ties"))) for seed in range(40)}
+    drawn = [torch.randperm(4, generator=generator(seed, "ties")) for seed in range(40)]
+    seen = {float(list_mle(s, tied, columns=columns)) for columns in drawn}
     orders = [plackett_luce(s[0].tolist(), order) for order in itertools.permutations(range(4))]
     assert len(seen) > 6
     for value in seen:  # equal rows, so one order for all of them
         assert min(abs(value - expected) for expected in orders) < 1e-5
     t = random(3, 4, seed=1)
-    assert float(list_mle(s, t, ties=generator(1, "ties"))) == pytest.approx(float(list_mle(s, t)), rel=1e-12)
+    assert float(list_mle(s, t, columns=drawn[0])) == pytest.approx(float(list_mle(s, t)), rel=1e-12)
 
 
 def test_list_net_is_the_formula() -> None:
@@ -248,22 +251,67 @@ class Counting:
         return np.asarray(rows, dtype=np.float32).reshape(len(rows), 3)
 
 
+class Counting16(Counting):
+    """The same as wide as the tiny backbone."""
+
+    def __init__(self, scale: float = 1.0) -> None:
+        super().__init__(scale)
+        self.dim = 16
+
+    def encode(
+        self, sentences: Sequence[str], batch_tokens: int | None = None, progress: Progress | None = None
+    ) -> FloatArray:
+        return np.pad(super().encode(sentences, batch_tokens, progress), ((0, 0), (0, 13)))
+
+
 def test_a_teacher_encodes_a_sentence_once_while_there_is_room() -> None:
     text = ["a", "bb", "ccc", "dddd"]
     encoder = Counting()
     teacher = Teacher(encoder, text, kept_bytes=3 * 4 * 2)  # room for two
     for batch in ([2, 0, 2], [3, 0, 2, 1], [3, 0]):
-        vectors = teacher.vectors(batch)
+        vectors = teacher.vectors(teacher.prepare(batch, "cpu"))
         assert vectors[:, 0].tolist() == [n + 1 for n in batch]
         assert not vectors.requires_grad
     assert encoder.asked == ["ccc", "a", "dddd", "bb", "dddd"]
     encoder = Counting()
     none = Teacher(encoder, text, kept_bytes=0)
-    none.vectors([1])
-    none.vectors([1])
+    for _ in range(2):
+        assert none.vectors(none.prepare([1], "cpu")).tolist() == [[2, 1, 2]]
     assert encoder.asked == ["bb", "bb"]
+
+
+def test_a_step_may_be_prepared_before_the_one_before_it_is_computed() -> None:
+    teacher = Teacher(Counting(), ["a", "bb", "ccc"])
+    first, second = (teacher.prepare(batch, "cpu") for batch in ([0, 1], [1, 2, 0]))
+    assert [teacher.vectors(asked)[:, 0].tolist() for asked in (first, second)] == [[1, 2], [2, 3, 1]]
+
+
+@pytest.mark.parametrize("pooling", ["cls", "avg", "mask"])
+def test_an_encoder_in_halves_gives_what_it_encodes(tiny_bert: Path, pooling: str) -> None:
+    class Doubled(TransformerEncoder):
+        def encode(self, *given: Any, **more: Any) -> FloatArray:
+            return 2 * super().encode(*given, **more)
+
+    text = [*SENTENCES, *SENTENCES[:2], "the"]
+    halves = TransformerEncoder(tiny_bert, pooling)
+    summed = SumEncoder([halves, Counting16(), halves], [0.3, 0.5, 0.2])
+    for encoder, whole in ((halves, True), (summed, True), (Doubled(tiny_bert, pooling), False)):
+        assert has_halves(encoder) == whole
+        vectors = embedded(encoder, prepared_by(encoder, text))
+        assert not vectors.is_inference()  # a loss may keep it for its gradient
+        np.testing.assert_array_equal(vectors.numpy(), encoder.encode(text))
+
+
+@pytest.mark.parametrize("scale", [math.inf, math.nan])
+@pytest.mark.parametrize(
+    ("method", "teachers"), [("rankcse", ("teacher1", "teacher2")), ("tncse_d", ("teacher",))]
+)
+def test_vectors_that_are_not_finite_end_the_training(
+    tiny_bert: Path, tmp_path: Path, method: str, teachers: tuple[str, ...], scale: float
+) -> None:
+    members = {"members": dict.fromkeys(teachers, Counting16(scale))}
     with pytest.raises(BenchError, match="a teacher's vectors are not finite"):
-        Teacher(Counting(math.inf), text).vectors([0])
+        train_alone(method, tiny_bert, tmp_path, members)
 
 
 def test_teachers_similarities_are_mixed_not_their_vectors() -> None:

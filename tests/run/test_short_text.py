@@ -12,7 +12,8 @@ from bench.nn.folder import resolve
 from bench.plan.plan import make_plan
 from bench.request.parse import parse_methods, parse_override
 from bench.request.spec import RunSpec
-from bench.train.pretrain import MlmSettings, add_head
+from bench.train.mlm import MlmSettings
+from bench.train.pretrain import add_head
 from tests.support.cli import Cli, refusal
 from tests.support.training import toy_sentences
 

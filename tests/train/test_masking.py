@@ -23,8 +23,9 @@ from bench.nn.folder import resolve
 from bench.nn.masked_lm import check_layers, check_same_vocabulary, load_masked_lm, mlm_head
 from bench.nn.tokens import chunk_from
 from bench.request import profiles
-from bench.train.masking import mask_tokens
-from bench.train.pretrain import MlmSettings, add_head, masked_accuracy, read_documents
+from bench.train.masking import mask_tokens, masked_text
+from bench.train.mlm import MlmSettings, masked_accuracy
+from bench.train.pretrain import add_head, read_documents, read_text
 from bench.train.sentence_encoder import set_dropout
 from bench.train.streams import generator
 from tests.support.cli import Cli
@@ -232,6 +233,19 @@ def test_what_has_no_head_to_get(tiny_bert: Path, tiny_roberta: Path, tmp_path: 
     assert not (tmp_path / "m").exists()
 
 
+def test_places_and_targets_are_those_of_the_chosen_tokens(tokenizer: Any) -> None:
+    ids = torch.tensor([[2, 7, 8, 9, 3, 0], [2, 10, 11, 12, 13, 3]])
+    inputs, chosen = mask_tokens(ids, tokenizer, 0.5, generator(1, "m"))
+    masked = masked_text(ids, tokenizer, 0.5, generator(1, "m"))
+    assert torch.equal(masked.inputs, inputs)
+    assert [(int(p) // 6, int(p) % 6) for p in masked.places] == [
+        tuple(at) for at in chosen.nonzero().tolist()
+    ]
+    assert torch.equal(masked.targets, ids[chosen])
+    assert len(masked.places) > 1
+    assert not len(masked_text(ids, tokenizer, 0.0, generator(1, "m")).places)
+
+
 def test_documents(tmp_path: Path) -> None:
     path = tmp_path / "t.txt.xz"
     path.write_bytes(lzma.compress("one  two\n\n drei\u00e9 \n".encode()))
@@ -249,6 +263,21 @@ def test_documents(tmp_path: Path) -> None:
             read_documents(path)
     with pytest.raises(DataError, match="the text can't be read"):
         read_documents(tmp_path / "none.xz")
+
+
+def test_a_head_in_a_given_time(tiny_bert: Path, tmp_path: Path) -> None:
+    backbone = resolve(str(tiny_bert), where="test")
+    facts = add_head(backbone, text(), SETTINGS, seed=1, out=tmp_path / "m", command="c", minutes=0.03)
+    assert facts["settings"]["steps"] == facts["loss_curve"][-1][0]
+    assert facts["minutes"] == 0.03
+
+
+def test_texts_to_pretrain_on(tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_text("one  two\n\nthree\n")
+    (tmp_path / "t.txt.xz").write_bytes(lzma.compress(b"one  two\n\nthree\n"))
+    assert [read_text(path).sentences for path in sorted(tmp_path.iterdir())] == [("one two", "three")] * 2
+    with pytest.raises(InputError, match=r"t.md: not a text to pretrain on; expected a file .txt or .txt.xz"):
+        read_text(tmp_path / "t.md")
 
 
 def test_the_command(cli: Cli, tmp_path: Path, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,6 +300,7 @@ def test_the_command(cli: Cli, tmp_path: Path, tiny_bert: Path, monkeypatch: pyt
     for extra, message in (
         (("--world-seed", "2"), "this text does not come from a made-up world"),
         (("--profile", "mini"), "this profile's text is not read from data"),
+        (("--corpus", "t.txt"), "the text is the one of --corpus"),
     ):
         code, _, err = cli(*command, "--out", "new", "--data", ".", *extra)
         assert (code, message in err) == (2, True), err

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
+import time
 from collections import Counter
 from dataclasses import asdict, replace
 from importlib import resources
@@ -28,9 +30,11 @@ from bench.errors import BenchError
 from bench.nn.backbone import TransformerEncoder, load_backbone
 from bench.nn.wordpiece import train_wordpiece
 from bench.request import profiles
+from bench.train import mlm
 from bench.train.masking import mask_tokens
+from bench.train.mlm import length_pooled_batches, rate_in_time, warmed_rate
 from bench.train.precision import training_at
-from bench.train.pretrain import PretrainSettings, length_pooled_batches, pretrain, warmed_rate
+from bench.train.pretrain import PretrainSettings, pretrain
 from bench.train.spectral import spectral_embeddings
 from tests.support.cli import Cli
 
@@ -118,6 +122,34 @@ def test_rate_and_batches() -> None:
     assert epoch == [batch for batch, _ in zip(length_pooled_batches(lengths, 8, 1), range(38), strict=False)]
 
 
+def test_a_training_by_time_ends_in_time_and_says_how_far_it_came(text: Corpus, tmp_path: Path) -> None:
+    begin = time.monotonic()
+    facts = pretrain(text, SETTINGS, seed=1, out=tmp_path / "m", command="c", minutes=0.05)
+    assert time.monotonic() - begin < 3 + 5  # saving comes after
+    assert facts["settings"]["steps"] == facts["loss_curve"][-1][0] > SETTINGS.steps
+    assert facts["minutes"] == 0.05
+    with pytest.raises(BenchError, match="the time was over before the first step"):
+        pretrain(text, SETTINGS, seed=1, out=tmp_path / "n", command="c", minutes=1e-6)
+    assert not (tmp_path / "n").exists()
+
+
+def test_the_rate_follows_the_time() -> None:
+    rates = [rate_in_time(SETTINGS, share) for share in (0.0, 0.125, 0.25, 0.625, 1.0, 1.5)]
+    assert rates == pytest.approx([0.0, 5e-4, 1e-3, 5e-4, 0.0, 0.0])
+    assert rate_in_time(replace(SETTINGS, warmup=1.0), 1.0) == 0
+
+
+def test_losses_that_are_read_later_name_their_step() -> None:
+    losses = mlm._Losses(3)
+    for loss in (4.0, 2.0, 3.0, 1.0):
+        losses.add(torch.tensor(loss))
+    assert losses.curve() == [[4, 2.5]]
+    losses.add(torch.tensor(math.nan))
+    losses.add(torch.tensor(1.0))
+    with pytest.raises(BenchError, match="the loss is nan at step 5"):
+        losses.add(torch.tensor(1.0))
+
+
 def test_spectral_embeddings_by_hand() -> None:
     """Two pairs of words, each pair in company of its own: PPMI is block-diagonal with log 2 per cell."""
     rows = [[0, 1], [0, 1], [2, 3], [3, 2, 3]]
@@ -201,6 +233,18 @@ def test_the_shipped_backbone_predicts_masked_words_of_unseen_events(shipped: Pa
         ),
         (("--profile", "mini", "--out", "full"), "--out full: the folder is not empty"),
         (("--profile", "mni"), "did you mean 'mini'?"),
+        (("--hidden", "96", "--heads", "5"), "--heads 5: a width of 96 can't be shared by 5 heads"),
+        (("--heads", "3"), "--heads 3: a width of 128 can't be shared by 3 heads"),
+        (("--layers", "0"), "'--layers'"),
+        (("--minutes", "0"), "'--minutes'"),
+        (("--minutes", "nan"), "'--minutes'"),
+        (("--corpus", "none.txt"), "none.txt: the training text can't be read"),
+        (("--corpus", "full/file"), "full/file: not a text to pretrain on; expected a file .txt or .txt.xz"),
+        (("--corpus", "full/file", "--world-seed", "2"), "this text does not come from a made-up world"),
+        (
+            ("--profile", "minilm-mlm", "--layers", "2"),
+            "--layers 2: all-MiniLM-L6-v2 has its sizes; expected --profile mini",
+        ),
     ],
 )
 def test_bad_requests(cli: Cli, tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
@@ -208,6 +252,29 @@ def test_bad_requests(cli: Cli, tmp_path: Path, arguments: tuple[str, ...], mess
     (tmp_path / "full" / "file").touch()
     code, _, err = cli("pretrain", "--out", "new", *arguments)
     assert (code, message in err) == (2, True), err
+
+
+def test_the_command_takes_sizes_text_and_time(
+    cli: Cli, tmp_path: Path, text: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mini = replace(profiles.load("mini"), pretrain=asdict(replace(SETTINGS, steps=10**9)))
+    monkeypatch.setattr(profiles, "load", lambda name: mini)
+    (tmp_path / "own.txt").write_text("\n".join(text.sentences))
+    own = ("--corpus", "own.txt", "--layers", "1", "--hidden", "40", "--minutes", "0.05")
+    code, out, err = cli("pretrain", "--out", "made", *own)
+    assert code == 0, err
+    facts = json.loads((tmp_path / "made" / "pretraining.json").read_text())
+    ran = facts["settings"]
+    assert 1 <= ran["steps"] == facts["loss_curve"][-1][0] < 10**9
+    assert f"after {ran['steps']:,} steps" in out
+    assert (ran["layers"], ran["hidden"], ran["heads"], facts["minutes"]) == (1, 40, 1, 0.05)
+    assert (facts["text"]["name"], facts["text"]["sha256"]) == ("own.txt", text.sha256)
+    named = "--corpus own.txt --layers 1 --hidden 40 --heads 1 --minutes 0.05 --seed 1 --out DIR"
+    assert facts["command"] == f"bench pretrain --profile mini {named}"
+    model, _ = load_backbone(tmp_path / "made")
+    assert (len(model.encoder.layer), model.config.hidden_size) == (1, 40)
+    code, _, err = cli("pretrain", "--out", "wide", "--corpus", "own.txt", "--hidden", "512")
+    assert (code, "own.txt: a width of 512 for a text of" in err) == (2, True), err
 
 
 @pytest.mark.slow

@@ -35,8 +35,9 @@ from bench.probes import PROBES
 from bench.probes.data import ProbeData
 from bench.probes.measure import measure
 from bench.probes.probe import ProbeOptions
+from bench.train.mlm import MlmSettings
 from bench.train.precision import training_at
-from bench.train.pretrain import MlmSettings, PretrainSettings, add_head, pretrain
+from bench.train.pretrain import PretrainSettings, add_head, pretrain
 from tests.support.standin.device import TALLY
 from tests.support.standin.methods import Case, Material, cases, context_of
 from tests.support.standin.patches import device
