@@ -201,7 +201,7 @@ class DiffCSEObjective(Objective):
     def prepare(self, batch: Sequence[list[int]]) -> tuple[TokenBatch, Edits | None]:
         """Both views, all first ones before all second ones; and what is masked and drawn for the edits."""
         views, pad_id = [*batch, *batch], self.tokenizer.pad_token_id
-        tokens = token_batch(views, pad_id, self.device)
+        tokens = token_batch(views, pad_id, self.encoder)
         if not self.config["rtd_weight"]:
             return tokens, None
         chunk = chunk_of(views, pad_id, masked=self.device.type == "cuda")

@@ -115,7 +115,7 @@ class InfoCSEObjective(Objective):
     def prepare(self, batch: Sequence[list[int]]) -> tuple[TokenBatch, Gaps | None]:
         """Both views, all first ones before all second ones; and their masked copies."""
         views, pad_id = [*batch, *batch], self.tokenizer.pad_token_id
-        tokens = token_batch(views, pad_id, self.device)
+        tokens = token_batch(views, pad_id, self.encoder)
         if not self.config["mlm_weight"]:
             return tokens, None
         chunk = chunk_of(views, pad_id, masked=self.device.type == "cuda")

@@ -183,7 +183,7 @@ class PCLObjective(Objective):
 
     def tokens(self, views: Sequence[list[int]]) -> TokenBatch:
         """Views as the encoder reads them."""
-        return token_batch(views, self.pad_id, self.device)
+        return token_batch(views, self.pad_id, self.encoder)
 
     def padded(self, views: Sequence[list[int]]) -> Chunk:
         """Views as the released peer sees them: it attends to the padding, which the longest determines."""

@@ -105,7 +105,7 @@ class PromptBERTObjective(Objective):
         """Both views, all first ones before all second ones; and what says the noise of each."""
         texts = [self.sentences[number] for number, _ in batch]
         views = [prompt.rows(texts, prompt.length + self.longest) for prompt in self.prompts]
-        tokens = token_batch([row for view in views for row in view], self.pad_id, self.device, once=False)
+        tokens = token_batch([row for view in views for row in view], self.pad_id, self.encoder, once=False)
         if not self.denoising:
             return tokens, []
         parts = zip(self.prompts, views, strict=True)

@@ -42,7 +42,7 @@ class SimCSEObjective(Objective):
         rows = [*batch, *batch]
         if self.partners is not None:
             rows = [*(row for _, row in batch), *(self.partners[number] for number, _ in batch)]
-        return token_batch(rows, self.pad_id, self.device)
+        return token_batch(rows, self.pad_id, self.encoder)
 
     def compute(self, prepared: TokenBatch) -> Tensor:
         """InfoNCE between the first views and the second ones."""

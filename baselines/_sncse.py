@@ -94,7 +94,7 @@ class SNCSEObjective(Objective):
         rows = [*first.rows(texts, self.longest), *second.rows(texts, self.longest)]
         if self.weight:
             rows += second.rows([self.negation(text) for text in texts], self.longest)
-        return token_batch(rows, self.pad_id, self.device, once=False)
+        return token_batch(rows, self.pad_id, self.encoder, once=False)
 
     def compute(self, prepared: TokenBatch) -> Tensor:
         """All of them go through one call."""

@@ -50,6 +50,7 @@ SCRIPTS = (
     Script("sts_eval", data=True),
     Script("transfer", ("--folds", "1"), ("--rows", "100", "--folds", "1", "--goal", "0"), data=True),
     Script("train_step", quick=("--profile", "mini", "--steps", "1", "--only", "simcse"), data=True),
+    Script("compiled", quick=("--profile", "mini", "--steps", "1"), data=True),
     Script("heap", quick=("--profile", "mini", "--rounds", "1", "--steps", "1"), data=True),
     Script("probes", quick=("--profile", "mini", "--pairs", "20", "--rounds", "1"), data=True),
     Script("stats", ("--only", "speed"), ("--only", "speed", "--peer-draws", "2", "--draws", "100")),

@@ -50,7 +50,7 @@ class JointObjective(Objective):
         """Both views of a sentence are rows one after the other; and whether the towers are exchanged."""
         tossed = bool(self.caels) and bool(self.config["icnce"])
         exchanged = tossed and bool(torch.rand((), generator=self.coin) < 0.5)
-        return token_batch(_twice(batch), self.pad_id, self.device), exchanged
+        return token_batch(_twice(batch), self.pad_id, self.towers[0]), exchanged
 
     def compute(self, prepared: tuple[TokenBatch, bool]) -> Tensor:
         """The terms that are switched on, added up."""
@@ -95,7 +95,7 @@ class SingleObjective(Objective):
 
     def prepare(self, batch: Rows) -> TokenBatch:
         """Both views of a sentence are rows one after the other."""
-        return token_batch(_twice(batch), self.pad_id, self.device)
+        return token_batch(_twice(batch), self.pad_id, self.encoder)
 
     def compute(self, prepared: TokenBatch) -> Tensor:
         """NCE and, unless switched off, LTN."""
@@ -141,7 +141,7 @@ class PairObjective(Objective):
 
     def prepare(self, batch: Rows) -> TokenBatch:
         """Both views go through one call, so they differ by their dropout masks alone."""
-        return token_batch([*batch, *batch], self.pad_id, self.device)
+        return token_batch([*batch, *batch], self.pad_id, self.encoder)
 
     def compute(self, prepared: TokenBatch) -> Tensor:
         """The loss of the head's two views, in float64."""

@@ -105,6 +105,8 @@ def _measured(method: str, out: Path, seed: int, most: int, options: dict[str, A
         raise InputError(
             "this training is watched in fp32", where=f"--train-precision {plan.spec.train_precision}"
         )
+    if plan.spec.compiled != "none":
+        raise InputError("this training is watched uncompiled", where=f"--compile {plan.spec.compiled}")
     cell = plan.jobs[0].cell
     if len(plan.ids) != 1 or len(cell.stages) != 1 or cell.members or cell.model is None:
         raise InputError(

@@ -77,9 +77,10 @@ def level_option(about: str) -> Callable[[F], F]:
     return click.option("--level", type=NumberRange(0.5, 0.999), default=0.95, help=about)
 
 
-def precision_option(name: str, about: str) -> Callable[[F], F]:
-    """Return the option of the arithmetic that trains."""
-    return click.option(name, type=click.Choice(["fp32", "tf32", "bf16"]), default="fp32", help=about)
+def precision_option(name: str, about: str, *more: str) -> Callable[[F], F]:
+    """Return the option of the arithmetic that trains, with more choices than all trainings have."""
+    choices = ["fp32", "tf32", "bf16", *more]
+    return click.option(name, type=click.Choice(choices), default="fp32", help=about)
 
 
 results_option = click.option(
@@ -140,7 +141,15 @@ spec_options = together(
     ),
     precision_option(
         "--train-precision",
-        "Arithmetic of the transformers in training; losses and weights keep fp32, dev scores too.",
+        "Arithmetic of the transformers in training; losses and what AdamW steps keep fp32, dev scores too.",
+        "bf16-weights",
+    ),
+    click.option(
+        "--compile",
+        "compiled",
+        type=click.Choice(["none", "inductor", "graphs"]),
+        default="none",
+        help="Compile training steps: torch.compile, or with cuda a CUDA graph for each padded length.",
     ),
     click.option(
         "--transfer-solver",
@@ -207,6 +216,7 @@ def make_spec(options: dict[str, Any]) -> RunSpec:
     if len(set(map(suite_label, names))) < len(names):
         raise InputError(f"'{suites}' names a suite twice", where="--suite")
     check_precision(options.get("train_precision", "fp32"), options["device"], "--train-precision")
+    check_compiled(options.get("compiled", "none"), options["device"], options.get("ranks", 1))
     if (address := options.get("ray_address")) and options["executor"] != "ray":
         raise InputError(
             f"cells run here, not at {address}", where="--ray-address", hint="add --executor ray"
@@ -264,6 +274,15 @@ def check_precision(precision: str, device: str, where: str) -> None:
     """Raise InputError for tf32 on a device that hasn't got it."""
     if precision == "tf32" and device == "cpu":
         raise InputError("a CPU has no tf32", where=f"{where} tf32", expected="fp32 or bf16")
+
+
+def check_compiled(compiled: str, device: str, ranks: int) -> None:
+    """Raise InputError for CUDA graphs on a CPU, and for compiled steps of several processes."""
+    where = f"--compile {compiled}"
+    if compiled == "graphs" and device == "cpu":
+        raise InputError("a CPU has no CUDA graphs", where=where, expected="inductor or none")
+    if compiled != "none" and ranks > 1:
+        raise InputError(f"{ranks} processes train a cell", where=where, expected="--ranks 1")
 
 
 def check_device(device: str, ranks: int = 1) -> None:

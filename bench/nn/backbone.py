@@ -224,7 +224,13 @@ class TransformerEncoder:
     def _prepare(self, rows: list[list[int]]) -> Any:
         """The host's half of :meth:`_embed`."""
         cuda = self.device != "cpu"
-        return chunk_of(rows, self.tokenizer.pad_token_id, multiple=BUCKET if cuda else 1, masked=cuda)
+        return chunk_of(
+            rows,
+            self.tokenizer.pad_token_id,
+            multiple=BUCKET if cuda else 1,
+            room=self.max_length,
+            masked=cuda,
+        )
 
     def _embed(self, prepared: Any) -> Tensor:
         """Vectors of the rows that go through the model together."""
@@ -302,6 +308,12 @@ def first_position(model: Any) -> int:
     table = getattr(getattr(model, "embeddings", None), "position_embeddings", None)
     padding = getattr(table, "padding_idx", None)
     return 0 if padding is None else int(padding) + 1
+
+
+def positions_of(model: Any) -> int | None:
+    """Tokens that a transformer has positions for; None where its configuration names no number."""
+    found = getattr(model.config, "max_position_embeddings", None)
+    return None if found is None else int(found) - first_position(model)
 
 
 def _max_length(model: Any, tokenizer: Any) -> int:

@@ -40,17 +40,27 @@ class TokenBatch(NamedTuple):
     known: Tensor | None
 
 
-def chunk_of(rows: Sequence[Sequence[int]], pad_id: int, *, multiple: int = 1, masked: bool = False) -> Chunk:
+def chunk_of(
+    rows: Sequence[Sequence[int]],
+    pad_id: int,
+    *,
+    multiple: int = 1,
+    room: int | None = None,
+    masked: bool = False,
+) -> Chunk:
     """Pad rows to the longest, or to the next multiple of a length.
 
     Args:
         rows: Token rows.
         pad_id: Id to pad with.
         multiple: The padded length is one of this, so that few lengths occur.
+        room: Tokens that the model takes: padding goes no further.
         masked: Give the mask of attention where nothing is padded too.
     """
     lengths = [len(row) for row in rows]
     longest = -(-max(lengths) // multiple) * multiple
+    if room is not None:
+        longest = max(max(lengths), min(longest, room))
     ids = torch.tensor([[*row, *[pad_id] * (longest - len(row))] for row in rows])
     mask = torch.tensor([[1] * length + [0] * (longest - length) for length in lengths])
     whole = min(lengths) == longest and not masked
@@ -65,7 +75,13 @@ def chunk_from(ids: Tensor, mask: Tensor | None) -> Chunk:
 
 
 def in_chunks(
-    rows: Sequence[Sequence[int]], pad_id: int, budget: int, *, multiple: int = 1, masked: bool = False
+    rows: Sequence[Sequence[int]],
+    pad_id: int,
+    budget: int,
+    *,
+    multiple: int = 1,
+    room: int | None = None,
+    masked: bool = False,
 ) -> tuple[tuple[Chunk, ...], list[int]]:
     """Cut rows into chunks of like length; return them, and the number of each of their rows.
 
@@ -74,13 +90,15 @@ def in_chunks(
         pad_id: Id to pad with.
         budget: Padded tokens a chunk may hold; 0 keeps the rows in one chunk, as they come.
         multiple: See :func:`chunk_of`.
+        room: See :func:`chunk_of`.
         masked: See :func:`chunk_of`.
     """
     numbers = [list(range(len(rows)))]
     if budget:
         numbers = list(length_sorted_batches([len(row) for row in rows], budget))
     chunks = (
-        chunk_of([rows[i] for i in chunk], pad_id, multiple=multiple, masked=masked) for chunk in numbers
+        chunk_of([rows[i] for i in chunk], pad_id, multiple=multiple, room=room, masked=masked)
+        for chunk in numbers
     )
     return tuple(chunks), [i for chunk in numbers for i in chunk]
 

@@ -33,6 +33,7 @@ class Cell:
         ranks: Processes that train each of its stages together; dropout, and so the result, depends on it.
         train_precision: Arithmetic of its transformers in training, see
             :func:`bench.train.precision.training_at`.
+        compiled: How its steps are compiled, see :func:`bench.train.compiled.compiling`.
     """
 
     profile: str
@@ -48,6 +49,7 @@ class Cell:
     auxiliaries: tuple[tuple[str, ModelFolder], ...] = ()
     ranks: int = 1
     train_precision: str = "fp32"
+    compiled: str = "none"
 
     @property
     def trains(self) -> bool:

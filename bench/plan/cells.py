@@ -74,7 +74,7 @@ def make_cells(
     )
     if card.deterministic:
         return [first]
-    first = replace(first, ranks=spec.ranks, train_precision=spec.train_precision)
+    first = replace(first, ranks=spec.ranks, train_precision=spec.train_precision, compiled=spec.compiled)
     return [replace(first, seed=seed) for seed in spec.seeds]
 
 

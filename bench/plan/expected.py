@@ -5,7 +5,7 @@ Keys are made from it, and differences from finished records are found in it, by
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -51,6 +51,7 @@ def stage_record(cell: Cell, spec: RunSpec, training: TrainingData) -> RunRecord
         "dev": {"sha256": training.dev.sha256},
         "arithmetic": ARITHMETIC,
         "precision": cell.train_precision,
+        **_compiled([cell]),
         "ranks": cell.ranks,
     }
     # without the method's name: methods of one file share their stages
@@ -71,9 +72,15 @@ def training_block(cell: Cell, training: TrainingData | None) -> dict[str, Any]:
         "dev": {"task": dev.id, "sha256": dev.sha256},
         "arithmetic": ARITHMETIC,
         "precision": max((each.train_precision for each in trained), key=lambda name: name != "fp32"),
+        **_compiled(trained),
         "ranks": max(each.ranks for each in trained),
         "stages": {role: _stage(stage, owner, training) for role, owner, stage in cell.named_stages},
     }
+
+
+def _compiled(cells: Sequence[Cell]) -> dict[str, str]:
+    """How the steps of any of them are compiled, nothing where they aren't."""
+    return next(({"compiled": cell.compiled} for cell in cells if cell.compiled != "none"), {})
 
 
 def _stage(stage: Stage, cell: Cell, training: TrainingData) -> dict[str, Any]:

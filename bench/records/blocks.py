@@ -55,6 +55,7 @@ TRAINING = Block(
     optional={
         "arithmetic": count,
         "precision": text,
+        "compiled": text,
         "ranks": count,
         "corpus": Block({"sha256": text}, {"name": text, "sentences": count, "source": label}),
         "dev": Block({"sha256": text}, {"task": text}),

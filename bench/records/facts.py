@@ -38,6 +38,7 @@ class Fact:
         show: What messages show of a record in place of the value: a name next to a hash.
         parameter: Field of a run's specification that asks for it, for ``bench rerun``.
         choices: What that field takes; nothing else is read from a record.
+        later: Keys leave it out at its default, so that those of records from before it still hold.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Fact:
     show: Callable[[RunRecord], str] | None = None
     parameter: str = ""
     choices: tuple[Any, ...] = ()
+    later: bool = False
 
     @property
     def keyed(self) -> bool:
@@ -152,7 +154,18 @@ FACTS = (
         "fp32",
         in_stage=True,
         parameter="train_precision",
-        choices=("fp32", "tf32", "bf16"),
+        choices=("fp32", "tf32", "bf16", "bf16-weights"),
+    ),
+    Fact(
+        "compilation",
+        "encoder",
+        lambda r: r.training.get("compiled"),
+        NONE,
+        breaks=False,
+        in_stage=True,
+        parameter="compiled",
+        choices=(NONE, "inductor", "graphs"),
+        later=True,
     ),
     Fact(
         "ranks",
@@ -222,7 +235,7 @@ GATED = tuple(fact for fact in BREAKING if fact not in JUDGED)
 """What two results must have in common to be compared by the gate, which is there to judge changed code."""
 SPECIFICATION = tuple(fact for fact in FAMILY if fact.breaks)
 SETTING = tuple(fact for fact in KEYED if not fact.breaks and fact.in_family)
-"""Device, threads and ranks: the first two change last digits, the last one draws, as another seed would."""
+"""Device and threads, which change last digits; compilation and ranks: draws too, as another seed."""
 
 
 @dataclass(frozen=True)
@@ -260,8 +273,9 @@ def digest(facts: object) -> str:
 
 
 def values(record: RunRecord, facts: Sequence[Fact]) -> dict[str, Any]:
-    """What a record says of some facts, by name."""
-    return {fact.name: fact.value(record) for fact in facts}
+    """What a record says of some facts, by name; without later ones at their default."""
+    said = ((fact, fact.value(record)) for fact in facts)
+    return {fact.name: value for fact, value in said if not (fact.later and value == fact.default)}
 
 
 def key_of(record: RunRecord) -> str:

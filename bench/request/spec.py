@@ -62,6 +62,7 @@ class RunSpec:
     threads: int = 1
     ranks: int = 1
     train_precision: str = "fp32"
+    compiled: str = "none"
     corpus: Path | None = None
     copies: tuple[tuple[str, Path], ...] = ()
     dev: str | None = None

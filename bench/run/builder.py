@@ -162,10 +162,11 @@ class Builder:
 
     def train_here(self, stage: Stage, inputs: Mapping[str, Path], out: Path) -> dict[str, Any]:
         """Train a stage in this process, alone or as one of several; return its facts."""
+        from bench.train.compiled import compiling
         from bench.train.precision import training_at
 
         context = self.context(stage, inputs, out)
-        with training_at(self.cell.train_precision):
+        with training_at(self.cell.train_precision), compiling(self.cell.compiled):
             facts = stage.spec.train(context)
         self._check_model()
         return facts

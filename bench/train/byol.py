@@ -54,7 +54,7 @@ class _Views(Objective):
                 "a batch of one sentence has no batch statistics",
                 expected="batch_size 2 or more, and no last batch of one (drop_last=true leaves it out)",
             )
-        return token_batch([row for view in views for row in view], self.pad_id, self.device)
+        return token_batch([row for view in views for row in view], self.pad_id, self.encoder)
 
     def vectors(self, model: Any, tokens: TokenBatch) -> tuple[Tensor, ...]:
         """Vectors of the two views, (B, H) each; all rows go through one call."""

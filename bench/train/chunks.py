@@ -10,17 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from bench.nn.attention import last_states
+from bench.nn.backbone import positions_of
 from bench.nn.batches import BUCKET, default_batch_tokens
 from bench.nn.lookup import looked_up_once
 from bench.nn.pooling import masked_token, pool
 from bench.nn.tokens import Chunk, TokenBatch, in_chunks, on_device
 from bench.nn.twin import TwinStates, twin_states
+from bench.train.compiled import asked
 from bench.train.distributed import deal, gathered, own_draws
 from bench.train.precision import lowered, widened
 
@@ -28,10 +30,37 @@ TwinClsStates = TwinStates
 """Of [CLS] alone, (B, H) each."""
 
 
+class Shapes(NamedTuple):
+    """The shapes that a device's half gets.
+
+    Args:
+        budget: Padded tokens a chunk may hold; 0 keeps the batch in one chunk, as it comes.
+        multiple: Padded lengths are multiples of this.
+        masked: A chunk has its mask of attention where nothing is padded too: one graph for both.
+        once: Embeddings are looked up once for all chunks. Else each looks up its own, whose gradient needs
+            no table of ids that only this batch has.
+    """
+
+    budget: int
+    multiple: int
+    masked: bool
+    once: bool
+
+
+def shapes_for(device: torch.device | str) -> Shapes:
+    """Small chunks of like length on a CPU, large ones on CUDA, a single one where steps are compiled."""
+    kind = torch.device(device).type
+    if asked() != "none":
+        return Shapes(0, BUCKET, masked=True, once=False)
+    if kind == "cuda":
+        return Shapes(default_batch_tokens(kind), BUCKET, masked=True, once=False)
+    return Shapes(default_batch_tokens(kind), 1, masked=False, once=True)
+
+
 def token_batch(
     rows: Sequence[list[int]],
     pad_id: int,
-    device: torch.device | str,
+    model: Any,
     *,
     budget: int | None = None,
     once: bool = True,
@@ -41,21 +70,20 @@ def token_batch(
     Args:
         rows: B token rows.
         pad_id: Id to pad with.
-        device: Where they will go: CUDA devices take larger chunks, and lengths in steps of 8.
+        model: What will read them: its device decides, see :func:`shapes_for`.
         budget: Padded tokens a chunk may hold; None chooses for the device; 0 keeps the batch whole.
-        once: Look the embeddings up once for all chunks; on CUDA each chunk looks up its own, whose gradient
-            needs no table of ids that only this batch has.
+        once: Look the embeddings up once for all chunks, where that pays.
     """
-    cuda = torch.device(device).type == "cuda"
+    shapes, room = shapes_for(model.device), positions_of(model)
     share = deal([len(row) for row in rows])
     own = [rows[i] for i in share.own]
-    tokens = default_batch_tokens(str(device)) if budget is None else budget
-    chunks, order = in_chunks(own, pad_id, tokens, multiple=BUCKET if cuda else 1, masked=cuda)
+    tokens = shapes.budget if budget is None else budget
+    chunks, order = in_chunks(own, pad_id, tokens, multiple=shapes.multiple, room=room, masked=shapes.masked)
     where = [0] * len(order)
     for position, row in enumerate(order):
         where[row] = position
     place = torch.tensor([at // len(own) * len(own) + where[at % len(own)] for at in share.place])
-    known = torch.tensor(sorted({pad_id}.union(*own))) if once and not cuda else None
+    known = torch.tensor(sorted({pad_id}.union(*own))) if once and shapes.once else None
     return TokenBatch(chunks, place, known)
 
 
@@ -114,7 +142,7 @@ def prompted_states(
     model: Any, rows: Sequence[list[int]], tokenizer: Any, *, budget: int | None = None
 ) -> Tensor:
     """State of each row's mask token in the last layer, (B, H), with gradient; see :func:`pooled_states`."""
-    batch = token_batch(rows, tokenizer.pad_token_id, model.device, budget=budget, once=False)
+    batch = token_batch(rows, tokenizer.pad_token_id, model, budget=budget, once=False)
     return batch_mask_states(model, on_device(batch, model.device), tokenizer.mask_token_id)
 
 
@@ -136,7 +164,7 @@ def pooled_states(
     Returns:
         (B, H), row i for ``rows[i]``.
     """
-    batch = token_batch(rows, pad_id, model.device, budget=budget)
+    batch = token_batch(rows, pad_id, model, budget=budget)
     return batch_states(model, on_device(batch, model.device), pooling)
 
 
@@ -161,7 +189,7 @@ def twin_cls_states(
         cross_stream: "carry" or "last".
         budget: As for :func:`pooled_states`.
     """
-    batch = token_batch(rows, pad_id, first.device, budget=budget)
+    batch = token_batch(rows, pad_id, first, budget=budget)
     return batch_twin_states(
         first, second, on_device(batch, first.device), caels=caels, cross_stream=cross_stream
     )

@@ -60,7 +60,7 @@ class Distillation(Objective):
 
     def prepare(self, batch: Sequence[tuple[int, list[int]]]) -> tuple[TokenBatch, Asked]:
         """The rows for the student, and what the teacher is asked."""
-        tokens = token_batch([row for _, row in batch], self.pad_id, self.device)
+        tokens = token_batch([row for _, row in batch], self.pad_id, self.student)
         return tokens, self._teacher.prepare([number for number, _ in batch], self.device)
 
     def compute(self, prepared: tuple[TokenBatch, Asked]) -> Tensor:

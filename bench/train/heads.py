@@ -29,7 +29,7 @@ class EncoderWithHead(Objective):
 
     def tokens(self, rows: Sequence[list[int]]) -> TokenBatch:
         """The host's half of :meth:`projected`."""
-        return token_batch(rows, self.pad_id, self.device)
+        return token_batch(rows, self.pad_id, self.encoder)
 
     def projected(self, batch: TokenBatch) -> Tensor:
         """Return z of each token row, (B, H); rows of one call differ by their dropout masks alone."""

@@ -14,8 +14,10 @@ from torch import Tensor, nn
 from bench.errors import BenchError, InputError
 from bench.nn.backbone import Rows
 from bench.nn.heap import keep_freed_memory
+from bench.train.compiled import device_half
 from bench.train.distributed import from_first, share_gradients
-from bench.train.objective import in_halves, prepared_steps
+from bench.train.masters import Masters
+from bench.train.objective import Objective, in_halves, prepared_steps
 from bench.train.precision import in_float32
 from bench.train.streams import generator
 
@@ -133,8 +135,6 @@ def train(
     """
     _check_text(len(rows), settings)
     keep_freed_memory()
-    parameters = [parameter for parameter in objective.parameters() if parameter.requires_grad]
-    optimizer = make_optimizer(objective, settings)
     order = batches(len(rows), settings.batch_size, seed, corpus, drop_last=settings.drop_last)
     history, halves = _History(encoder), in_halves(objective)
     steps = prepared_steps(
@@ -143,20 +143,12 @@ def train(
         settings.steps,
         ahead=halves.device.type == "cuda",
     )
+    stepping = _Stepping(objective, halves, encoder, settings)
     objective.train()
     for step in range(1, settings.steps + 1):
         begin = time.perf_counter()
         sentences, prepared = next(steps)
-        loss = halves.compute(prepared)
-        reading = _Reading(loss.detach())
-        for group in optimizer.param_groups:
-            group["lr"] = rate(settings, step)
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        share_gradients(parameters)
-        if settings.clip:
-            nn.utils.clip_grad_norm_(parameters, settings.clip)
-        optimizer.step()
+        reading = stepping.take(step, prepared)
         history.trained(step, sentences, reading.value(), begin, halves.why_not_finite)
         if step % settings.eval_every == 0:
             objective.eval()
@@ -178,6 +170,40 @@ def _check_text(sentences: int, settings: TrainSettings) -> None:
             f"{sentences} sentences don't fill a batch of {settings.batch_size}",
             expected="a longer training text, or a smaller batch_size",
         )
+
+
+class _Stepping:
+    """The steps of a training: loss, gradient, clipping, AdamW.
+
+    Args:
+        objective: Whose parameters are trained.
+        halves: The same, in two halves.
+        encoder: Its towers.
+        settings: Rates, clipping.
+    """
+
+    def __init__(
+        self, objective: nn.Module, halves: Objective, encoder: nn.Module, settings: TrainSettings
+    ) -> None:
+        self._parameters = [parameter for parameter in objective.parameters() if parameter.requires_grad]
+        self._optimizer = make_optimizer(objective, settings)
+        self._compute = device_half(halves.compute, plain=halves is not objective)
+        self._masters, self._settings = Masters(encoder), settings
+
+    def take(self, step: int, prepared: Any) -> _Reading:
+        """Take a step on what was prepared for it; its loss."""
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate(self._settings, step)
+        with self._masters.lowered():
+            loss = self._compute(prepared)
+            reading = _Reading(loss.detach())
+            self._optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+        share_gradients(self._parameters)
+        if self._settings.clip:
+            nn.utils.clip_grad_norm_(self._parameters, self._settings.clip)
+        self._optimizer.step()
+        return reading
 
 
 class _History:

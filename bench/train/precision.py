@@ -1,4 +1,4 @@
-"""Training in less than float32: the transformers alone; weights, losses and optimiser keep float32."""
+"""Training in less than float32: the transformers alone; losses, optimiser and what it steps keep float32."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 import torch
 from torch import Tensor
 
+LOWERED = "bf16-weights"
 _asked: list[str] = []  # innermost last; a plain list, which a compiled step can read
 
 
@@ -16,8 +17,9 @@ def training_at(precision: str) -> Iterator[None]:
     """Train at a precision within the block.
 
     Args:
-        precision: "fp32"; "bf16", torch's autocast to bfloat16 in what :func:`lowered` encloses; "tf32",
-            float32 whose products round their factors to 10 bits, on CUDA devices.
+        precision: "fp32"; "bf16", torch's autocast to bfloat16 in what :func:`lowered` encloses;
+            "bf16-weights", the towers' weights in bfloat16 (:mod:`bench.train.masters`) without autocast;
+            "tf32", float32 whose products round their factors to 10 bits, on CUDA devices.
     """
     _asked.append(precision)
     try:
@@ -47,6 +49,11 @@ def lowered(device: torch.device | str) -> AbstractContextManager[object]:
     if _asked[-1:] != ["bf16"]:
         return nullcontext()
     return torch.autocast(torch.device(device).type, torch.bfloat16)
+
+
+def weights_lowered() -> bool:
+    """True where towers step in bfloat16 weights."""
+    return _asked[-1:] == [LOWERED]
 
 
 def widened(states: Tensor) -> Tensor:

@@ -180,8 +180,8 @@ def test_the_clock_takes_inner_parts_out(load: Any, monkeypatch: pytest.MonkeyPa
 
 
 TINY = (
-    *("transfer", "train_step", "heap", "probes", "stats", "coverage", "gradient_probe", "report"),
-    *("end_to_end", "cost_curves", "memory"),
+    *("transfer", "train_step", "compiled", "heap", "probes", "stats", "coverage", "gradient_probe"),
+    *("report", "end_to_end", "cost_curves", "memory"),
 )
 
 

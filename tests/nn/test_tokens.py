@@ -28,6 +28,8 @@ def test_nothing_is_masked_where_nothing_is_padded_unless_a_mask_is_asked_for() 
     assert bool(masked.all())
     assert chunk_of([[2, 3], [4, 5]], 0, multiple=8).ids.shape == (2, 8)
     assert chunk_of([[2] * 8], 0, multiple=8).attention is None
+    assert chunk_of([[2] * 17], 0, multiple=8, room=20).ids.shape == (1, 20)
+    assert chunk_of([[2] * 21], 0, multiple=8, room=20).ids.shape == (1, 21)  # too long: the model says so
 
 
 def test_a_mask_of_ones_and_none_say_the_same() -> None:

@@ -17,7 +17,18 @@ from bench.compare.select import Group
 from bench.errors import DataError, NotComparableError
 from bench.gate.judge import judge
 from bench.plan.plan import Plan, make_plan
-from bench.records.facts import FACTS, JUDGED, KEYED, Fact, differing, explain, family_of, key_of, specified
+from bench.records.facts import (
+    FACTS,
+    JUDGED,
+    KEYED,
+    Fact,
+    differing,
+    digest,
+    explain,
+    family_of,
+    key_of,
+    specified,
+)
 from bench.records.record import RunRecord, Score, from_json, to_json
 from bench.records.store import ResultStore
 from bench.request.parse import parse_methods
@@ -127,6 +138,7 @@ CHANGES: dict[str, tuple[Callable[[RunRecord], RunRecord], str, str, str]] = {
     ),
     "arithmetic of training": (put("training", "arithmetic", 1), "arithmetic of training", "2", "1"),
     "training precision": (put("training", "precision", "bf16"), "training precision", "fp32", "bf16"),
+    "compilation": (put("training", "compiled", "inductor"), "compilation", "none", "inductor"),
     "ranks": (put("training", "ranks", 2), "ranks", "1", "2"),
     "device": (put("provenance", "device", "cuda"), "device", "cpu", "cuda"),
     "threads": (put("provenance", "threads", 2), "threads", "1", "2"),
@@ -283,6 +295,7 @@ def test_what_older_records_do_not_say_is_what_held_then() -> None:
     provenance = {**BASE.provenance, "transfer": {"solver": "sgd"}, "evaluation_precision": {"name": "fp16"}}
     assert specified(replace(older, provenance=provenance)) == {
         "train_precision": "bf16",
+        "compiled": "none",
         "ranks": 2,
         "device": "cpu",
         "threads": 1,
@@ -303,6 +316,7 @@ def test_rerun_takes_nothing_from_a_record_that_run_would_not_take(fact: Fact) -
     assert specified(change(BASE))[fact.parameter] == fact.value(change(BASE))
     wrong = {
         "train_precision": put("training", "precision", "int4"),
+        "compiled": put("training", "compiled", "eager"),
         "ranks": put("training", "ranks", 0),
         "device": put("provenance", "device", "$(rm)"),
         "threads": put("provenance", "threads", True),
@@ -317,4 +331,15 @@ def test_the_table_is_whole() -> None:
     assert set(CHANGES) == set(BY_NAME)
     assert len(BY_NAME) == len(FACTS)
     assert {fact.name for fact in KEYED if not fact.in_family} == {"seed"}
-    assert {fact.name for fact in KEYED if not fact.breaks} == {"seed", "ranks", "device", "threads"}
+    assert {fact.name for fact in KEYED if not fact.breaks} == {
+        "seed", "compilation", "ranks", "device", "threads"
+    }  # fmt: skip
+
+
+def test_a_fact_that_came_later_leaves_the_keys_of_earlier_records() -> None:
+    """The key is the digest that these facts had when there was no such fact."""
+    (later,) = (fact for fact in FACTS if fact.later)
+    earlier = [fact for fact in KEYED if fact is not later]
+    assert key_of(BASE) == digest({fact.name: fact.value(BASE) for fact in earlier})
+    said = put("training", later.parameter, later.default)(BASE)
+    assert (key_of(said), family_of(said)) == (key_of(BASE), family_of(BASE))

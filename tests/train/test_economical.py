@@ -176,7 +176,7 @@ def test_a_batch_looks_its_embeddings_up_once() -> None:
     lookups: list[int] = []
     for once in (False, True):
         model.zero_grad()
-        with looked_up_once(model, token_batch(ROWS, PAD, "cpu").known if once else None):
+        with looked_up_once(model, token_batch(ROWS, PAD, model).known if once else None):
             states = torch.cat([first_tokens(model, rows) for rows in chunks])
         calls = lookups_of(states.tanh().square().sum(), embeddings.weight)
         lookups.append(calls)
