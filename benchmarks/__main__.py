@@ -3,6 +3,7 @@
     python benchmarks [--data data]                 # three quarters of an hour on a free machine
     python benchmarks --only memory --only stats    # to the screen, no file is written
     python benchmarks --quick                       # tiny sizes: do they work?
+    python benchmarks --device cuda --precision bf16    # what takes them, to the screen
 
 The table goes between the marks ``<!-- speed-table -->`` and ``<!-- /speed-table -->`` of docs/speed.md and
 README.md, where they stand there. Exit code 1: a goal is missed or a benchmark failed.
@@ -38,18 +39,36 @@ class Script:
         options: Its options.
         quick: Its options for a try without data, None where there is none.
         data: It takes ``--data``, which the measurement needs.
+        device: It takes ``--device``.
+        precision: It takes ``--precision``.
     """
 
     name: str
     options: tuple[str, ...] = ()
     quick: tuple[str, ...] | None = None
     data: bool = False
+    device: bool = False
+    precision: bool = False
 
 
 SCRIPTS = (
-    Script("sts_eval", data=True),
+    Script("sts_eval", data=True, device=True),
+    Script("st_eval", quick=("--suite", "toy"), data=True, device=True),
     Script("transfer", ("--folds", "1"), ("--rows", "100", "--folds", "1", "--goal", "0"), data=True),
-    Script("train_step", quick=("--profile", "mini", "--steps", "1", "--only", "simcse"), data=True),
+    Script(
+        "train_step",
+        quick=("--profile", "mini", "--steps", "1", "--only", "simcse"),
+        data=True,
+        device=True,
+        precision=True,
+    ),
+    Script(
+        "st_train",
+        quick=("--profile", "mini", "--steps", "2", "--rounds", "1"),
+        data=True,
+        device=True,
+        precision=True,
+    ),
     Script("compiled", quick=("--profile", "mini", "--steps", "1"), data=True),
     Script("heap", quick=("--profile", "mini", "--rounds", "1", "--steps", "1"), data=True),
     Script("probes", quick=("--profile", "mini", "--pairs", "20", "--rounds", "1"), data=True),
@@ -66,11 +85,17 @@ SCRIPTS = (
 )
 
 
-def run(script: Script, data: Path | None, quick: bool) -> tuple[list[Claim], str]:
+def run(
+    script: Script, data: Path | None, quick: bool, device: str = "cpu", precision: str = "fp32"
+) -> tuple[list[Claim], str]:
     """Run a script, its output on the screen; its claims, and why it failed ("" if it didn't)."""
     options = list((script.quick or ()) if quick else script.options)
     if script.data and data is not None and not quick:
         options += ["--data", str(data)]
+    if device != "cpu":
+        options += ["--device", device]
+    if precision != "fp32":
+        options += ["--precision", precision]
     command = [sys.executable, str(HERE / f"{script.name}.py"), *options, "--json"]
     done = subprocess.run(command, capture_output=True, text=True)  # noqa: S603
     claims = []
@@ -82,6 +107,11 @@ def run(script: Script, data: Path | None, quick: bool) -> tuple[list[Claim], st
             claims.append(found)
     reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
     return claims, reason if done.returncode else ""
+
+
+def takes(script: Script, device: str, precision: str) -> bool:
+    """True for a script that measures on the device, at the precision."""
+    return (script.device or device == "cpu") and (script.precision or precision == "fp32")
 
 
 def figure(value: float) -> str:
@@ -138,22 +168,25 @@ def main() -> None:
     parser.add_argument("--data", type=Path)
     parser.add_argument("--only", action="append", choices=names)
     parser.add_argument("--quick", action="store_true", help="tiny sizes; writes nothing")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="fp32")
     given = parser.parse_args()
+    where = (given.device, given.precision)
     data = data_folder(given.data)
     claims: list[Claim] = []
     failures: list[str] = []
     for script in SCRIPTS:
         if given.only and script.name not in given.only:
             continue
-        if given.quick and script.quick is None:
+        if (given.quick and script.quick is None) or not takes(script, *where):
             continue
         print(f"{script.name} ...", file=sys.stderr, flush=True)
-        found, reason = run(script, data, given.quick)
+        found, reason = run(script, data, given.quick, *where)
         claims += found
         failures += [f"{script.name}, {reason}"] if reason else []
     text = table(claims, failures)
     print(text)
-    if not given.only and not given.quick:
+    if not given.only and not given.quick and where == ("cpu", "fp32"):
         place(text, PAGES)
     if failures or any(claim.met is False for claim in claims):
         sys.exit(1)

