@@ -50,7 +50,7 @@ def measure(case: Case, order: Any, steps: int) -> tuple[dict[str, Any], Claim]:
     def step(side: str, batch: Any) -> float:
         loss = halves[side](batch)
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        torch.autograd.backward(loss)
         torch.nn.utils.clip_grad_norm_(objective.parameters(), 1.0)
         optimizer.step()
         return float(loss.detach())

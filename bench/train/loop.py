@@ -198,7 +198,7 @@ class _Stepping:
             loss = self._compute(prepared)
             reading = _Reading(loss.detach())
             self._optimizer.zero_grad(set_to_none=True)
-            loss.backward()
+            torch.autograd.backward(loss)
         share_gradients(self._parameters)
         if self._settings.clip:
             nn.utils.clip_grad_norm_(self._parameters, self._settings.clip)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -55,7 +55,11 @@ class Pair(NamedTuple):
 
 
 def test_nested_tensors_are_sent_and_all_else_stays() -> None:
-    tree = {"pair": Pair(torch.ones(2), "x"), "list": [torch.zeros(1), None, 3], "no": (True,)}
+    tree: dict[str, Any] = {
+        "pair": Pair(torch.ones(2), "x"),
+        "list": [torch.zeros(1), None, 3],
+        "no": (True,),
+    }
     found = on_device(tree, "meta")
     assert found["pair"].tensor is tree["pair"].tensor  # only CUDA is another place than the host's
     assert isinstance(found["pair"], Pair)

@@ -14,11 +14,12 @@ import torch
 from torch import Tensor
 
 from bench.errors import BenchError
+from bench.nn.batches import BUCKET
 from bench.records.facts import differing, family_of
 from bench.registry import discover
 from bench.stages import TrainedMethod
 from bench.train import compiled
-from bench.train.chunks import BUCKET, token_batch
+from bench.train.chunks import token_batch
 from bench.train.compiled import CompiledHalf, compiling, device_half
 from bench.train.objective import Objective
 from tests.support.cli import Cli, records
@@ -71,7 +72,7 @@ def first_step(
         prepared = objective.prepare([rows[index] for index in range(settings.batch_size)])
     half = CompiledHalf(objective.compute, way or "eager")
     loss = half(prepared) if way else objective.compute(prepared)
-    loss.backward()
+    torch.autograd.backward(loss)
     named = objective.named_parameters()
     found.append((float(loss.detach()), {n: p.grad for n, p in named if p.grad is not None}, half.whole))
     raise Stop
@@ -198,9 +199,12 @@ def test_the_command_trains_compiled_steps(
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "kernels"))
     calls: list[bool] = []
     plainly = CompiledHalf.__call__
-    monkeypatch.setattr(
-        CompiledHalf, "__call__", lambda half, prepared: calls.append(half.whole) or plainly(half, prepared)
-    )
+
+    def counted(half: CompiledHalf, prepared: Any) -> Tensor:
+        calls.append(half.whole)
+        return plainly(half, prepared)
+
+    monkeypatch.setattr(CompiledHalf, "__call__", counted)
     base = arguments(tiny_bert, corpus)
     assert cli(*base)[0] == 0
     assert calls == []

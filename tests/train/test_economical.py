@@ -34,8 +34,7 @@ def plainly() -> Iterator[None]:
     """Within the block a step computes every state of every layer, and looks each embedding up anew."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chunks, "looked_up_once", lambda *_: nullcontext())
-        whole = chunks.last_states
-        patch.setattr(chunks, "last_states", lambda model, chunk, **_: whole(model, chunk))
+        patch.setattr(chunks, "last_states", lambda model, chunk, **_: last_states(model, chunk))
         yield
 
 
@@ -68,7 +67,7 @@ def test_states_are_the_plain_models(kind: Kind, masked: bool) -> None:
         model.zero_grad()
         with own_random_state(1, "test"):
             states = compute()
-        states[:, 0].tanh().mul(weights).sum().backward()
+        torch.autograd.backward(states[:, 0].tanh().mul(weights).sum())
         return states, gradients(model)
 
     def plain() -> Tensor:
