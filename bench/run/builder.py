@@ -164,9 +164,11 @@ class Builder:
         """Train a stage in this process, alone or as one of several; return its facts."""
         from bench.train.compiled import compiling
         from bench.train.precision import training_at
+        from bench.train.repeatable import repeatable
 
         context = self.context(stage, inputs, out)
-        with training_at(self.cell.train_precision), compiling(self.cell.compiled):
+        precision, compiled = training_at(self.cell.train_precision), compiling(self.cell.compiled)
+        with precision, compiled, repeatable(context.device):
             facts = stage.spec.train(context)
         self._check_model()
         return facts
