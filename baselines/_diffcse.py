@@ -140,7 +140,7 @@ def edited_tokens(
                 parts.append(_drawn(logits, draws[start : start + len(logits)]))
             start += len(logits)
     edited = torch.cat(parts) * torch.cat([chunk.mask for chunk in chunks])
-    edited[:, 0] = cls_id
+    edited[:, 0].fill_(cls_id)
     return edited
 
 

@@ -75,7 +75,7 @@ def group_contrast(rows: Tensor, positives: int) -> Tensor:
     """
     shares = rows.softmax(1)
     signs = torch.ones_like(shares)
-    signs[:, positives:] = -1
+    signs[:, positives:].fill_(-1)
     return functional.softplus(-signs * shares).mean()
 
 

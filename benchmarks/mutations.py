@@ -222,8 +222,8 @@ DRAWS = (
         "chunks_put_back_wrongly",
         "batch order",
         CHUNKS,
-        "place[torch.tensor([i for chunk in chunks for i in chunk])] = torch.arange(len(rows))",
-        "place[:] = torch.tensor([i for chunk in chunks for i in chunk])",
+        "where[row] = position",
+        "where[position] = row",
     ),
     Mutation(
         "corpus_in_file_order",
@@ -285,8 +285,8 @@ LOSS = (
         "one_view_twice",
         "loss",
         "baselines/_simcse.py",
-        "projected[: len(batch)], projected[len(batch) :]",
-        "projected[: len(batch)], projected[: len(batch)]",
+        "info_nce(anchors, positives, self.tau)",
+        "info_nce(anchors, anchors, self.tau)",
     ),
     Mutation(
         "within_for_across",
@@ -330,8 +330,8 @@ LOSS = (
         "average_reversed",
         "EMA reversed",
         MOMENTUM,
-        "mul_(self.momentum).add_(parameter, alpha=1 - self.momentum)",
-        "mul_(1 - self.momentum).add_(parameter, alpha=self.momentum)",
+        "torch._foreach_mul_(slow, self.momentum)",
+        "torch._foreach_mul_(slow, 1 - self.momentum)",
     ),
 )
 TRAINING = (
@@ -339,7 +339,7 @@ TRAINING = (
         "clipping_removed",
         "clipping",
         LOOP,
-        "            nn.utils.clip_grad_norm_(parameters, settings.clip)",
+        "            nn.utils.clip_grad_norm_(self._parameters, self._settings.clip)",
         "            pass",
     ),
     Mutation(
@@ -363,20 +363,22 @@ TRAINING = (
         "weight_decay=settings.weight_decay, fused=True",
         "weight_decay=settings.weight_decay, betas=(0.999, 0.9), fused=True",
     ),
-    Mutation("gradients_add_up", "gradient", LOOP, "        optimizer.zero_grad(set_to_none=True)\n", ""),
+    Mutation(
+        "gradients_add_up", "gradient", LOOP, "            self._optimizer.zero_grad(set_to_none=True)\n", ""
+    ),
     Mutation(
         "zeroed_after_backward",
         "gradient",
         LOOP,
-        "        optimizer.zero_grad(set_to_none=True)\n        loss.backward()\n",
-        "        loss.backward()\n        optimizer.zero_grad(set_to_none=True)\n",
+        "            self._optimizer.zero_grad(set_to_none=True)\n            torch.autograd.backward(loss)\n",
+        "            torch.autograd.backward(loss)\n            self._optimizer.zero_grad(set_to_none=True)\n",
     ),
     Mutation(
         "trained_in_bfloat16",
         "precision",
         "bench/train/precision.py",
-        'if _current.get() != "bf16":',
-        'if _current.get() == "bf16":',
+        'if _asked[-1:] != ["bf16"]:',
+        'if _asked[-1:] == ["bf16"]:',
     ),
     Mutation(
         "worst_checkpoint",

@@ -223,20 +223,14 @@ class TransformerEncoder:
 
     def _prepare(self, rows: list[list[int]]) -> Any:
         """The host's half of :meth:`_embed`."""
-        cuda = self.device != "cpu"
-        return chunk_of(
-            rows,
-            self.tokenizer.pad_token_id,
-            multiple=BUCKET if cuda else 1,
-            room=self.max_length,
-            masked=cuda,
-        )
+        pad, multiple = self.tokenizer.pad_token_id, 1 if self.device == "cpu" else BUCKET
+        return chunk_of(rows, pad, multiple=multiple, room=self.max_length, masked=True)
 
     def _embed(self, prepared: Any) -> Tensor:
         """Vectors of the rows that go through the model together."""
         chunk: Chunk = prepared
         mask: Tensor | None = chunk.mask
-        if self.device != "cpu" and layered(self.model):  # transformers would read a mask of tokens back
+        if layered(self.model):  # transformers would read a mask of tokens back
             mask = attention_mask(self.model.config, chunk, self.model.dtype)
         every_layer = self.pooling in ("avg_first_last", "avg_last_two")
         output = self.model(input_ids=chunk.ids, attention_mask=mask, output_hidden_states=every_layer)
@@ -312,7 +306,7 @@ def first_position(model: Any) -> int:
 
 def positions_of(model: Any) -> int | None:
     """Tokens that a transformer has positions for; None where its configuration names no number."""
-    found = getattr(model.config, "max_position_embeddings", None)
+    found = getattr(getattr(model, "config", None), "max_position_embeddings", None)
     return None if found is None else int(found) - first_position(model)
 
 

@@ -7,7 +7,6 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -26,10 +25,10 @@ from bench.run.builder import Builder
 from bench.run.preview import Estimate, cost, described, span
 from bench.run.stage_cache import StageCache
 from bench.stages import Stage, TrainedMethod
-from bench.train import chunks
 from tests.support.cli import Cli
 from tests.support.rank_work import Gradients, Stop
 from tests.support.released import hub_folder
+from tests.support.whole import plainly
 
 DOCS = Path(__file__).parents[2] / "docs"
 SIMCSE, TWIN, HEADS = (64, 3e-5, 1, 32, 125), (64, 1e-5, 1, 64, 100), (128, 1e-5, 1, 32, 125)
@@ -362,8 +361,8 @@ def test_the_passes_are_those_that_torch_counts_and_what_no_loss_reads_is_not_co
     changes: dict[str, OptionValue] = {"max_length": 8, **({"groups": 4} if method == "whitenedcse" else {})}
     changes |= {"rtt": "none"} if role == "joint" else {}
     work.of(method, changes, role, tmp_path, count)
-    monkeypatch.setattr(chunks, "_economical", lambda *_, **__: nullcontext())  # computes everything
-    work.of(method, changes, role, tmp_path, count)
+    with plainly():
+        work.of(method, changes, role, tmp_path, count)
     less, _, whole, row = counted
     assert whole / 8 / row == pytest.approx(passes or scale.PASSES[method], rel=0.05)
     assert less < 0.9 * whole

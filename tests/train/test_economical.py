@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace as Namespace
 from typing import Any
@@ -17,25 +16,16 @@ from bench.nn.attention import last_states, layered
 from bench.nn.backbone import padded
 from bench.nn.lookup import looked_up_once
 from bench.nn.tokens import chunk_from
-from bench.train import chunks
 from bench.train.chunks import cls_states, pooled_states, token_batch, twin_cls_states
 from bench.train.loop import TrainSettings, make_optimizer
 from bench.train.sentence_encoder import set_dropout
 from bench.train.streams import own_random_state
 from tests.support.rank_work import Found, Gradients, alone
 from tests.support.twins import KINDS, PAD, Kind, batch, tower
+from tests.support.whole import plainly
 from tests.train.conftest import check_equal
 
 ROWS = [[2, 9, 7, 4], [2, 5], [2, 9, 9, 9, 8, 6], [2, 11, 5]]
-
-
-@contextmanager
-def plainly() -> Iterator[None]:
-    """Within the block a step computes every state of every layer, and looks each embedding up anew."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chunks, "looked_up_once", lambda *_: nullcontext())
-        patch.setattr(chunks, "last_states", lambda model, chunk, **_: last_states(model, chunk))
-        yield
 
 
 @pytest.mark.slow

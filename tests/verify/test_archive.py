@@ -270,5 +270,5 @@ def test_a_part_that_is_left_out(work: Path, cli: Cli, files: Files, name: str) 
 def test_no_file(work: Path, cli: Cli) -> None:
     assert "bad.zip: no such file; expected a file" in refusal(cli, *MERGE)
     (work / "bad.zip").mkdir()
-    assert "bad.zip: no such file" in refusal(cli, *MERGE)
+    assert "bad.zip: no records here; expected results, a campaign's folder" in refusal(cli, *MERGE)
     assert not (work / "target").exists()

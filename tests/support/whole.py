@@ -1,0 +1,27 @@
+"""Training steps that compute every state of every layer, and look each embedding up anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import pytest
+
+from bench.nn.attention import last_states
+from bench.nn.twin import twin_states
+from bench.train import chunks
+
+
+@contextmanager
+def plainly() -> Iterator[None]:
+    """Within the block nothing is spared that a loss doesn't read."""
+
+    def twins(*given: Any, cls_only: bool, **more: Any) -> Any:
+        return twin_states(*given, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chunks, "looked_up_once", lambda *_: nullcontext())
+        patch.setattr(chunks, "last_states", lambda model, chunk, **_: last_states(model, chunk))
+        patch.setattr(chunks, "twin_states", twins)
+        yield
