@@ -330,8 +330,12 @@ LOSS = (
         "average_reversed",
         "EMA reversed",
         MOMENTUM,
-        "torch._foreach_mul_(slow, self.momentum)",
-        "torch._foreach_mul_(slow, 1 - self.momentum)",
+        "torch._foreach_mul_(slow, self.momentum)\n"
+        "        torch._foreach_add_(slow, [master_of(each) for "
+        "each in followed.values()], alpha=1 - self.momentum)",
+        "torch._foreach_mul_(slow, 1 - self.momentum)\n"
+        "        torch._foreach_add_(slow, [master_of(each) for "
+        "each in followed.values()], alpha=self.momentum)",
     ),
 )
 TRAINING = (
@@ -370,8 +374,8 @@ TRAINING = (
         "zeroed_after_backward",
         "gradient",
         LOOP,
-        "            self._optimizer.zero_grad(set_to_none=True)\n            torch.autograd.backward(loss)\n",
-        "            torch.autograd.backward(loss)\n            self._optimizer.zero_grad(set_to_none=True)\n",
+        "self._optimizer.zero_grad(set_to_none=True)\n            torch.autograd.backward(loss)\n",
+        "torch.autograd.backward(loss)\n            self._optimizer.zero_grad(set_to_none=True)\n",
     ),
     Mutation(
         "trained_in_bfloat16",
