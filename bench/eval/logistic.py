@@ -3,6 +3,9 @@
 Preconditioned nonlinear conjugate gradients, all fits in step: two matrix products an iteration for all of
 them. A fit's preconditioner is the Hessian of all the data at their own optimum for its regularisation, one a
 grid value; a fold differs little from it, so a dozen iterations do where folds are large.
+
+On CUDA the host looks at the fits every _LOOK_EVERY iterations: until then those that are done stand still,
+and a line search takes _BLIND_STEPS, needed or not. It reads nothing else but the weights at the end.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bench.errors import BenchError
+from bench.nn.tokens import sent
 
 TOLERANCE = 1e-6
 """Largest norm of the gradient that a fit may end with."""
@@ -28,6 +32,7 @@ _CHUNK = 65_536  # numbers of a chunk, small enough for the cache
 _MOST_NUMBERS = 40_000_000  # fits x columns x rows that are held at a time
 _FLAT = 0.1  # share of the slope that a line search may leave
 _LINE_STEPS = 60
+_LOOK_EVERY, _BLIND_STEPS = 8, 4  # on CUDA
 
 Rows = NDArray[np.intp]
 
@@ -59,19 +64,26 @@ class LogisticSolver:
         features: (n, dim), any float type; computed in float64.
         labels: (n,), 0 to classes - 1.
         classes: Number of classes, at least 2.
+        device: Where to compute, "cpu" or "cuda".
 
     Raises:
         BenchError: features that aren't finite.
     """
 
-    def __init__(self, features: NDArray[np.floating], labels: NDArray[np.integer], classes: int) -> None:
+    def __init__(
+        self,
+        features: NDArray[np.floating],
+        labels: NDArray[np.integer],
+        classes: int,
+        device: str = "cpu",
+    ) -> None:
         if not np.isfinite(features).all():
             raise BenchError("features that aren't finite can't be classified")
         raw = torch.from_numpy(np.asarray(features, dtype=np.float64))
-        self.x = torch.cat([raw, torch.ones(len(raw), 1, dtype=torch.float64)], dim=1)
+        self.x = sent(torch.cat([raw, torch.ones(len(raw), 1, dtype=torch.float64)], dim=1), device)
         known = np.asarray(labels)
         target = np.eye(classes)[:, known] if classes > 2 else known[None].astype(np.float64)
-        self.target = torch.from_numpy(target)
+        self.target = sent(torch.from_numpy(target), device)
         self._grid: list[float] = []
         self._pilot = torch.empty(0), torch.empty(0)
 
@@ -88,8 +100,9 @@ class LogisticSolver:
         """
         if not set(regs) <= set(self._grid):
             self._grid = sorted(set(regs))
-            everything = [np.unique(np.concatenate(rows))] * len(self._grid)
-            self._pilot = _pilot(_Problem.over(self.x, self.target, everything, self._grid))
+            everything = np.unique(np.concatenate(rows))
+            known = [everything] * len(self._grid)
+            self._pilot = _pilot(_Problem.over(self.x, self.target, known, self._grid), everything)
         start, inverses = self._pilot
         size = max(1, _MOST_NUMBERS // self.target.numel())
         found: list[tuple[Tensor, Tensor, int]] = []
@@ -98,8 +111,9 @@ class LogisticSolver:
             which = torch.tensor([self._grid.index(reg) for reg in regs[some]])
             problem = _Problem.over(self.x, self.target, rows[some], regs[some])
             metric = _Preconditioner(inverses, which)
-            found.append(_minimise(problem, start[which], metric, tolerance, MOST_ITERATIONS))
-        weights = torch.cat([part[0] for part in found])
+            chosen = start[sent(which, start.device)]
+            found.append(_minimise(problem, chosen, metric, tolerance, MOST_ITERATIONS))
+        weights = torch.cat([part[0] for part in found]).cpu()
         gradients = torch.cat([part[1] for part in found])
         if not (gradients <= tolerance).all():
             raise BenchError(
@@ -159,13 +173,14 @@ class _Problem:
         for fit, of_fit in enumerate(rows):
             share[fit, 0, torch.from_numpy(of_fit)] = 1 / len(of_fit)
         penalty = torch.tensor(regs, dtype=x.dtype).view(-1, 1, 1)
-        return cls(x, target, share, penalty / 2 if len(target) == 1 else penalty)
+        penalty = penalty / 2 if len(target) == 1 else penalty
+        return cls(x, target, sent(share, x.device), sent(penalty, x.device))
 
     def only(self, fits: Tensor) -> _Problem:
         return replace(self, share=self.share[fits], penalty=self.penalty[fits])
 
     def chunks(self) -> list[slice]:
-        size = max(1, _CHUNK // self.target.numel())
+        size = len(self.share) if self.x.is_cuda else max(1, _CHUNK // self.target.numel())
         return [slice(begin, begin + size) for begin in range(0, len(self.share), size)]
 
     def probabilities(self, logits: Tensor) -> Tensor:
@@ -192,60 +207,67 @@ class _Problem:
 
 
 class _Preconditioner:
-    """Inverse Hessians, (grid, blocks, dim + 1, dim + 1), and which of them each fit takes."""
+    """Inverse Hessians, (grid, blocks, dim + 1, dim + 1), and which of them each fit takes, on the CPU."""
 
     def __init__(self, inverses: Tensor, which: Tensor) -> None:
         self.inverses, self.which = inverses, which
+        of_value = [(which == value).nonzero()[:, 0] for value in range(len(inverses))]
+        self.fits = [sent(fits, inverses.device) for fits in of_value]
 
     def only(self, fits: Tensor) -> _Preconditioner:
         return _Preconditioner(self.inverses, self.which[fits])
 
     def __call__(self, gradient: Tensor) -> Tensor:
         found = torch.empty_like(gradient)
-        for value, inverse in enumerate(self.inverses):
-            fits = (self.which == value).nonzero()[:, 0]
+        for fits, inverse in zip(self.fits, self.inverses, strict=True):
             found[fits] = (gradient[fits].transpose(0, 1) @ inverse).transpose(0, 1)
         # the optimum's classes sum to zero: along their sum the loss is flat, which no block of a class knows
         return found - found.mean(1, keepdim=True) if gradient.shape[1] > 1 else found
 
 
-def _pilot(problem: _Problem) -> tuple[Tensor, Tensor]:
+def _pilot(problem: _Problem, rows: Rows) -> tuple[Tensor, Tensor]:
     """Weights near the optimum on all rows for every grid value, and the inverse Hessians there."""
-    fits, columns = len(problem.share), len(problem.target)
-    weights = torch.zeros(fits, columns, problem.x.shape[1], dtype=problem.x.dtype)
-    inverses = _inverse_hessians(problem, weights)
+    fits, columns, x = len(problem.share), len(problem.target), problem.x
+    sample = sent(torch.from_numpy(rows[:: -(-len(rows) // _PRECONDITIONER_ROWS)]), x.device)
+    weights = torch.zeros(fits, columns, x.shape[1], dtype=x.dtype, device=x.device)
+    inverses = _inverse_hessians(problem, weights, x[sample])
     for _ in range(_PILOT_ROUNDS):
         metric = _Preconditioner(inverses, torch.arange(fits))
         weights, _, iterations = _minimise(problem, weights, metric, _PILOT_TOLERANCE, _PILOT_ITERATIONS)
         if iterations <= _SETTLED:
             break
-        inverses = _inverse_hessians(problem, weights)
+        inverses = _inverse_hessians(problem, weights, x[sample])
     return weights, inverses
 
 
-def _inverse_hessians(problem: _Problem, weights: Tensor) -> Tensor:
-    """Inverse of each column's block of the Hessian; where columns are many, of their mean."""
-    rows = (problem.share[0, 0] > 0).nonzero()[:, 0]
-    rows = rows[:: -(-len(rows) // _PRECONDITIONER_ROWS)]
-    x = problem.x[rows]
+def _inverse_hessians(problem: _Problem, weights: Tensor, x: Tensor) -> Tensor:
+    """Inverse of each column's block of the Hessian on some rows; where columns are many, of their mean."""
     inverses: list[Tensor] = []
     for fit, fit_weights in enumerate(weights):
-        if fit == 0 or not torch.equal(fit_weights, weights[fit - 1]):
+        if fit == 0 or x.is_cuda or not torch.equal(fit_weights, weights[fit - 1]):
             p = problem.probabilities((fit_weights @ x.T)[None])[0]
             spread = p * (1 - p)
             blocks = spread if len(spread) <= _MOST_BLOCKS else spread.mean(0, keepdim=True)
             hessians = torch.stack([(x * one[:, None]).T @ x / len(x) for one in blocks])
-        regular = hessians + problem.penalty[fit] * torch.eye(x.shape[1], dtype=x.dtype)
-        inverses.append(torch.cholesky_inverse(torch.linalg.cholesky(regular)))
+        regular = hessians + problem.penalty[fit] * torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
+        inverses.append(_inverse(regular))
     return torch.stack(inverses)
+
+
+def _inverse(matrices: Tensor) -> Tensor:
+    if not matrices.is_cuda:
+        return torch.cholesky_inverse(torch.linalg.cholesky(matrices))
+    factors, _ = torch.linalg.cholesky_ex(matrices)  # unread: without an inverse no fit ends well
+    unit = torch.eye(matrices.shape[-1], dtype=matrices.dtype, device=matrices.device)
+    return torch.cholesky_solve(unit.expand_as(factors), factors)
 
 
 def _minimise(
     problem: _Problem, weights: Tensor, metric: _Preconditioner, tolerance: float, most: int
 ) -> tuple[Tensor, Tensor, int]:
-    """Return weights, gradients' norms and iterations; fits that are done drop out."""
+    """Return weights, gradients' norms (on the CPU) and iterations; fits that are done drop out."""
     result, norms = weights.clone(), torch.empty(len(weights), dtype=weights.dtype)
-    fits = torch.arange(len(weights))
+    fits, every = torch.arange(len(weights)), _LOOK_EVERY if weights.is_cuda else 1
     logits = problem.logits(weights)
     residual = problem.residual(logits)
     gradient = problem.gradient(weights, residual)
@@ -253,14 +275,19 @@ def _minimise(
     direction = -scaled
     for iteration in range(most + 1):
         now = problem.norms(gradient)
-        result[fits], norms[fits] = weights, now
-        open_fits = (now > tolerance).nonzero()[:, 0]
-        if not len(open_fits) or iteration == most:
-            break
-        if len(open_fits) <= 0.75 * len(fits):
-            problem, metric, fits = problem.only(open_fits), metric.only(open_fits), fits[open_fits]
-            weights, logits, residual = weights[open_fits], logits[open_fits], residual[open_fits]
-            gradient, scaled, direction = gradient[open_fits], scaled[open_fits], direction[open_fits]
+        if weights.is_cuda:
+            direction = direction.masked_fill((now <= tolerance).view(-1, 1, 1), 0)
+        if iteration % every == every - 1 or iteration == most:
+            norms[fits] = now.cpu()
+            result[sent(fits, weights.device)] = weights
+            of_open = (norms[fits] > tolerance).nonzero()[:, 0]
+            if not len(of_open) or iteration == most:
+                break
+            if len(of_open) <= 0.75 * len(fits):
+                metric, fits, of_open = metric.only(of_open), fits[of_open], sent(of_open, weights.device)
+                problem = problem.only(of_open)
+                weights, logits, residual = weights[of_open], logits[of_open], residual[of_open]
+                gradient, scaled, direction = gradient[of_open], scaled[of_open], direction[of_open]
         along = problem.logits(direction)
         steps = _line_search(problem, logits, along, weights, direction, gradient, residual)
         weights = weights + steps * direction
@@ -296,12 +323,12 @@ def _line_search(
     for some in problem.chunks():
         z, u, share, step = logits[some], along[some], problem.share[some], steps[some]
         low, high = torch.zeros_like(step), torch.full_like(step, torch.inf)
-        for _ in range(_LINE_STEPS):
+        for left in reversed(range(_BLIND_STEPS if z.is_cuda else _LINE_STEPS)):
             p = problem.probabilities(torch.addcmul(z, u, step))
             residual[some] = (p - problem.target) * share
             slope = _dot(residual[some], u) + linear[some] + step * square[some]
             flat = slope.abs() <= _FLAT * slopes[some]
-            if flat.all():
+            if not left or (not z.is_cuda and flat.all()):
                 break
             pu = p * u
             spread = (pu * u).sum(1, keepdim=True) - pu.sum(1, keepdim=True) ** 2

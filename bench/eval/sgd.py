@@ -1,4 +1,7 @@
-"""SentEval's own fitting procedure: mini-batch Adam with early stopping on a validation set, in float32."""
+"""SentEval's own fitting procedure: mini-batch Adam with early stopping on a validation set, in float32.
+
+On CUDA the host waits once a round, to see whether all fits have stopped, and for the weights.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bench.errors import InputError
+from bench.nn.tokens import sent
 
 _VALIDATION_SHARE = 0.05  # of the training rows, where a fit has no validation set
 _BETAS = (0.9, 0.999)
@@ -41,7 +45,7 @@ class Classifier:
 
 
 def fit_sgd(
-    features: NDArray[np.floating],
+    features: NDArray[np.floating] | Tensor,
     labels: NDArray[np.integer],
     classes: int,
     rows: Rows,
@@ -58,7 +62,7 @@ def fit_sgd(
     every ``epoch_size`` passes the validation accuracy is measured; the best weights are kept.
 
     Args:
-        features: (n, dim).
+        features: (n, dim); the device of a float32 tensor is where the fits are computed.
         labels: (n,), 0 to classes - 1.
         classes: Number of classes.
         rows: Rows to learn from.
@@ -77,36 +81,44 @@ def fit_sgd(
     if validation is None:
         shuffled, cut = order.permutation(len(rows)), int(_VALIDATION_SHARE * len(rows))
         rows, validation = rows[shuffled[cut:]], rows[shuffled[:cut]]
-    x, y = _tensors(features, labels, rows)
-    valid_x, valid_y = _tensors(features, labels, validation)
-    onehot = torch.nn.functional.one_hot(y, classes).float()
-    weights = _initial(x.shape[1] - 1, classes, seed).repeat(len(regs), 1, 1)
-    decay = torch.tensor(regs).view(-1, 1, 1)
+    (x, y), (valid_x, valid_y) = (_tensors(features, labels, some) for some in (rows, validation))
+    onehot = (y[:, None] == torch.arange(classes, device=x.device)).float()
+    weights = sent(_initial(x.shape[1] - 1, classes, seed), x.device).repeat(len(regs), 1, 1)
+    decay = sent(torch.tensor(regs), x.device).view(-1, 1, 1)
     update = _optimiser(settings.optim, weights)
-    best, best_accuracy = weights.clone(), torch.full((len(regs),), -1.0)
-    patience, stopped = torch.zeros(len(regs)), torch.zeros(len(regs), dtype=torch.bool)
+    best, best_accuracy = weights.clone(), torch.full((len(regs),), -1.0, device=x.device)
+    patience, stopped = torch.zeros_like(best_accuracy), torch.zeros_like(best_accuracy, dtype=torch.bool)
     for _ in range(0, settings.max_epoch + 1, settings.epoch_size):
         for _ in range(settings.epoch_size):
-            for batch in torch.split(torch.from_numpy(order.permutation(len(rows))), settings.batch_size):
+            for batch in torch.split(_permutation(order, len(rows), x.device), settings.batch_size):
                 here = x[batch]
                 p = (weights @ here.T).softmax(1)  # (regs, classes, batch)
                 gradient = (p - onehot[batch].T) @ here / len(batch)
                 update(weights, gradient.addcmul_(decay, weights))
         accuracy = ((weights @ valid_x.T).argmax(1) == valid_y).float().mean(1)
         better = (accuracy > best_accuracy) & ~stopped
-        best[better], best_accuracy[better] = weights[better], accuracy[better]
+        best = torch.where(better.view(-1, 1, 1), weights, best)
+        best_accuracy = torch.where(better, accuracy, best_accuracy)
         stopped |= ~better & (patience >= settings.tenacity)
         patience += ~better
         if stopped.all():
             break
-    return best.double().numpy()
+    return best.double().cpu().numpy()
+
+
+def _permutation(order: np.random.RandomState, count: int, device: torch.device) -> Tensor:
+    return sent(torch.from_numpy(order.permutation(count)), device)
 
 
 def _tensors(
-    features: NDArray[np.floating], labels: NDArray[np.integer], rows: Rows
+    features: NDArray[np.floating] | Tensor, labels: NDArray[np.integer], rows: Rows
 ) -> tuple[Tensor, Tensor]:
-    x = torch.from_numpy(np.asarray(features[rows], dtype=np.float32))
-    return torch.cat([x, torch.ones(len(x), 1)], dim=1), torch.from_numpy(labels[rows].astype(np.int64))
+    if isinstance(features, Tensor):
+        x = features[sent(torch.from_numpy(rows), features.device)]
+    else:
+        x = torch.from_numpy(np.asarray(features[rows], dtype=np.float32))
+    y = sent(torch.from_numpy(labels[rows].astype(np.int64)), x.device)
+    return torch.cat([x, torch.ones(len(x), 1, device=x.device)], dim=1), y
 
 
 def _initial(dim: int, classes: int, seed: int) -> Tensor:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from bench.data.tasks import LabelledSplit, LabelledTask
@@ -20,6 +21,7 @@ from bench.eval.embed import Embeddings
 from bench.eval.logistic import LogisticSolver
 from bench.eval.sgd import Classifier, fit_sgd
 from bench.eval.transfer_items import KFOLD, SEED, Labels, Rows, f1_score, folds_of, laid, undone
+from bench.nn.tokens import sent
 
 REGS = (1e-5, 1e-4, 1e-3, 1e-2)
 SOLVERS = ("exact", "sgd")
@@ -96,22 +98,33 @@ class Fitter:
         labels: (n,), 0 to classes - 1.
         classes: Number of classes.
         protocol: The solver and its settings.
+        device: Where to fit, "cpu" or "cuda", which gets the features once.
     """
 
     def __init__(
-        self, features: NDArray[np.floating], labels: Labels, classes: int, protocol: Protocol
+        self,
+        features: NDArray[np.floating],
+        labels: Labels,
+        classes: int,
+        protocol: Protocol,
+        device: str = "cpu",
     ) -> None:
         self.features, self.labels, self.classes, self.protocol = features, labels, classes, protocol
         self.fits = 0
         self.gradient: float | None = None
-        self._exact = LogisticSolver(features, labels, classes) if protocol.solver == "exact" else None
+        self._exact = self._sent = None
+        if protocol.solver == "exact":
+            self._exact = LogisticSolver(features, labels, classes, device)
+        elif device != "cpu":
+            self._sent = sent(torch.from_numpy(np.asarray(features, dtype=np.float32)), device)
 
     def weights(self, folds: Sequence[Fold]) -> list[NDArray[np.float64]]:
         """Return (regs, classes, dim + 1) for each fold; the exact solver fits all folds together."""
         self.fits += sum(len(fold.regs) for fold in folds)
         if self._exact is None:
-            data, settings = (self.features, self.labels, self.classes), self.protocol.classifier
-            seed = self.protocol.seed
+            settings, seed = self.protocol.classifier, self.protocol.seed
+            features = self.features if self._sent is None else self._sent
+            data = features, self.labels, self.classes
             return [
                 fit_sgd(*data, fold.train, fold.validation, fold.regs, settings=settings, seed=seed)
                 for fold in folds
@@ -181,26 +194,34 @@ def on_test(fitter: Fitter, rows: Mapping[str, Rows]) -> tuple[list[float], list
     return [float(found[chosen])], [right], [REGS[chosen]], predictions
 
 
-def run_task(task: LabelledTask, vectors: Embeddings, protocol: Protocol) -> TransferResult:
+def run_task(
+    task: LabelledTask, vectors: Embeddings, protocol: Protocol, device: str = "cpu"
+) -> TransferResult:
     """Evaluate one task on the vectors of its sentences.
 
     Pairs have the features |u - v| and u * v.
+
+    Args:
+        task: The task.
+        vectors: Of its sentences.
+        protocol: How it is fitted.
+        device: Where it is fitted, "cpu" or "cuda".
 
     Raises:
         BenchError: vectors that can't be classified, or a solver that doesn't converge; names the task.
     """
     try:
-        return _run_task(task, vectors, protocol)
+        return _run_task(task, vectors, protocol, device)
     except BenchError as error:
         raise BenchError(error.what, where=task.id, expected=error.expected, hint=error.hint) from error
 
 
-def _run_task(task: LabelledTask, vectors: Embeddings, protocol: Protocol) -> TransferResult:
+def _run_task(task: LabelledTask, vectors: Embeddings, protocol: Protocol, device: str) -> TransferResult:
     items = laid(task)
     ordered = zip(items.splits, items.orders, strict=True)
     features = np.concatenate([_features(split, vectors)[order] for split, order in ordered])
     labels, rows = items.labels, items.rows
-    fitter = Fitter(features, labels, len(items.classes), protocol)
+    fitter = Fitter(features, labels, len(items.classes), protocol, device)
     dev, test, regs, predictions = nested(fitter) if items.folded else on_test(fitter, rows)
     n_dev = len(labels) if items.folded else len(rows.get("dev", rows["train"]))
     tested, order = items.tested

@@ -113,7 +113,7 @@ def evaluate_transfer(
     *,
     progress: Progress | None = None,
 ) -> Measured:
-    """Encode every distinct sentence of a suite once and solve its tasks.
+    """Encode every distinct sentence of a suite once and solve its tasks, on the encoder's device.
 
     Args:
         encoder: The encoder.
@@ -130,6 +130,7 @@ def evaluate_transfer(
         BenchError: a method without vectors, or (naming the task) one that can't be solved.
     """
     from bench.eval.transfer import run_task
+    from bench.nn.halves import device_of
 
     if isinstance(encoder, PairScorer):
         raise BenchError(
@@ -137,7 +138,8 @@ def evaluate_transfer(
             expected="a method with vectors, or a suite of pairs such as sts7",
         )
     vectors = embed(encoder, (s for task in tasks for s in sentences_of(task)), progress=progress)
-    results = {task.id: run_task(task, vectors, protocol) for task in tasks}
+    device = device_of(encoder)
+    results = {task.id: run_task(task, vectors, protocol, device) for task in tasks}
     predictions = {task: result.predictions.astype(np.float32) for task, result in results.items()}
     facts = {"solver": protocol.solver, "tasks": {task: _facts(result) for task, result in results.items()}}
     return Measured(_scores(results), predictions, {"transfer": facts})

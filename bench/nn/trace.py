@@ -61,7 +61,7 @@ def traced(watched: Sequence[Tower], observers: Sequence[Observer]) -> Iterator[
 
     Raises:
         UntraceableError: from within the block, if a tower's attention can't be watched, or it pads on the
-            left.
+            left; at the block's end if that was seen on CUDA, which is asked once.
     """
     rows = [0] * len(watched)
     calls = [_Calls(number, tower, observers, rows) for number, tower in enumerate(watched)]
@@ -74,6 +74,8 @@ def traced(watched: Sequence[Tower], observers: Sequence[Observer]) -> Iterator[
         for name in IMPLEMENTATIONS:
             stack.enter_context(_watched_function(name, owner))
         yield rows
+        for call in calls:
+            call.check_padding()
 
 
 def attention_weights(
@@ -110,6 +112,7 @@ class _Calls:
         self.layer = 0
         self.mask: Tensor | None = None  # of the batch at hand; None between batches
         self.weights: Tensor | None = None
+        self.padded_left: Tensor | None = None  # of the batches so far; CUDA's answer can wait
 
     def attach(self) -> list[Any]:
         """Register the hooks and return their handles."""
@@ -135,14 +138,22 @@ class _Calls:
                 observer.on_layer(view)
             self.layer += 1
 
+    def check_padding(self) -> None:
+        """Raise UntraceableError if a batch was padded on the left."""
+        if self.padded_left is not None and self.padded_left.item():
+            raise UntraceableError("the tokenizer pads on the left", where=type(self.tower.model).__name__)
+
     def _begin(self, _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         ids, mask = kwargs.get("input_ids", *args[:1]), kwargs.get("attention_mask")
         self.layer, self.mask, self.weights = 0, None, None
         if mask is None:
             return
         self.mask = _of_tokens(mask)
-        if not self.mask[:, 0].all():
-            raise UntraceableError("the tokenizer pads on the left", where=type(self.tower.model).__name__)
+        if mask.dim() == 2 or not mask.is_cuda:  # what CUDA gets as a mask of attention is padded here
+            left = ~self.mask[:, 0].all()
+            self.padded_left = left if self.padded_left is None else self.padded_left | left
+        if not mask.is_cuda:
+            self.check_padding()
         for observer in self.observers:
             observer.on_batch(self.number, ids, self.mask)
 

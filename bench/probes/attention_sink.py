@@ -6,9 +6,6 @@ import unicodedata
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from bench.encoder import Encoder
 from bench.nn.observer import LayerView, Observer, Tower, UntraceableError
 from bench.probes.by_layer import LayerMeans, mean_profile
@@ -106,16 +103,18 @@ class AttentionMass(Observer):
     """
 
     def __init__(self, watched: Sequence[Tower]) -> None:
+        from bench.nn.tokens import sent
+
         self._means = [LayerMeans() for _ in watched]
         self._separators = [_separator(tower) for tower in watched]
-        self._punctuation = [punctuation_tokens(tower.tokenizer) for tower in watched]
-        self._with_final = [0 for _ in watched]
+        self._punctuation = [sent(punctuation_tokens(one.tokenizer), one.model.device) for one in watched]
+        self._with_final: list[int | Tensor] = [0 for _ in watched]
         self._classes: Tensor
 
     def on_batch(self, tower: int, ids: Tensor, mask: Tensor) -> None:
         """Sort the batch's tokens into classes, once for all layers."""
         self._classes = token_classes(ids, mask, self._separators[tower], self._punctuation[tower])
-        self._with_final[tower] += int(self._classes[:, :, 2].any(1).sum())
+        self._with_final[tower] += self._classes[:, :, 2].any(1).sum()
 
     def on_layer(self, view: LayerView) -> None:
         """Add a batch."""
@@ -141,7 +140,7 @@ class AttentionMass(Observer):
             **mean_profile(found),
             "towers": found,
             "classes": list(CLASSES),
-            "sentences_with_final_punctuation": max(self._with_final),
+            "sentences_with_final_punctuation": max(int(count) for count in self._with_final),
             "convention": CONVENTION,
         }
 
@@ -150,14 +149,23 @@ class _Maps(Observer):
     """Keeps the weights of one sentence, averaged over heads."""
 
     def __init__(self, count: int) -> None:
-        self.ids: list[list[int]] = [[] for _ in range(count)]
-        self.layers: list[list[NDArray[np.float64]]] = [[] for _ in range(count)]
+        self._tokens: dict[int, tuple[Tensor, Tensor]] = {}
+        self._layers: list[list[Tensor]] = [[] for _ in range(count)]
 
     def on_batch(self, tower: int, ids: Tensor, mask: Tensor) -> None:
-        self.ids[tower] = ids[0].tolist()
+        self._tokens[tower] = ids[0], mask[0]
 
     def on_layer(self, view: LayerView) -> None:
-        self.layers[view.tower].append(view.weights()[0].mean(0).double().cpu().numpy())
+        self._layers[view.tower].append(view.weights()[0].mean(0).double())
+
+    def of(self, tower: int) -> tuple[list[int], list[list[list[float]]]]:
+        """Token ids and each layer's weights, without the padding that CUDA's lengths bring."""
+        import torch
+
+        ids, mask = self._tokens[tower]
+        length = int(mask.sum())
+        weights = torch.stack(self._layers[tower])[:, :length, :length]
+        return ids[:length].tolist(), weights.tolist()
 
 
 def attention_maps(encoder: Encoder, sentence: str = PAPER_SENTENCE) -> list[dict[str, Any]]:
@@ -176,10 +184,11 @@ def attention_maps(encoder: Encoder, sentence: str = PAPER_SENTENCE) -> list[dic
     maps = _Maps(len(watched))
     with traced(watched, [maps]):
         encoder.encode([sentence])
-    return [
-        {"tokens": tower.tokenizer.convert_ids_to_tokens(ids), "layers": [layer.tolist() for layer in layers]}
-        for tower, ids, layers in zip(watched, maps.ids, maps.layers, strict=True)
-    ]
+    found = []
+    for number, tower in enumerate(watched):
+        ids, layers = maps.of(number)
+        found.append({"tokens": tower.tokenizer.convert_ids_to_tokens(ids), "layers": layers})
+    return found
 
 
 def _separator(tower: Tower) -> int | None:

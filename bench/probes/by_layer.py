@@ -41,8 +41,12 @@ class LayerMeans:
         """
         if not self._sums:
             raise BenchError(f"no layer was seen, so there is no {what}")
-        means = [total.cpu().numpy() / count for total, count in zip(self._sums, self._counts, strict=True)]
-        array: NDArray[np.float64] = np.stack(means)
+        import torch
+
+        sums = torch.stack(self._sums).cpu().numpy()
+        array: NDArray[np.float64] = np.stack(
+            [total / count for total, count in zip(sums, self._counts, strict=True)]
+        )
         if not np.isfinite(array).all():
             raise BenchError(f"the {what} of a layer is not finite")
         return array

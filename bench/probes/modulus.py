@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 PARTS = ("cls", "pooler")
+_TOGETHER = 32
+"""Batches whose figures are read from a device together."""
 CONVENTION = (
     "Euclidean norms over sentences of the last layer's first token and of the pooler's output, before any "
     "normalisation; sd with n - 1; pooler null where it has no trained weights"
@@ -33,19 +35,33 @@ class Norms:
     def __init__(self) -> None:
         self.n, self._mean, self._squares = 0, 0.0, 0.0
         self._least, self._largest = float("inf"), 0.0
+        self._unread: list[tuple[int, Tensor]] = []
 
     def add(self, vectors: Tensor) -> None:
         """Add (B, H) vectors (Chan, Golub and LeVeque 1979: no difference of large sums)."""
         import torch
 
         norms = torch.linalg.vector_norm(vectors, dim=1).double()
-        n, mean = len(norms), float(norms.mean())
-        apart = mean - self._mean
-        self._squares += float((norms - mean).square().sum()) + apart**2 * self.n * n / (self.n + n)
-        self._mean += apart * n / (self.n + n)
-        self.n += n
-        self._least = min(self._least, float(norms.min()))
-        self._largest = max(self._largest, float(norms.max()))
+        mean = norms.mean()
+        figures = torch.stack([mean, (norms - mean).square().sum(), norms.min(), norms.max()])
+        self._unread.append((len(norms), figures))
+        self.n += len(norms)
+        if len(self._unread) == _TOGETHER:
+            self._read()
+
+    def _read(self) -> None:
+        """Merge the batches that wait."""
+        import torch
+
+        unread, self._unread = self._unread, []
+        before = self.n - sum(n for n, _ in unread)
+        figures = torch.stack([each for _, each in unread]).tolist() if unread else []
+        for (n, _), (mean, squares, least, largest) in zip(unread, figures, strict=True):
+            apart = mean - self._mean
+            self._squares += squares + apart**2 * before * n / (before + n)
+            self._mean += apart * n / (before + n)
+            before += n
+            self._least, self._largest = min(self._least, least), max(self._largest, largest)
 
     def result(self) -> dict[str, float]:
         """Return {"mean", "sd", "min", "max"}.
@@ -55,6 +71,7 @@ class Norms:
         """
         if self.n < 2:
             raise BenchError(f"norms of {self.n} vector(s) have no spread")
+        self._read()
         if not self._mean < float("inf"):
             raise BenchError("a norm is not finite")
         sd = float((self._squares / (self.n - 1)) ** 0.5)

@@ -15,13 +15,17 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoTokenizer
 
+from bench.baselines.whitening import WhitenedEncoder
 from bench.encoder import Encoder, FloatArray
 from bench.errors import InputError
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.batches import length_sorted_batches
 from bench.nn.folder import content_hash, resolve
+from bench.nn.halves import device_of
 from bench.nn.pooling import masked_token, mean_tokens, pool
 from bench.nn.sentence_transformer import SentenceTransformerEncoder
+from bench.nn.sum_encoder import SumEncoder
+from bench.train.dev import Watched
 from tests.support.folders import copy, sentence_transformers_folder
 
 SENTENCES = ["The doctor is reading a book.", "", "a", "Two children are singing a song on the hill.", "a"]
@@ -238,6 +242,16 @@ def test_sentence_transformers_folder_equals_the_plain_encoder(
     assert encoder.encode([]).shape == (0, 16)
     long = "the doctor is reading a book on the hill and " * 3
     np.testing.assert_array_equal(encoder.encode([long]), encoder.encode([long + " a song"]))
+
+
+def test_where_an_encoder_computes(tiny_bert: Path) -> None:
+    one = TransformerEncoder(tiny_bert)
+    one.device = "cuda"
+    assert device_of(one) == "cuda"
+    assert device_of(SumEncoder([one, one])) == "cuda"
+    assert device_of(Watched(SumEncoder([one, one]))) == "cuda"
+    assert device_of(WhitenedEncoder(one, np.zeros(16), np.eye(16))) == "cuda"
+    assert device_of(object()) == "cpu"
 
 
 def test_foreign_modules_are_not_imported(tiny_bert: Path, tmp_path: Path) -> None:

@@ -23,9 +23,8 @@ ROOT = Path(__file__).parents[2]
 FP32, BF16 = 1e-5, 0.1
 """Tolerances of losses, relative. In bf16 the two sides round elsewhere (autocast's lists differ, and the
 fused attention), at a size where weights are large."""
-READS = 1
-ALLOWED: Mapping[str, tuple[int, str]] = {}
-"""Reads a step that a method may have in place of READS, and why."""
+NO_STEPS = {"vectors", "whitening"}
+"""Trained without the loop: the one never sees a device, the other encodes there."""
 
 pytestmark = [
     pytest.mark.slow,
@@ -57,7 +56,12 @@ def times(step: Sequence[Any], kind: str) -> int:
 
 def places(steps: Sequence[Sequence[Any]]) -> str:
     """Where things happened, for a message."""
-    found = {(kind, what, place) for step in steps for kind, what, place, _ in step if what != "an event"}
+    found = {
+        (kind, what, place)
+        for step in steps
+        for kind, what, place, _ in step
+        if what not in ("an event", "batches")
+    }
     return "".join(f"\n    {kind}: {what} at {place}" for kind, what, place in sorted(found))
 
 
@@ -74,10 +78,9 @@ def complaints(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"{name}: losses {device['losses']}, on the CPU {cpu['losses']}: {away:.1e}"
     if not np.allclose(device["dev"], cpu["dev"], rtol=0, atol=5e-3 if precise else 5e-2):
         yield f"{name}: dev scores {device['dev']}, on the CPU {cpu['dev']}"
-    reads = max(times(step, "read") for step in device["steps"])
-    copies = sum(times(step, "pageable") for step in device["steps"])
-    if reads > ALLOWED.get(name.split("/")[0], (READS, ""))[0] or copies:
-        yield f"{name}: {reads} reads a step, {copies} pageable copies{places(device['steps'])}"
+    counts = [(times(step, "read"), times(step, "pageable")) for step in device["steps"]]
+    if counts != [(1, 0)] * len(counts):
+        yield f"{name}: reads and pageable copies {counts}{places(device['steps'])}"
 
 
 @pytest.mark.minutes
@@ -86,9 +89,12 @@ def test_every_method_trains_there_as_on_the_cpu_and_waits_once_a_step(on_device
     registry = discover()
     trained = {name for name, method in registry if isinstance(method, TrainedMethod)}
     ours = {name for name in trained if registry.origin(name).startswith("bench.")}
-    assert {entry["name"].split("/")[0] for entry in found} == ours
+    assert {name for entry in found for name in entry["methods"]} == ours - NO_STEPS
     assert len(ours) > 30
-    assert set(ALLOWED) <= ours
+    losses = {entry["name"]: entry["device"].get("losses") for entry in found}
+    for name, of_name in losses.items():  # a precision that isn't taken changes nothing
+        stage, _, precision = name.rpartition("/")
+        assert precision == "fp32" or of_name != losses[f"{stage}/fp32"], name
     wrong = [line for entry in found for line in complaints(entry)]
     assert not wrong, "\n".join(wrong)
 
@@ -119,16 +125,41 @@ def differ(one: Any, other: Any) -> float:
 
 
 FAINT = 1e-5
-COARSE = {"encode/bf16": 0.05, "pretrain/bf16": 0.01, "add_head/bf16": 0.01, "gradient": 1e-3}
-"""Tolerances of results: in bf16, and after a training."""
-STEPWISE = ("pretrain", "add_head")
+COARSE = {
+    "encode/bf16": 0.05,
+    "encode/pooler": 5e-5,  # a tanh of numbers much larger than what it gives
+    "pretrain/bf16": 0.01,
+    "add_head/bf16": 0.01,
+    "gradient": 1e-3,  # after a training
+}
+"""Tolerances of results, as a share of the largest number."""
+READS = {
+    "probe/cls_energy": 1,  # all layers together
+    "probe/modulus": 2,  # [CLS] and pooler, every 32 batches
+    "probe/attention_sink": 5,  # all layers; final punctuation; length, tokens and weights of a map
+    "probe/sum": 2 * (1 + 2 + 5),  # of two towers
+    "probe/denoised": 1,
+    "fits/two classes": 5,  # every 8 iterations, of the preconditioners and of all fits, and the weights
+    "fits/three classes": 7,
+    "transfer/exact": 6,
+    "transfer/sgd": 12 * (3 + 1),  # of each of 12 fits 3 rounds, and the weights
+    "pretrain/fp32": 1,  # its curve of losses
+    "pretrain/bf16": 1,
+    "add_head/fp32": 2,  # and the accuracy
+    "add_head/bf16": 2,
+    "gradient": 1,  # the vectors of both views
+}
+"""Reads of the device in all, beyond those of encoding."""
 
 
 @pytest.mark.minutes
 def test_probes_evaluations_and_pretraining_give_there_what_they_give_on_the_cpu(on_device: Run) -> None:
     found = on_device("works")
     names = {entry["name"] for entry in found}
-    assert {f"probe/{name}" for name in PROBES} <= names
+    assert {f"probe/{name}" for name in PROBES} | set(READS) | set(COARSE) <= names
+    given = {entry["name"]: entry["device"].get("result") for entry in found}
+    for work in ("pretrain", "add_head"):
+        assert given[f"{work}/bf16"] != given[f"{work}/fp32"]
     wrong = [line for entry in found for line in complaints_of_work(entry)]
     assert not wrong, "\n".join(wrong)
 
@@ -143,14 +174,14 @@ def complaints_of_work(found: Mapping[str, Any]) -> Iterator[str]:
     if away > COARSE.get(name, FAINT):
         yield f"{name}: the result is {away:.1e} away from the CPU's"
     *steps, rest = device["steps"]
-    reads, copies = times(rest, "read"), times(rest, "pageable")
-    if name.startswith(STEPWISE):
-        if not steps or max(times(step, "read") for step in steps) > READS:
-            yield f"{name}: more than {READS} read a step{places(steps)}"
-        if any(times(step, "pageable") for step in steps[1:]):
-            yield f"{name}: pageable copies in a step{places(steps)}"
-    elif reads > device["batches"] + READS or copies:
-        yield f"{name}: {device['batches']} batches, {reads} reads, {copies} pageable{places([rest])}"
+    if any(times(step, "read") for step in steps):
+        yield f"{name}: reads in a step{places(steps)}"
+    own = [*steps[1:], rest]  # a model that is made for a training goes there in the first step's time
+    if any(times(step, "pageable") for step in own):
+        yield f"{name}: pageable copies{places(own)}"
+    reads, encoding = times(rest, "read"), times(rest, "encoding")
+    if reads - encoding != READS.get(name, 0):
+        yield f"{name}: {reads} reads, {encoding} of them by encoding{places([rest])}"
 
 
 def test_planted_faults_are_seen_on_the_device(on_device: Run) -> None:

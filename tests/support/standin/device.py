@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -18,12 +19,13 @@ _HOST = torch.device("cpu")
 _READS = {
     "_local_scalar_dense", "equal", "nonzero", "masked_select", "bincount", "_unique2", "unique_dim",
     "unique_consecutive", "_linalg_eigh", "linalg_eig", "_linalg_svd", "linalg_lstsq",
-    "_linalg_check_errors", "_assert_async",
+    "_linalg_check_errors", "_assert_async", "cholesky_inverse",
 }  # fmt: skip
 """Operations whose kernels on CUDA end with a value that the host waits for."""
 _COPIES = {"copy_", "_to_copy"}
 _TAKE_HOST_INDICES = {"index", "index_put", "index_put_", "_index_put_impl_"}
 _PINNED = "_standin_pinned"
+_DATA: Any = torch._C.TensorBase.data
 
 
 class MixedDevicesError(RuntimeError):
@@ -34,7 +36,7 @@ class OnDevice(Tensor):
     """A tensor on the device; ``held`` holds its numbers."""
 
     held: Tensor
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    __torch_function__: Any = torch._C._disabled_torch_function_impl
 
     @staticmethod
     def __new__(cls, real: Tensor) -> OnDevice:
@@ -52,7 +54,7 @@ class OnDevice(Tensor):
         return made
 
     @classmethod
-    def __torch_dispatch__(
+    def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         return dispatched(func, tuple(args), dict(kwargs or {}))
@@ -63,11 +65,21 @@ class OnDevice(Tensor):
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
         self.numpy()
 
+    @property
+    def data(self) -> Tensor:
+        found: Tensor = _DATA.__get__(self)
+        return found
+
+    @data.setter
+    def data(self, other: Any) -> None:
+        _DATA.__set__(self, other)
+        self.held = other.held
+
     def tolist(self) -> Any:
         TALLY.note(READ, "tolist")
         return self.held.tolist()
 
-    def __repr__(self, **_: Any) -> str:
+    def __repr__(self, **_: Any) -> str:  # type: ignore[override]
         return f"OnDevice({self.held!r})"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
@@ -79,7 +91,7 @@ class OnDevice(Tensor):
             made = torch.nn.Parameter(made, requires_grad=self.requires_grad)
         else:
             made.requires_grad_(self.requires_grad)
-        made.grad = None if self.grad is None else self.grad.__deepcopy__(memo)
+        made.grad = None if self.grad is None else copy.deepcopy(self.grad, memo)
         memo[id(self)] = made
         return made
 

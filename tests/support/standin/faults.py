@@ -53,7 +53,8 @@ class _BooleanIndex(_Small):
 
 class _Eigenvalues(_Small):
     def loss(self, states: Tensor) -> Tensor:
-        return states.mean() + torch.linalg.eigvalsh(states.detach().T @ states.detach()).sum()
+        values: Tensor = torch.linalg.eigvalsh(states.detach().T @ states.detach())
+        return states.mean() + values.sum()
 
 
 class _Mixed(_Small):

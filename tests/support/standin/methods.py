@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from tests.support.standin.patches import device
 from tests.support.training import options_of, toy_score, toy_sentences
 
 PRECISIONS = ("fp32", "bf16")
+WITH_MASTERS = ("diffcse", "jtcse", "promptbert", "simcse")
+"""Methods that step in bfloat16 weights too: several kinds of towers."""
 STEPS = 3
 _SHORT: dict[str, OptionValue] = {
     "dropout": 0.0,
@@ -30,6 +33,7 @@ _SHORT: dict[str, OptionValue] = {
     "eval_every": 2,
     "max_length": 20,
     "groups": 4,  # of whitenedcse: a divisor of the tiny width
+    "generator_dropout": False,  # diffcse's; the device draws other masks
     "tau": 0.5,  # or losses at dropout 0 are differences of nothing
 }
 
@@ -53,31 +57,37 @@ class Material:
 
 @dataclass(frozen=True)
 class Case:
-    """A stage of a method, at a precision."""
+    """A stage of some methods, at a precision."""
 
-    method: str
+    methods: tuple[str, ...]
     stage: StageSpec
     precision: str
 
     @property
     def name(self) -> str:
         """As tests name it."""
-        return f"{self.method}/{self.stage.role}/{self.precision}"
+        return f"{self.methods[0]}/{self.stage.role}/{self.precision}"
 
 
 def cases() -> Iterator[Case]:
-    """Every kind of stage of every registered method."""
-    registry = discover()
+    """Every kind of stage of every registered method; what several train alike, such as a student, once."""
+    registry, methods = discover(), defaultdict[Any, list[str]](list)
+    stages: dict[Any, StageSpec] = {}
     for name, method in registry:
         if isinstance(method, TrainedMethod) and registry.origin(name).startswith("bench."):
-            stages = method.stages(options_of(name))
-            for stage in {stage.kind: stage for stage in stages}.values():
-                yield from (Case(name, stage, precision) for precision in PRECISIONS)
+            for stage in method.stages(options_of(name)):
+                key = stage.kind, getattr(stage.train, "__func__", stage.train)
+                methods[key].append(name)
+                stages.setdefault(key, stage)
+    for key, stage in stages.items():
+        names = tuple(dict.fromkeys(methods[key]))
+        more = ("bf16-weights",) if names[0] in WITH_MASTERS else ()
+        yield from (Case(names, stage, precision) for precision in (*PRECISIONS, *more))
 
 
 def compared(case: Case, material: Material) -> dict[str, Any]:
     """Losses and dev scores of a case on both sides, and for each step what the host waited for."""
-    found: dict[str, Any] = {"name": case.name}
+    found: dict[str, Any] = {"name": case.name, "methods": case.methods}
     found["cpu"] = run(case, material, "cpu")
     with device():
         found["device"] = run(case, material, "cuda")
@@ -111,7 +121,7 @@ def counting_steps() -> Iterator[None]:
 
     def counted(*args: Any, dev_score: Callable[[], float], **kwargs: Any) -> Any:
         TALLY.lap()
-        return train(*args, dev_score=_uncounted(dev_score), **kwargs)
+        return train(*args, dev_score=uncounted(dev_score), **kwargs)
 
     with without_copies(), patch.object(sentence_encoder, "train", counted):
         yield
@@ -120,11 +130,13 @@ def counting_steps() -> Iterator[None]:
 @contextmanager
 def without_copies() -> Iterator[None]:
     """Leave out the copies of weights that a training keeps."""
-    with patch.object(loop, "copy_state", _uncounted(loop.copy_state)):
+    with patch.object(loop, "copy_state", uncounted(loop.copy_state)):
         yield
 
 
-def _uncounted(call: Callable[..., Any]) -> Callable[..., Any]:
+def uncounted(call: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose reads and copies are not counted."""
+
     def paused(*args: Any) -> Any:
         with TALLY.paused():
             return call(*args)

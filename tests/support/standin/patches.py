@@ -19,7 +19,7 @@ from tests.support.standin.device import DRAWS, TALLY, OnDevice, dispatched, pin
 from tests.support.standin.tally import READ
 
 
-class _Operations(TorchDispatchMode):
+class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Sees operations without a tensor of the device too: those that make one, and copies to it."""
 
     def __torch_dispatch__(
@@ -139,15 +139,14 @@ def device() -> Iterator[None]:
     run, save = threading.Thread.run, PreTrainedModel.save_pretrained
 
     def run_on_device(thread: threading.Thread) -> None:
-        with _Functions(), _Operations():
+        with _Functions(), _Operations():  # type: ignore[no-untyped-call]
             run(thread)
 
     def save_from_device(model: Any, *args: Any, **kwargs: Any) -> Any:
         """The library asks where tensors are stored, which these can't say."""
         state = kwargs.pop("state_dict", None) or model.state_dict()
-        return save(
-            model, *args, state_dict={name: real(value).detach() for name, value in state.items()}, **kwargs
-        )
+        kwargs["state_dict"] = {name: real(value).detach() for name, value in state.items()}
+        return save(model, *args, **kwargs)
 
     def pin_memory(tensor: Tensor, *_: Any) -> Tensor:
         if isinstance(tensor, OnDevice):
@@ -171,5 +170,5 @@ def device() -> Iterator[None]:
         torch.__future__.set_swap_module_params_on_conversion(True)
         stack.callback(torch.__future__.set_swap_module_params_on_conversion, swap)
         stack.enter_context(_Functions())
-        stack.enter_context(_Operations())
+        stack.enter_context(_Operations())  # type: ignore[no-untyped-call]
         yield

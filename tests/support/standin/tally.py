@@ -13,6 +13,8 @@ from types import FrameType
 ROOT = Path(__file__).parents[3]
 READ, PAGEABLE = "read", "pageable"
 """A value that the host waits for; a copy to the device from memory that isn't pinned."""
+ENCODING = "encoding"
+"""A read that encoding may do."""
 _OURS = tuple(str(ROOT / folder) + "/" for folder in ("bench", "baselines", "methods"))
 _SKIPPED = (
     *(str(Path(__file__).with_name(f"{name}.py")) for name in ("tally", "device", "patches")),

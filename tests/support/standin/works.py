@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -13,11 +13,13 @@ from unittest.mock import patch
 
 import numpy as np
 
+from bench.baselines.whitening import TargetWhitening
 from bench.data.corpus import make_corpus
 from bench.data.suites import load_transfer
 from bench.data.toy import toy_task
 from bench.encoder import Encoder
 from bench.eval.embed import stream
+from bench.eval.logistic import LogisticSolver
 from bench.eval.sgd import Classifier
 from bench.eval.sts import predict, score_suite
 from bench.eval.transfer import Protocol
@@ -25,26 +27,31 @@ from bench.eval.transfer_suite import evaluate_transfer
 from bench.eval.vector_file import VectorFile
 from bench.gradient.training import watch_training
 from bench.gradient.views import dropout_views, embedding_figures
-from bench.nn import batches
+from bench.nn import backbone, batches, export
 from bench.nn.backbone import TransformerEncoder
+from bench.nn.denoising import DenoisedEncoder
 from bench.nn.export import export_encoder, load_encoder
 from bench.nn.folder import resolve
 from bench.nn.precision import at_precision
 from bench.nn.sum_encoder import SumEncoder
-from bench.probes import PROBES
+from bench.probes import PROBES, cost
 from bench.probes.data import ProbeData
 from bench.probes.measure import measure
 from bench.probes.probe import ProbeOptions
+from bench.train import mlm
 from bench.train.mlm import MlmSettings
 from bench.train.precision import training_at
 from bench.train.pretrain import PretrainSettings, add_head, pretrain
 from tests.support.standin.device import TALLY
-from tests.support.standin.methods import Case, Material, cases, context_of
+from tests.support.standin.methods import Case, Material, cases, context_of, uncounted
 from tests.support.standin.patches import device
+from tests.support.standin.tally import ENCODING
 from tests.support.training import toy_sentences
 
 BUDGET = 256
 """Padded tokens of a batch on both sides, so that the sentences make several."""
+TOGETHER = 2
+"""Batches that the host reads together there."""
 _MLM = MlmSettings(
     max_length=20, steps=4, batch_size=8, lr=1e-3, warmup=0.25, mask=0.3, weight_decay=0.01
 )  # fmt: skip
@@ -70,13 +77,19 @@ def works() -> Iterator[Work]:
     for name in PROBES:
         yield Work(f"probe/{name}", partial(_probe, name))
     yield Work("probe/sum", _probe_sum)
+    yield Work("probe/denoised", _probe_denoised)
     for pooling in ("cls", "avg", "avg_first_last", "avg_last_two", "pooler", "mask"):
         yield Work(f"encode/{pooling}", partial(_encode, pooling, "fp32"))
     yield Work("encode/bf16", partial(_encode, "cls", "bf16"))
+    yield Work("encode/denoised", _encode_denoised)
+    yield Work("encode/sum", _encode_sum)
     yield Work("encode/file", _encode_file)
     yield Work("pairs", _pairs)
-    for solver in ("exact", "sgd"):
-        yield Work(f"transfer/{solver}", partial(_transfer, solver))
+    yield Work("pairs/whitening", _whitened)
+    yield Work("fits/two classes", partial(_fits, 2))
+    yield Work("fits/three classes", partial(_fits, 3))
+    yield Work("transfer/exact", partial(_transfer, "exact", {"SST2"}))
+    yield Work("transfer/sgd", partial(_transfer, "sgd", {"CR", "MRPC", "TREC"}))
     yield Work("export", _export)
     for precision in ("fp32", "bf16"):
         yield Work(f"pretrain/{precision}", _pretrain, precision)
@@ -93,12 +106,17 @@ def compared(work: Work, material: Material) -> dict[str, Any]:
 
 
 def run(work: Work, material: Material, where: str) -> dict[str, Any]:
-    """Do a work: "result" or "error"; "steps" (after each, and at the end); "batches" that were encoded."""
+    """Do a work.
+
+    Returns:
+        "result" or "error"; "steps", what the host waited for (after each, and at the end), and how often
+        encoding may read the device: once for TOGETHER batches of a call.
+    """
     TALLY.lap()
     laps: list[Any] = []
     found: dict[str, Any] = {"steps": laps}
     try:
-        with training_at(work.precision), _small_batches(found):
+        with training_at(work.precision), _small_batches():
             found["result"] = work.call(material, where, lambda _: laps.append(TALLY.lap()))
     except Exception as error:
         found["error"] = f"{type(error).__name__}: {error}"
@@ -107,17 +125,18 @@ def run(work: Work, material: Material, where: str) -> dict[str, Any]:
 
 
 @contextmanager
-def _small_batches(found: dict[str, Any]) -> Iterator[None]:
+def _small_batches() -> Iterator[None]:
     """Let several batches be encoded, on both sides the same, and count them."""
     cut = batches.length_sorted_batches
-    found["batches"] = 0
 
     def counted(lengths: Any, budget: int) -> Iterator[list[int]]:
-        for batch in cut(lengths, budget):
-            found["batches"] += 1
+        for number, batch in enumerate(cut(lengths, budget)):
+            if number % TOGETHER == 0:
+                TALLY.note(ENCODING, "batches")
             yield batch
 
     with (
+        patch.object(backbone, "_TOGETHER", TOGETHER),
         patch.object(batches, "CUDA_BATCH_TOKENS", BUDGET),
         patch.object(batches, "CPU_BATCH_TOKENS", BUDGET),
         patch("bench.nn.backbone.length_sorted_batches", counted),
@@ -132,13 +151,20 @@ def _encoder(material: Material, where: str, pooling: str = "cls") -> Transforme
     return made
 
 
+def _denoised(material: Material, where: str) -> TransformerEncoder:
+    made = DenoisedEncoder(material.bert, device=where)
+    TALLY.lap()
+    return made
+
+
 def _summed(material: Material, where: str) -> Encoder:
     return SumEncoder([_encoder(material, where), _encoder(material, where, "avg")], [1.0, 0.5])
 
 
 def _probed(encoder: Encoder, names: list[str]) -> Any:
     options = ProbeOptions(per_head=True, sentence="The doctor is reading a book.")
-    found = measure(encoder, ProbeData("toy", (toy_task(),)), names, options)
+    with patch.object(cost.gmacs, "__defaults__", (20,)):  # the tiny model has no place for 64 tokens
+        found = measure(encoder, ProbeData("toy", (toy_task(),)), names, options)
     assert not any("missing" in found.probes[name] for name in names), found.probes
     return {name: found.probes[name] for name in names}
 
@@ -151,9 +177,21 @@ def _probe_sum(material: Material, where: str, _: Callable[[int], None]) -> Any:
     return _probed(_summed(material, where), list(PROBES))
 
 
+def _probe_denoised(material: Material, where: str, _: Callable[[int], None]) -> Any:
+    return _probed(_denoised(material, where), ["cls_energy"])
+
+
 def _encode(pooling: str, precision: str, material: Material, where: str, _: Callable[[int], None]) -> Any:
     encoder = at_precision(_encoder(material, where, pooling), precision)
     return encoder.encode(toy_sentences()).tolist()
+
+
+def _encode_denoised(material: Material, where: str, _: Callable[[int], None]) -> Any:
+    return _denoised(material, where).encode(toy_sentences()).tolist()
+
+
+def _encode_sum(material: Material, where: str, _: Callable[[int], None]) -> Any:
+    return _summed(material, where).encode(toy_sentences()).tolist()
 
 
 def _encode_file(material: Material, where: str, _: Callable[[int], None]) -> Any:
@@ -171,15 +209,28 @@ def _pairs(material: Material, where: str, _: Callable[[int], None]) -> Any:
     return {"scores": scores, "predictions": predictions["TOY"].tolist()}
 
 
-def _transfer(solver: str, material: Material, where: str, _: Callable[[int], None]) -> Any:
-    wanted = {"CR", "SST2", "MRPC", "TREC"}  # folded, with a dev split, of pairs, of several classes
-    wanted -= {"TREC"} if solver == "exact" else set()  # hundreds of iterations at this size
+def _whitened(material: Material, where: str, _: Callable[[int], None]) -> Any:
+    scorer = TargetWhitening(_encoder(material, where, "avg"), 4)
+    return scorer.score_pairs(*ProbeData("toy", (toy_task(),)).sides).tolist()
+
+
+def _fits(classes: int, _: Material, where: str, __: Callable[[int], None]) -> Any:
+    draws = np.random.default_rng(0)
+    features, labels = draws.normal(size=(300, 20)), draws.integers(classes, size=300)
+    features[:, 0] += labels
+    rows = [np.flatnonzero(draws.random(300) < 0.9) for _ in range(8)]
+    solution = LogisticSolver(features, labels, classes, where).fit(rows, [1e-3, 1e-2] * 4)
+    return solution.weights.tolist()
+
+
+def _transfer(solver: str, wanted: set[str], material: Material, where: str, _: Callable[[int], None]) -> Any:
     tasks = [
         task for task in load_transfer("transfer7", material.transfer, accept_data=True) if task.id in wanted
     ]
     assert len(tasks) == len(wanted)
     short = Protocol(solver, kfold=2, classifier=Classifier(epoch_size=1, max_epoch=2, tenacity=1))
-    found = evaluate_transfer(_encoder(material, where), tasks, short)
+    encoder = _summed(material, where) if solver == "exact" else _encoder(material, where)
+    found = evaluate_transfer(encoder, tasks, short)
     assert found.predictions is not None
     predictions = {task: rows.tolist() for task, rows in found.predictions.items()}
     scores = {f"{score.task}/{score.subset}/{score.metric}": score.value for score in found.scores}
@@ -188,11 +239,18 @@ def _transfer(solver: str, material: Material, where: str, _: Callable[[int], No
 
 def _export(material: Material, where: str, _: Callable[[int], None]) -> Any:
     found = {}
+    load = uncounted(export._load_transformer)
     for name, encoder in (("one", _encoder(material, where)), ("sum", _summed(material, where))):
         folder = Path(tempfile.mkdtemp(dir=material.out)) / name
-        export_encoder(encoder, folder, "# A card\n")
-        found[name] = load_encoder(folder, where).encode(toy_sentences()[:9]).tolist()
+        with patch.object(export, "_load_transformer", load):
+            export_encoder(encoder, folder, "# A card\n")  # it looks whether what it wrote gives the same
+            found[name] = load_encoder(folder, where).encode(toy_sentences()[:9]).tolist()
     return found
+
+
+def _unrounded() -> AbstractContextManager[object]:
+    """Curves of losses with all their digits."""
+    return patch.object(mlm, "round", lambda value, digits=0: value if digits else round(value), create=True)
 
 
 def _pretrain(material: Material, where: str, progress: Callable[[int], None]) -> Any:
@@ -200,22 +258,25 @@ def _pretrain(material: Material, where: str, progress: Callable[[int], None]) -
     settings = PretrainSettings(**asdict(_MLM), **sizes)
     out = Path(tempfile.mkdtemp(dir=material.out)) / "new"
     corpus = make_corpus("toy.txt", toy_sentences())
-    facts = pretrain(corpus, settings, seed=1, out=out, command="c", device=where, progress=progress)
+    with _unrounded():
+        facts = pretrain(corpus, settings, seed=1, out=out, command="c", device=where, progress=progress)
     return facts["loss_curve"]
 
 
 def _add_head(material: Material, where: str, progress: Callable[[int], None]) -> Any:
     out = Path(tempfile.mkdtemp(dir=material.out)) / "head"
-    corpus, backbone = make_corpus("toy.txt", toy_sentences()), resolve(str(material.bert), where="bert")
-    facts = add_head(backbone, corpus, _MLM, seed=1, out=out, command="c", device=where, progress=progress)
+    corpus, model = make_corpus("toy.txt", toy_sentences()), resolve(str(material.bert), where="bert")
+    given: dict[str, Any] = {"seed": 1, "out": out, "command": "c", "device": where, "progress": progress}
+    with _unrounded():
+        facts = add_head(model, corpus, _MLM, **given)
     return [facts["loss_curve"], facts["masked_accuracy"]]
 
 
 def _gradient(material: Material, where: str, _: Callable[[int], None]) -> Any:
-    (stage,) = {case.stage.kind: case.stage for case in cases() if case.method == "infonce"}.values()
+    (stage,) = {case.stage.kind: case.stage for case in cases() if case.methods == ("infonce",)}.values()
     out = Path(tempfile.mkdtemp(dir=material.out))
-    context = context_of(Case("infonce", stage, "fp32"), material, out, where, lambda _: None)
-    _, held, shots = watch_training(stage.train, context, share=0.5, batch=8)
+    context = context_of(Case(("infonce",), stage, "fp32"), material, out, where, lambda _: None)
+    _facts, held, shots = watch_training(stage.train, context, share=0.5, batch=8)
     encoder = _encoder(material, where)
     for module in encoder.model.modules():
         if hasattr(module, "p"):
