@@ -6,8 +6,11 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
+
+_MEMORY: Any = torch.utils.deterministic
 
 
 @contextmanager
@@ -27,13 +30,13 @@ def repeatable(device: torch.device | str) -> Iterator[None]:
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     before = torch.are_deterministic_algorithms_enabled()
     warned = torch.is_deterministic_algorithms_warn_only_enabled()
-    filled = torch.utils.deterministic.fill_uninitialized_memory
+    filled = _MEMORY.fill_uninitialized_memory
     torch.use_deterministic_algorithms(True, warn_only=True)
-    torch.utils.deterministic.fill_uninitialized_memory = False  # nothing here reads what it hasn't written
+    _MEMORY.fill_uninitialized_memory = False  # nothing here reads what it hasn't written
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("once", message=".*deterministic.*")
             yield
     finally:
         torch.use_deterministic_algorithms(before, warn_only=warned)
-        torch.utils.deterministic.fill_uninitialized_memory = filled
+        _MEMORY.fill_uninitialized_memory = filled

@@ -15,7 +15,7 @@ def settings() -> tuple[bool, bool, bool]:
     return (
         torch.are_deterministic_algorithms_enabled(),
         torch.is_deterministic_algorithms_warn_only_enabled(),
-        torch.utils.deterministic.fill_uninitialized_memory,
+        getattr(torch.utils.deterministic, "fill_uninitialized_memory"),  # noqa: B009
     )
 
 
