@@ -284,7 +284,10 @@ def here(load: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", TINY)
+@pytest.mark.parametrize(
+    "name",  # inductor makes its kernels anew
+    [pytest.param(name, marks=[pytest.mark.long] if name == "compiled" else []) for name in TINY],
+)
 def test_a_script_at_a_tiny_size(
     load: Any, here: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:

@@ -56,7 +56,7 @@ NOT_RUN = (
 
 DROPPED = (
     *("--profile", "--data", "--copy", "--corpus", "--device", "--backbone", "--world-seed"),
-    *("--workers", "--ranks"),
+    *("--workers", "--ranks", "--compile"),
 )
 """Options that lead away from profile mini or from one process, left out with their values."""
 WRITERS = ("run", "sweep")
