@@ -20,6 +20,7 @@ pytest_plugins = [  # fixtures that several rooms use
     "tests.support.hub",
     "tests.support.language_models",
     "tests.support.released",
+    "tests.support.senteval_toy",
     "tests.support.training",
 ]
 os.environ["BENCH_WORKERS"] = "1"  # in this process, where a test can see and change what runs

@@ -25,7 +25,7 @@ def data() -> None:
 @click.argument("name")
 @with_data
 def fetch(name: str, data_dir: Path | None) -> None:
-    """Download sts7, transfer7 (SentEval's files) or wiki1m (SimCSE's corpus) and check every task."""
+    """Download sts7, transfer7, probing (SentEval's files) or wiki1m (SimCSE's corpus) and check them."""
     from bench.data.hub import fetch as fetch_group
     from bench.data.pins import lock_file, read_pin
     from bench.data.suites import data_folder
@@ -45,7 +45,8 @@ def fetch(name: str, data_dir: Path | None) -> None:
 def verify(group: str | None, data_dir: Path | None) -> None:
     """Compare training texts with their lock files, and every task with its committed fingerprint.
 
-    All of them, or those of sts7, transfer7 or wiki1m. A text without a lock file is measured and shown.
+    All of them, or those of sts7, transfer7, probing or wiki1m. A text without a lock file is measured and
+    shown.
     """
     from bench.data import senteval
     from bench.data.hub import NAMES
@@ -58,9 +59,11 @@ def verify(group: str | None, data_dir: Path | None) -> None:
     if folder is None:
         raise InputError("no data folder", expected="--data DIR or BENCH_DATA", hint="bench data fetch sts7")
     bad = 0
-    for file in () if group in GROUPS else _texts(folder, group):
+    for file in _texts(folder, group) if group in (None, "wiki1m") else ():
         bad += _verified(f"{file:42}", partial(_text_facts, folder / file))
-    if group != "wiki1m":
+    for file, place in _probing(folder, group).items():
+        bad += _verified(f"{file:26}", partial(_probing_facts, file, place))
+    if group is None or group in GROUPS:
         root = senteval.find_root(folder)
         for task_id in GROUPS[group] if group else senteval.SOURCES:
             bad += _verified(f"{task_id:12}", partial(_task_facts, root, task_id))
@@ -84,6 +87,22 @@ def _task_facts(root: Path, task_id: str) -> str:
     task = read_task(root, task_id)
     check_reference(task, root)
     return f"{task.items:>6,} items  sha256 {task.sha256[:12]}"
+
+
+def _probing(folder: Path, group: str | None) -> dict[str, Path]:
+    """The probing files and their folder: all where they are asked for, else those that are there."""
+    from bench.data import probing
+
+    if group not in (None, "probing"):
+        return {}
+    place = probing.place(folder)
+    return {file: place for file in probing.BLOBS if group or (place / file).is_file()}
+
+
+def _probing_facts(file: str, place: Path) -> str:
+    from bench.data import probing
+
+    return f"git blob {probing.check(file, place)[:12]}"
 
 
 def _texts(folder: Path, group: str | None) -> list[str]:

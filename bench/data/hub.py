@@ -1,4 +1,7 @@
-"""``bench data fetch``: SimCSE's own evaluation archive and corpus, from a pinned revision of its hub."""
+"""``bench data fetch``: SimCSE's own evaluation archive and corpus, and SentEval's probing tasks.
+
+All of it from pinned revisions.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from urllib.parse import urlsplit
 
 from filelock import FileLock
 
-from bench.data import pins, senteval
+from bench.data import pins, probing, senteval
 from bench.data.suites import GROUPS, check_reference, is_reference, read_task
 from bench.data.tar import members
 from bench.errors import BenchError, DataError, InputError, unknown
@@ -26,7 +29,8 @@ REVISION = "e145e8bb659b2aa2669f32ef79cb4cdef6c58fef"  # head of main since 2021
 ARCHIVE = "senteval.tar"
 CORPUS = pins.WIKI1M
 CORPUS_LINES = (1_000_000, 1_000_001)  # by whether a reader counts an unfinished last line
-NAMES = (*GROUPS, "wiki1m")
+NAMES = (*GROUPS, "wiki1m", "probing")
+PROBING_ADDRESS = "https://raw.githubusercontent.com"
 _MAX_MEMBER = 64 << 20  # the largest known file, SST-2's training split, has 4 MB
 _MAX_TOTAL = 4 << 30  # of the whole archive, unpacked
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -38,7 +42,7 @@ def fetch(name: str, data: Path) -> list[Path]:
     Nothing is put in place before all of it has passed its check.
 
     Args:
-        name: "sts7", "transfer7" or "wiki1m".
+        name: "sts7", "transfer7", "wiki1m" or "probing".
         data: Data folder; made if missing.
 
     Returns:
@@ -58,6 +62,8 @@ def fetch(name: str, data: Path) -> list[Path]:
             target = data / "corpus" / CORPUS
             _alone(CORPUS, data, partial(_is_pinned, target), partial(_fetch_corpus, target))
             return [target]
+        if name == "probing":
+            return [_fetch_probing(data)]
         return [_fetch_tasks(GROUPS[name], data)]
     except OSError as error:
         raise InputError(f"can't be written: {error.strerror or error}", where=str(data)) from error
@@ -99,6 +105,35 @@ def _fetch_tasks(tasks: Sequence[str], data: Path) -> Path:
 
     _alone(ARCHIVE, data, lambda: whole() and not any(data.glob(".unpack-*")), get)
     return root
+
+
+def _fetch_probing(data: Path) -> Path:
+    """Get the probing files that aren't there as SentEval has them, all or none."""
+    root = probing.place(data)
+    host = (_address("BENCH_PROBING_ADDRESS") or PROBING_ADDRESS).rstrip("/")
+
+    def lacking() -> list[str]:
+        return [file for file in probing.BLOBS if not _is_probing(file, root)]
+
+    def get(folder: Path) -> None:
+        found = []
+        for file in lacking():
+            url = f"{host}/{probing.REPOSITORY}/{probing.REVISION}/data/probing/{file}"
+            remote = _Remote(url, probing.BLOBS[file], None, probing.blob, probing.REPOSITORY)
+            found.append(_download(file, remote, folder))
+        root.mkdir(parents=True, exist_ok=True)
+        for path in found:
+            path.replace(root / path.name)
+
+    _alone("probing", data, lambda: not lacking(), get)
+    return root
+
+
+def _is_probing(file: str, root: Path) -> bool:
+    try:
+        return bool(probing.check(file, root))
+    except DataError:
+        return False
 
 
 def _in_place(root: Path, task: str) -> bool:
@@ -188,13 +223,23 @@ def count_lines(file: Path) -> int:
         return sum(1 for _ in stream)
 
 
+def _sha256(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
 @dataclass(frozen=True)
 class _Remote:
-    """A file of the hub: its address, its etag (for large files their sha256), its size."""
+    """A file to fetch: its address, its hash (the hub's etag of large files), its size.
+
+    ``digest`` says what the hash is of a file, ``source`` who has it.
+    """
 
     url: str
     etag: str
     size: int | None
+    digest: Callable[[Path], str] = _sha256
+    source: str = REPOSITORY
 
     @property
     def address(self) -> str:
@@ -208,7 +253,7 @@ def _ask(filename: str) -> _Remote:
     with _hub_errors(filename):
         from huggingface_hub import get_hf_file_metadata, hf_hub_url
 
-        endpoint = _endpoint()
+        endpoint = _address("HF_ENDPOINT")
         url = hf_hub_url(REPOSITORY, filename, repo_type="dataset", revision=REVISION, endpoint=endpoint)
         facts = get_hf_file_metadata(url, endpoint=endpoint)
         etag = re.sub(r"[^0-9A-Za-z]", "", facts.etag or "unknown")
@@ -224,9 +269,11 @@ def _download(filename: str, remote: _Remote, folder: Path) -> Path:
     the hub's etag: a part of another version is never continued.
     """
     whole, part = folder / filename, folder / f"{filename}.{remote.etag}.part"
-    if whole.is_file() and _sha256(whole) == remote.etag:
+    if whole.is_file() and remote.digest(whole) == remote.etag:
         return whole  # fetched for the other group before
-    with _hub_errors(filename):
+    if remote.size is None and part.is_file() and remote.digest(part) == remote.etag:
+        return part.rename(whole)
+    with _hub_errors(filename, remote.source):
         from huggingface_hub.file_download import http_get
 
         with part.open("ab") as stream:
@@ -234,17 +281,20 @@ def _download(filename: str, remote: _Remote, folder: Path) -> Path:
                 stream.truncate(0)
             start = stream.seek(0, os.SEEK_END)
             http_get(
-                remote.url, stream, resume_size=start, expected_size=remote.size, displayed_filename=filename
-            )
-    if _sha256(part) != remote.etag:
+                remote.url, stream, resume_size=start, expected_size=remote.size, displayed_filename=filename,
+                headers={"Accept-Encoding": "identity"},
+            )  # fmt: skip
+    if remote.digest(part) != remote.etag:
         part.unlink()
-        raise DataError(f"{filename} arrived damaged (its sha256 is not the hub's)", hint="fetch again")
+        raise DataError(
+            f"{filename} arrived damaged (its hash is not that of {remote.source})", hint="fetch again"
+        )
     return part.rename(whole)
 
 
 @contextmanager
-def _hub_errors(filename: str) -> Iterator[None]:
-    """Raise BenchError where the hub can't be reached or breaks off."""
+def _hub_errors(filename: str, source: str = REPOSITORY) -> Iterator[None]:
+    """Raise BenchError where a source can't be reached or breaks off."""
     try:
         yield
     except BenchError:
@@ -252,20 +302,15 @@ def _hub_errors(filename: str) -> Iterator[None]:
     except Exception as error:  # the library, its HTTP client and the sockets raise unrelated kinds
         reason = str(error).strip().split("\n")[0] or type(error).__name__
         raise BenchError(
-            f"{filename} could not be fetched from {REPOSITORY}: {reason}",
+            f"{filename} could not be fetched from {source}: {reason}",
             hint="run the same command again: it goes on where it stopped",
         ) from error
 
 
-def _endpoint() -> str | None:
-    """The hub to ask instead of the usual one; raises InputError where others could change what it sends."""
-    given = os.environ.get("HF_ENDPOINT") or None
+def _address(variable: str) -> str | None:
+    """Whom to ask instead of the usual one; raises InputError where others could change what it sends."""
+    given = os.environ.get(variable) or None
     here = urlsplit(given or "").hostname in _LOOPBACK
     if given and not given.startswith(("https://", "http://") if here else "https://"):
-        raise InputError(f"'{given}' is not an https address", where="HF_ENDPOINT", expected="https://HOST")
+        raise InputError(f"'{given}' is not an https address", where=variable, expected="https://HOST")
     return given
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

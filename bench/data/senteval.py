@@ -33,6 +33,8 @@ STS_YEARS = {
 SICK_HEADER = ("pair_ID\tsentence_A\tsentence_B\trelatedness_score", 5)
 """How SICK's first lines begin, and how many columns they have."""
 
+_HINT = "bench data fetch sts7 (or transfer7) gets it"
+
 Parse = Callable[[str, str, str], tuple[str, ...]]
 """From (line, place, split) to the label and the sentence, or two sentences."""
 
@@ -45,8 +47,14 @@ class Source:
     read: Callable[[Path], Task]
 
 
-def lines(root: Path, file: str, encoding: str = "utf-8") -> list[str]:
+def lines(root: Path, file: str, encoding: str = "utf-8", hint: str = _HINT) -> list[str]:
     """Return a file's lines without line ends, and without a byte order mark before UTF-8.
+
+    Args:
+        root: Folder.
+        file: File below it.
+        encoding: Of the file.
+        hint: How to get the file, said where it is missing.
 
     Raises:
         DataError: missing or unreadable file, or (file and line) bytes that are not in the encoding.
@@ -58,7 +66,7 @@ def lines(root: Path, file: str, encoding: str = "utf-8") -> list[str]:
         raise DataError(
             "this data file is missing" if not path.exists() else f"can't be read: {error.strerror}",
             where=str(path),
-            hint="bench data fetch sts7 (or transfer7) gets it",
+            hint=hint,
         ) from error
     try:
         text = raw.decode(encoding)
@@ -124,10 +132,18 @@ def _sts_year(year: str) -> Source:
     )
 
 
-def _pairs(
+def pairs(
     task: str, file: str, columns: tuple[int, int, int], width: int, header: tuple[str, int] | None = None
 ) -> Source:
-    """One tab-separated file of pairs; ``columns`` are those of the sentences and the score."""
+    """One tab-separated file of pairs.
+
+    Args:
+        task: Its name; what follows its first hyphen names the split, else it is "test".
+        file: The file.
+        columns: Those of the sentences and of the score.
+        width: Number of columns.
+        header: How its first line begins and how many columns it has; None for a file without one.
+    """
     a, b, score = columns
 
     def read(root: Path) -> PairTask:
@@ -227,11 +243,11 @@ def _label(label: str, allowed: str, where: str) -> str:
 SOURCES: dict[str, Source] = {
     **{year: _sts_year(year) for year in STS_YEARS},
     **{
-        task: _pairs(task, f"STS/STSBenchmark/sts-{split}.csv", (5, 6, 4), 7)
+        task: pairs(task, f"STS/STSBenchmark/sts-{split}.csv", (5, 6, 4), 7)
         for task, split in (("STSB", "test"), ("STSB-dev", "dev"), ("STSB-train", "train"))
     },
     **{
-        task: _pairs(task, f"SICK/SICK_{file}.txt", (1, 2, 3), 5, SICK_HEADER)
+        task: pairs(task, f"SICK/SICK_{file}.txt", (1, 2, 3), 5, SICK_HEADER)
         for task, file in (("SICKR", "test_annotated"), ("SICKR-dev", "trial"), ("SICKR-train", "train"))
     },
     **{

@@ -1,4 +1,4 @@
-"""SentEval's interface and result dictionaries (those of SimCSE's fork) over this package's evaluation.
+"""SentEval's interface and result dictionaries over this package's evaluation.
 
 An evaluation script runs unchanged but for one line::
 
@@ -7,11 +7,16 @@ An evaluation script runs unchanged but for one line::
     se = senteval.engine.SE(params, batcher, prepare)
     results = se.eval(["STS12", "STSBenchmark", "MR"])
 
+The dictionaries are those of SimCSE's fork. Those of the original, with its supervised STSBenchmark and
+SICKRelatedness, come with ``from bench.senteval_compat import facebookresearch as senteval`` or with
+``params["fork"] = "facebookresearch"``.
+
 The batcher gets every distinct sentence of a task once, as a list of words, in batches of like length.
 Transfer classifiers are fitted to their optimum; ``params["transfer_solver"] = "sgd"`` takes SentEval's own
-procedure with the script's classifier settings.
+procedure with the script's classifier settings. So do hidden layers, scikit-learn's classifier and the
+classes of ``tools``.
 """
 
-from bench.senteval_compat import engine
+from bench.senteval_compat import binary, engine, mrpc, probing, sick, sst, sts, tools, trec, utils
 
-__all__ = ["engine"]
+__all__ = ["binary", "engine", "mrpc", "probing", "sick", "sst", "sts", "tools", "trec", "utils"]

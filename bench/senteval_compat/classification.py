@@ -1,75 +1,73 @@
-"""Transfer tasks, SICK's entailment labels and probing tasks, with SentEval's rounding."""
+"""Tasks whose vectors are classified: transfer tasks, SICK's entailment labels, probing tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bench.data import senteval
-from bench.data.tasks import LabelledSplit, LabelledTask, normalise
-from bench.errors import DataError
+from bench.data.tasks import LabelledTask
 from bench.eval.embed import Embeddings
-from bench.eval.transfer import Protocol, TransferResult, run_task
+from bench.eval.transfer import TransferResult, run_task
+from bench.eval.transfer_items import SEED, Laid, f1_score, laid
 from bench.eval.transfer_suite import sentences_of
-
-PROBING = {
-    "Length": "sentence_length.txt",
-    "WordContent": "word_content.txt",
-    "Depth": "tree_depth.txt",
-    "TopConstituents": "top_constituents.txt",
-    "BigramShift": "bigram_shift.txt",
-    "Tense": "past_present.txt",
-    "SubjNumber": "subj_number.txt",
-    "ObjNumber": "obj_number.txt",
-    "OddManOut": "odd_man_out.txt",
-    "CoordinationInversion": "coordination_inversion.txt",
-}
-"""File of each probing task below ``probing``."""
-_PROBING_SPLITS = {"tr": "train", "va": "dev", "te": "test"}
-_ENTAILMENT = {"CONTRADICTION": "0", "NEUTRAL": "1", "ENTAILMENT": "2"}
+from bench.senteval_compat.evaluation import Batcher, Evaluation, features_of
+from bench.senteval_compat.fitting import fitting
+from bench.senteval_compat.tools.validation import InnerKFoldClassifier, KFoldClassifier, SplitClassifier
 
 
-def _parse_entailment(row: str, where: str, split: str) -> tuple[str, ...]:
-    parts = row.split("\t")
-    label = parts[4].strip() if len(parts) == 5 else ""
-    if label not in _ENTAILMENT:
-        raise DataError(
-            f"'{label}' is not an entailment label",
-            where=where,
-            expected=f"5 columns, the last one of {', '.join(_ENTAILMENT)}",
-        )
-    return _ENTAILMENT[label], parts[1], parts[2]
+class ClassificationEval(Evaluation):
+    """A task of labelled sentences or pairs."""
 
+    def __init__(self, task_path: str | Path, seed: int = SEED) -> None:
+        super().__init__(task_path, seed)
+        self.task = self.read()
+        self.samples = list(sentences_of(self.task))
 
-SICK = senteval.labelled(
-    "SICKEntailment",
-    {"train": "SICK/SICK_train.txt", "dev": "SICK/SICK_trial.txt", "test": "SICK/SICK_test_annotated.txt"},
-    _parse_entailment,
-    header=senteval.SICK_HEADER,
-)
-"""SICK's pairs with their entailment labels, as classes 0 to 2."""
+    def read(self) -> LabelledTask:
+        """Read the data."""
+        return cast("LabelledTask", senteval.SOURCES[self.name].read(self.root()))
 
+    def run(self, params: dict[str, Any], batcher: Batcher) -> dict[str, Any]:
+        """Return "devacc" and "acc" in percent, rounded as SentEval does, "ndev", "ntest", and "f1" of MRPC.
 
-def evaluate(
-    name: str, task_path: Path, vectors: Callable[[Iterable[str]], Embeddings], protocol: Protocol
-) -> dict[str, Any]:
-    """Return SentEval's dictionary of a task.
+        Raises:
+            BenchError: vectors that can't be classified.
+        """
+        how = fitting(params, self.seed)
+        how.tell()
+        vectors = self.vectors(params, batcher)
+        if how.protocol is not None:
+            return dictionary(self.name, run_task(self.task, vectors, how.protocol))
+        return self._by_procedure(vectors, self.config(how.config))
 
-    Args:
-        name: Task.
-        task_path: SentEval's data folder.
-        vectors: The batcher's vectors of sentences.
-        protocol: How the classifier is fitted.
-    """
-    if name in PROBING:
-        task = read_probing(name, _probing_folder(task_path))
-    else:
-        source = SICK if name == "SICKEntailment" else senteval.SOURCES[name]
-        task = cast("LabelledTask", source.read(senteval.find_root(task_path)))
-    return dictionary(name, run_task(task, vectors(sentences_of(task)), protocol))
+    def config(self, config: dict[str, Any]) -> dict[str, Any]:
+        """Settings for SentEval's own procedure."""
+        return config
+
+    def _by_procedure(self, vectors: Embeddings, config: dict[str, Any]) -> dict[str, Any]:
+        items = laid(self.task)
+        config = {**config, "nclasses": len(items.classes), "seed": self.seed}
+        x = _features(items, vectors)
+        y: dict[str, NDArray[Any]] = {part: items.labels[rows] for part, rows in items.rows.items()}
+        if items.folded:
+            dev, test = InnerKFoldClassifier(x["all"], y["all"], config).run()
+            return _found(dev, test, len(items.labels), len(items.labels))
+        n_test = len(y["test"])
+        if "dev" in x:
+            renamed = {"train": "train", "dev": "valid", "test": "test"}
+            sides = [{new: side[old] for old, new in renamed.items()} for side in (x, y)]
+            dev, test = SplitClassifier(sides[0], sides[1], config).run()
+            return _found(dev, test, len(y["dev"]), n_test)
+        train, tested = (dict[str, NDArray[Any]](X=x[part], y=y[part]) for part in ("train", "test"))
+        dev, test, predicted = KFoldClassifier(train, tested, config).run()
+        found = _found(dev, test, len(y["train"]), n_test)
+        if self.name == "MRPC":
+            found["f1"] = round(100 * f1_score(np.ravel(predicted), y["test"]), 2)
+        return found
 
 
 def dictionary(name: str, result: TransferResult) -> dict[str, Any]:
@@ -80,45 +78,20 @@ def dictionary(name: str, result: TransferResult) -> dict[str, Any]:
     >>> dictionary("CR", result)
     {'devacc': 80.62, 'acc': 75.5, 'ndev': 4, 'ntest': 4}
     """
-    found = {
-        "devacc": _rounded(result.dev),
-        "acc": _rounded(result.test),
-        "ndev": result.n_dev,
-        "ntest": len(result.gold),
-    }
+    found = _found(_rounded(result.dev), _rounded(result.test), result.n_dev, len(result.gold))
     return {**found, "f1": round(100 * result.f1, 2)} if name == "MRPC" else found
+
+
+def _found(dev: float, test: float, n_dev: int, n_test: int) -> dict[str, Any]:
+    return {"devacc": dev, "acc": test, "ndev": n_dev, "ntest": n_test}
 
 
 def _rounded(accuracies: tuple[float, ...]) -> float:
     return float(round(np.mean([round(100 * accuracy, 2) for accuracy in accuracies]), 2))
 
 
-def read_probing(name: str, folder: Path) -> LabelledTask:
-    """Read a probing task: split (tr, va, te), label and sentence, separated by tabs; raises DataError."""
-    file = PROBING[name]
-    parts: dict[str, list[tuple[str, str]]] = {split: [] for split in _PROBING_SPLITS}
-    for number, row in enumerate(senteval.lines(folder, file), start=1):
-        split, *columns = row.rstrip().split("\t")
-        if len(columns) < 2 or split not in parts:
-            raise DataError(
-                "this line isn't split, label and sentence",
-                where=f"{folder / file}:{number}",
-                expected="tr, va or te first",
-            )
-        parts[split].append((columns[0], normalise(columns[-1])))
-    splits = []
-    for split, rows in parts.items():
-        labels, sentences = tuple(zip(*rows, strict=True)) or ((), ())
-        splits.append(LabelledSplit(_PROBING_SPLITS[split], sentences, (), labels, file))
-    return LabelledTask(name, tuple(splits))
-
-
-def _probing_folder(task_path: Path) -> Path:
-    for place in (task_path / "probing", task_path.parent / "probing", task_path):
-        if any((place / file).is_file() for file in PROBING.values()):
-            return place
-    raise DataError(
-        "no probing data here",
-        where=str(task_path),
-        expected=f"probing/{PROBING['Length']} or another of its files below it",
-    )
+def _features(items: Laid, vectors: Embeddings) -> dict[str, NDArray[Any]]:
+    return {
+        name: features_of(vectors, split.first, split.second)[order]
+        for name, split, order in zip(items.rows, items.splits, items.orders, strict=True)
+    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from scipy.stats import pearsonr, spearmanr
 
 from bench import senteval_compat as senteval
 from bench.data.senteval import SOURCES
-from bench.encoder import FloatArray
 from bench.errors import BenchError, DataError, InputError
 from bench.eval.embed import embed
 from bench.eval.sgd import Classifier
@@ -21,51 +19,13 @@ from bench.eval.sts import predict, score_task
 from bench.eval.transfer import Protocol, run_task
 from bench.eval.transfer_suite import sentences_of
 from bench.nn.backbone import TransformerEncoder
-from tests.support.transfer_data import sentence, write_similarity, write_transfer
+from tests.support.senteval_toy import FULL, Hashed, engine
 
-FULL = {"nhid": 0, "optim": "adam", "batch_size": 64, "tenacity": 5, "epoch_size": 4}
 FAST = {"nhid": 0, "optim": "rmsprop", "batch_size": 128, "tenacity": 3, "epoch_size": 2}
-
-
-class Hashed:
-    """An encoder and a batcher with the same vectors."""
-
-    dim = 6
-    facts: dict[str, str | int] = {}  # noqa: RUF012
-
-    def encode(self, sentences: Any, *_: object) -> FloatArray:
-        rows = [list(hashlib.sha256(text.encode()).digest()[: self.dim]) for text in sentences]
-        return (np.array(rows) / 100 - 1).astype(np.float32)
-
-    def __call__(self, params: Any, batch: list[list[str]]) -> FloatArray:
-        assert all(isinstance(word, str) for words in batch for word in words)
-        return self.encode([" ".join(words) for words in batch])
-
-
-@pytest.fixture(scope="session")
-def task_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("senteval")
-    write_similarity(root / "downstream")
-    write_transfer(root / "downstream")
-    rng = np.random.default_rng(1)
-    rows = [
-        f"{part}\t{label}\t{sentence(rng, i)}"
-        for part in ("tr", "va", "te")
-        for i in range(6)
-        for label in "ab"
-    ]
-    (root / "probing").mkdir()
-    (root / "probing" / "past_present.txt").write_text("\n".join(rows))
-    return root
 
 
 def read(folder: Path, name: str) -> Any:
     return SOURCES[name].read(folder / "downstream")
-
-
-def engine(folder: Path, **params: Any) -> Any:
-    given = {"task_path": str(folder), "usepytorch": True, "kfold": 3, "classifier": FULL, **params}
-    return senteval.engine.SE(given, Hashed(), lambda params, samples: None)
 
 
 def test_years_have_every_subset_and_three_averages(task_path: Path) -> None:
@@ -100,7 +60,8 @@ def test_simcses_script_finds_its_figures(task_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "solver"), [("CR", "exact"), ("TREC", "exact"), ("SST2", "sgd"), ("MRPC", "exact")]
+    ("name", "solver"),
+    [("CR", "exact"), ("TREC", "exact"), ("SST2", "sgd"), ("MRPC", "exact"), ("SST5", "sgd")],
 )
 def test_transfer_is_the_main_paths_rounded(task_path: Path, name: str, solver: str) -> None:
     settings = FAST if solver == "sgd" else FULL
@@ -110,7 +71,7 @@ def test_transfer_is_the_main_paths_rounded(task_path: Path, name: str, solver: 
     main = run_task(task, embed(Hashed(), sentences_of(task)), protocol)
     test = round(float(np.mean([round(100 * value, 2) for value in main.test])), 2)
     dev = round(float(np.mean([round(100 * value, 2) for value in main.dev])), 2)
-    items = 72 if name == "TREC" else 48
+    items = {"TREC": 72, "SST5": 120}.get(name, 48)
     assert (main.n_dev, len(main.gold)) == (items, items)
     expected = {"devacc": dev, "acc": test, "ndev": items, "ntest": items}
     expected |= {"f1": round(100 * main.f1, 2)} if name == "MRPC" else {}
@@ -154,7 +115,10 @@ def test_entailment_and_probing(task_path: Path) -> None:
     assert results == se.results
     assert len(seen) == 3 * 36 * 2 + 36
     assert all(isinstance(words, list) for words in seen)
-    with pytest.raises(DataError, match=r"odd_man_out.txt: this data file is missing"):
+    hint = (
+        rf"odd_man_out.txt: this data file is missing; bench data fetch probing --data {task_path} gets them"
+    )
+    with pytest.raises(DataError, match=hint):
         se.eval("OddManOut")
 
 
@@ -163,9 +127,17 @@ def test_entailment_and_probing(task_path: Path) -> None:
     [
         ({}, "STS11", "unknown task 'STS11' .did you mean 'STS1.*; expected one of CR, MR"),
         ({}, "SNLI", "task 'SNLI' is not offered here"),
-        ({}, "STSBenchmark-finetune", "trains a regression, which is not offered; expected 'STSBenchmark'"),
-        ({"classifier": {"nhid": 50}}, "MR", "params: hidden layers in a classifier; expected nhid 0"),
-        ({"usepytorch": False}, "MR", "params: usepytorch is False"),
+        ({"fork": "facebookresearch"}, "STSBenchmark-finetune", "unknown task 'STSBenchmark-finetune'"),
+        ({"fork": "google"}, "MR", "params: fork 'google'; expected one of simcse, facebookresearch"),
+        ({}, "STSBenchmark-fix", "STSBenchmark-fix: this folder is missing; .*data fetch doesn't get it"),
+        (
+            {"transfer_solver": "exact", "classifier": {"nhid": 50}},
+            "MR",
+            "params: transfer_solver 'exact' with hidden layers; expected 'sgd'",
+        ),
+        ({"classifier": {"optim": "adm"}}, "MR", "optim: unknown optimiser 'adm' .did you mean 'adam'"),
+        ({"classifier": {"optim": "sgd"}}, "MR", "optim 'sgd': no learning rate; expected such as 'sgd,lr"),
+        ({"classifier": {"optim": "adam,rate=1"}}, "MR", "'adam,rate=1': 'rate=1'; expected NAME=NUMBER"),
         ({"transfer_solver": "lbfgs"}, "MR", "transfer_solver 'lbfgs'; expected one of exact, sgd"),
         ({"classifier": {"nhid": 0, "lr": 1}}, "MR", r"classifier settings \['lr'\]; expected nhid, optim"),
         ({"task_path": None}, "MR", "MR: params has no 'task_path'"),

@@ -1,0 +1,123 @@
+"""What SentEval's classes of tasks have in common: a folder, a preparation, a run with a batcher."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path, PurePath
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.errors import BenchError, DataError
+from bench.eval.embed import Embeddings, distinct
+from bench.eval.transfer_items import SEED
+from bench.senteval_compat.utils import dotdict
+
+Batcher = Callable[..., Any]
+Prepare = Callable[..., Any]
+
+_DEFAULTS = (("usepytorch", True), ("batch_size", 128), ("nhid", 0), ("kfold", 5))
+
+
+class Evaluation:
+    """One task.
+
+    Args:
+        task_path: The task's own folder, such as ``downstream/SICK``.
+        seed: Of folds and fits.
+
+    Raises:
+        DataError: missing or damaged data.
+    """
+
+    name = ""
+    folder = ""
+    """The task's own folder below ``downstream``."""
+
+    def __init__(self, task_path: str | Path, seed: int = SEED) -> None:
+        self.path, self.seed = Path(task_path), seed
+        self.samples: list[str] = []
+
+    def root(self) -> Path:
+        """Return the ``downstream`` folder; raises DataError where the task's own has another name."""
+        parts = PurePath(self.folder).parts
+        if self.path.absolute().parts[-len(parts) :] != parts:
+            raise DataError("not this task's folder", where=str(self.path), expected=f".../{self.folder}")
+        return self.path.absolute().parents[len(parts) - 1]
+
+    def do_prepare(self, params: dict[str, Any], prepare: Prepare) -> Any:
+        """Hand all sentences, as lists of words, to the script's ``prepare``.
+
+        Args:
+            params: The parameters.
+            prepare: (params, sentences).
+        """
+        return prepare(params, [sentence.split() for sentence in self.samples])
+
+    def run(self, params: dict[str, Any], batcher: Batcher) -> dict[str, Any]:
+        """Return the task's dictionary.
+
+        Args:
+            params: The parameters, as :class:`~bench.senteval_compat.engine.SE` takes them.
+            batcher: (params, sentences as lists of words) -> (sentences, dim).
+
+        Raises:
+            BenchError: the batcher's vectors can't be used.
+        """
+        raise NotImplementedError
+
+    def vectors(self, params: dict[str, Any], batcher: Batcher) -> Embeddings:
+        """The batcher's vectors of the distinct sentences, float32 as SentEval's classifier takes them.
+
+        Args:
+            params: The parameters.
+            batcher: The batcher.
+
+        Raises:
+            BenchError: the number of rows isn't the number of sentences, or values aren't finite.
+        """
+        size = int(with_defaults(params).batch_size)
+        texts = sorted(distinct(self.samples), key=lambda sentence: len(sentence.split()))
+        parts = []
+        for begin in range(0, len(texts), size):
+            batch = [sentence.split() for sentence in texts[begin : begin + size]]
+            part = np.asarray(batcher(params, batch), dtype=np.float32)
+            if part.ndim != 2 or len(part) != len(batch):
+                raise BenchError(
+                    f"the batcher returned the shape {part.shape}",
+                    where=self.name,
+                    expected=f"({len(batch)}, dim)",
+                )
+            parts.append(part)
+        vectors = np.concatenate(parts)
+        if not np.isfinite(vectors).all():
+            raise BenchError("the batcher's vectors are not finite", where=self.name)
+        return Embeddings({text: row for row, text in enumerate(texts)}, vectors)
+
+
+def with_defaults(params: dict[str, Any]) -> dotdict:
+    """Return the parameters with SentEval's defaults for those that are missing or None.
+
+    >>> with_defaults({"kfold": 10}).kfold, with_defaults({}).batch_size
+    (10, 128)
+    """
+    found = dotdict(params)
+    for name, value in _DEFAULTS:
+        if found.get(name) is None:
+            found[name] = value
+    return found
+
+
+def rows_of(embedded: Embeddings, sentences: Iterable[str]) -> NDArray[np.float32]:
+    """Vectors of sentences, in their order."""
+    return embedded.vectors[[embedded.rows[sentence] for sentence in sentences]]
+
+
+def features_of(embedded: Embeddings, first: Sequence[str], second: Sequence[str]) -> NDArray[np.float32]:
+    """SentEval's features: a sentence's vector; of a pair |u - v| and u * v."""
+    u = rows_of(embedded, first)
+    if not second:
+        return u
+    v = rows_of(embedded, second)
+    return np.concatenate([np.abs(u - v), u * v], axis=1)

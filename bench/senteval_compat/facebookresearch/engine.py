@@ -1,0 +1,9 @@
+"""``engine.SE`` with the original's tasks."""
+
+from bench.senteval_compat import engine
+
+
+class SE(engine.SE):
+    """SentEval's engine; ``params["fork"]`` is "facebookresearch" where it isn't given."""
+
+    fork = "facebookresearch"

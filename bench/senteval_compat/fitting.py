@@ -1,0 +1,96 @@
+"""How a script's parameters have transfer classifiers fitted, and what is said about it."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from bench.errors import InputError
+from bench.eval.sgd import Classifier
+from bench.eval.transfer import SOLVERS, Protocol
+from bench.senteval_compat.evaluation import with_defaults
+from bench.senteval_compat.tools.classifier import SETTINGS
+from bench.senteval_compat.utils import get_optimizer
+
+_TOGETHER = ("adam", "rmsprop")  # optimisers that bench.eval fits side by side
+_SWITCHES = ("cudaEfficient", "noreg")
+_told: set[str] = set()
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """How classifiers are fitted.
+
+    Args:
+        protocol: For :func:`bench.eval.transfer.run_task`; None where SentEval's own classes are needed.
+        config: What those take, but for classes and seed.
+        notice: Settings of the script that the exact solver leaves unused, or "".
+    """
+
+    protocol: Protocol | None
+    config: dict[str, Any]
+    notice: str = ""
+
+    def tell(self) -> None:
+        """Say the notice on stderr, once a process."""
+        if self.notice and self.notice not in _told:
+            _told.add(self.notice)
+            print(self.notice, file=sys.stderr)
+
+
+def fitting(params: dict[str, Any], seed: int) -> Fitting:
+    """Read the parameters.
+
+    Args:
+        params: The parameters.
+        seed: Of folds and fits.
+
+    Raises:
+        InputError: a setting that SentEval doesn't have, an unknown solver, or the exact one for what it
+            doesn't solve.
+    """
+    known = with_defaults(params)
+    classifier = dict(known.classifier or {})
+    unknown = classifier.keys() - SETTINGS.keys() - set(_SWITCHES)
+    if unknown:
+        raise InputError(
+            f"classifier settings {sorted(unknown)}",
+            where="params",
+            expected=f"{', '.join((*SETTINGS, *_SWITCHES))}",
+        )
+    config: dict[str, Any] = {
+        name: classifier.pop(name, False) or bool(known.get(name)) for name in _SWITCHES
+    }  # fmt: skip
+    config |= {"usepytorch": bool(known.usepytorch), "kfold": int(known.kfold), "classifier": classifier}
+    optim = str(classifier.get("optim", SETTINGS["optim"]))
+    get_optimizer(optim)
+    needs = _needs(config)
+    solver = known.get("transfer_solver")
+    if solver not in (None, *SOLVERS):
+        raise InputError(
+            f"transfer_solver '{solver}'", where="params", expected=f"one of {', '.join(SOLVERS)}"
+        )
+    if solver == "exact" and needs:
+        raise InputError(f"transfer_solver 'exact' with {needs}", where="params", expected="'sgd'")
+    if needs or (solver == "sgd" and optim not in _TOGETHER):
+        return Fitting(None, config)
+    own = {name: value for name, value in classifier.items() if name not in ("nhid", "dropout")}
+    protocol = Protocol(solver or "exact", config["kfold"], seed, Classifier(**own))
+    return Fitting(protocol, config, _notice(list(own)) if own and solver is None else "")
+
+
+def _needs(config: dict[str, Any]) -> str:
+    """What only SentEval's own procedure has, or ""."""
+    if not config["usepytorch"]:
+        return "usepytorch False"
+    if config["classifier"].get("nhid"):
+        return "hidden layers"
+    return "noreg" if config["noreg"] else ""
+
+
+def _notice(names: list[str]) -> str:
+    return (
+        f"senteval_compat: transfer classifiers are fitted to their optimum, so {', '.join(names)} of "
+        "params['classifier'] have no effect; params['transfer_solver'] = 'sgd' takes them"
+    )

@@ -1,0 +1,135 @@
+"""SICK: relatedness by a regression, and entailment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from scipy.stats import pearsonr, spearmanr
+
+from bench.data import senteval
+from bench.data.tasks import LabelledTask, PairSubset, PairTask
+from bench.errors import DataError
+from bench.eval.transfer_items import SEED
+from bench.senteval_compat.classification import ClassificationEval
+from bench.senteval_compat.evaluation import Batcher, Evaluation, features_of
+from bench.senteval_compat.tools.relatedness import (
+    GRADES,
+    Correlation,
+    RelatednessPytorch,
+    correlated,
+    encode_labels,
+)
+
+_ENTAILMENT = {"CONTRADICTION": "0", "NEUTRAL": "1", "ENTAILMENT": "2"}
+_SICK = {"train": "SICK_train.txt", "dev": "SICK_trial.txt", "test": "SICK_test_annotated.txt"}
+
+
+class SICKEval(Evaluation):
+    """Relatedness by SentEval's regression, with the dictionary of SimCSE's fork."""
+
+    name, folder = "SICKRelatedness-finetune", "SICK"
+    validation: tuple[str, Correlation] = ("devspearman", spearmanr)
+    """Name in the dictionary of what decides on the development split."""
+
+    def __init__(self, task_path: str | Path, seed: int = SEED) -> None:
+        super().__init__(task_path, seed)
+        self.splits = {split: _by_length(subset) for split, subset in self.read().items()}
+        subsets = self.splits.values()
+        self.samples = [text for subset in subsets for side in (subset.first, subset.second) for text in side]
+
+    def read(self) -> dict[str, PairSubset]:
+        """Read the splits."""
+        return sick_splits(self.path)
+
+    def run(self, params: dict[str, Any], batcher: Batcher) -> dict[str, Any]:
+        """Return "pearson", "spearman" and "mse" on test, the best correlation on the dev split, "yhat".
+
+        ``yhat`` are the scores of the test pairs in SentEval's order: by words of the first sentence, of the
+        second, and by gold score. Also "ndev" and "ntest".
+        """
+        embedded = self.vectors(params, batcher)
+        parts = {
+            split: {"X": features_of(embedded, subset.first, subset.second), "y": encode_labels(subset.gold)}
+            for split, subset in self.splits.items()
+        }
+        dev, test = self.splits["dev"].gold, self.splits["test"].gold
+        name, correlation = self.validation
+        best, yhat = RelatednessPytorch(
+            parts["train"],
+            parts["dev"],
+            parts["test"],
+            dev,
+            {"seed": self.seed, "nclasses": GRADES},
+            correlation,
+        ).run()
+        return {
+            name: best,
+            "pearson": correlated(pearsonr, yhat, test),
+            "spearman": correlated(spearmanr, yhat, test),
+            "mse": float(np.mean((yhat - np.array(test)) ** 2)),
+            "yhat": yhat,
+            "ndev": len(dev),
+            "ntest": len(test),
+        }
+
+
+class SICKEntailmentEval(ClassificationEval):
+    """SICK's pairs with their entailment labels, as classes 0 to 2."""
+
+    name, folder = "SICKEntailment", "SICK"
+
+    def read(self) -> LabelledTask:
+        """Read the data."""
+        source = senteval.labelled(self.name, _SICK, _parse_entailment, header=senteval.SICK_HEADER)
+        return cast("LabelledTask", source.read(self.path))
+
+
+def sick_splits(folder: Path) -> dict[str, PairSubset]:
+    """Read SICK's splits with their relatedness from their own folder; raises DataError."""
+    return _splits(folder, _SICK, (1, 2, 3), 5, senteval.SICK_HEADER)
+
+
+def stsb_splits(folder: Path) -> dict[str, PairSubset]:
+    """Read the STS Benchmark's splits from their own folder; raises DataError."""
+    return _splits(
+        folder, {split: f"sts-{split}.csv" for split in ("train", "dev", "test")}, (5, 6, 4), 7, None
+    )
+
+
+def _splits(
+    folder: Path,
+    files: dict[str, str],
+    columns: tuple[int, int, int],
+    width: int,
+    header: tuple[str, int] | None,
+) -> dict[str, PairSubset]:
+    return {
+        split: cast(
+            "PairTask", senteval.pairs(f"-{split}", file, columns, width, header).read(folder)
+        ).subsets[0]
+        for split, file in files.items()
+    }
+
+
+def _by_length(subset: PairSubset) -> PairSubset:
+    """SentEval's order: by words of the first sentence, of the second, and by gold score."""
+    rows = sorted(
+        zip(subset.first, subset.second, subset.gold, strict=True),
+        key=lambda row: (len(row[0].split()), len(row[1].split()), row[2]),
+    )
+    first, second, gold = tuple(zip(*rows, strict=True)) or ((), (), ())
+    return PairSubset(subset.name, first, second, gold, subset.source, subset.last_line)
+
+
+def _parse_entailment(row: str, where: str, split: str) -> tuple[str, ...]:
+    parts = row.split("\t")
+    label = parts[4].strip() if len(parts) == 5 else ""
+    if label not in _ENTAILMENT:
+        raise DataError(
+            f"'{label}' is not an entailment label",
+            where=where,
+            expected=f"5 columns, the last one of {', '.join(_ENTAILMENT)}",
+        )
+    return _ENTAILMENT[label], parts[1], parts[2]

@@ -1,0 +1,202 @@
+"""SentEval's classifier of vectors: a linear layer or one hidden layer, any optimiser, early stopping."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from bench.errors import BenchError, InputError
+from bench.eval.transfer_items import SEED
+from bench.senteval_compat.utils import get_optimizer
+
+Array = NDArray[Any]
+
+SETTINGS: dict[str, Any] = {
+    "nhid": 0, "optim": "adam", "tenacity": 5, "epoch_size": 4, "max_epoch": 200, "dropout": 0.0,
+    "batch_size": 64,
+}  # fmt: skip
+"""Settings of a classifier, and what they are where none is given."""
+
+
+class PyTorchClassifier:
+    """The fitting of a model: what :class:`MLP` is built on.
+
+    Args:
+        inputdim: Columns of the features.
+        nclasses: Number of classes.
+        l2reg: Regularisation.
+        batch_size: Rows of a step.
+        seed: Of the initial weights, the order of rows and dropout.
+        cudaEfficient: Keeps the rows off the GPU in the original; nothing here, where all are in main memory.
+    """
+
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    tenacity: int
+    epoch_size: int
+    max_epoch: int
+
+    def __init__(
+        self,
+        inputdim: int,
+        nclasses: int,
+        l2reg: float = 0.0,
+        batch_size: int = 64,
+        seed: int = SEED,
+        cudaEfficient: bool = False,  # noqa: N803 - SentEval's name
+    ) -> None:
+        self.inputdim, self.nclasses, self.l2reg = inputdim, nclasses, l2reg
+        self.batch_size, self.seed = batch_size, seed
+        self.loss_fn = nn.CrossEntropyLoss()
+        self._order = np.random.RandomState(seed)  # SentEval's stream of permutations
+        self._chance = torch.Generator().manual_seed(seed).get_state()  # torch's stream: weights, dropout
+
+    def fit(
+        self,
+        X: Array,  # noqa: N803
+        y: Array,
+        validation_data: tuple[Array, Array] | None = None,
+        validation_split: float | None = None,
+        early_stop: bool = True,
+    ) -> float:
+        """Fit, and keep the model with the best validation accuracy.
+
+        Args:
+            X: (n, inputdim).
+            y: (n,), 0 to nclasses - 1.
+            validation_data: Features and classes to stop by.
+            validation_split: Else the share of the rows that is set aside at random for it.
+            early_stop: Stop after ``tenacity`` evaluations without a better accuracy, and one more.
+
+        Returns:
+            The best validation accuracy.
+
+        Raises:
+            BenchError: no rows to validate on.
+        """
+        x, labels = _features(X), torch.from_numpy(np.asarray(y, dtype=np.int64))
+        if validation_data is None:
+            shuffled, cut = self._order.permutation(len(x)), int((validation_split or 0.0) * len(x))
+            aside, rest = shuffled[:cut], shuffled[cut:]
+            validation_data = (np.asarray(X)[aside], np.asarray(y)[aside])
+            x, labels = x[rest], labels[rest]
+        if not len(validation_data[0]):
+            raise BenchError(f"no row of {len(x)} is left to validate a classifier on", expected="more rows")
+        best, best_accuracy, patience = copy.deepcopy(self.model), -1.0, 0
+        with torch.random.fork_rng(devices=[]):
+            torch.set_rng_state(self._chance)
+            for _ in range(0, self.max_epoch + 1, self.epoch_size):
+                self._passes(x, labels)
+                accuracy = self.score(*validation_data)
+                if accuracy > best_accuracy:
+                    best, best_accuracy = copy.deepcopy(self.model), accuracy
+                elif early_stop:
+                    if patience >= self.tenacity:
+                        break
+                    patience += 1
+            self._chance = torch.get_rng_state()
+        self.model = best
+        return best_accuracy
+
+    def _passes(self, x: Tensor, labels: Tensor) -> None:
+        """``epoch_size`` passes over the rows."""
+        self.model.train()
+        for _ in range(self.epoch_size):
+            for batch in torch.split(torch.from_numpy(self._order.permutation(len(x))), self.batch_size):
+                loss = self.loss_fn(self.model(x[batch]), labels[batch])
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+
+    def score(self, devX: Array, devy: Array) -> float:  # noqa: N803
+        """Accuracy in 0 to 1.
+
+        Args:
+            devX: (n, inputdim).
+            devy: (n,).
+        """
+        return float((self._logits(devX).argmax(1).numpy() == np.asarray(devy)).mean())
+
+    def predict(self, devX: Array) -> NDArray[np.float64]:  # noqa: N803
+        """Predicted classes, (n, 1) as SentEval has them.
+
+        Args:
+            devX: (n, inputdim).
+        """
+        return self._logits(devX).argmax(1, keepdim=True).double().numpy()
+
+    def predict_proba(self, devX: Array) -> NDArray[np.float32]:  # noqa: N803
+        """Probabilities of the classes, (n, nclasses).
+
+        Args:
+            devX: (n, inputdim).
+        """
+        return self._logits(devX).softmax(1).numpy()
+
+    def _logits(self, rows: Array) -> Tensor:
+        self.model.eval()
+        with torch.no_grad():
+            found: Tensor = self.model(_features(rows))
+        return found
+
+
+class MLP(PyTorchClassifier):
+    """Logistic regression, or one hidden layer of sigmoids.
+
+    Args:
+        params: Any of :data:`SETTINGS`: hidden units, the optimiser with its settings, evaluations without a
+            better accuracy that are forgiven, passes between evaluations, passes after which no further round
+            begins, dropout of the hidden layer, rows of a step.
+        inputdim: Columns of the features.
+        nclasses: Number of classes.
+        l2reg: Regularisation.
+        batch_size: Without effect, as in SentEval, where that of ``params`` or 64 is taken.
+        seed: Of the initial weights, the order of rows and dropout.
+        cudaEfficient: Without effect on a CPU.
+
+    Raises:
+        InputError: an optimiser that isn't known.
+    """
+
+    def __init__(
+        self,
+        params: Mapping[str, Any],
+        inputdim: int,
+        nclasses: int,
+        l2reg: float = 0.0,
+        batch_size: int = 64,
+        seed: int = SEED,
+        cudaEfficient: bool = False,  # noqa: N803 - SentEval's name
+    ) -> None:
+        given = SETTINGS | dict(params)
+        super().__init__(inputdim, nclasses, l2reg, int(given["batch_size"]), seed, cudaEfficient)
+        self.nhid, self.optim, self.dropout = int(given["nhid"]), str(given["optim"]), float(given["dropout"])
+        self.tenacity, self.epoch_size = int(given["tenacity"]), int(given["epoch_size"])
+        self.max_epoch = int(given["max_epoch"])
+        if self.epoch_size < 1 or self.batch_size < 1:
+            raise InputError(
+                "a round without a step", where="classifier", expected="epoch_size, batch_size > 0"
+            )
+        made, settings = get_optimizer(self.optim)
+        with torch.random.fork_rng(devices=[]):
+            torch.set_rng_state(self._chance)
+            self.model = nn.Sequential(*self._layers())
+            self._chance = torch.get_rng_state()
+        self.optimizer = made(self.model.parameters(), **settings)
+        self.optimizer.param_groups[0]["weight_decay"] = l2reg
+
+    def _layers(self) -> list[nn.Module]:
+        if not self.nhid:
+            return [nn.Linear(self.inputdim, self.nclasses)]
+        hidden = nn.Linear(self.inputdim, self.nhid)
+        return [hidden, nn.Dropout(self.dropout), nn.Sigmoid(), nn.Linear(self.nhid, self.nclasses)]
+
+
+def _features(rows: Array) -> Tensor:
+    return torch.from_numpy(np.asarray(rows, dtype=np.float32))

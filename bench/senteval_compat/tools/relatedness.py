@@ -1,0 +1,127 @@
+"""SentEval's regression of relatedness: soft labels over 1 to 5, mean squared error, Adam."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.stats import pearsonr
+from torch import Tensor, nn
+
+Array = NDArray[Any]
+Correlation = Callable[..., Any]
+Scores = Sequence[float] | Array
+
+GRADES = 5
+_BATCH, _PASSES, _MOST_PASSES, _TENACITY = 64, 50, 1000, 3
+
+
+def encode_labels(labels: Scores, nclass: int = GRADES) -> NDArray[np.float32]:
+    """Spread each score over the two grades around it, so that the grades' mean is the score.
+
+    Nothing stands below grade 1: a score of 0 has no weight at all (Tai, Socher and Manning 2015).
+
+    Args:
+        labels: Scores from 0 to ``nclass``.
+        nclass: Number of grades.
+
+    >>> encode_labels([3.25, 5.0, 0.5]).tolist()[0]
+    [0.0, 0.0, 0.75, 0.25, 0.0]
+    """
+    scores = np.asarray(labels, dtype=np.float64)
+    spread: NDArray[np.float32] = np.zeros((len(scores), nclass), dtype=np.float32)
+    for row, score in zip(spread, scores, strict=True):
+        below = int(np.floor(score))
+        if 1 <= below <= nclass:
+            row[below - 1] = below - score + 1
+        if below < nclass:
+            row[below] = score - below
+    return spread
+
+
+class RelatednessPytorch:
+    """The regression.
+
+    Args:
+        train: {"X": features, "y": soft labels}.
+        valid: The same to stop by; its labels aren't read.
+        test: The same; its labels aren't read.
+        devscores: Scores of ``valid``.
+        config: {"nclasses", "seed"}.
+        correlation: Decides which model is the best on ``valid``: scipy's pearsonr; SimCSE's fork takes
+            spearmanr.
+    """
+
+    def __init__(
+        self,
+        train: Mapping[str, Array],
+        valid: Mapping[str, Array],
+        test: Mapping[str, Array],
+        devscores: Scores,
+        config: Mapping[str, Any],
+        correlation: Correlation = pearsonr,
+    ) -> None:
+        self.devscores, self.correlation = devscores, correlation
+        self.trainX, self.devX, self.testX = (_tensor(part["X"]) for part in (train, valid, test))
+        self.trainy = _tensor(train["y"])
+        self.grades = np.arange(1, int(config["nclasses"]) + 1)
+        self._order = np.random.RandomState(config["seed"])  # SentEval's stream of permutations
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(config["seed"])
+            layer = nn.Linear(self.trainX.shape[1], len(self.grades))
+        self.model: nn.Module = nn.Sequential(layer, nn.Softmax(dim=-1))
+
+    def run(self) -> tuple[float, NDArray[np.float64]]:
+        """Return the best correlation on ``valid``, and the scores of ``test``.
+
+        It is looked at every 50 passes; the fourth time that it isn't better is the last.
+        """
+        optimizer = torch.optim.Adam(self.model.parameters())
+        best, best_correlation, patience = copy.deepcopy(self.model), -1.0, 0
+        for _ in range(0, _MOST_PASSES + 1, _PASSES):
+            for _ in range(_PASSES):
+                self._pass(optimizer)
+            found = correlated(self.correlation, self._scores(self.devX), self.devscores)
+            if found > best_correlation:
+                best, best_correlation = copy.deepcopy(self.model), found
+            elif patience >= _TENACITY:
+                break
+            else:
+                patience += 1
+        self.model = best
+        return best_correlation, self._scores(self.testX)
+
+    def _pass(self, optimizer: torch.optim.Optimizer) -> None:
+        for batch in torch.split(torch.from_numpy(self._order.permutation(len(self.trainX))), _BATCH):
+            loss = nn.functional.mse_loss(self.model(self.trainX[batch]), self.trainy[batch])
+            optimizer.zero_grad()
+            torch.autograd.backward(loss)
+            optimizer.step()
+
+    def _scores(self, features: Tensor) -> NDArray[np.float64]:
+        with torch.no_grad():
+            found: NDArray[np.float64] = self.model(features).double().numpy() @ self.grades
+        return found
+
+
+def correlated(correlation: Correlation, found: Array, gold: Scores) -> float:
+    """A correlation, 0 where there is none, as for equal scores.
+
+    Args:
+        correlation: scipy's pearsonr or spearmanr.
+        found: Scores.
+        gold: Gold scores.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # scipy's of constant input
+        value = float(correlation(found, gold)[0])
+    return 0.0 if np.isnan(value) else value
+
+
+def _tensor(values: Array) -> Tensor:
+    return torch.from_numpy(np.asarray(values, dtype=np.float32))

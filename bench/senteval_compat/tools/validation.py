@@ -1,0 +1,151 @@
+"""SentEval's ways to choose a regularisation and test with it, by its own fitting or scikit-learn's.
+
+Features are rows in SentEval's order, classes are numbers from 0, accuracies percentages of two decimals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
+
+from bench.eval.transfer_items import SEED, folds_of
+from bench.senteval_compat.tools.classifier import MLP
+
+Array = NDArray[Any]
+Pair = tuple[Array, Array]
+
+_DEFAULT_KFOLD = 5
+_ASIDE = 0.05  # of the rows of a last fit, to stop by
+_REGS = tuple(10.0**power for power in range(-5, -1))
+_STRENGTHS = tuple(2.0**power for power in range(-2, 4))  # scikit-learn's C, the inverse of a regularisation
+_STRENGTHS_OF_FOLDS = tuple(2.0**power for power in range(-1, 6))
+_FREE, _FREE_STRENGTH = 1e-9, 1e9
+
+
+class _Chooser:
+    """What the three have in common.
+
+    Args:
+        dim: Columns of the features.
+        config: "nclasses", "seed", "usepytorch", "classifier"; "kfold" (5), "cudaEfficient", "noreg".
+    """
+
+    def __init__(self, dim: int, config: Mapping[str, Any]) -> None:
+        self.featdim, self.nclasses, self.seed = dim, int(config["nclasses"]), int(config["seed"])
+        self.usepytorch, self.classifier_config = bool(config["usepytorch"]), dict(config["classifier"])
+        self.cudaEfficient = bool(config.get("cudaEfficient"))
+        self.noreg = bool(config.get("noreg"))
+        self.k = int(config.get("kfold") or _DEFAULT_KFOLD)
+
+    def regs(self, strengths: tuple[float, ...]) -> tuple[float, ...]:
+        return _REGS if self.usepytorch else strengths
+
+    def fit(self, reg: float, rows: Pair, validation: Pair | None = None) -> Any:
+        """Fit on (features, classes); without validation rows, some of these are set aside."""
+        if not self.usepytorch:
+            return LogisticRegression(C=reg, random_state=self.seed).fit(*rows)
+        model = MLP(
+            self.classifier_config, self.featdim, self.nclasses, l2reg=reg, seed=self.seed,
+            cudaEfficient=self.cudaEfficient,
+        )  # fmt: skip
+        model.fit(*rows, validation_data=validation, validation_split=None if validation else _ASIDE)
+        return model
+
+    def choose(self, rows: Pair, strengths: tuple[float, ...], seed: int) -> tuple[float, float]:
+        """Best regularisation over folds of rows, the first at ties, and its accuracy."""
+        x, y = rows
+        folds = folds_of(np.arange(len(y)), y, self.k, seed)
+        regs = self.regs(strengths)
+        found = [
+            _percent(np.mean([
+                self.fit(reg, (x[train], y[train]), (x[held], y[held])).score(x[held], y[held])
+                for train, held in folds
+            ]))
+            for reg in regs
+        ]  # fmt: skip
+        return regs[int(np.argmax(found))], max(found)
+
+
+class InnerKFoldClassifier(_Chooser):
+    """Folds within folds, for data without splits.
+
+    Args:
+        X: (n, dim).
+        y: (n,).
+        config: "nclasses", "seed", "usepytorch", "classifier" and "kfold" (5).
+    """
+
+    def __init__(self, X: Array, y: Array, config: Mapping[str, Any]) -> None:  # noqa: N803
+        super().__init__(X.shape[1], config)
+        self.X, self.y = X, y
+        self.devresults: list[float] = []
+        self.testresults: list[float] = []
+
+    def run(self) -> tuple[float, float]:
+        """Return the accuracy in validation and in test, each the mean over the outer folds."""
+        for train, held in folds_of(np.arange(len(self.y)), self.y, self.k, SEED):
+            rows = self.X[train], self.y[train]
+            reg, accuracy = self.choose(rows, _STRENGTHS, SEED)
+            self.devresults.append(accuracy)
+            self.testresults.append(_percent(self.fit(reg, rows).score(self.X[held], self.y[held])))
+        return round(float(np.mean(self.devresults)), 2), round(float(np.mean(self.testresults)), 2)
+
+
+class KFoldClassifier(_Chooser):
+    """Folds of a training split, and a test split.
+
+    Args:
+        train: {"X": (n, dim), "y": (n,)}.
+        test: The same.
+        config: "nclasses", "seed", "usepytorch", "classifier" and "kfold" (5).
+    """
+
+    def __init__(
+        self, train: Mapping[str, Array], test: Mapping[str, Array], config: Mapping[str, Any]
+    ) -> None:
+        super().__init__(train["X"].shape[1], config)
+        self.train, self.test = train, test
+
+    def run(self) -> tuple[float, float, Array]:
+        """Return the accuracy in validation and on the test split, and the predicted classes of it."""
+        rows = self.train["X"], self.train["y"]
+        reg, accuracy = self.choose(rows, _STRENGTHS_OF_FOLDS, self.seed)
+        model = self.fit(reg, rows)
+        tested = _percent(model.score(self.test["X"], self.test["y"]))
+        return accuracy, tested, cast("Array", model.predict(self.test["X"]))
+
+
+class SplitClassifier(_Chooser):
+    """A training, a validation and a test split.
+
+    Args:
+        X: {"train": (n, dim), "valid", "test"}.
+        y: {"train": (n,), "valid", "test"}.
+        config: "nclasses", "seed", "usepytorch", "classifier"; "noreg" for hardly any regularisation;
+            "cudaEfficient", which has no effect on a CPU.
+    """
+
+    def __init__(
+        self, X: Mapping[str, Array], y: Mapping[str, Array], config: Mapping[str, Any]  # noqa: N803
+    ) -> None:  # fmt: skip
+        super().__init__(X["train"].shape[1], config)
+        self.X, self.y, self.config = X, y, config
+
+    def run(self) -> tuple[float, float]:
+        """Return the accuracy on the validation and on the test split."""
+        regs = self.regs(_STRENGTHS)
+        if self.noreg:
+            regs = (_FREE,) if self.usepytorch else (_FREE_STRENGTH,)
+        rows, validation = ((self.X[part], self.y[part]) for part in ("train", "valid"))
+        models = [self.fit(reg, rows, validation) for reg in regs]
+        found = [_percent(model.score(*validation)) for model in models]
+        best = int(np.argmax(found))
+        return found[best], _percent(models[best].score(self.X["test"], self.y["test"]))
+
+
+def _percent(accuracy: Any) -> float:
+    return round(100 * float(accuracy), 2)

@@ -1,0 +1,112 @@
+"""SentEval's small helpers."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+
+from bench.data.tasks import decimal
+from bench.errors import InputError, not_one_of
+
+_MARKS = ("<s>", "</s>", "<p>")  # they come first in a dictionary
+_OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "adadelta": torch.optim.Adadelta,
+    "adagrad": torch.optim.Adagrad,
+    "adam": torch.optim.Adam,
+    "adamax": torch.optim.Adamax,
+    "asgd": torch.optim.ASGD,
+    "rmsprop": torch.optim.RMSprop,
+    "rprop": torch.optim.Rprop,
+    "sgd": torch.optim.SGD,
+}
+
+
+class dotdict(dict[str, Any]):  # noqa: N801 - SentEval's name
+    """A dictionary whose values are attributes too; one that isn't there is None.
+
+    >>> params = dotdict(kfold=10)
+    >>> params.seed = 3
+    >>> params.kfold, params["seed"], params.nhid
+    (10, 3, None)
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a value or None."""
+        return self.get(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set a value."""
+        self[name] = value
+
+    def __delattr__(self, name: str) -> None:
+        """Remove a value."""
+        del self[name]
+
+
+def create_dictionary(sentences: Iterable[Iterable[str]]) -> tuple[list[str], dict[str, int]]:
+    """Return words by falling frequency behind three marks, and the place of each word.
+
+    Args:
+        sentences: Lists of words.
+
+    >>> create_dictionary([["b", "a"], ["a"]])[0]
+    ['<s>', '</s>', '<p>', 'a', 'b']
+    """
+    counts = Counter(word for sentence in sentences for word in sentence if word not in _MARKS)
+    words = [*_MARKS, *(word for word, _ in counts.most_common())]
+    return words, {word: place for place, word in enumerate(words)}
+
+
+def cosine(u: ArrayLike, v: ArrayLike) -> float:
+    """Cosine of two vectors; not a number where one is zero.
+
+    >>> cosine([3.0, 4.0], [4.0, 3.0])
+    0.96
+    """
+    a, b = np.asarray(u), np.asarray(v)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return float(np.dot(a, b) / (np.linalg.norm(a) * np.linalg.norm(b)))
+
+
+def get_optimizer(s: str) -> tuple[Callable[..., torch.optim.Optimizer], dict[str, float]]:
+    """Read an optimiser with its settings.
+
+    Args:
+        s: A name, or a name and settings, such as "adagrad,lr=0.1,lr_decay=0.05".
+
+    Returns:
+        The class and its keyword arguments.
+
+    Raises:
+        InputError: an unknown optimiser or setting, or "sgd" without a learning rate.
+
+    >>> get_optimizer("sgd,lr=0.1")[1]
+    {'lr': 0.1}
+    """
+    name, *settings = s.split(",")
+    if name not in _OPTIMISERS:
+        raise not_one_of(f"unknown optimiser '{name}'", name, list(_OPTIMISERS), where="optim")
+    made = _OPTIMISERS[name]
+    known = list(inspect.signature(made).parameters)[1:]
+    found: dict[str, float] = {}
+    for setting in settings:
+        key, _, text = setting.partition("=")
+        try:
+            value = decimal(text)
+        except ValueError:
+            value = math.nan
+        if key not in known or math.isnan(value):
+            raise InputError(
+                f"'{setting}'", where=f"optim '{s}'", expected=f"NAME=NUMBER of {', '.join(known)}"
+            )
+        found[key] = value
+    if name == "sgd" and "lr" not in found:
+        raise InputError("no learning rate", where=f"optim '{s}'", expected="such as 'sgd,lr=0.1'")
+    return made, found

@@ -1,0 +1,248 @@
+"""Every parameter of a SentEval script, with SentEval's meaning: optimisers, hidden layers, scikit-learn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
+from sklearn.model_selection import StratifiedKFold  # type: ignore[import-untyped]
+
+from bench.data.senteval import SOURCES
+from bench.data.tasks import LabelledTask
+from bench.errors import BenchError, InputError
+from bench.eval.transfer_items import laid
+from bench.senteval_compat import fitting, utils
+from bench.senteval_compat.probing import PROBINGEval
+from bench.senteval_compat.tools import validation
+from bench.senteval_compat.tools.classifier import MLP
+from bench.senteval_compat.tools.validation import SplitClassifier
+from tests.support.senteval_original import hidden_layer
+from tests.support.senteval_toy import Hashed, engine
+
+SHORT = {"nhid": 0, "optim": "adam", "batch_size": 32, "tenacity": 2, "epoch_size": 2, "max_epoch": 20}
+
+
+def rows(folder: Path, name: str) -> dict[str, tuple[Any, Any]]:
+    """Features and classes of each split of a task of single sentences, in SentEval's order."""
+    task = SOURCES[name].read(folder / "downstream")
+    assert isinstance(task, LabelledTask)
+    items = laid(task)
+    return {
+        part: (Hashed().encode([split.first[i] for i in order]), items.labels[items.rows[part]])
+        for part, split, order in zip(items.rows, items.splits, items.orders, strict=True)
+    }
+
+
+@pytest.mark.parametrize("name", ["CR", "TREC", "SST5", "MRPC"])
+def test_both_ways_of_the_procedure_agree(task_path: Path, name: str) -> None:
+    """The fits side by side that "adam" takes, and those one after the other that "adam,lr=0.001" takes."""
+    found = [
+        engine(task_path, classifier={**SHORT, "optim": optim}, transfer_solver="sgd").eval(name)
+        for optim in ("adam", "adam,lr=0.001")
+    ]
+    assert found[0] == pytest.approx(found[1], abs=1e-9)
+
+
+def test_settings_of_the_optimiser_matter(task_path: Path) -> None:
+    x, y = rows(task_path, "SST5")["train"]
+    first, second = (MLP({**SHORT, "optim": optim}, 6, 5) for optim in ("adam", "adam,lr=0.1"))
+    first.fit(x, y, validation_data=(x, y))
+    second.fit(x, y, validation_data=(x, y))
+    assert second.score(x, y) > first.score(x, y)
+    assert second.predict(x).shape == (len(x), 1)
+    assert np.allclose(second.predict_proba(x).sum(1), 1)
+    assert (second.predict_proba(x).argmax(1) == second.predict(x)[:, 0]).all()
+
+
+def test_a_hidden_layer_is_sentevals(task_path: Path) -> None:
+    data = rows(task_path, "SST5")
+    settings = {
+        "nhid": 4,
+        "optim": "sgd,lr=0.5",
+        "batch_size": 32,
+        "tenacity": 99,
+        "epoch_size": 1,
+        "max_epoch": 29,
+    }
+    model = MLP(settings, 6, 5, l2reg=0.01)
+    best = model.fit(*data["train"], validation_data=data["dev"])
+    x, y = data["train"]
+    accuracy, classes = hidden_layer(x, y, data["dev"], units=4, rate=0.5, reg=0.01, rounds=30, batch=32)
+    assert best == pytest.approx(accuracy, abs=1e-9)
+    assert model.score(*data["dev"]) == best
+    assert (model.predict(data["dev"][0])[:, 0] == classes).all()
+
+
+def test_hidden_layers_and_dropout_take_the_procedure_unasked(task_path: Path) -> None:
+    settings = {**SHORT, "nhid": 3, "dropout": 0.2, "optim": "rmsprop"}
+    chance = torch.get_rng_state()
+    found = [engine(task_path, classifier=settings, transfer_solver=s).eval("SST5") for s in (None, "sgd")]
+    assert found[0] == found[1]
+    assert torch.equal(chance, torch.get_rng_state())  # the script's own draws stay as they are
+    data = rows(task_path, "SST5")
+    scores = []
+    for reg in (1e-5, 1e-4, 1e-3, 1e-2):
+        model = MLP(settings, 6, 5, l2reg=reg)
+        model.fit(*data["train"], validation_data=data["dev"])
+        scores.append(
+            (round(100 * model.score(*data["dev"]), 2), -reg, round(100 * model.score(*data["test"]), 2))
+        )
+    assert (found[0]["devacc"], found[0]["acc"]) == (max(scores)[0], max(scores)[2])
+
+
+def test_words_are_told_apart_without_a_hidden_layer(task_path: Path, tmp_path: Path) -> None:
+    text = (task_path / "probing" / "past_present.txt").read_text()
+    for file in ("word_content.txt", "past_present.txt"):
+        (tmp_path / file).write_text(text)
+    flat, deep = ({"classifier": {**SHORT, "nhid": nhid}, "transfer_solver": "sgd"} for nhid in (0, 5))
+    words = [PROBINGEval("WordContent", tmp_path).run(params, Hashed()) for params in (flat, deep)]
+    assert words[0] == words[1]
+    config = {"classifier": {"nhid": 5}}
+    assert PROBINGEval("Tense", tmp_path).config(config)["classifier"]["nhid"] == 5
+
+
+@pytest.mark.parametrize("name", ["CR", "TREC", "SST5"])
+def test_scikit_learns_classifier(task_path: Path, name: str) -> None:
+    found = engine(task_path, usepytorch=False).eval(name)
+    data, seed = rows(task_path, name), 1111
+
+    def fitted(x: Any, y: Any, strength: float) -> Any:
+        return LogisticRegression(C=strength, random_state=seed).fit(x, y)
+
+    def chosen(x: Any, y: Any, powers: range) -> tuple[float, float]:
+        """Accuracy in validation and C, the smallest at ties."""
+        folds = list(StratifiedKFold(3, shuffle=True, random_state=seed).split(x, y))
+        best = (-1.0, 0.0)
+        for power in powers:
+            scores = [fitted(x[a], y[a], 2.0**power).score(x[b], y[b]) for a, b in folds]
+            score = round(100 * float(np.mean(scores)), 2)
+            best = max(best, (score, -(2.0**power)))
+        return best[0], -best[1]
+
+    if name == "CR":
+        (x, y), dev, test = data["all"], [], []
+        for a, b in StratifiedKFold(3, shuffle=True, random_state=seed).split(x, y):
+            score, strength = chosen(x[a], y[a], range(-2, 4))
+            dev.append(score)
+            test.append(round(100 * fitted(x[a], y[a], strength).score(x[b], y[b]), 2))
+        wanted = round(float(np.mean(dev)), 2), round(float(np.mean(test)), 2)
+    elif name == "TREC":
+        score, strength = chosen(*data["train"], range(-1, 6))
+        wanted = score, round(100 * fitted(*data["train"], strength).score(*data["test"]), 2)
+    else:
+        models = [fitted(*data["train"], 2.0**power) for power in range(-2, 4)]
+        scores = [round(100 * model.score(*data["dev"]), 2) for model in models]
+        best = models[int(np.argmax(scores))]
+        wanted = max(scores), round(100 * best.score(*data["test"]), 2)
+    assert (found["devacc"], found["acc"]) == pytest.approx(wanted, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("torch_fits", "noreg", "grid"),
+    [
+        (True, False, [1e-5, 1e-4, 1e-3, 1e-2]),
+        (True, True, [1e-9]),
+        (False, False, [0.25, 0.5, 1, 2, 4, 8]),
+        (False, True, [1e9]),
+    ],
+)
+def test_the_grid_and_noreg(task_path: Path, torch_fits: bool, noreg: bool, grid: list[float]) -> None:
+    data = rows(task_path, "SST5")
+    parts = (("train", "train"), ("valid", "dev"), ("test", "test"))
+    x, y = ({new: data[old][side] for new, old in parts} for side in (0, 1))
+    config = {"nclasses": 5, "seed": 1111, "usepytorch": torch_fits, "classifier": SHORT, "noreg": noreg}
+    tried: list[float] = []
+
+    class Watched(SplitClassifier):
+        def fit(self, reg: float, *args: Any) -> Any:
+            tried.append(reg)
+            return super().fit(reg, *args)
+
+    found = Watched(x, y, {**config, "cudaEfficient": True}).run()
+    assert tried == pytest.approx(grid)
+    given = {"classifier": {**SHORT, "noreg": noreg}, "transfer_solver": "sgd"}
+    result = engine(task_path, usepytorch=torch_fits, **given).eval("SST5")
+    assert (result["devacc"], result["acc"]) == pytest.approx(found, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("seen", "calls"),
+    [([0.5, 0.1, 0.6, 0.1, 0.1, 0.9], 5), (list(np.arange(20) / 20), 11)],  # 20 passes and one more round
+)
+def test_a_fit_stops(seen: list[float], calls: int) -> None:
+    left = iter(seen)
+
+    class Scripted(MLP):
+        def score(self, devX: Any, devy: Any) -> float:  # noqa: N803
+            return next(left)
+
+    x, y = np.ones((4, 2)), np.array([0, 1, 0, 1])
+    assert Scripted(SHORT, 2, 2).fit(x, y, validation_data=(x, y)) == max(seen[:calls])
+    assert len(list(left)) == len(seen) - calls
+
+
+def test_the_last_fit_sets_rows_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    aside: list[float | None] = []
+
+    class Watched(MLP):
+        def fit(self, *args: Any, **how: Any) -> float:
+            aside.append(how["validation_split"])
+            return super().fit(*args, **how)
+
+    monkeypatch.setattr(validation, "MLP", Watched)
+    part = {"X": np.random.default_rng(0).normal(size=(40, 2)), "y": np.arange(40) % 2}
+    config = {"nclasses": 2, "seed": 1, "usepytorch": True, "classifier": SHORT, "kfold": 2}
+    validation.KFoldClassifier(part, part, config).run()
+    assert aside == [None] * 8 + [0.05]
+
+
+def test_too_few_rows_to_validate_on_are_said() -> None:
+    with pytest.raises(BenchError, match="no row of 12 is left to validate a classifier on"):
+        MLP(SHORT, 2, 2).fit(np.ones((12, 2)), np.ones(12), validation_split=0.05)
+
+
+def test_a_line_says_once_that_settings_have_no_effect(
+    task_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(fitting, "_told", set())
+    for name in ("STSBenchmark", "CR", "SST2"):
+        engine(task_path, classifier={**SHORT, "optim": "adam,lr=0.01"}).eval(name)
+        said = capsys.readouterr().err
+        if name == "CR":
+            assert said.count("\n") == 1
+            assert "fitted to their optimum, so optim, batch_size, tenacity, epoch_size, max_epoch of" in said
+            assert "params['transfer_solver'] = 'sgd' takes them" in said
+        else:
+            assert said == ""
+    monkeypatch.setattr(fitting, "_told", set())
+    engine(task_path, classifier=SHORT, transfer_solver="exact").eval("SST2")  # asked for
+    engine(task_path, classifier=SHORT, transfer_solver="sgd").eval("SST2")
+    engine(task_path, classifier={"nhid": 0}).eval("SST2")  # nothing to replace
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "made", "settings"),
+    [
+        ("adam", torch.optim.Adam, {}),
+        ("adagrad,lr=0.1,lr_decay=0.05", torch.optim.Adagrad, {"lr": 0.1, "lr_decay": 0.05}),
+        ("sgd,lr=.1", torch.optim.SGD, {"lr": 0.1}),
+        ("rprop", torch.optim.Rprop, {}),
+        ("adadelta", torch.optim.Adadelta, {}),
+        ("adamax", torch.optim.Adamax, {}),
+        ("asgd", torch.optim.ASGD, {}),
+        ("rmsprop,alpha=0.9", torch.optim.RMSprop, {"alpha": 0.9}),
+    ],
+)
+def test_optimisers(text: str, made: Any, settings: dict[str, float]) -> None:
+    assert utils.get_optimizer(text) == (made, settings)
+
+
+@pytest.mark.parametrize("settings", [{"epoch_size": 0}, {"batch_size": 0}])
+def test_a_round_without_a_step_is_refused(settings: dict[str, int]) -> None:
+    with pytest.raises(InputError, match="a round without a step"):
+        MLP(settings, 2, 2)
