@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import json
+
 from bench.baselines.untrained import POOLING_OPTIONS, transformer_encoder
-from bench.card import BuildContext, MethodCard
+from bench.card import BuildContext, MethodCard, Option
 from bench.encoder import Encoder
-from bench.errors import BenchError
+from bench.errors import BenchError, InputError
 from bench.registry import add_method
+
+_QUOTED = "in double quotes it keeps its blanks, and \\n is a new line"
+PROMPT_OPTIONS = (
+    Option("prompt", "", f"text before every sentence; {_QUOTED}"),
+    Option("query_prompt", "", 'before queries of retrieval and reranking; not given: prompt, "": none'),
+    Option("passage_prompt", "", 'before their documents; not given: prompt, "": none'),
+)
 
 
 @add_method
@@ -19,9 +28,10 @@ class HuggingFace:
         summary="hf:PATH[:pooling], any transformers folder or cached hub name",
         version=1,
         equations=("the poolings of 'untrained'",),
-        options=POOLING_OPTIONS,
+        options=(*POOLING_OPTIONS, *PROMPT_OPTIONS),
         deviations=(
-            "a sentence-transformers folder's own pooling settings are not read: use st:PATH for them",
+            "a sentence-transformers folder's own settings (prompts, similarity, pooling) are not read: use "
+            "st:PATH for them",
         ),
         deterministic=True,
         needs_backbone=False,
@@ -31,7 +41,30 @@ class HuggingFace:
 
     def build(self, context: BuildContext) -> Encoder:
         """Return the encoder."""
-        return transformer_encoder(context)
+        encoder = transformer_encoder(context)
+        prompt, query, passage = (_text(context, option.name) for option in PROMPT_OPTIONS)
+        if prompt is None and query is None and passage is None:
+            return encoder
+        from bench.nn.prefix import PrefixedEncoder
+
+        return PrefixedEncoder(encoder, prompt or "", query, passage)
+
+
+def _text(context: BuildContext, name: str) -> str | None:
+    """A prompt as it is given, or as JSON in double quotes; None where none is given.
+
+    Raises:
+        InputError: quotes that hold no JSON text.
+    """
+    given = str(context.options[name])
+    if not given.startswith('"'):
+        return given or None
+    try:
+        return str(json.loads(given))
+    except ValueError as error:
+        raise InputError(
+            f"{given} is no text in quotes", where=f"hf.{name}", expected='such as "query: "'
+        ) from error
 
 
 @add_method
@@ -41,9 +74,10 @@ class SentenceTransformers:
     card = MethodCard(
         name="st",
         kind="external",
-        summary="st:PATH, any sentence-transformers folder with its own pooling",
-        version=1,
-        equations=("what the folder's modules.json says",),
+        summary="st:PATH, any sentence-transformers folder with its own prompts, pooling and similarity",
+        version=2,
+        equations=("what the folder's modules.json and config_sentence_transformers.json say",),
+        deviations=("suites of pairs that bench itself measures compare by the cosine, as SentEval does",),
         deterministic=True,
         needs_backbone=False,
         takes_path=True,

@@ -48,6 +48,7 @@ class WordOverlap:
         deviations=("words are runs of letters and digits, lower-cased; SemEval splits at white space",),
         deterministic=True,
         needs_backbone=False,
+        scores_pairs=True,
     )
 
     def build(self, context: BuildContext) -> PairScorer:

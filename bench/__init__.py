@@ -9,13 +9,13 @@ from bench.version import __version__
 if TYPE_CHECKING:
     from os import PathLike
 
-    from bench.encoder import Encoder
+    from bench.eval.loaded import LoadedEncoder
 
 __all__ = ["__version__", "load"]
 
 
-def load(folder: str | PathLike[str], device: str = "cpu") -> Encoder:
-    """Return the encoder of a folder that ``bench export`` wrote.
+def load(folder: str | PathLike[str], device: str = "cpu") -> LoadedEncoder:
+    """Return the encoder of a folder that ``bench export`` wrote; it is a model of mteb too.
 
     Args:
         folder: The folder.
@@ -26,6 +26,11 @@ def load(folder: str | PathLike[str], device: str = "cpu") -> Encoder:
     """
     from pathlib import Path
 
+    from bench.eval.loaded import LoadedEncoder
     from bench.nn.export import load_encoder
+    from bench.nn.readme import about_folder
+    from bench.records.record import safe_name
 
-    return load_encoder(Path(folder), device=device)
+    path = Path(folder)
+    encoder = load_encoder(path, device=device)
+    return LoadedEncoder(encoder, f"bench/{safe_name(path.resolve().name)}", about_folder(path))

@@ -74,6 +74,7 @@ class MethodCard:
         takes_methods: True for ``NAME:METHODS``: the short option names other methods, or a checkpoint.
         published_names: Names of this method in published tables, with the options that give them.
         padding_matters: True if its loss sees padding: the same batch padded further gives another loss.
+        scores_pairs: True if it compares two sentences and has no vectors: mteb can't measure it.
         auxiliaries: Options that name a model it needs in training besides the backbone: a folder, a hub name
             in the local cache, or "backbone" for the backbone itself. The model's hash enters all keys.
     """
@@ -95,6 +96,7 @@ class MethodCard:
     takes_methods: bool = False
     published_names: tuple[tuple[str, str], ...] = ()
     padding_matters: bool = False
+    scores_pairs: bool = False
     auxiliaries: tuple[str, ...] = ()
 
     def option(self, name: str, where: str) -> Option:
@@ -153,7 +155,7 @@ _CARD = Block(
         **dict.fromkeys(("kind", "summary", "paper", "code"), text),
         **dict.fromkeys(("equations", "deviations", "auxiliaries"), Rows(text)),
         **dict.fromkeys(("deterministic", "needs_backbone", "takes_path", "takes_file"), flag),
-        **dict.fromkeys(("takes_methods", "padding_matters"), flag),
+        **dict.fromkeys(("takes_methods", "padding_matters", "scores_pairs"), flag),
         "name": label,
         "version": whole,
         "options": Rows(_OPTION),

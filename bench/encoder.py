@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -60,6 +60,39 @@ class TensorEncoder(Encoder, Protocol):
 
         Args:
             prepared: What :meth:`prepare` made, its tensors on the encoder's device.
+        """
+        ...
+
+
+@runtime_checkable
+class PromptedEncoder(Encoder, Protocol):
+    """An encoder whose author says how sentences are put to it, and how its vectors are compared.
+
+    Optional. What mteb measures honours it; :meth:`encode` is for sentences that are neither queries nor
+    documents.
+    """
+
+    prompts: Mapping[str, str]
+    """Texts put before sentences, by mteb's name of a task, of a type of task or of a kind of text."""
+    similarity: str
+    """"cosine", "dot", "euclidean" or "manhattan"."""
+
+    def encode_as(
+        self,
+        sentences: Sequence[str],
+        kind: str,
+        prompt: str | None = None,
+        batch_tokens: int | None = None,
+        progress: Progress | None = None,
+    ) -> FloatArray:
+        """Encode sentences of one kind; otherwise as :meth:`encode`.
+
+        Args:
+            sentences: n sentences, without a prompt.
+            kind: "query", "document", or "" for neither.
+            prompt: Put before each; None for the kind's own.
+            batch_tokens: Padded tokens a batch may hold.
+            progress: Called with the number of sentences finished since its last call.
         """
         ...
 

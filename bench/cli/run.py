@@ -195,7 +195,10 @@ def show_plan(plan: Plan) -> int:
     """Print the cells, what is done, and what they read; return the number of conflicts."""
     from bench.run.preview import inputs
     from bench.run.probing import jobs_without_probes
+    from bench.run.ready import check_ready
     from bench.run.stage_cache import StageCache
+
+    check_ready(plan)
 
     again = {job.place for job in plan.pending()} if plan.spec.force else set()
     states = [(job, "run again" if job.place in again else plan.status(job)) for job in plan.jobs]
@@ -273,8 +276,10 @@ def execute(plan: Plan, deadline: Deadline | None = None) -> int:
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+    from bench.run.ready import check_ready
     from bench.run.runner import pending_jobs, run_plan
 
+    check_ready(plan)
     pending, conflicts = len(pending_jobs(plan)), tell_conflicts(plan)
     if done := len(plan.jobs) - pending - conflicts:
         click.echo(f"{done} of {len(plan.jobs)} cells are done already", err=True)

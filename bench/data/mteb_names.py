@@ -1,4 +1,4 @@
-"""Suites that mteb measures: the papers' task lists, ``mteb:TASK,...`` and ``local:FILE``; loads no mteb."""
+"""Suites that mteb measures: papers' lists, its own benchmarks, ``mteb:TASK,...``, ``local:FILE``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FILES = "local:"
 STSB_MULTI = "stsb-multi"
 """The suite of local tasks that comes with the program; its files are ``stsb_multi`` in the data folder."""
 _ENTRY = re.compile(r"(?P<name>[^\[\]@,]*[^\[\]@,\s])(?:\[(?P<subsets>[^\[\]]+)\])?(?:@(?P<split>[\w.-]+))?")
-_OUTSIDE_BRACKETS = re.compile(r",(?![^\[]*\])")
+_OUTSIDE_BRACKETS = re.compile(r",(?![^\[]*\])(?![^(]*\))")
 
 
 @dataclass(frozen=True)
@@ -56,16 +56,14 @@ class MtebSuite:
 
 @cache
 def named_suites() -> dict[str, MtebSuite]:
-    """The papers' suites, as committed in ``mteb_suites.toml``."""
+    """The papers' suites and mteb's own, as committed in ``mteb_suites.toml``."""
     text = resources.files(__package__).joinpath("mteb_suites.toml").read_text(encoding="utf-8")
     found = {}
     for name, entry in tomllib.loads(text).items():
         paper = entry["summary"].partition(",")[0]
         version = f"mteb {entry['mteb']}" if "mteb" in entry else "a version of mteb that it doesn't state"
-        notes = (
-            f"{paper}'s figures were made with {version}, these with the version in the record.",
-            entry.get("note"),
-        )
+        made = f"{paper}'s figures were made with {version}, these with the version in the record."
+        notes = (None if entry.get("benchmark") else made, entry.get("note"))
         found[name] = MtebSuite(
             tuple(parse_task(task, printed) for printed, task in entry["tasks"].items()),
             entry.get("score", ""),
@@ -115,14 +113,17 @@ def parse_suite(suite: str) -> MtebSuite:
 def split_suites(text: str, known: Collection[str]) -> tuple[str, ...]:
     """Split ``--suite`` at its commas; those after ``mteb:`` go on with its tasks up to the next suite.
 
+    There a name of both a task and a suite, such as STS17, is the task's.
+
     Args:
         text: The option's value.
         known: Names of the registered suites.
     """
+    both = {name for name, suite in named_suites().items() if {task.name for task in suite.tasks} == {name}}
     suites: list[str] = []
     for part in (part.strip() for part in _OUTSIDE_BRACKETS.split(text)):
         starts = part in known or part.startswith((TASKS, FILES))
-        if suites and suites[-1].startswith(TASKS) and not starts:
+        if suites and suites[-1].startswith(TASKS) and (not starts or part in both):
             suites[-1] += f",{part}"
         else:
             suites.append(part)

@@ -37,6 +37,7 @@ class Setting:
         folder: The campaign's folder, for what a suite keeps there.
         force: Measure again what is kept.
         progress: Called with finished sentences.
+        about: What the model's card says of its licence and of what it was trained on.
     """
 
     solver: str
@@ -45,6 +46,7 @@ class Setting:
     folder: Path
     force: bool = False
     progress: Progress | None = None
+    about: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,8 @@ class Measure(ABC, Generic[T]):
     Only then can vectors be kept or computed at a lower precision, can a run be estimated, and can an encoder
     say how many of the words it knew.
     """
+    needs_vectors: ClassVar[bool] = False
+    """True if a method that compares pairs without vectors is refused before anything runs."""
     scores_last: ClassVar[bool] = False
     """True if the last checkpoint is scored in addition to the selected one."""
     moved_means: ClassVar[str] = ""
@@ -108,6 +112,13 @@ class Measure(ABC, Generic[T]):
         Raises:
             InputError: no such suite or task, or no data folder.
             DataError: missing, damaged or differing data.
+        """
+
+    def check(self, tasks: Sequence[T]) -> None:
+        """Check what can be known before an encoder is built, beyond :meth:`load`; here nothing.
+
+        Raises:
+            InputError: data that can't be had now.
         """
 
     def settings(self, solver: str) -> dict[str, Any]:

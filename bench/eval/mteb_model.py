@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from bench.encoder import Encoder, FloatArray, PairScorer, Progress
+from bench.encoder import Encoder, FloatArray, PairScorer, Progress, PromptedEncoder
 from bench.errors import InputError
 from bench.eval.embed import embed
-from bench.eval.mteb_setup import import_mteb, kept_random_state
+from bench.eval.mteb_setup import import_mteb, kept_random_state, quiet
 
 _PROBES = ("", "a", "One sentence, and then another one.", "Zwei Sätze 12; 句子 предложение.")
 """What distinguishes encoders of equal weights: pooling, template, length, tokenizer."""
 
 
 class MtebEncoder:
-    """An encoder behind mteb's encoder protocol; similarities are cosines.
+    """An encoder behind mteb's encoder protocol.
+
+    A :class:`bench.encoder.PromptedEncoder` gets the prompts that mteb's own wrapper of sentence-transformers
+    would give it, and its own similarity; the similarity of any other is the cosine.
 
     Args:
         encoder: The encoder.
@@ -26,6 +30,8 @@ class MtebEncoder:
         identity: What determines the encoder in addition to its weights, see :func:`revision_of`: mteb's
             cache knows a model only by name and revision.
         progress: Called with finished sentences.
+        about: What mteb's files say of the model beyond what it says itself: "license" and
+            "training_datasets", names of texts.
 
     Raises:
         InputError: mteb isn't installed, or a method without vectors.
@@ -37,31 +43,32 @@ class MtebEncoder:
         name: str,
         identity: str = "",
         progress: Progress | None = None,
+        about: Mapping[str, Any] | None = None,
     ) -> None:
         if not isinstance(encoder, Encoder):
             raise InputError(
                 "this method compares pairs and has no vectors of its own, which mteb needs", where=name
             )
-        self.encoder, self.progress = encoder, progress
+        self.encoder: Encoder = encoder
+        self.progress = progress
         self.encoded = 0  # sentences that mteb asked for
         with kept_random_state():
             import_mteb()
-            from mteb.models import ModelMeta
-            from mteb.models.model_meta import ScoringFunction
-            from mteb.similarity_functions import cos_sim, pairwise_cos_sim
+            from bench.eval.mteb_about import model_meta, similarities
 
             # of all pairs, (n, m) from (n, dim) and (m, dim); row by row, (n,) from two (n, dim)
-            self.similarity, self.similarity_pairwise = cos_sim, pairwise_cos_sim
-            self.mteb_model_meta = ModelMeta.create_empty(
-                {
-                    "name": name,
-                    "revision": revision_of(encoder, identity),
-                    "embed_dim": encoder.dim,
-                    "similarity_fn_name": ScoringFunction.COSINE,
-                }
-            )
+            self.similarity, self.similarity_pairwise = similarities(similarity_of(encoder))
+            self.mteb_model_meta = model_meta(encoder, name, revision_of(encoder, identity), about or {})
+            self._prompts = _checked_prompts(encoder)
 
-    def encode(self, inputs: Iterable[dict[str, Any]], **about: Any) -> FloatArray:
+    def encode(
+        self,
+        inputs: Iterable[dict[str, Any]],
+        *,
+        task_metadata: Any = None,
+        prompt_type: Any = None,
+        **about: Any,
+    ) -> FloatArray:
         """Encode batches of ``{"text": [...]}`` in their order, each distinct text once: float32 (n, dim).
 
         Raises:
@@ -69,12 +76,58 @@ class MtebEncoder:
         """
         texts = [text for batch in inputs for text in batch["text"]]
         self.encoded += len(texts)
-        embeddings = embed(self.encoder, texts, progress=self.progress)
+        asked = self.encoder
+        if isinstance(asked, PromptedEncoder):
+            prompt = self._prompt(task_metadata, prompt_type)
+            asked = _Asked(asked, prompt_type.value if prompt_type else "", prompt)
+        embeddings = embed(asked, texts, progress=self.progress)
         return embeddings.vectors[[embeddings.rows[text] for text in texts]]
+
+    def _prompt(self, task: Any, kind: Any) -> str | None:
+        """The encoder's prompt for a task or its type, as mteb finds it; None for the kind's own."""
+        if not self._prompts or task is None:
+            return None
+        from mteb.models.abs_encoder import get_prompt_name
+
+        name = get_prompt_name(self._prompts, task, kind)
+        return None if name is None else self._prompts.get(name)
+
+
+class _Asked:
+    """A prompted encoder for texts of one kind."""
+
+    def __init__(self, encoder: PromptedEncoder, kind: str, prompt: str | None) -> None:
+        self.encoder, self.kind, self.prompt = encoder, kind, prompt
+        self.dim, self.facts = encoder.dim, encoder.facts
+
+    def encode(
+        self, sentences: Sequence[str], batch_tokens: int | None = None, progress: Progress | None = None
+    ) -> FloatArray:
+        return self.encoder.encode_as(sentences, self.kind, self.prompt, batch_tokens, progress)
+
+
+def similarity_of(encoder: Encoder) -> str:
+    """Return the name of the similarity by which an encoder's vectors are compared."""
+    return encoder.similarity if isinstance(encoder, PromptedEncoder) else "cosine"
+
+
+def _checked_prompts(encoder: Encoder) -> dict[str, str]:
+    """The prompts whose names mteb looks up; the others are of other kinds of text, or nobody's."""
+    if not isinstance(encoder, PromptedEncoder):
+        return {}
+    from mteb.models.abs_encoder import AbsEncoder
+
+    with quiet():
+        found, _ = AbsEncoder.validate_task_to_prompt_name(
+            dict(encoder.prompts), raise_for_invalid_keys=False
+        )
+    return found or {}
 
 
 def revision_of(encoder: Encoder, identity: str = "") -> str:
-    """Return the sha256 of an encoder's weights and of what it makes of a few fixed sentences.
+    """Return a hash of an encoder's weights and of what it makes of a few fixed sentences.
+
+    40 digits, as a commit's: the public results of mteb take no others.
 
     Args:
         encoder: The encoder.
@@ -85,7 +138,11 @@ def revision_of(encoder: Encoder, identity: str = "") -> str:
         digest.update(f"\n{name} {array.dtype} {array.shape}\n".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
     digest.update(np.ascontiguousarray(encoder.encode(_PROBES)).tobytes())
-    return digest.hexdigest()
+    if isinstance(encoder, PromptedEncoder):
+        digest.update(json.dumps([encoder.similarity, sorted(encoder.prompts.items())]).encode())
+        for kind in ("query", "document"):
+            digest.update(np.ascontiguousarray(encoder.encode_as(_PROBES, kind)).tobytes())
+    return digest.hexdigest()[:40]
 
 
 def _arrays(value: Any, name: str, seen: dict[int, Any]) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:

@@ -9,7 +9,7 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
@@ -47,6 +47,7 @@ def evaluate(
     identity: str = "",
     force: bool = False,
     progress: Progress | None = None,
+    about: Mapping[str, Any] | None = None,
 ) -> Measured:
     """Measure an encoder on tasks of mteb; no global random state is changed.
 
@@ -62,6 +63,7 @@ def evaluate(
         identity: What determines the encoder in addition to its weights, such as a hash of its options.
         force: Measure finished tasks again.
         progress: Called with finished sentences.
+        about: See :class:`bench.eval.mteb_model.MtebEncoder`.
 
     Returns:
         The record's scores; what is kept of each task's predictions, nothing of some; and what the record
@@ -76,7 +78,7 @@ def evaluate(
 
     limits = importlib.import_module("threadpoolctl").threadpool_limits
     with kept_random_state(), quiet(), limits(torch.get_num_threads(), "blas"):  # changes last digits
-        model = MtebEncoder(encoder, name, identity, progress)
+        model = MtebEncoder(encoder, name, identity, progress, about)
         found: dict[str, list[Entry]] = {}
         failed: list[str] = []
         groups = _groups(tasks)
@@ -94,6 +96,13 @@ def evaluate(
             f"{len(failed)} of {len(groups)} tasks of mteb failed ({' | '.join(failed)})",
             hint=f"the others are kept: run the same command again{_how_to_fetch(failed)}",
         )
+    return _measured(model, name, tasks, found)
+
+
+def _measured(
+    model: MtebEncoder, name: str, tasks: Sequence[MtebTask], found: Mapping[str, Sequence[Entry]]
+) -> Measured:
+    """Scores, what is kept of the items, and what the record says of mteb."""
     facts = {"version": _version(), "model": name, "revision": model.mteb_model_meta.revision}
     predictions = {task.id: _predictions(found[task.id]) for task in tasks}
     of_tasks = {task.id: {**task.facts, **_parts(found[task.id])} for task in tasks}

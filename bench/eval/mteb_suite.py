@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from bench.encoder import Encoder, FloatArray, PairScorer
 from bench.eval.measure import Measure, Measured, Setting
+from bench.eval.mteb_cached import check_at_hand
 from bench.eval.mteb_tasks import MtebTask, load_mteb_suite
 from bench.records.record import RunRecord, Score, safe_name
 
@@ -27,7 +28,7 @@ class MtebSuite(Measure[MtebTask]):
     :mod:`bench.eval.mteb_kept`.
     """
 
-    counted, encodes_once = "items", False
+    counted, encodes_once, needs_vectors = "items", False, True
     moved_means = (
         "STS: as ranks in the task (1: most similar), below them similarity or gold score. Classification, "
         "bitext: other classes or sentences found, first those that one of A and B has right. Retrieval, "
@@ -43,6 +44,10 @@ class MtebSuite(Measure[MtebTask]):
     def load(self, data: Path | None, *, accept_data: bool, world_seed: int) -> list[MtebTask]:
         """Look the tasks up; see :func:`bench.eval.mteb_tasks.load_mteb_suite`."""
         return load_mteb_suite(self.name, data)
+
+    def check(self, tasks: Sequence[MtebTask]) -> None:
+        """Refuse data sets that are neither here nor may be fetched, all at once."""
+        check_at_hand(self.name, tasks)
 
     def sentences(self, tasks: Sequence[MtebTask]) -> Iterator[str]:
         """Yield nothing: the data are loaded by mteb, when it measures."""
@@ -60,6 +65,7 @@ class MtebSuite(Measure[MtebTask]):
             identity=setting.identity,
             force=setting.force,
             progress=setting.progress,
+            about=setting.about,
         )
 
     def rescore(

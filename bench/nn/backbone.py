@@ -19,6 +19,7 @@ from bench.encoder import FloatArray, Progress
 from bench.errors import InputError
 from bench.nn.attention import attention_mask, layered
 from bench.nn.batches import BUCKET, default_batch_tokens, length_sorted_batches
+from bench.nn.dtypes import dtype_facts
 from bench.nn.pooling import masked_token, pool
 from bench.nn.prompt import Prompt
 from bench.nn.tokens import Chunk, chunk_of, on_device, places, sent
@@ -168,8 +169,12 @@ class TransformerEncoder:
             "attention": str(self.model.config._attn_implementation),
             "max_length": self.max_length,
             "dim": self.dim,
+            **{"pooling": pooling, "pooling_from": "the method", "similarity": "cosine"},
+            **dtype_facts(source if isinstance(source, Path) else None),
         }
         self.prompt = Prompt(self.tokenizer, template) if pooling == "mask" else None
+        if self.prompt is not None:
+            self.facts |= {"prompt": self.prompt.text, "prompt_from": "the method"}
 
     def encode(
         self, sentences: Sequence[str], batch_tokens: int | None = None, progress: Progress | None = None

@@ -12,6 +12,7 @@ import inspect
 import json
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from safetensors import SafetensorError
 from bench.encoder import Encoder
 from bench.errors import BenchError, DataError, InputError
 from bench.nn.backbone import TransformerEncoder, quiet
+from bench.nn.readme import front_matter
 from bench.nn.sum_encoder import SumEncoder
 from bench.records.files import whole_folder
 
@@ -42,7 +44,7 @@ tags:
 - sentence-similarity
 - feature-extraction
 - cse-bench
----
+{about}---
 
 """
 _WITH_SENTENCE_TRANSFORMERS = """
@@ -83,13 +85,14 @@ def check_target(out: Path) -> None:
         raise InputError("the folder is not empty", where=f"--out {out}", expected="a new folder")
 
 
-def export_encoder(encoder: Encoder, out: Path, card: str) -> None:
+def export_encoder(encoder: Encoder, out: Path, card: str, about: Mapping[str, Any] | None = None) -> None:
     """Write an encoder as a folder, whole or not at all, that gives the same vectors when it is loaded.
 
     Args:
         encoder: A transformer, or a sum of transformers.
         out: Folder to write; it must not exist, or be empty.
         card: Model card in markdown, without front matter; how to load the folder is added.
+        about: For the front matter, see :func:`bench.nn.readme.front_matter`.
 
     Raises:
         InputError: the folder isn't empty; another kind of encoder, or one that its files don't determine.
@@ -99,7 +102,7 @@ def export_encoder(encoder: Encoder, out: Path, card: str) -> None:
     try:
         with whole_folder(out.resolve()) as folder:
             _write(encoder, folder)
-            (folder / "README.md").write_text(_readme(encoder, card), "utf-8")
+            (folder / "README.md").write_text(_readme(encoder, card, about or {}), "utf-8")
             _check_reloaded(encoder, folder)
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or error
@@ -230,7 +233,7 @@ def _check_reloaded(encoder: Encoder, folder: Path) -> None:
         )
 
 
-def _readme(encoder: Encoder, card: str) -> str:
+def _readme(encoder: Encoder, card: str, about: Mapping[str, Any]) -> str:
     """The card between its front matter and how the folder is loaded."""
     if isinstance(encoder, SumEncoder):
         terms = " + ".join(f"{w:g} x part-{i}" for i, w in enumerate(encoder.weights, start=1))
@@ -239,7 +242,7 @@ def _readme(encoder: Encoder, card: str) -> str:
         library, loading = "sentence-transformers", _WITH_SENTENCE_TRANSFORMERS
     else:
         library, loading = "transformers", _WITH_BENCH.format(why=_PLAIN)
-    return _FRONT_MATTER.format(library=library) + card + loading
+    return _FRONT_MATTER.format(library=library, about=front_matter(about)) + card + loading
 
 
 def _load_transformer(folder: Path, device: str) -> TransformerEncoder:
@@ -265,6 +268,7 @@ def _load_transformer(folder: Path, device: str) -> TransformerEncoder:
         found = getattr(encoder, name)
         if found != values[name]:
             raise _damaged(file, f"{name} {values[name]}", f"{found}, as model and tokenizer say")
+    encoder.facts["pooling_from"] = SETTINGS
     return encoder
 
 

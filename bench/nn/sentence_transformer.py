@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,11 +15,17 @@ from bench.encoder import FloatArray, Progress
 from bench.errors import InputError
 from bench.nn.backbone import quiet
 from bench.nn.batches import default_batch_tokens, length_sorted_batches
+from bench.nn.dtypes import dtype_facts
+from bench.nn.prefix import prompt_facts
 from bench.nn.untrusted import check_modules, check_tokenizer, check_weights, not_loadable, offline
+
+_SETTINGS = "config_sentence_transformers.json"
 
 
 class SentenceTransformerEncoder:
-    """A sentence-transformers model as it is: its own pooling, normalisation and maximal length.
+    """A sentence-transformers model as it is: its own prompts, pooling, normalisation and maximal length.
+
+    It is a :class:`bench.encoder.PromptedEncoder`.
 
     Args:
         folder: The model folder; foreign module code is never executed.
@@ -60,23 +67,47 @@ class SentenceTransformerEncoder:
             raise
         except Exception as error:  # many kinds; all mean that the folder can't be used
             raise not_loadable(error, folder.name) from error
+        self.prompts: dict[str, str] = {name: text or "" for name, text in self.model.prompts.items()}
+        self.similarity = str(self.model.similarity_fn_name)
         self.facts: dict[str, str | int] = {
             "modules": "+".join(type(module).__name__ for module in self.model),
             "max_length": self.max_length,
             "dim": self.dim,
+            **_pooling_facts(self.model, places),
+            **prompt_facts(self._used(), _SETTINGS),
+            **self._named(),
+            "similarity": self.similarity,
+            "similarity_from": _SETTINGS
+            if _says(folder / _SETTINGS, "similarity_fn_name")
+            else "the default",
+            **dtype_facts(*dict.fromkeys((folder, *places))),
         }
 
     def encode(
         self, sentences: Sequence[str], batch_tokens: int | None = None, progress: Progress | None = None
     ) -> FloatArray:
         """Encode in batches of like length; see :class:`bench.encoder.Encoder`."""
+        return self.encode_as(sentences, "", None, batch_tokens, progress)
+
+    def encode_as(
+        self,
+        sentences: Sequence[str],
+        kind: str,
+        prompt: str | None = None,
+        batch_tokens: int | None = None,
+        progress: Progress | None = None,
+    ) -> FloatArray:
+        """Encode as the model does this kind; see :class:`bench.encoder.PromptedEncoder`."""
         output = np.empty((len(sentences), self.dim), dtype=np.float32)
         if not sentences:
             return output
+        own = {"query": self.model.encode_query, "document": self.model.encode_document}
+        encode: Any = own.get(kind, self.model.encode)
         lengths = self._lengths(sentences)
         for batch in length_sorted_batches(lengths, batch_tokens or default_batch_tokens(self.device)):
-            output[batch] = self.model.encode(
+            output[batch] = encode(
                 [sentences[index] for index in batch],
+                prompt=prompt,
                 batch_size=len(batch),
                 show_progress_bar=False,
                 convert_to_numpy=True,
@@ -85,12 +116,41 @@ class SentenceTransformerEncoder:
                 progress(len(batch))
         return output
 
+    def _used(self) -> dict[str, str]:
+        """The prompt of each kind of text, as sentence-transformers looks it up."""
+        document = next(name for name in ("document", "passage", "corpus", "") if name in {*self.prompts, ""})
+        names = {"": self.model.default_prompt_name or "", "query": "query", "document": document}
+        return {kind: self.prompts.get(name, "") for kind, name in names.items()}
+
+    def _named(self) -> dict[str, str | int]:
+        """The prompts of single tasks and types of task, which mteb looks up by their names."""
+        others = {"query", "document", "passage", "corpus", self.model.default_prompt_name}
+        found = prompt_facts({name: text for name, text in self.prompts.items() if name not in others}, "")
+        return {} if found["prompt"] == "none" else {"prompts": found["prompt"], "prompts_from": _SETTINGS}
+
     def _lengths(self, sentences: Sequence[str]) -> list[int]:
         """Tokens of each sentence, or its characters where the model has no transformers tokenizer."""
         if not callable(self.model.tokenizer):
             return [len(sentence) + 1 for sentence in sentences]
         rows = self.model.tokenizer(list(sentences), truncation=False)["input_ids"]
         return [min(len(row), self.max_length or len(row)) for row in rows]
+
+
+def _pooling_facts(model: Any, places: Sequence[Path]) -> dict[str, str | int]:
+    """The pooling of the folder's modules and the file that says it; nothing where they have none."""
+    for module, place in zip(model, places, strict=True):
+        if type(module).__name__ == "Pooling":
+            mode = getattr(module, "pooling_mode", "unknown")
+            name = mode if isinstance(mode, str) else "+".join(map(str, mode))
+            return {"pooling": name, "pooling_from": f"{place.name}/config.json"}
+    return {}
+
+
+def _says(file: Path, name: str) -> bool:
+    try:
+        return json.loads(file.read_text("utf-8")).get(name) is not None
+    except (OSError, ValueError, AttributeError):
+        return False
 
 
 def _check_whole(module: object, folder: Path) -> None:

@@ -129,9 +129,9 @@ def make_plan(spec: RunSpec) -> Plan:
         DataError: damaged data.
     """
     profile = profiles.load(spec.profile)
-    spec = replace(spec, methods=_all_named(spec.methods))
-    methods = [METHODS.get(request.name, where="--methods").card for request in spec.methods]
     suite_names = spec.suites or profile.suites
+    spec = replace(spec, methods=_all_named(spec.methods, suite_names))
+    methods = [METHODS.get(request.name, where="--methods").card for request in spec.methods]
     if not suite_names:
         raise InputError(f"profile '{profile.name}' has no suite", hint="it is there for bench pretrain")
     problems = _Problems()
@@ -177,11 +177,17 @@ def make_plan(spec: RunSpec) -> Plan:
     return Plan(spec, jobs, suites, store, training, seed, ids)
 
 
-def _all_named(requests: Sequence[MethodRequest]) -> tuple[MethodRequest, ...]:
-    """Put every registered method that needs no path and no other methods in the place of "all"."""
+def _all_named(requests: Sequence[MethodRequest], suites: Sequence[str]) -> tuple[MethodRequest, ...]:
+    """Put every registered method that needs no path and no other methods in the place of "all".
+
+    Without those that have no vectors, where a suite is refused to them.
+    """
+    vectors = any(measure_of(suite).needs_vectors for suite in suites)
     cards = [method.card for _, method in discover()]
     whole = [
-        MethodRequest(card.name, card.name) for card in cards if not card.takes_path | card.takes_methods
+        MethodRequest(card.name, card.name)
+        for card in cards
+        if not card.takes_path | card.takes_methods | (vectors and card.scores_pairs)
     ]
     return tuple(
         named for request in requests for named in (whole if request.text == ALL_METHODS else [request])

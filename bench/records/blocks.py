@@ -7,6 +7,7 @@ names has its type, so that nothing of another type is computed with or left out
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from bench.errors import BenchError
@@ -128,6 +129,19 @@ RECORD = Block(
         "timing": _TIMING,
     },
 )
+
+
+LATER = {"text": "train", "pooling": "cls", "sick": False, "drop_norms": 0}
+LATER |= dict.fromkeys(("prompt", "query_prompt", "passage_prompt"), "")
+"""Options that older records may lack, as they came later, with the value that held before."""
+_SAID = ("prompt", "prompts", "similarity", "pooling", "dtype", "folder_dtype")
+"""What an encoder says of itself that its options and weights determine; with _FROM: who says so."""
+_FROM = "_from"
+
+
+def not_in_key(said: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What an encoder says of itself but for what the key says already, which older records lack."""
+    return {name: value for name, value in (said or {}).items() if name.removesuffix(_FROM) not in _SAID}
 
 
 def kept_facts(facts: Any, shape: Block, what: str) -> dict[str, Any]:

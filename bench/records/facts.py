@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from bench.errors import DataError
+from bench.records.blocks import LATER, not_in_key
 from bench.records.provenance import plugin_files
 from bench.records.record import RunRecord
 
 UNSET, NONE = "not set", "none"
-_LATER = {"text": "train", "pooling": "cls", "sick": False, "drop_norms": 0}
-"""Options that records of schemas 1 and 2 may lack, as they came later, with the value that held before."""
 _ASKED = ("key", "version", "text", "settings", "numerics", "precision", "ranks")
 
 
@@ -89,7 +88,7 @@ def _hashes(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
 
 
 def _options(record: RunRecord) -> dict[str, Any]:
-    return {name: value for name, value in record.options.items() if _LATER.get(name, UNSET) != value}
+    return {name: value for name, value in record.options.items() if LATER.get(name, UNSET) != value}
 
 
 def _stages(record: RunRecord) -> dict[str, dict[str, Any]]:
@@ -221,7 +220,7 @@ FACTS = (
     Fact("platform", "machine", lambda r: r.provenance.get("platform"), breaks=False),
     Fact("GPU", "machine", lambda r: str(r.provenance.get("device")).partition(" ")[2], breaks=False),
     Fact("version of", "machine", lambda r: r.provenance.get("versions") or {}, breaks=False),
-    Fact("encoder's", "machine", lambda r: r.provenance.get("encoder") or {}, breaks=False),
+    Fact("encoder's", "machine", lambda r: not_in_key(r.provenance.get("encoder")), breaks=False),
     Fact("CPU", "machine", lambda r: r.timing.get("processor"), breaks=False),
 )
 KEYED = tuple(fact for fact in FACTS if fact.keyed)
@@ -299,7 +298,7 @@ def _differing(fact: Fact, then: RunRecord, now: RunRecord) -> Iterator[Differen
         return
     if isinstance(was, Mapping) and isinstance(now_is, Mapping):
         for name in dict.fromkeys([*was, *now_is]):
-            before = _LATER.get(name, UNSET) if fact.name == "option" else UNSET
+            before = LATER.get(name, UNSET) if fact.name == "option" else UNSET
             one, other = was.get(name, before), now_is.get(name, before)
             if one != other:
                 yield Difference(fact.name, f"{fact.name} {name}", shown(one), shown(other))
@@ -389,11 +388,12 @@ def specified(record: RunRecord) -> dict[str, Any]:
         value = fact.value(record)
         if value not in fact.choices or isinstance(value, bool):
             first, last = fact.choices[0], fact.choices[-1]
-            numbers = isinstance(first, int)
             raise DataError(
                 f"the record says {fact.name} '{value}'",
                 where=record.method,
-                expected=f"{first} to {last}" if numbers else f"one of {', '.join(fact.choices)}",
+                expected=f"{first} to {last}"
+                if isinstance(first, int)
+                else f"one of {', '.join(fact.choices)}",
             )
         found[fact.parameter] = value
     return found

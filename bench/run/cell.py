@@ -26,6 +26,7 @@ from bench.run.stage_cache import StageCache
 from bench.run.task import CellTask, Outcome
 from bench.schema import number
 
+_DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
 Suites = Mapping[str, list[SuiteTask]]
 
 
@@ -96,6 +97,8 @@ class _Running:
             tasks = self._tasks(job)
             encoder = self.builder.encoder()
             facts["encoder"] |= kept_facts(encoder.facts, ENCODER, "the encoder's facts")
+            if spec.precision != "fp32" and "dtype" in facts["encoder"]:
+                facts["encoder"]["dtype"] = _DTYPES[spec.precision]
             found = measure_job(self.builder, tasks, job, spec, self.progress)
             facts |= found.facts
             if measure_of(job.suite).encodes_once:  # else what it knew isn't of this suite's sentences

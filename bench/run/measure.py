@@ -16,6 +16,7 @@ from bench.records.facts import ENCODER, digest, values
 from bench.records.record import ALL, Score
 from bench.records.store import ResultStore
 from bench.request.spec import RunSpec
+from bench.run.about import about_model
 from bench.run.builder import Builder
 
 
@@ -33,7 +34,7 @@ def measure_job(
     suite, precision = measure_of(job.suite), spec.precision
     if precision != "fp32" and not suite.encodes_once:
         raise BenchError(f"{job.suite} is measured in fp32 only", hint="without --precision")
-    setting = _setting(job, spec, progress)
+    setting = _setting(job, spec, progress, builder)
 
     def measured(checkpoint: str, precision: str) -> Measured:
         encoder = _at_precision(builder.encoder(checkpoint), precision)
@@ -67,7 +68,7 @@ def precision_effect(name: str, scores: Sequence[Score], full: Sequence[Score]) 
     return {"name": name, "tasks": tasks}
 
 
-def _setting(job: Job, spec: RunSpec, progress: Progress | None) -> Setting:
+def _setting(job: Job, spec: RunSpec, progress: Progress | None, builder: Builder) -> Setting:
     return Setting(
         solver=spec.transfer_solver,
         model=f"{job.cell.profile}-{job.cell.describe()}",
@@ -75,6 +76,7 @@ def _setting(job: Job, spec: RunSpec, progress: Progress | None) -> Setting:
         folder=ResultStore(spec.results, spec.campaign).root,
         force=spec.force,
         progress=progress,
+        about=about_model(builder),
     )
 
 

@@ -31,3 +31,14 @@ def sentence_transformers_folder(tiny_bert: Path, target: Path, *, mean: bool) -
         json.dumps({"max_seq_length": 12, "do_lower_case": False})
     )
     return folder
+
+
+def prompted_folder(
+    tiny_bert: Path, target: Path, prompts: dict[str, str], *, default: str | None, similarity: str
+) -> Path:
+    """A sentence-transformers folder whose author says how it is used."""
+    folder = sentence_transformers_folder(tiny_bert, target, mean=True)
+    said = {"prompts": prompts, "default_prompt_name": default, "similarity_fn_name": similarity}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(said))
+    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 40}))
+    return folder

@@ -1,0 +1,68 @@
+"""An encoder as programs get it: bench's own interface and mteb's in one object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from bench.encoder import Encoder, FloatArray, Progress
+from bench.eval.mteb_model import MtebEncoder
+
+
+class LoadedEncoder:
+    """An encoder that is a model of mteb too: ``mteb.evaluate(encoder, tasks)`` takes it.
+
+    Everything else is the encoder's, its class for ``isinstance`` too. mteb is imported when it first asks.
+
+    Args:
+        encoder: The encoder.
+        name: Model name for mteb, "ORGANISATION/NAME".
+        about: See :class:`bench.eval.mteb_model.MtebEncoder`.
+    """
+
+    def __init__(self, encoder: Encoder, name: str, about: Mapping[str, Any]) -> None:
+        self.encoder, self.dim, self.facts = encoder, encoder.dim, encoder.facts
+        self._name, self._about = name, about
+
+    def encode(
+        self,
+        sentences: Sequence[str] | Iterable[dict[str, Any]],
+        batch_tokens: int | None = None,
+        progress: Progress | None = None,
+        **about: Any,
+    ) -> FloatArray:
+        """Encode sentences, see :class:`bench.encoder.Encoder`; or mteb's batches, where it says its task."""
+        if "task_metadata" in about:
+            return self._model.encode(sentences, **about)  # type: ignore[arg-type]
+        if about:
+            raise TypeError(f"encode() got an unexpected keyword argument '{next(iter(about))}'")
+        return self.encoder.encode(sentences, batch_tokens, progress)  # type: ignore[arg-type]
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """The encoder's class."""
+        return type(self.encoder)
+
+    @property
+    def mteb_model_meta(self) -> Any:
+        """What mteb writes of the model."""
+        return self._model.mteb_model_meta
+
+    def similarity(self, one: Any, other: Any) -> Any:
+        """Similarities of all pairs of vectors, (n, m) from (n, dim) and (m, dim)."""
+        return self._model.similarity(one, other)
+
+    def similarity_pairwise(self, one: Any, other: Any) -> Any:
+        """Similarities row by row, (n,) from two (n, dim)."""
+        return self._model.similarity_pairwise(one, other)
+
+    @cached_property
+    def _model(self) -> MtebEncoder:
+        return MtebEncoder(self.encoder, self._name, about=self._about)
+
+    def __getattr__(self, name: str) -> Any:
+        """What else the encoder has."""
+        if name.startswith("_") or name == "encoder":
+            raise AttributeError(name)
+        return getattr(self.encoder, name)

@@ -1,0 +1,81 @@
+"""Prompts before sentences: one for queries, one for passages, one for everything else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bench.encoder import Encoder, FloatArray, Progress
+from bench.nn.halves import embedded, prepared_by
+
+QUERY, DOCUMENT = "query", "document"
+"""What mteb calls the two sides of retrieval and reranking; any other text is neither: ""."""
+
+
+class PrefixedEncoder:
+    """An encoder that puts a text before every sentence; see :class:`bench.encoder.PromptedEncoder`.
+
+    Args:
+        encoder: What encodes sentence and prompt together.
+        prompt: Before every sentence.
+        query: Instead, before a query; None for ``prompt``.
+        document: Instead, before a document; None for ``prompt``.
+    """
+
+    similarity = "cosine"
+
+    def __init__(
+        self, encoder: Encoder, prompt: str = "", query: str | None = None, document: str | None = None
+    ) -> None:
+        self.parts = (encoder,)
+        self.dim = encoder.dim
+        self.prompts: dict[str, str] = {}
+        given = {QUERY: query, DOCUMENT: document}
+        self.used = {"": prompt, **{kind: prompt if own is None else own for kind, own in given.items()}}
+        self.facts = {**encoder.facts, **prompt_facts(self.used, "the options")}
+
+    @property
+    def base(self) -> Encoder:
+        """The encoder without prompts."""
+        return self.parts[0]
+
+    def encode(
+        self, sentences: Sequence[str], batch_tokens: int | None = None, progress: Progress | None = None
+    ) -> FloatArray:
+        """Encode sentences that are neither queries nor documents; see :class:`bench.encoder.Encoder`."""
+        return self.encode_as(sentences, "", None, batch_tokens, progress)
+
+    def encode_as(
+        self,
+        sentences: Sequence[str],
+        kind: str,
+        prompt: str | None = None,
+        batch_tokens: int | None = None,
+        progress: Progress | None = None,
+    ) -> FloatArray:
+        """Encode with the kind's prompt; see :class:`bench.encoder.PromptedEncoder`."""
+        before = self.used[kind] if prompt is None else prompt
+        return self.base.encode([before + sentence for sentence in sentences], batch_tokens, progress)
+
+    def prepare(self, sentences: Sequence[str], batch_tokens: int | None = None) -> Any:
+        """The host's half; see :class:`bench.encoder.TensorEncoder`."""
+        return prepared_by(self.base, [self.used[""] + sentence for sentence in sentences], batch_tokens)
+
+    def embed(self, prepared: Any) -> Tensor:
+        """The device's half; see :class:`bench.encoder.TensorEncoder`."""
+        with torch.no_grad():
+            return embedded(self.base, prepared)
+
+
+def prompt_facts(used: Mapping[str, str], source: str) -> dict[str, str | int]:
+    """What a record says of the prompts that are used, one a kind, each in quotes.
+
+    >>> prompt_facts({"": "", "query": "query: ", "document": ""}, "the options")["prompt"]
+    'query "query: "'
+    """
+    said = [f"{kind or 'any'} {json.dumps(text, ensure_ascii=False)}" for kind, text in used.items() if text]
+    return {"prompt": ", ".join(said), "prompt_from": source} if said else {"prompt": "none"}

@@ -1,0 +1,33 @@
+"""What must hold before the first cell runs, beyond what a plan resolves."""
+
+from __future__ import annotations
+
+from bench.errors import InputError
+from bench.eval.suite import measure_of
+from bench.plan.job import Job
+from bench.plan.plan import Plan
+
+
+def check_ready(plan: Plan) -> None:
+    """Refuse, before anything runs, what a plan's pending cells could only fail by.
+
+    Raises:
+        InputError: a method without vectors on a suite that needs them, or data that can't be had now.
+    """
+    suites = dict.fromkeys((job.source or job.suite, job.suite) for job in plan.pending())
+    for name, label in suites:
+        measure = measure_of(name)
+        pairs = sorted({job.cell.method for job in plan.pending() if job.suite == label and _is_scorer(job)})
+        if measure.needs_vectors and pairs:
+            raise InputError(
+                f"{' and '.join(pairs)} {'compares' if len(pairs) == 1 else 'compare'} pairs and "
+                f"{'has' if len(pairs) == 1 else 'have'} no vectors, which mteb needs",
+                where=f"--suite {name}",
+                hint="leave it out of --methods" if len(pairs) == 1 else "leave them out of --methods",
+            )
+        if plan.spec.executor == "local":  # else the nodes' caches count
+            measure.check(plan.suites[label])
+
+
+def _is_scorer(job: Job) -> bool:
+    return job.cell.card.scores_pairs

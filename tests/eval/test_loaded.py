@@ -1,0 +1,176 @@
+"""A bench encoder is a model of mteb, its results in the layout that the public ones have to have."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import bench
+from bench.encoder import Encoder
+from bench.errors import InputError
+from bench.eval import mteb_cached
+from bench.eval.loaded import LoadedEncoder
+from bench.eval.mteb_cached import check_at_hand
+from bench.eval.mteb_run import evaluate
+from bench.eval.mteb_setup import import_mteb, quiet
+from bench.eval.mteb_tasks import MtebTask, load_mteb_suite, mteb_task
+from bench.nn.backbone import TransformerEncoder
+from bench.nn.export import export_encoder
+from bench.nn.readme import about_folder
+from bench.nn.sum_encoder import SumEncoder
+from tests.support.local_suite import write_local_suite
+
+pytestmark = pytest.mark.slow
+TEXTS = ["A man is here.", "", "The doctor and the river"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Importing mteb makes its cache folder, which must not be the user's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MTEB_CACHE", str(tmp_path_factory.mktemp("mteb")))
+        import_mteb()
+        yield
+
+
+@pytest.fixture(scope="module")
+def tasks(tmp_path_factory: pytest.TempPathFactory) -> list[MtebTask]:
+    return load_mteb_suite(f"local:{write_local_suite(tmp_path_factory.mktemp('local'))}", None)
+
+
+def check_public_layout(results: Path) -> Any:
+    """Check what embeddings-benchmark/results asks of a new folder; return the model's meta data.
+
+    Transcribed from its tests: run_settings_check, correct_folder_structure, ensure_correct_metadata.
+    """
+    from mteb.models import ModelMeta
+    from mteb.results import TaskResult
+    from mteb.results.task_result import _expand_run_settings_entry
+
+    (meta_file,) = results.glob("*/*/model_meta.json")
+    said = json.loads(meta_file.read_text())
+    meta = ModelMeta.model_validate_json_resolved(meta_file.read_text())
+    folder = meta_file.parent
+    assert folder == results / said["name"].replace(" ", "_").replace("/", "__") / said["revision"]
+    assert re.fullmatch("[0-9a-f]{40}", said["revision"])
+    assert "/" in said["name"]
+    entries = [json.loads(line) for line in (folder / "run_settings.jsonl").read_text().splitlines()]
+    covered = {key for entry in entries for key, _, _ in _expand_run_settings_entry(entry)}
+    files = [file for file in folder.glob("*.json") if file.name != "model_meta.json"]
+    for file in files:
+        result = TaskResult.from_disk(file)
+        assert file.stem == result.task_name
+        assert result.mteb_version
+        assert int(result.mteb_version.split(".")[0]) >= 2
+        blocks = [(split, block) for split, found in result.scores.items() for block in found]
+        assert {(result.task_name, split, block["hf_subset"]) for split, block in blocks} <= covered
+    assert files
+    return meta
+
+
+@pytest.mark.parametrize("kind", ["one", "twin"])
+def test_an_exported_encoder_is_a_model_of_mteb(
+    kind: str, tasks: list[MtebTask], tiny_bert: Path, tmp_path: Path
+) -> None:
+    mteb = import_mteb()
+    part = TransformerEncoder(tiny_bert, "avg")
+    other = TransformerEncoder(tiny_bert, "cls")
+    encoder = part if kind == "one" else SumEncoder([part, other])
+    about = {"license": "apache-2.0", "training_datasets": ["wiki.txt"]}
+    export_encoder(encoder, tmp_path / "exp", "# A card\n", about)
+    loaded = bench.load(tmp_path / "exp")
+    assert isinstance(loaded, Encoder)
+    np.testing.assert_allclose(loaded.encode(TEXTS), encoder.encode(TEXTS), atol=1e-6)
+    if kind == "twin":
+        assert len(loaded.parts) == 2
+    cache = mteb.ResultCache(tmp_path / "cache")
+    with quiet():
+        run = mteb.evaluate(loaded, [mteb_task(task) for task in tasks], cache=cache, co2_tracker=False)
+    theirs = {result.task_name.removeprefix("Local-"): result.get_score() for result in run.task_results}
+    found = evaluate(encoder, tasks, name="bench/exp", folder=tmp_path / "ours", about=about)
+    ours = {score.task: score.value for score in found.scores if score.metric == "main_score"}
+    assert theirs == pytest.approx({task.id: ours[task.id] for task in tasks}, abs=1e-6)
+    size = sum(weight.numel() for weight in part.model.parameters()) - sum(
+        weight.numel() for weight in part.model.pooler.parameters()
+    )
+    for folder in (tmp_path / "cache" / "results", tmp_path / "ours" / "results"):
+        meta = check_public_layout(folder)
+        assert (meta.name, meta.embed_dim, meta.max_tokens) == ("bench/exp", 16, 40)
+        assert (meta.license, meta.training_datasets) == ("apache-2.0", {"wiki.txt"})
+        assert (meta.similarity_fn_name.value, meta.use_instructions) == ("cosine", False)
+        if folder.parent.name == "cache":  # without the pooler, which isn't exported
+            assert meta.n_parameters == size * (1 + (kind == "twin"))
+            table = part.model.get_input_embeddings().weight
+            assert meta.n_embedding_parameters == table.numel() * (1 + (kind == "twin"))
+
+
+def test_a_loaded_encoder_leaves_mteb_alone_until_it_is_asked(tiny_bert: Path, tmp_path: Path) -> None:
+    export_encoder(TransformerEncoder(tiny_bert), tmp_path / "a model", "# A card\n")
+    loaded = bench.load(tmp_path / "a model")
+    assert "_model" not in vars(loaded)
+    assert (loaded.dim, loaded.facts["pooling_from"], loaded.pooling) == (16, "bench.json", "cls")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'batch'"):
+        loaded.encode(TEXTS, batch=3)
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = loaded.nothing
+    before = repr(random.getstate()), torch.get_rng_state().tolist()
+    meta = loaded.mteb_model_meta
+    assert (repr(random.getstate()), torch.get_rng_state().tolist()) == before
+    assert re.fullmatch(r"bench/a_model-[0-9a-f]{8}", meta.name)
+    assert (meta.license, meta.training_datasets) == ("not specified", None)
+    assert isinstance(loaded, LoadedEncoder)
+    one, other = loaded.encode(TEXTS), loaded.encode(TEXTS[::-1])
+    np.testing.assert_allclose(
+        np.diag(loaded.similarity(one, other)), loaded.similarity_pairwise(one, other), atol=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    ("card", "expected"),
+    [
+        (
+            "---\nlicense: mit\ndatasets:\n- a\n- b\n---\ntext",
+            {"license": "mit", "training_datasets": ["a", "b"]},
+        ),
+        ("---\nlicense: [mit]\ndatasets: a\n---\n", {}),
+        ("---\nlicense: 'a\n---\n", {}),
+        ("---\n- a\n---\n", {}),
+        ("no front matter", {}),
+        (None, {}),
+    ],
+)
+def test_what_a_card_says(card: str | None, expected: dict[str, Any], tmp_path: Path) -> None:
+    if card is not None:
+        (tmp_path / "README.md").write_text(card)
+    assert about_folder(tmp_path) == expected
+
+
+def test_missing_data_sets_are_told_from_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    datasets: Any = pytest.importorskip("datasets")
+    from huggingface_hub import constants
+
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "sets")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    suite = "mteb:STS17,BIOSSES,CQADupstackRetrieval"
+    tasks = load_mteb_suite(suite, None)
+    said = (
+        r"^--suite mteb:STS17,BIOSSES,CQADupstackRetrieval: 14 data sets of mteb are not in the local cache: "
+        r"mteb/sts17-crosslingual-sts, mteb/biosses-sts, .* and 9 more; with HF_HUB_OFFLINE=0 before"
+    )
+    with pytest.raises(InputError, match=said):
+        check_at_hand(suite, tasks)
+    (tmp_path / "sets" / "mteb___sts17-crosslingual-sts" / "en-en").mkdir(parents=True)
+    (tmp_path / "hub" / "datasets--mteb--biosses-sts" / "snapshots").mkdir(parents=True)
+    check_at_hand(suite, tasks[:2])
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    check_at_hand(suite, tasks)
+    assert not mteb_cached.is_offline()

@@ -1,0 +1,268 @@
+"""Encoders as their authors meant them: prompts and similarity of a folder, equal to mteb's own wrapper."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bench.baselines.external import HuggingFace
+from bench.card import BuildContext
+from bench.encoder import Encoder, PromptedEncoder
+from bench.errors import InputError
+from bench.eval.mteb_kept import _at_hand
+from bench.eval.mteb_model import MtebEncoder
+from bench.eval.mteb_run import evaluate
+from bench.eval.mteb_setup import import_mteb, quiet
+from bench.eval.mteb_tasks import MtebTask, load_mteb_suite, mteb_task
+from bench.nn.backbone import TransformerEncoder
+from bench.nn.precision import at_precision
+from bench.nn.sentence_transformer import SentenceTransformerEncoder
+from bench.records.facts import FACTS, differing, key_of, machine
+from tests.support.cli import Cli, records
+from tests.support.folders import prompted_folder
+from tests.support.local_suite import WORDS, write_local_suite
+
+TABLES: dict[str, dict[str, Any]] = {
+    "TwitterURLCorpus": {
+        "sentence1": [f"the {word}" for word in WORDS * 3],
+        "sentence2": [
+            f"{word} a man {i % 5}" for i, word in enumerate((*WORDS, *WORDS[::-1], *WORDS[3:], *WORDS[:3]))
+        ],
+        "labels": [int(i % 3 > 0) for i in range(24)],
+    },
+    "TwentyNewsgroupsClustering": {
+        "sentences": [[f"{a} {b}" for a in WORDS for b in WORDS[:5]]],
+        "labels": [[i // 10 for i in range(40)]],
+    },
+}
+"""What local files can't hold: pair classification, clustering."""
+AUTHORS: dict[str, tuple[dict[str, str], str | None, str]] = {
+    "e5": ({"query": "the doctor ", "passage": "a river "}, None, "dot"),
+    "bge": ({"query": "the river ", "document": "", "passage": "car "}, None, "cosine"),
+    "instruct": (
+        {
+            "any": "a man ",
+            "query": "car ",
+            "document": "station ",
+            "STS": "the city ",
+            "BitextMining": "house ",
+        },
+        "any",
+        "dot",
+    ),
+    "distance": ({"query": "the doctor ", "document": "a river "}, "query", "euclidean"),
+}
+
+
+def folder_of(name: str, tiny_bert: Path, target: Path) -> Path:
+    prompts, default, similarity = AUTHORS[name]
+    return prompted_folder(tiny_bert, target / name, prompts, default=default, similarity=similarity)
+
+
+@pytest.fixture(scope="module")
+def tasks(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A task of every type that mteb has for sentences."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MTEB_CACHE", str(tmp_path_factory.mktemp("mteb")))
+        mteb, datasets = import_mteb(), pytest.importorskip("datasets")
+
+        def load_data(self: Any, **_: Any) -> None:
+            self.dataset = datasets.DatasetDict(
+                {"test": datasets.Dataset.from_dict(TABLES[self.metadata.name])}
+            )
+            self.data_loaded = True
+
+        for name in TABLES:
+            patch.setattr(type(mteb.get_task(name)), "load_data", load_data)
+        local = write_local_suite(tmp_path_factory.mktemp("local"))
+        _harder(local.parent)
+        yield [
+            *load_mteb_suite(f"local:{local}", None),
+            *load_mteb_suite(f"mteb:{','.join(TABLES)}", None),
+        ]
+        _at_hand.cache_clear()
+
+
+def _harder(folder: Path) -> None:
+    """Documents that share words, so that rankings depend on everything."""
+    lines = [f"d{i}\t{a} there a {b} {'the ' * (i % 4)}{c}" for i, (a, b, c) in enumerate(_triples())]
+    (folder / "corpus.tsv").write_text("\n".join(["id\ttext", *lines]) + "\n")
+    judged = [f"q{word}\td{i}\t{1 + i % 2}" for j, word in enumerate(WORDS) for i in range(j, 48, 7)]
+    (folder / "qrels.tsv").write_text("\n".join(["query\tdocument\trelevant", *judged]) + "\n")
+    pairs = [f"where {a}\t{b} a {c}\t{int(i % 3 == 0)}" for i, (a, b, c) in enumerate(_triples())]
+    (folder / "rank.tsv").write_text("\n".join(["query\tdocument\trelevant", *pairs]) + "\n")
+
+
+def _triples() -> list[tuple[str, str, str]]:
+    return [(WORDS[i % 8], WORDS[i * i % 7], WORDS[i // 8]) for i in range(48)]
+
+
+def by_mteb(model: Any, tasks: list[MtebTask]) -> dict[str, float]:
+    with quiet():
+        found = import_mteb().evaluate(
+            model, [mteb_task(task) for task in tasks], cache=None, co2_tracker=False, show_progress_bar=False
+        )
+    return {
+        result.task_name.removeprefix("Local-"): float(result.get_score()) for result in found.task_results
+    }
+
+
+def by_bench(encoder: Encoder, tasks: list[MtebTask], folder: Path) -> dict[str, float]:
+    run = evaluate(encoder, tasks, name="bench/x", folder=folder)
+    return {
+        score.task: score.value
+        for score in run.scores
+        if score.metric == "main_score" and score.subset == "all"
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("author", ["e5", "bge", "instruct"])
+def test_a_folder_scores_as_by_mteb_itself(
+    author: str, tasks: list[MtebTask], tiny_bert: Path, tmp_path: Path
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    folder = folder_of(author, tiny_bert, tmp_path)
+    theirs = by_mteb(SentenceTransformer(str(folder), device="cpu"), tasks)
+    assert len({task.kind for task in tasks}) == len(theirs) == 7
+    ours = by_bench(SentenceTransformerEncoder(folder), tasks, tmp_path / "mteb")
+    assert {name: ours[name] for name in theirs} == pytest.approx(theirs, abs=1e-6)
+    (meta,) = (tmp_path / "mteb" / "results" / "bench__x").glob("*/model_meta.json")
+    said = json.loads(meta.read_text())
+    assert (said["similarity_fn_name"], said["use_instructions"]) == (AUTHORS[author][2], True)
+    plain = folder / "config_sentence_transformers.json"
+    plain.unlink()  # the tasks tell prompts and similarity apart
+    without = by_bench(SentenceTransformerEncoder(folder), tasks, tmp_path / "plain")
+    changed = {name for name in theirs if abs(without[name] - ours[name]) > 1e-4}
+    assert changed >= {"search", "order"}
+
+
+@pytest.mark.slow
+def test_distances_are_similarities_too(tasks: list[MtebTask], tiny_bert: Path, tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    folder = folder_of("distance", tiny_bert, tmp_path)
+    ranked = [task for task in tasks if task.id in ("order", "search", "texts")]
+    theirs = by_mteb(SentenceTransformer(str(folder), device="cpu"), ranked)
+    ours = by_bench(SentenceTransformerEncoder(folder), tasks, tmp_path / "mteb")
+    assert {name: ours[name] for name in theirs} == pytest.approx(theirs, abs=1e-6)
+
+
+@pytest.mark.slow
+def test_a_plain_folder_gets_its_prompts_by_option(
+    tasks: list[MtebTask], tiny_bert: Path, tmp_path: Path
+) -> None:
+    """As a sentence-transformers folder that says the same."""
+    prompts = {"query": "the doctor ", "document": "a river ", "any": "a man "}
+    folder = prompted_folder(tiny_bert, tmp_path / "st", prompts, default="any", similarity="cosine")
+    encoder = hugging_face(
+        tiny_bert, prompt='"a man "', query_prompt='"the doctor "', passage_prompt='"a river "', pooling="avg"
+    )
+    ours = by_bench(encoder, tasks, tmp_path / "hf")
+    assert ours == pytest.approx(
+        by_bench(SentenceTransformerEncoder(folder), tasks, tmp_path / "mteb"), abs=1e-6
+    )
+
+
+def hugging_face(folder: Path, **options: str) -> Any:
+    card = HuggingFace.card
+    values = {option.name: option.default for option in card.options} | options
+    return HuggingFace().build(BuildContext(values, None, folder, "cpu"))
+
+
+def test_prompts_by_option(tiny_bert: Path) -> None:
+    plain = hugging_face(tiny_bert)
+    assert isinstance(plain, TransformerEncoder)
+    assert plain.facts["pooling"] == "cls"
+    encoder: Any = hugging_face(tiny_bert, prompt='"the "', query_prompt='""', passage_prompt="river")
+    made: object = encoder
+    assert isinstance(made, PromptedEncoder)
+    texts = ["man", "a doctor in the city"]
+    for kind, before in {"": "the ", "query": "", "document": "river"}.items():
+        expected = plain.encode([before + text for text in texts])
+        np.testing.assert_array_equal(encoder.encode_as(texts, kind), expected)
+    np.testing.assert_array_equal(encoder.encode(texts), encoder.encode_as(texts, ""))
+    np.testing.assert_array_equal(
+        encoder.embed(encoder.prepare(texts)).numpy(),
+        plain.embed(plain.prepare(["the " + t for t in texts])).numpy(),
+    )
+    assert encoder.facts["prompt"] == 'any "the ", document "river"'
+    assert encoder.facts["prompt_from"] == "the options"
+    both = hugging_face(tiny_bert, prompt="the")
+    np.testing.assert_array_equal(both.encode_as(texts, "query"), both.encode(texts))
+    lowered = at_precision(encoder, "bf16")
+    assert 0 < np.abs(lowered.encode(texts) - encoder.encode(texts)).max() < 0.2
+    with pytest.raises(InputError, match=r'hf\.prompt: "the is no text in quotes; expected such as'):
+        hugging_face(tiny_bert, prompt='"the')
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_the_facts_of_a_folder(tiny_bert: Path, tmp_path: Path, half: bool) -> None:
+    folder = folder_of("e5", tiny_bert, tmp_path)
+    if half:
+        import torch
+        from safetensors.torch import load_file, save_file
+
+        weights = load_file(folder / "model.safetensors")
+        halved = {name: weight.to(torch.float16) for name, weight in weights.items()}
+        save_file(halved, folder / "model.safetensors", metadata={"format": "pt"})
+    facts = SentenceTransformerEncoder(folder).facts
+    told = {name: facts[name] for name in facts if name not in ("dim", "max_length", "modules")}
+    assert told == {
+        "pooling": "mean",
+        "pooling_from": "1_Pooling/config.json",
+        "prompt": 'query "the doctor "',  # sentence-transformers has an empty prompt for documents
+        "prompt_from": "config_sentence_transformers.json",
+        "similarity": "dot",
+        "similarity_from": "config_sentence_transformers.json",
+        "dtype": "float32",
+        "folder_dtype": "float16" if half else "float32",
+    }
+    (folder / "config_sentence_transformers.json").unlink()
+    facts = SentenceTransformerEncoder(folder).facts
+    assert (facts["similarity"], facts["similarity_from"], facts["prompt"]) == (
+        "cosine",
+        "the default",
+        "none",
+    )
+
+
+@pytest.mark.slow
+def test_prompts_and_similarity_make_another_revision(tiny_bert: Path, tmp_path: Path) -> None:
+    def revision(encoder: Encoder) -> str:
+        return str(MtebEncoder(encoder, "bench/x").mteb_model_meta.revision)
+
+    found = [revision(SentenceTransformerEncoder(folder_of(name, tiny_bert, tmp_path))) for name in AUTHORS]
+    found += [
+        revision(hugging_face(tiny_bert, query_prompt=text, pooling="avg")) for text in ("", "the", "river")
+    ]
+    assert len(set(found)) == len(found)
+    assert all(len(each) == 40 for each in found)
+
+
+def test_prompts_on_the_command_line(cli: Cli, tiny_bert: Path, tmp_path: Path) -> None:
+    asked = f'asked=hf:{tiny_bert}[prompt="of the ",query_prompt="Say\\\\nwhat: ",pooling=avg]'
+    run = ("--suite", "toy", "--results", str(tmp_path / "results"))
+    code, _, err = cli("run", "--methods", f"hf:{tiny_bert}:avg,{asked}", *run)
+    assert code == 0, err
+    found = {record.method: record for record in records(tmp_path).values()}
+    plain = next(record for name, record in found.items() if name != "asked")
+    assert found["asked"].provenance["encoder"] == plain.provenance["encoder"] | {
+        "prompt": 'any "of the ", query "Say\\nwhat: ", document "of the "',
+        "prompt_from": "the options",
+    }
+    assert plain.provenance["encoder"].items() >= {"pooling": "avg", "folder_dtype": "float32"}.items()
+    assert found["asked"].score("avg") != plain.score("avg")
+    older = replace(plain, options={n: v for n, v in plain.options.items() if "prompt" not in n})
+    said = {name: plain.provenance["encoder"][name] for name in ("attention", "dim", "max_length")}
+    older = replace(older, provenance=plain.provenance | {"encoder": said})
+    assert key_of(older) == key_of(plain) == plain.key  # as records from before have them
+    assert machine(older) == machine(plain)
+    assert differing(older, plain, FACTS) == ()
+    assert key_of(found["asked"]) != plain.key

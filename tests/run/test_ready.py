@@ -1,0 +1,71 @@
+"""What is refused before anything runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.registry import discover
+from tests.support.cli import Cli
+from tests.support.local_suite import write_local_suite
+
+
+@pytest.mark.parametrize("dry", [True, False])
+def test_a_method_without_vectors_is_refused_what_mteb_measures(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dry: bool
+) -> None:
+    monkeypatch.setenv("MTEB_CACHE", str(tmp_path / "mteb"))
+    suite = f"local:{write_local_suite(tmp_path)}"
+    run = (
+        "run",
+        "--methods",
+        "noise,word_overlap",
+        "--seeds",
+        "1",
+        "--suite",
+        suite,
+        "--results",
+        str(tmp_path / "r"),
+    )
+    code, out, err = cli(*run, *(["--dry-run"] if dry else []))
+    assert (code, out) == (2, "")
+    assert err == (
+        f"error: --suite {suite}: word_overlap compares pairs and has no vectors, which mteb needs; "
+        "leave it out of --methods\n"
+    )
+    assert not (tmp_path / "r").exists()
+    code, out, err = cli(
+        *run[:2], "word_overlap", "--suite", "toy", "--results", str(tmp_path / "r"), "--dry-run"
+    )
+    assert code == 0, err
+
+
+def test_every_scorer_says_so() -> None:
+    scorers = [name for name, method in discover() if method.card.scores_pairs]
+    assert scorers == ["word_overlap"]
+
+
+@pytest.mark.slow
+def test_missing_data_are_said_once_before_anything_runs(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    datasets: Any = pytest.importorskip("datasets")
+    from huggingface_hub import constants
+
+    monkeypatch.setenv("MTEB_CACHE", str(tmp_path / "mteb"))
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "sets")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    place = ("--results", str(tmp_path / "r"))
+    code, out, err = cli("run", "--methods", "noise", "--seeds", "1-3", "--suite", "toy,mteb:BIOSSES", *place)
+    assert (code, out) == (2, "")
+    assert err == (
+        "error: --suite mteb:BIOSSES: 1 data set of mteb is not in the local cache: mteb/biosses-sts; "
+        "with HF_HUB_OFFLINE=0 before the command mteb fetches them\n"
+    )
+    assert not (tmp_path / "r").exists()
+    code, out, err = cli(
+        "run", "--methods", "all", "--seeds", "1", "--suite", "mteb:BIOSSES", "--dry-run", *place
+    )
+    assert "compares pairs" not in err
