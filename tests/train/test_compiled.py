@@ -192,11 +192,14 @@ def test_the_gradient_is_watched_uncompiled(cli: Cli, tiny_bert: Path, corpus: P
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.long)])
 def test_the_command_trains_compiled_steps(
-    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch, backend: str
 ) -> None:
     """At dropout 0 with the scores of plain steps; dev evaluations run outside of what is compiled."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "kernels"))
+    make = CompiledHalf.__init__
+    monkeypatch.setattr(CompiledHalf, "__init__", lambda half, compute, _: make(half, compute, backend))
     calls: list[bool] = []
     plainly = CompiledHalf.__call__
 
