@@ -160,7 +160,9 @@ def test_another_backbone_gets_its_own_folder(cli: Cli, tmp_path: Path, tiny_ber
     record = records(tmp_path)[f"{profile}/untrained[pooling=pooler]/no-seed/toy.json"]
     assert record.backbone is not None
     assert (record.backbone["name"], record.options["pooling"]) == ("tiny-bert", "pooler")
-    assert record.provenance["encoder"] == {"attention": "sdpa", "max_length": 40, "dim": 16}
+    facts = {"attention": "sdpa", "max_length": 40, "dim": 16, "dtype": "float32", "folder_dtype": "float32"}
+    facts |= {"pooling": "pooler", "pooling_from": "the method", "similarity": "cosine"}
+    assert record.provenance["encoder"] == facts
 
 
 def test_options_by_colon_bracket_and_set_are_one_method(cli: Cli, tmp_path: Path, tiny_bert: Path) -> None:
