@@ -169,10 +169,11 @@ def test_a_task_of_the_hub_is_not_fetched_unasked(tmp_path: Path) -> None:
     environment = {"HF_HUB_OFFLINE": "", "HF_HOME": str(tmp_path / "hf"), "BENCH_TEST_ATTEMPTS": str(log)}
     asked = ("run", "--methods", "noise", "--seeds", "1", "--suite", "mteb:STS17[en-en]")
     run = console(tmp_path, *asked, **environment)
-    assert run.returncode == 1
-    assert "1 of 1 tasks of mteb failed" in run.stderr
+    assert run.returncode == 2
+    assert "is not in the local cache: mteb/sts17-crosslingual-sts" in run.stderr
     assert not log.exists()
-    assert ", with HF_HUB_OFFLINE=0 before it to fetch data sets" in run.stderr
+    assert "with HF_HUB_OFFLINE=0 before the command mteb fetches them" in run.stderr
+    assert not list(tmp_path.glob("results/*/*"))  # refused before anything ran
 
 
 @pytest.mark.parametrize(
