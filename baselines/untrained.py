@@ -12,7 +12,7 @@ POOLING_OPTIONS = (
         "pooling",
         "cls",
         "how token states become a sentence vector",
-        ("cls", "avg", "avg_first_last", "avg_last_two", "pooler", "mask"),
+        ("cls", "avg", "avg_first_last", "avg_last_two", "pooler", "mask", "last", "weighted_mean"),
     ),
     Option(
         "first_layer",
@@ -64,6 +64,7 @@ class Untrained:
             "avg_first_last: avg of (h^first + h^L) / 2; avg_last_two: avg of (h^(L-1) + h^L) / 2",
             "pooler: tanh(W h_0 + b) with the checkpoint's own pooler",
             "mask: h at the mask token of a template around the sentence (PromptBERT)",
+            "last: h_n, n the last token; weighted_mean: sum_i (i / sum_j j) h_i, i = 1 ... n (SGPT)",
         ),
         options=POOLING_OPTIONS,
         deviations=(

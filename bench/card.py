@@ -70,6 +70,7 @@ class MethodCard:
         needs_backbone: True if it starts from the profile's backbone.
         takes_path: True for ``NAME:PATH`` methods, which bring their own model folder.
         takes_file: True for such a method whose model is a file of word vectors, not a folder.
+        named_rows: True if its rows' names begin with its own: other methods read the same folders.
         short_option: Option that may follow the name after a colon (``untrained:avg``).
         takes_methods: True for ``NAME:METHODS``: the short option names other methods, or a checkpoint.
         published_names: Names of this method in published tables, with the options that give them.
@@ -92,6 +93,7 @@ class MethodCard:
     needs_backbone: bool = True
     takes_path: bool = False
     takes_file: bool = False
+    named_rows: bool = False
     short_option: str | None = None
     takes_methods: bool = False
     published_names: tuple[tuple[str, str], ...] = ()
@@ -154,7 +156,7 @@ _CARD = Block(
     {
         **dict.fromkeys(("kind", "summary", "paper", "code"), text),
         **dict.fromkeys(("equations", "deviations", "auxiliaries"), Rows(text)),
-        **dict.fromkeys(("deterministic", "needs_backbone", "takes_path", "takes_file"), flag),
+        **dict.fromkeys(("deterministic", "needs_backbone", "takes_path", "takes_file", "named_rows"), flag),
         **dict.fromkeys(("takes_methods", "padding_matters", "scores_pairs"), flag),
         "name": label,
         "version": whole,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,33 +13,61 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
 from bench.encoder import FloatArray, Progress
 from bench.errors import InputError
+from bench.nn.architecture import (
+    check_first_token,
+    check_vocabulary,
+    class_for,
+    layers_of,
+    longest_input,
+    not_in_table,
+    read_by,
+    settle_padding,
+    shape_of,
+    table_size,
+)
 from bench.nn.attention import attention_mask, layered
 from bench.nn.batches import BUCKET, default_batch_tokens, length_sorted_batches
 from bench.nn.dtypes import dtype_facts
 from bench.nn.pooling import masked_token, pool
 from bench.nn.prompt import Prompt
 from bench.nn.tokens import Chunk, chunk_of, on_device, places, sent
-from bench.nn.untrusted import check_folder, check_tokenizer, check_weights, not_loadable, offline
+from bench.nn.untrusted import (
+    check_folder,
+    check_tokenizer,
+    check_weights,
+    model_type,
+    not_loadable,
+    offline,
+)
 
 _TOGETHER = 32  # batches that CUDA encodes before the host waits for them
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep transformers from printing load reports; what they would say is checked here and raised."""
-    level, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
+    """Keep libraries from printing what they notice in a folder; what matters is checked here and raised."""
+    others = logging.getLogger("sentence_transformers")
+    before, level, bars = (
+        others.level,
+        transformers_logging.get_verbosity(),
+        transformers_logging.is_progress_bar_enabled(),
+    )
     hide: Callable[[], None] = transformers_logging.disable_progress_bar
     show: Callable[[], None] = transformers_logging.enable_progress_bar
     transformers_logging.set_verbosity(logging.ERROR)
+    others.setLevel(logging.ERROR)
     hide()
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     finally:
+        others.setLevel(before)
         transformers_logging.set_verbosity(level)
         if bars:
             show()
@@ -138,7 +167,7 @@ class TransformerEncoder:
 
     Args:
         source: Model folder (see :func:`load_backbone`), or a loaded (model, tokenizer).
-        pooling: cls, avg, avg_first_last, avg_last_two, pooler or mask.
+        pooling: cls, avg, avg_first_last, avg_last_two, pooler, last, weighted_mean or mask.
         first_layer: "embedding" or "layer1", see :func:`bench.nn.pooling.pool`.
         template: For "mask", see :class:`bench.nn.prompt.Prompt`; "auto" takes PromptBERT's.
         device: "cpu" or "cuda".
@@ -162,9 +191,14 @@ class TransformerEncoder:
             source if isinstance(source, tuple) else load_backbone(source, needs_pooler=pooling == "pooler")
         )
         self.model, self.tokenizer = loaded
-        self.model.eval().to(device)
-        self.dim: int = self.model.config.hidden_size
-        self.max_length = _max_length(self.model, self.tokenizer)
+        where = Path(str(self.tokenizer.name_or_path)).name
+        with quiet():
+            self.dim, self.causal = shape_of(self.model.eval(), where)
+        if pooling == "cls" and not layered(self.model):
+            check_first_token(self.model, self.tokenizer, causal=self.causal, where=where)
+        self.model.to(device)
+        self.max_length = longest_input(self.model, self.tokenizer)
+        self._table = table_size(self.model, self.tokenizer)
         self.facts: dict[str, str | int] = {
             "attention": str(self.model.config._attn_implementation),
             "max_length": self.max_length,
@@ -172,6 +206,8 @@ class TransformerEncoder:
             **{"pooling": pooling, "pooling_from": "the method", "similarity": "cosine"},
             **dtype_facts(source if isinstance(source, Path) else None),
         }
+        if side := read_by(self.model):
+            self.facts["states"] = f"the {side}'s"
         self.prompt = Prompt(self.tokenizer, template) if pooling == "mask" else None
         if self.prompt is not None:
             self.facts |= {"prompt": self.prompt.text, "prompt_from": "the method"}
@@ -188,7 +224,7 @@ class TransformerEncoder:
             with torch.inference_mode():
                 waiting.append((batch, self._embed(self._sent([ids[index] for index in batch]))))
             if self.device == "cpu" or number % _TOGETHER == 0 or number == len(batches):
-                for rows, found in zip(*_read(waiting), strict=True):
+                for rows, found in zip(*_fetched(waiting), strict=True):
                     output[rows] = found
                     if progress:
                         progress(len(rows))
@@ -228,27 +264,35 @@ class TransformerEncoder:
 
     def _prepare(self, rows: list[list[int]]) -> Any:
         """The host's half of :meth:`_embed`."""
+        if self._table is not None and (largest := max(map(max, rows))) >= self._table:
+            token = self.tokenizer.convert_ids_to_tokens(largest)
+            where = Path(str(self.tokenizer.name_or_path)).name
+            raise not_in_table(self._table, largest, token, where)
         pad, multiple = self.tokenizer.pad_token_id, 1 if self.device == "cpu" else BUCKET
         return chunk_of(rows, pad, multiple=multiple, room=self.max_length, masked=True)
 
     def _embed(self, prepared: Any) -> Tensor:
         """Vectors of the rows that go through the model together."""
         chunk: Chunk = prepared
-        mask: Tensor | None = chunk.mask
-        if layered(self.model):  # transformers would read a mask of tokens back
-            mask = attention_mask(self.model.config, chunk, self.model.dtype)
         every_layer = self.pooling in ("avg_first_last", "avg_last_two")
-        output = self.model(input_ids=chunk.ids, attention_mask=mask, output_hidden_states=every_layer)
+        output = self._read(chunk, every_layer=every_layer)
         if self.pooling == "pooler":
             pooled: Tensor = output.pooler_output
             return pooled
         if self.pooling == "mask":
             return masked_token(output.last_hidden_state, chunk.ids, self.tokenizer.mask_token_id)
-        states = output.hidden_states if every_layer else (output.last_hidden_state,)
+        states = layers_of(output) if every_layer else (output.last_hidden_state,)
         return pool(states, chunk.mask, self.pooling, first_layer=self.first_layer)
 
+    def _read(self, chunk: Chunk, *, every_layer: bool = False) -> Any:
+        """What the model gives for a chunk."""
+        mask: Tensor | None = chunk.mask
+        if layered(self.model):  # transformers would read a mask of tokens back
+            mask = attention_mask(self.model.config, chunk, self.model.dtype)
+        return self.model(input_ids=chunk.ids, attention_mask=mask, output_hidden_states=every_layer)
 
-def _read(waiting: Sequence[tuple[list[int], Tensor]]) -> tuple[list[list[int]], list[FloatArray]]:
+
+def _fetched(waiting: Sequence[tuple[list[int], Tensor]]) -> tuple[list[list[int]], list[FloatArray]]:
     """The rows of batches and their vectors, read from the device together."""
     numbers = [rows for rows, _ in waiting]
     vectors = torch.cat([found for _, found in waiting]).float().cpu().numpy()
@@ -258,7 +302,7 @@ def _read(waiting: Sequence[tuple[list[int], Tensor]]) -> tuple[list[list[int]],
 def _load(folder: Path, *, needs_pooler: bool) -> tuple[Any, Any]:
     """Load model and tokenizer from a folder; raises InputError for anything that isn't whole."""
     where, expected = folder.name, "a transformers checkpoint with its tokenizer"
-    model, tokenizer, missing = load_folder(folder, AutoModel, expected=expected)
+    model, tokenizer, missing = load_folder(folder, class_for(model_type(folder)), expected=expected)
     missing_pooler = [key for key in missing if "pooler" in key.split(".")]
     check_weights([key for key in missing if key not in missing_pooler], where)
     if needs_pooler and (missing_pooler or getattr(model, "pooler", None) is None):
@@ -269,8 +313,8 @@ def _load(folder: Path, *, needs_pooler: bool) -> tuple[Any, Any]:
         )
     if missing_pooler:
         model.pooler = None  # transformers drew one at random, which would differ from load to load
-    if tokenizer.pad_token_id is None:
-        raise InputError("the tokenizer has no padding token", where=where)
+    check_vocabulary(model, tokenizer, where)
+    settle_padding(model, tokenizer, where)
     return model, tokenizer
 
 
@@ -300,29 +344,3 @@ def load_folder(
         raise not_loadable(error, folder.name, what, expected) from error
     check_tokenizer(tokenizer, folder)
     return model, tokenizer, sorted(info["missing_keys"]) + sorted(map(str, info["mismatched_keys"]))
-
-
-def first_position(model: Any) -> int:
-    """Position of a row's first token: 0, but padding_idx + 1 in RoBERTa's kind."""
-    table = getattr(getattr(model, "embeddings", None), "position_embeddings", None)
-    padding = getattr(table, "padding_idx", None)
-    return 0 if padding is None else int(padding) + 1
-
-
-def positions_of(model: Any) -> int | None:
-    """Tokens that a transformer has positions for; None where its configuration names no number."""
-    found = getattr(getattr(model, "config", None), "max_position_embeddings", None)
-    return None if found is None else int(found) - first_position(model)
-
-
-def _max_length(model: Any, tokenizer: Any) -> int:
-    """Longest input in tokens, specials included; raises InputError where no word has room."""
-    positions = int(model.config.max_position_embeddings) - first_position(model)
-    given = tokenizer.model_max_length
-    if not isinstance(given, int | float) or not given >= 3 or positions < 3:
-        raise InputError(
-            f"its longest input is {given!r} tokens by its tokenizer, {positions} by its positions",
-            where=Path(str(tokenizer.name_or_path)).name,
-            expected="room for a word between the two special tokens",
-        )
-    return int(min(positions, given))

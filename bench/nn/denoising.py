@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from bench.errors import InputError
+from bench.nn.architecture import first_position
 from bench.nn.attention import layered, run_layers
-from bench.nn.backbone import TransformerEncoder, first_position
+from bench.nn.backbone import TransformerEncoder
 from bench.nn.pooling import masked_token
 from bench.nn.prompt import Prompt
 from bench.nn.tokens import on_device

@@ -29,11 +29,13 @@ from bench.records.files import whole_folder
 SCHEMA = 1
 SETTINGS, TWIN = "bench.json", "twin.json"
 TOLERANCE = 1e-6  # of the largest component, or of 1
-_POOLINGS = ("cls", "avg", "avg_first_last", "avg_last_two", "pooler", "mask")
+_POOLINGS = ("cls", "avg", "avg_first_last", "avg_last_two", "pooler", "mask", "last", "weighted_mean")
 _FIRST_LAYERS = ("embedding", "layer1")
 _MODES = {
     "cls": "pooling_mode_cls_token",
     "avg": "pooling_mode_mean_tokens",
+    "last": "pooling_mode_lasttoken",
+    "weighted_mean": "pooling_mode_weightedmean_tokens",
 }  # sentence-transformers has these
 _PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -173,6 +175,7 @@ def _write_transformer(encoder: TransformerEncoder, folder: Path) -> None:
         backend.no_truncation()
         backend.no_padding()
     tokenizer.model_max_length = encoder.max_length
+    tokenizer.padding_side = "right"  # as here: others would count positions from the padding
     # transformers draws a pooler where a checkpoint has none: what isn't used is left out, never made up
     drop = encoder.pooling != "pooler"
     weights = {

@@ -22,6 +22,30 @@ def mean_tokens(states: Tensor, mask: Tensor) -> Tensor:
     return (states * weights).sum(1) / weights.sum(1)
 
 
+def last_token(states: Tensor, mask: Tensor) -> Tensor:
+    """State of each row's last token that is no padding, (B, H); padding stands on the right.
+
+    Args:
+        states: (B, L, H) token states.
+        mask: (B, L), 1 on tokens and 0 on padding.
+    """
+    return states[torch.arange(len(states), device=states.device), mask.sum(1) - 1]
+
+
+def weighted_mean(states: Tensor, mask: Tensor) -> Tensor:
+    """sum_i (i / sum_j j) h_i over a row's tokens i = 1 ... n (Muennighoff 2022, SGPT), (B, H).
+
+    In a causal model later tokens have read more. Padding, on the right, weighs nothing.
+
+    Args:
+        states: (B, L, H) token states.
+        mask: (B, L), 1 on tokens and 0 on padding.
+    """
+    positions = torch.arange(1, mask.shape[1] + 1, dtype=torch.float32, device=mask.device) * mask
+    weights = positions / positions.sum(1, keepdim=True)
+    return (states * weights.to(states.dtype).unsqueeze(-1)).sum(1)
+
+
 def pool(states: Sequence[Tensor], mask: Tensor, pooling: str, *, first_layer: str = "embedding") -> Tensor:
     """Pool the hidden states of a transformer (Gao et al. 2021, SimCSE, and its evaluation.py).
 
@@ -31,7 +55,7 @@ def pool(states: Sequence[Tensor], mask: Tensor, pooling: str, *, first_layer: s
         mask: (B, L), 1 on tokens and 0 on padding.
         pooling: "cls" the first token of the last layer, before any pooler; "avg" the mean of the last
             layer; "avg_first_last" the mean of the first and the last layer; "avg_last_two" that of the
-            last two.
+            last two; "last" and "weighted_mean" see :func:`last_token` and :func:`weighted_mean`.
         first_layer: What "first" means: "embedding" (the embedding output, which gave the published rows
             56.70 and 56.57) or "layer1" (SimCSE's later correction).
 
@@ -49,6 +73,10 @@ def pool(states: Sequence[Tensor], mask: Tensor, pooling: str, *, first_layer: s
         return mean_tokens((states[0 if first_layer == "embedding" else 1] + states[-1]) / 2, mask)
     if pooling == "avg_last_two":
         return mean_tokens((states[-2] + states[-1]) / 2, mask)
+    if pooling == "last":
+        return last_token(states[-1], mask)
+    if pooling == "weighted_mean":
+        return weighted_mean(states[-1], mask)
     raise ValueError(f"pooling {pooling!r}")
 
 

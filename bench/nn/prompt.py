@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench.errors import InputError
+from bench.nn.architecture import specials
 
 TEMPLATES = {
     "[MASK]": 'This sentence of "{sentence}" means{mask}.',
@@ -52,6 +53,11 @@ class Prompt:
         if mask is None or len(places) != 1 or self.text.count("{mask}") != 1:
             raise self._unusable()
         before, after = _SENTENCE.sub("\0", self.text.replace("{mask}", mask)).split("\0")
+        if [len(ids) for ids in specials(tokenizer)] != [1, 1]:
+            raise InputError(
+                f"the template '{self.text}' can't be used with this model",
+                expected="a tokenizer that puts one special token before a sentence and one behind it",
+            )
         self._stop: str = places[0]
         self._blank = " " if before != before.rstrip() else ""
         self.before: list[int] = tokenizer(before.rstrip(), add_special_tokens=False)["input_ids"]

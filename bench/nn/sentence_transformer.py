@@ -132,7 +132,7 @@ class SentenceTransformerEncoder:
         """Tokens of each sentence, or its characters where the model has no transformers tokenizer."""
         if not callable(self.model.tokenizer):
             return [len(sentence) + 1 for sentence in sentences]
-        rows = self.model.tokenizer(list(sentences), truncation=False)["input_ids"]
+        rows = self.model.tokenizer(list(sentences), truncation=False, verbose=False)["input_ids"]
         return [min(len(row), self.max_length or len(row)) for row in rows]
 
 

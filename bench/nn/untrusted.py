@@ -86,6 +86,16 @@ def check_folder(folder: Path) -> None:
         _check_settings(_read(folder / "config.json"), f"{folder.name}/config.json")
 
 
+def model_type(folder: Path) -> object:
+    """What config.json calls the architecture; None where there is no such file.
+
+    Raises:
+        InputError: the file is not JSON.
+    """
+    file = folder / "config.json"
+    return _read(file).get("model_type") if file.is_file() else None
+
+
 def _check_settings(settings: dict[str, Any], where: str) -> None:
     waiting = [settings]
     while waiting:

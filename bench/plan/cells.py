@@ -111,6 +111,7 @@ def _method_id(
     if request.alias:
         return request.alias
     stem = f"{model.name.split('/')[-1]}-{model.sha256[:8]}" if card.takes_path and model else card.name
+    stem = f"{card.name}-{stem}" if card.named_rows and model else stem
     of_methods = short if card.takes_methods else None
     if of_methods:
         stem = f"{stem}:{of_methods[1]}"

@@ -14,7 +14,7 @@ from bench.records.blocks import RECORD
 from bench.schema import fault, unwritable
 
 SCHEMA = 3
-EXTERNAL = ("hf", "st", "exported", "vectors")
+EXTERNAL = ("hf", "st", "exported", "vectors", "prompteol", "echo")
 """Methods whose model is a path that no record names."""
 AVERAGE = "avg"
 ALL = "all"  # subset name: every pair of a task in one correlation, the field's convention

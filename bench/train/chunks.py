@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from bench.nn.architecture import positions_of
 from bench.nn.attention import last_states
-from bench.nn.backbone import positions_of
 from bench.nn.batches import BUCKET, default_batch_tokens
 from bench.nn.lookup import looked_up_once
 from bench.nn.pooling import masked_token, pool

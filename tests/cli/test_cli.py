@@ -298,7 +298,8 @@ def test_list_and_show(cli: Cli) -> None:
         assert any(line.startswith(f"{name} ") for line in out.splitlines())
     code, out, _ = cli("show", "untrained")
     assert code == 0
-    assert "option        pooling=cls [cls, avg, avg_first_last, avg_last_two, pooler, mask]" in out
+    poolings = "cls, avg, avg_first_last, avg_last_two, pooler, mask, last, weighted_mean"
+    assert f"option        pooling=cls [{poolings}]" in out
     assert "published as: bert_base (pooling=avg_first_last)" in out
 
 

@@ -19,6 +19,7 @@ from bench.nn.backbone import TransformerEncoder
 from bench.nn.export import export_encoder
 from bench.registry import METHODS, discover
 from bench.request.plugins import load_plugin, read_plugin
+from tests.support.architectures import tiny
 from tests.support.conformance import RIGHT
 from tests.support.folders import sentence_transformers_folder
 
@@ -256,6 +257,8 @@ MADE = (
     "ensemble:untrained+untrained:avg",
     "distill:untrained",
     "hf:MODEL:avg",
+    "prompteol:DECODER",
+    "echo:DECODER",
     "st:SENTENCES",
     "exported:EXPORTED",
     "vectors:WORDS",
@@ -278,6 +281,7 @@ def models(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> dict[st
     export_encoder(TransformerEncoder(tiny_bert, "avg"), root / "exported", "# tiny\n")
     return {
         "MODEL": str(tiny_bert),
+        "DECODER": str(tiny("gpt2", root / "gpt2")),
         "EXPORTED": str(root / "exported"),
         "SENTENCES": str(sentence_transformers_folder(tiny_bert, root / "st", mean=True)),
         "WORDS": str(root / "words.txt"),

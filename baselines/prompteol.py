@@ -1,0 +1,65 @@
+"""PromptEOL: what a causal language model would say of a sentence in one word, without training."""
+
+from __future__ import annotations
+
+from bench.card import BuildContext, MethodCard, Option
+from bench.encoder import Encoder
+from bench.errors import BenchError
+from bench.registry import add_method
+
+
+@add_method
+class PromptEol:
+    """The state from which a causal model predicts the one word."""
+
+    card = MethodCard(
+        name="prompteol",
+        kind="external",
+        summary="prompteol:PATH, a causal model asked for a sentence's meaning in one word, untrained",
+        version=1,
+        paper="Jiang et al. 2023, Scaling Sentence Embeddings with Large Language Models",
+        code="kongds/scaling_sentemb evaluation.py",
+        equations=(
+            'x = This sentence : "s" means in one word:"',
+            "v_s = h_n of the last layer, n the last token of x: where the word would follow",
+            "form=released: s ends with a full stop unless it ends with one of . ? \" '; its \" become '; "
+            "a ? at its end becomes a full stop",
+        ),
+        options=(
+            Option(
+                "template",
+                'This sentence : "{sentence}" means in one word:"',
+                "the prompt, with {sentence} once",
+            ),
+            Option(
+                "form",
+                "released",
+                "the sentence as the released code writes it, or as it is",
+                ("released", "paper"),
+            ),
+        ),
+        deviations=(
+            "float32; released: 8-bit weights by default",
+            "padding on the right, which nothing reads; released: on the left, with positions counted from "
+            "the first token where the model does so",
+            "a sentence too long for the model is cut, never the prompt; released cuts what SentEval's long "
+            "tasks bring to 500 tokens",
+            "a token that the tokenizer puts behind a text is left out: the prompt's own last token counts",
+            "no demonstrations before the prompt (in-context learning): put one into the template",
+        ),
+        deterministic=True,
+        needs_backbone=False,
+        takes_path=True,
+        named_rows=True,
+    )
+
+    def build(self, context: BuildContext) -> Encoder:
+        """Return the encoder."""
+        from bench.nn.decoders import OneWordEncoder
+
+        if context.model is None:
+            raise BenchError("no model folder was given")
+        options = context.options
+        return OneWordEncoder(
+            context.model, str(options["template"]), form=str(options["form"]), device=context.device
+        )

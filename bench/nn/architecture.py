@@ -1,0 +1,191 @@
+"""What a transformer of any architecture is: causal or not, how long its input, how large its vocabulary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from transformers import AutoModel, AutoModelForTextEncoding
+
+from bench.errors import InputError
+from bench.nn.attention import layered
+
+ENCODERS_OF_PAIRS = ("t5", "mt5", "umt5")
+"""Encoder-decoders of which the encoder alone is read; BART's kind reads a sentence with both."""
+DEFAULT_LENGTH = 512
+"""Longest input where neither the model nor its tokenizer says one (relative positions)."""
+_UNBOUNDED = 1_000_000  # transformers' tokenizers say 1e30
+_EQUAL = 1e-6  # of the largest component: a state that nothing behind it has changed
+_INSTEAD = ("eos_token", "bos_token", "unk_token")
+
+
+class Shape(NamedTuple):
+    """What one look at a model shows.
+
+    Args:
+        dim: Components of a state of its last layer.
+        causal: The first token's state does not depend on what follows it.
+    """
+
+    dim: int
+    causal: bool
+
+
+def class_for(kind: object) -> Any:
+    """The class of transformers that reads sentences for a ``model_type``."""
+    return AutoModelForTextEncoding if kind in ENCODERS_OF_PAIRS else AutoModel
+
+
+def shape_of(model: Any, where: str) -> Shape:
+    """Look at a model: its states' size, and whether it is causal, by two rows that begin alike.
+
+    Raises:
+        InputError: it can't be run on token ids alone.
+    """
+    if layered(model):
+        return Shape(int(model.config.hidden_size), causal=False)
+    middle = _table(model) // 2
+    rows = [[middle, middle + 1, middle + 1], [middle, middle - 1, middle - 1]]
+    ids = torch.tensor(rows, device=model.device)
+    try:
+        with torch.no_grad():
+            states = model(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state
+    except Exception as error:  # many kinds: an architecture that needs more than token ids
+        reason = str(error).strip().split("\n")[0] or type(error).__name__
+        raise InputError(
+            f"{type(model).__name__} can't be run on token ids alone: {reason}",
+            where=where,
+            expected="an encoder or a decoder of text",
+        ) from error
+    one, other = states[:, 0].float()
+    equal = bool((one - other).abs().max() <= _EQUAL * one.abs().max())
+    return Shape(int(states.shape[-1]), equal)
+
+
+def check_first_token(model: Any, tokenizer: Any, *, causal: bool, where: str) -> None:
+    """Raise InputError where the first token can't stand for a sentence."""
+    if causal:
+        raise InputError(
+            f"{type(model).__name__} is causal: its first token knows nothing of what follows, so pooling "
+            "'cls' would give all sentences that begin alike one vector",
+            where=where,
+            expected="pooling last, weighted_mean or avg",
+            hint="name it after a colon, as in hf:PATH:last; or prompteol:PATH, echo:PATH",
+        )
+    before, after = specials(tokenizer)
+    mark = tokenizer.cls_token_id
+    if mark is not None and mark in after and mark not in before:
+        raise InputError(
+            "its tokenizer puts the classification token last, so pooling 'cls' would take the first word",
+            where=where,
+            expected="pooling last for that token, or avg",
+        )
+
+
+def specials(tokenizer: Any) -> tuple[list[int], list[int]]:
+    """The ids that a tokenizer puts before a sentence and behind it.
+
+    Raises:
+        InputError: it changes the sentence's own tokens.
+    """
+    bare: list[int] = tokenizer("a", add_special_tokens=False)["input_ids"]
+    whole: list[int] = tokenizer("a")["input_ids"]
+    for start in range(len(whole) - len(bare) + 1):
+        if whole[start : start + len(bare)] == bare:
+            return whole[:start], whole[start + len(bare) :]
+    raise InputError("the tokenizer's special tokens can't be told from a sentence's")
+
+
+def read_by(model: Any) -> str | None:
+    """Whose states a model gives, the encoder's or the decoder's, if its kind has both; else None."""
+    if model.config.model_type in ENCODERS_OF_PAIRS:
+        return "encoder"
+    return "decoder" if model.config.is_encoder_decoder else None
+
+
+def layers_of(output: Any) -> Sequence[Tensor]:
+    """States of every layer, of the decoder where a model has two sides."""
+    states = getattr(output, "hidden_states", None)
+    found: Sequence[Tensor] = output.decoder_hidden_states if states is None else states
+    return found
+
+
+def first_position(model: Any) -> int:
+    """Position of a row's first token: 0, but padding_idx + 1 in RoBERTa's kind."""
+    table = getattr(getattr(model, "embeddings", None), "position_embeddings", None)
+    padding = getattr(table, "padding_idx", None)
+    return 0 if padding is None else int(padding) + 1
+
+
+def positions_of(model: Any) -> int | None:
+    """Tokens that a transformer has positions for; None where its configuration names no number."""
+    found = getattr(getattr(model, "config", None), "max_position_embeddings", None)
+    return None if found is None or found < 0 else int(found) - first_position(model)
+
+
+def longest_input(model: Any, tokenizer: Any) -> int:
+    """Longest input in tokens, specials included; raises InputError where no word has room."""
+    positions, given = positions_of(model), tokenizer.model_max_length
+    if not isinstance(given, int | float) or not given >= 3 or (positions is not None and positions < 3):
+        raise InputError(
+            f"its longest input is {given!r} tokens by its tokenizer, {positions} by its positions",
+            where=Path(str(tokenizer.name_or_path)).name,
+            expected="room for a word between the two special tokens",
+        )
+    if positions is None:
+        return int(given) if given < _UNBOUNDED else DEFAULT_LENGTH
+    return int(min(positions, given))
+
+
+def settle_padding(model: Any, tokenizer: Any, where: str) -> None:
+    """Give a causal model's tokenizer something to pad with: what stands behind a sentence is never read.
+
+    Raises:
+        InputError: there is no padding token, and none that could take its place.
+    """
+    size, pad = _table(model), tokenizer.pad_token_id
+    if pad is not None and pad < size:
+        return
+    for name in _INSTEAD:
+        token = getattr(tokenizer, name)
+        if token is not None and tokenizer.convert_tokens_to_ids(token) < size:
+            tokenizer.pad_token = token
+            return
+    what = "no padding token" if pad is None else f"a padding token of id {pad}, the model's table has {size}"
+    raise InputError(f"the tokenizer has {what}", where=where)
+
+
+def check_vocabulary(model: Any, tokenizer: Any, where: str) -> None:
+    """Check that the model knows the tokenizer's tokens; added ones, which may never occur, are left out.
+
+    Raises:
+        InputError: a token whose id is beyond the model's table.
+    """
+    size, added = _table(model), tokenizer.added_tokens_decoder
+    if len(tokenizer) <= size:
+        return
+    beyond = {i: token for token, i in tokenizer.get_vocab().items() if i >= size and i not in added}
+    if beyond:
+        raise not_in_table(size, min(beyond), beyond[min(beyond)], where)
+
+
+def not_in_table(size: int, number: int, token: str, where: str) -> InputError:
+    """The error for a token that a model has no embedding of."""
+    return InputError(
+        f"the tokenizer's token {token!a} has the id {number}, the model's table of embeddings {size} rows",
+        where=where,
+        expected="the tokenizer that the model was trained with",
+    )
+
+
+def table_size(model: Any, tokenizer: Any) -> int | None:
+    """Rows of the model's table of embeddings, if the tokenizer has ids beyond it; else None."""
+    size = _table(model)
+    return size if max(tokenizer.get_vocab().values(), default=0) >= size else None
+
+
+def _table(model: Any) -> int:
+    return int(model.get_input_embeddings().weight.shape[0])

@@ -1,0 +1,152 @@
+"""Decoders, encoder-decoders and models of relative positions, tiny and random, against plain loops."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModel, AutoTokenizer, T5EncoderModel
+
+from bench.encoder import FloatArray
+from bench.errors import InputError
+from bench.nn.backbone import TransformerEncoder
+from bench.nn.pooling import last_token, weighted_mean
+from tests.support.architectures import tiny
+from tests.support.cli import Cli
+from tests.support.folders import sentence_transformers_folder
+
+Bench = Callable[..., "subprocess.CompletedProcess[str]"]
+
+SENTENCES = ["The doctor is reading a book.", "a", "Two children are singing a song on the hill.", "a"]
+CAUSAL = ("gpt2", "llama", "opt")
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("architectures")
+    kinds = (*CAUSAL, "t5", "xlnet", "bart", "deberta", "short")
+    return {kind: tiny(kind, root / kind) for kind in kinds}
+
+
+def alone(folder: Path, sentence: str, pooling: str) -> FloatArray:
+    """One sentence without padding, pooled by loops."""
+    t5 = json.loads((folder / "config.json").read_text())["model_type"] == "t5"
+    model = (T5EncoderModel if t5 else AutoModel).from_pretrained(folder).eval()
+    ids = AutoTokenizer.from_pretrained(folder)(sentence)["input_ids"]
+    with torch.no_grad():
+        states = list(model(input_ids=torch.tensor([ids])).last_hidden_state[0])
+    if pooling == "last":
+        return np.asarray(states[-1].numpy())
+    weights = [i + 1 if pooling == "weighted_mean" else 1 for i in range(len(ids))]
+    total = sum((w * s for w, s in zip(weights, states, strict=True)), torch.zeros_like(states[0]))
+    return np.asarray((total / sum(weights)).numpy())
+
+
+def test_poolings_of_decoders_by_hand() -> None:
+    states = torch.tensor([[[1.0, 2.0], [3.0, 4.0], [9.0, 9.0]], [[1.0, 0.0], [2.0, 0.0], [6.0, 3.0]]])
+    mask = torch.tensor([[1, 1, 0], [1, 1, 1]])
+    assert last_token(states, mask).tolist() == [[3, 4], [6, 3]]
+    expected = torch.tensor([[7 / 3, 10 / 3], [23 / 6, 9 / 6]])
+    torch.testing.assert_close(weighted_mean(states, mask), expected)
+
+
+@pytest.mark.parametrize("pooling", ["last", "weighted_mean"])
+@pytest.mark.parametrize("kind", [*CAUSAL, "t5", "xlnet", "bart", "deberta"])
+def test_batches_equal_each_sentence_alone(folders: dict[str, Path], kind: str, pooling: str) -> None:
+    """The tokenizers of llama and xlnet pad on the left; gpt2's and llama's know no padding at all."""
+    encoder = TransformerEncoder(folders[kind], pooling)
+    vectors = encoder.encode(SENTENCES)
+    assert encoder.dim == vectors.shape[1] == (8 if kind == "opt" else 16)
+    for sentence, vector in zip(SENTENCES, vectors, strict=True):
+        np.testing.assert_allclose(vector, alone(folders[kind], sentence, pooling), rtol=1e-4, atol=2e-5)
+    assert np.abs(vectors[0] - vectors[2]).max() > 0.01
+
+
+@pytest.mark.parametrize("kind", CAUSAL)
+def test_the_first_token_of_a_causal_model_is_no_vector(folders: dict[str, Path], kind: str) -> None:
+    with pytest.raises(
+        InputError, match="is causal: its first token knows nothing of what follows"
+    ) as caught:
+        TransformerEncoder(folders[kind], "cls")
+    assert "expected pooling last, weighted_mean or avg" in str(caught.value)
+
+
+def test_an_encoder_keeps_its_first_token(folders: dict[str, Path], tiny_bert: Path) -> None:
+    for folder in (folders["deberta"], folders["bart"], folders["t5"], tiny_bert):
+        assert not TransformerEncoder(folder, "cls").causal
+
+
+def test_xlnets_classification_token_stands_last(folders: dict[str, Path]) -> None:
+    with pytest.raises(InputError, match="puts the classification token last"):
+        TransformerEncoder(folders["xlnet"], "cls")
+    with pytest.raises(InputError, match="can't be used with this model"):
+        TransformerEncoder(folders["xlnet"], "mask")
+
+
+def test_facts_say_whose_states_are_pooled(folders: dict[str, Path], tiny_bert: Path) -> None:
+    found = {k: TransformerEncoder(folders[k], "avg").facts.get("states") for k in ("bart", "t5", "gpt2")}
+    assert found == {"bart": "the decoder's", "t5": "the encoder's", "gpt2": None}
+    both = TransformerEncoder(folders["bart"], "avg_first_last").encode(SENTENCES)
+    assert np.abs(both - TransformerEncoder(folders["bart"], "avg").encode(SENTENCES)).max() > 0.01
+
+
+def test_relative_positions_are_bounded_by_the_tokenizer(folders: dict[str, Path], tmp_path: Path) -> None:
+    assert {kind: TransformerEncoder(folders[kind], "avg").max_length for kind in ("t5", "xlnet")} == {
+        "t5": 512,
+        "xlnet": 512,
+    }
+    short = TransformerEncoder(tiny("t5", tmp_path / "t5", model_max_length=9), "avg")
+    assert (short.max_length, len(short.token_ids(["a " * 60])[0])) == (9, 9)
+
+
+def test_a_folder_of_t5s_encoder_alone_is_the_same(folders: dict[str, Path], tmp_path: Path) -> None:
+    T5EncoderModel.from_pretrained(folders["t5"]).save_pretrained(tmp_path / "encoder")
+    AutoTokenizer.from_pretrained(folders["t5"]).save_pretrained(tmp_path / "encoder")
+    whole, part = (
+        TransformerEncoder(f, "avg").encode(SENTENCES) for f in (folders["t5"], tmp_path / "encoder")
+    )
+    np.testing.assert_array_equal(whole, part)
+
+
+def test_tokens_beyond_the_table_are_one_clear_line(folders: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="has the id 100, the model's table of embeddings 100 rows"):
+        TransformerEncoder(folders["short"], "avg")
+    more: dict[str, Any] = {"pad_token": "<more>"}  # id 300 of 300, as many add one to Llama
+    folder = tiny("gpt2", tmp_path / "added", **more)
+    encoder = TransformerEncoder(folder, "avg")
+    np.testing.assert_array_equal(
+        encoder.encode(SENTENCES), TransformerEncoder(folders["gpt2"], "avg").encode(SENTENCES)
+    )
+    with pytest.raises(InputError, match=r"token '<more>' has the id 300, the model's table .* 300 rows"):
+        encoder.encode(["a <more>"])
+
+
+def test_a_run_with_a_causal_models_first_token_says_so(folders: dict[str, Path], cli: Cli) -> None:
+    code, _, err = cli("run", "--suite", "toy", "--methods", f"hf:{folders['gpt2']}")
+    assert (code, err.count("is causal"), err.count("collapsed")) == (1, 1, 0), err
+
+
+@pytest.mark.slow
+def test_libraries_print_nothing(
+    folders: dict[str, Path], tiny_bert: Path, tmp_path: Path, bench: Bench
+) -> None:
+    """Notices of a newer version, of weights that aren't used, of long sentences."""
+    old = sentence_transformers_folder(tiny_bert, tmp_path / "old", mean=True)
+    versions = {"__version__": {"sentence_transformers": "99.0.0", "transformers": "99.0.0", "pytorch": "9"}}
+    (old / "config_sentence_transformers.json").write_text(json.dumps(versions))
+    weights = load_file(old / "model.safetensors") | {"more.weight": torch.zeros(3)}
+    save_file(weights, old / "model.safetensors", metadata={"format": "pt"})
+    (old / "sentence_bert_config.json").write_text('{"max_seq_length": 5}')
+    methods = [f"st:{old}", f"hf:{old}:avg", *(f"{way}:{folders['gpt2']}" for way in ("prompteol", "echo"))]
+    methods += [f"hf:{folders[kind]}:last" for kind in ("gpt2", "t5", "xlnet", "bart")]
+    done = bench("run", "--suite", "toy", "--workers", "1", "--methods", ",".join(methods))
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(r"(\[\d/8\] \S+ on toy: avg -?[\d.]+ in [\d.]+ s\n){8}", done.stderr), done.stderr
