@@ -20,13 +20,8 @@ class DoesNotApplyError(Exception):
 class Mutation:
     """One planted error.
 
-    Args:
-        name: Its name.
-        group: What kind of error.
-        file: Relative to the checkout's root.
-        old: Text that stands in the file exactly once.
-        new: What takes its place.
-        expected: What should catch it first.
+    ``old`` stands in the ``file`` (relative to the checkout's root) exactly once; ``new`` takes its place;
+    ``expected`` is the question that should catch it first.
     """
 
     name: str
@@ -248,15 +243,15 @@ DRAWS = (
         "dropout_in_dev",
         "dropout",
         LOOP,
-        "            objective.eval()\n            with in_float32():",
-        "            with in_float32():",
+        "                objective.eval()\n                with in_float32():",
+        "                with in_float32():",
     ),
     Mutation(
         "no_dropout_after_dev",
         "dropout",
         LOOP,
-        "            objective.train()\n            history.evaluated",
-        "            history.evaluated",
+        "                objective.train()\n                history.evaluated",
+        "                history.evaluated",
     ),
     Mutation(
         "cls_repeated_too",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -145,19 +146,20 @@ def train(
     )
     stepping = _Stepping(objective, halves, encoder, settings)
     objective.train()
-    for step in range(1, settings.steps + 1):
-        begin = time.perf_counter()
-        sentences, prepared = next(steps)
-        reading = stepping.take(step, prepared)
-        history.trained(step, sentences, reading.value(), begin, halves.why_not_finite)
-        if step % settings.eval_every == 0:
-            objective.eval()
-            with in_float32():
-                score = from_first(dev_score)
-            objective.train()
-            history.evaluated(step, score, begin)
-        if progress:
-            progress(sentences)
+    with closing(steps):  # its thread ends with a training that fails
+        for step in range(1, settings.steps + 1):
+            begin = time.perf_counter()
+            sentences, prepared = next(steps)
+            reading = stepping.take(step, prepared)
+            history.trained(step, sentences, reading.value(), begin, halves.why_not_finite)
+            if step % settings.eval_every == 0:
+                objective.eval()
+                with in_float32():
+                    score = from_first(dev_score)
+                objective.train()
+                history.evaluated(step, score, begin)
+            if progress:
+                progress(sentences)
     objective.eval()
     return history.result(settings.steps)
 

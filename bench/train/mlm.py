@@ -120,7 +120,7 @@ def train_mlm(
         settings.steps if end is None else sys.maxsize,
         ahead=cuda,
     )
-    with closing(steps):  # type: ignore[type-var]
+    with closing(steps):
         for step, (sentences, prepared) in enumerate(steps, start=1):
             loss = objective.compute(prepared)
             losses.add(loss.detach())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -74,7 +74,7 @@ def in_halves(module: nn.Module) -> Objective:
 
 def prepared_steps(
     objective: Objective, batches: Callable[[], Sequence[Any]], steps: int, *, ahead: bool
-) -> Iterator[tuple[int, Any]]:
+) -> Generator[tuple[int, Any], None, None]:
     """Yield each step's sentences, counted, and what the objective prepared, on its device.
 
     Args:
