@@ -17,9 +17,11 @@ from bench.cli.conformance import conformance
 from bench.cli.data import data
 from bench.cli.diff import diff
 from bench.cli.encode import encode
+from bench.cli.examples import add_examples
 from bench.cli.export import export
 from bench.cli.gradient import gradient
 from bench.cli.history import history
+from bench.cli.init import init
 from bench.cli.merge import merge
 from bench.cli.pack import pack
 from bench.cli.probe import probe
@@ -127,6 +129,7 @@ for command in (
     export,
     gradient,
     history,
+    init,
     list_,
     merge,
     pack,
@@ -142,3 +145,4 @@ for command in (
     verify,
 ):
     cli.add_command(command)
+add_examples(cli)

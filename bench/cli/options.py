@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from bench.cli.config import config_option
 from bench.errors import InputError
 
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ workers_option = click.option(
     help="Cells side by side; default BENCH_WORKERS, else 2 where the cores suffice, with cuda as many as "
     "the GPU's memory holds, with Ray as many as the cluster has room for.",
 )
-run_options = together(spec_options, workers_option, executor_options)
+run_options = together(spec_options, workers_option, executor_options, config_option)
 
 
 def make_spec(options: dict[str, Any]) -> RunSpec:

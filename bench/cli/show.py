@@ -2,61 +2,179 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 import click
 
-from bench.cli.options import loaded_plugins, plugin_option
+from bench.cli.options import (
+    PATH,
+    data_option,
+    loaded_plugins,
+    plugin_option,
+    results_option,
+    set_option,
+)
+from bench.errors import DataError, InputError, printable
+
+if TYPE_CHECKING:
+    from bench.card import MethodCard
+
+Rows = list[tuple[str, str]]
+_CARD = 14
 
 
 @click.command("list")
-@click.argument("what", type=click.Choice(["methods", "suites", "profiles", "sweeps", "probes"]))
-def list_(what: str) -> None:
-    """List methods, suites, profiles, sweeps or probes."""
-    rows: list[tuple[str, str]]
-    if what == "methods":
-        from bench.registry import discover
+@click.argument("what", type=click.Choice(["methods", "suites", "profiles", "sweeps", "probes", "campaigns"]))
+@plugin_option
+@results_option
+def list_(what: str, plugins: tuple[str, ...], results: Path) -> None:
+    """List methods, suites, profiles, sweeps, probes or campaigns.
 
-        rows = [(name, method.card.summary) for name, method in discover()]
-    elif what == "suites":
-        from bench.data.suites import SUITES
-
-        rows = [(name, suite.summary) for name, suite in SUITES]
-        rows += [
-            ("mteb:TASK,TASK", "any tasks of mteb, each NAME, NAME[SUBSET+SUBSET] or NAME[SUBSET]@SPLIT"),
-            (
-                "local:FILE.toml",
-                "sts, classification, retrieval, reranking and bitext tasks from files (mteb)",
-            ),
-        ]
-    elif what == "profiles":
-        from bench.request import profiles
-
-        rows = [(name, profiles.load(name).summary) for name in profiles.names()]
-    elif what == "sweeps":
-        from bench.sweeps.grids import SWEEPS
-
-        rows = [(sweep.name, f"{sweep.question} ({sweep.source})") for sweep in SWEEPS.values()]
-    else:
-        from bench.probes import PROBES
-
-        rows = [
-            *((probe.name, probe.summary) for probe in PROBES.values()),
-            ("overlap", "training text against test sets: bench data overlap TEXT"),
-            ("gradient", "what the gradient paradigm's figures draw: bench gradient"),
-        ]
-    width = max(len(name) for name, _ in rows)
+    With --plugin: the methods of the file or package alone. A campaign's line has its profiles, methods,
+    records (and how many failed or are damaged) and the day of the last one.
+    """
+    if plugins and what != "methods":
+        raise InputError(f"{what} come from no plug-in", where="--plugin", expected="bench list methods")
+    listed: dict[str, Callable[[], Rows]] = {
+        "methods": lambda: _methods(plugins, results),
+        "suites": _suites,
+        "profiles": _profiles,
+        "sweeps": _sweeps,
+        "probes": _probes,
+        "campaigns": lambda: list(_campaigns(results)),
+    }
+    rows = listed[what]()
+    width = max((len(name) for name, _ in rows), default=0)
     for name, summary in rows:
-        click.echo(f"{name:{width}}  {summary}")
+        click.echo(printable(f"{name:{width}}  {summary}"))
+
+
+def _methods(plugins: tuple[str, ...], results: Path) -> Rows:
+    from bench.registry import METHODS, discover
+    from bench.request.plugins import load_plugin, read_plugin
+
+    discover()
+    wanted = {name for text in plugins for name in load_plugin(read_plugin(text, results))}
+    return [(name, method.card.summary) for name, method in METHODS if not plugins or name in wanted]
+
+
+def _suites() -> Rows:
+    from bench.data.suites import SUITES
+
+    return [
+        *((name, suite.summary) for name, suite in SUITES),
+        ("mteb:TASK,TASK", "any tasks of mteb, each NAME, NAME[SUBSET+SUBSET] or NAME[SUBSET]@SPLIT"),
+        ("local:FILE.toml", "sts, classification, retrieval, reranking and bitext tasks from files (mteb)"),
+    ]
+
+
+def _profiles() -> Rows:
+    from bench.request import profiles
+
+    return [
+        *((name, profiles.load(name).summary) for name in profiles.names()),
+        ("FILE.toml", "a profile of yours; bench init writes one to begin with"),
+    ]
+
+
+def _sweeps() -> Rows:
+    from bench.sweeps.grids import SWEEPS
+
+    return [(sweep.name, f"{sweep.question} ({sweep.source})") for sweep in SWEEPS.values()]
+
+
+def _probes() -> Rows:
+    from bench.probes import PROBES
+
+    return [
+        *((probe.name, probe.summary) for probe in PROBES.values()),
+        ("overlap", "training text against test sets: bench data overlap TEXT"),
+        ("gradient", "what the gradient paradigm's figures draw: bench gradient"),
+    ]
+
+
+def _campaigns(results: Path) -> Iterator[tuple[str, str]]:
+    """A line for every campaign with records."""
+    from bench.records.store import ResultStore
+
+    if not results.is_dir():
+        raise InputError("there is no such folder", where=f"--results {results}")
+    for folder in sorted(path for path in results.iterdir() if path.is_dir()):
+        try:
+            records, damaged = ResultStore(results, folder.name).scan()
+        except DataError as error:  # of a newer bench
+            yield folder.name, f"can't be read: {error.what}"
+            continue
+        except InputError:  # no campaign's name, such as .stages
+            continue
+        if not records and not damaged:
+            continue
+        failed = sum(record.status != "ok" for record in records)
+        days = [str(record.timing.get("started", ""))[:10] for record in records]
+        yield (
+            folder.name,
+            ", ".join(
+                [
+                    f"profiles {'+'.join(sorted({record.profile for record in records})) or '-'}",
+                    _counted(len({record.method for record in records}), "method"),
+                    _counted(len(records), "record"),
+                    f"{failed} failed",
+                    *([f"{len(damaged)} damaged"] if damaged else []),
+                    f"last {max(days, default='-')}",
+                ]
+            ),
+        )
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
 
 
 @click.command()
 @click.argument("method")
+@click.option("--profile", help="Also what `bench run` would do with it in this profile.")
+@set_option
 @plugin_option
-def show(method: str, plugins: tuple[str, ...]) -> None:
-    """Show a method's card: sources, equations, options, deviations."""
+@click.option("--corpus", type=PATH, help="Training text instead of the profile's.")
+@data_option()
+def show(method: str, plugins: tuple[str, ...], profile: str | None, **options: Any) -> None:
+    """Show a method's card: sources, equations, options, deviations.
+
+    With --profile what would run instead: backbone, training text, dev set, suites, the steps of every stage,
+    and every option with its source: given, the profile's table, its budget, or the card.
+    """
     from bench.registry import discover
+    from bench.request.parse import parse_methods, parse_override
+    from bench.request.spec import RunSpec
 
     loaded_plugins(plugins)
-    card = discover().get(method, where="bench show").card
+    requests = parse_methods(method)
+    if len(requests) != 1:
+        raise InputError(f"'{method}' names {len(requests)} methods", where="bench show", expected="one")
+    card = discover().get(requests[0].name, where="bench show").card
+    changed = requests[0].options or requests[0].argument or options["overrides"] or options["corpus"]
+    if profile is None and changed:
+        raise InputError("settings belong to a profile", where="bench show", expected="--profile NAME too")
+    if profile is None:
+        _show_card(card)
+        return
+    from bench.plan.shown import shown
+
+    spec = RunSpec(
+        requests,
+        (1,),
+        profile,
+        overrides=tuple(parse_override(text) for text in options["overrides"]),
+        corpus=options["corpus"],
+        data=options["data_dir"],
+    )
+    for what, text in shown(requests[0], spec):
+        click.echo(printable(f"{what:{_CARD}}{text}"))
+
+
+def _show_card(card: MethodCard) -> None:
     click.echo(f"{card.name} ({card.kind}, version {card.version}): {card.summary}")
     click.echo("one run, no seed" if card.deterministic else "seeded")
     for title, lines in (
@@ -67,7 +185,7 @@ def show(method: str, plugins: tuple[str, ...]) -> None:
         ("published as", tuple(f"{name} ({options})" for name, options in card.published_names)),
     ):
         for line in filter(None, lines):
-            click.echo(f"{title + ':':14}{line}")
+            click.echo(f"{title + ':':{_CARD}}{line}")
     for option in card.options:
         choices = f" [{', '.join(option.choices)}]" if option.choices else ""
         click.echo(f"option        {option.name}={option.default}{choices}  {option.help}")

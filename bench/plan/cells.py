@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from bench.card import MethodCard, OptionValue
@@ -13,6 +14,7 @@ from bench.errors import InputError
 from bench.nn.folder import ModelFolder, resolve, resolve_file
 from bench.plan.cell import Cell
 from bench.registry import METHODS
+from bench.request.budget import counted_by_epochs
 from bench.request.parse import quoted
 from bench.request.profiles import Profile
 from bench.request.profiles import names as profile_names
@@ -49,8 +51,9 @@ def make_cells(
         InputError: an unknown option or a value that is none, a model folder that is none.
     """
     path, short = _argument(request, card)
-    base = profile_options(card, profile)
-    options = base | _given(request, card, spec, short)
+    given = given_options(request, card, spec, short)
+    base = profile_options(card, profile, given)
+    options = base | counted_by_epochs(given, base) | given
     model = backbone if card.needs_backbone else None
     if path is not None:
         resolved = resolve_file if card.takes_file else resolve
@@ -78,7 +81,7 @@ def make_cells(
     return [replace(first, seed=seed) for seed in spec.seeds]
 
 
-def _given(
+def given_options(
     request: MethodRequest, card: MethodCard, spec: RunSpec, short: tuple[str, str] | None
 ) -> dict[str, OptionValue]:
     """Options that the user gave: after a colon, in brackets, by ``--set``; the last one wins."""
@@ -152,22 +155,30 @@ def _auxiliary(reference: str, where: str) -> ModelFolder:
         raise InputError(error.what, where=error.where, hint=hint if made_here else error.hint) from error
 
 
-def profile_options(card: MethodCard, profile: Profile) -> dict[str, OptionValue]:
-    """Value of every option of a method in a profile; a stage's options stand in a table of its name."""
+def profile_options(
+    card: MethodCard, profile: Profile, given: Mapping[str, OptionValue] = MappingProxyType({})
+) -> dict[str, OptionValue]:
+    """Value of every option of a method in a profile; a stage's options stand in a table of its name.
+
+    A method without a table trains as long as the profile's budget says, at the batch sizes among what the
+    user gave.
+    """
     options = {option.name: option.default for option in card.options}
-    for name, value in _flat(profile.methods.get(card.name, {})):
+    for name, value in flattened(profile.methods.get(card.name, {})):
         options[name] = card.option(name, f"profile {profile.name}").parse(
             value, f"profile {profile.name}: {name}"
         )
+    if profile.budget is not None and card.name not in profile.methods:
+        options |= profile.budget.options(card, {**options, **given})
     return options
 
 
-def _flat(table: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def flattened(table: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Names and values of a table, those of an inner one as TABLE.NAME."""
     rows: list[tuple[str, Any]] = []
     for name, value in table.items():
-        rows += (
-            [(f"{name}.{key}", v) for key, v in _flat(value)] if isinstance(value, dict) else [(name, value)]
-        )
+        inner = [(f"{name}.{key}", v) for key, v in flattened(value)] if isinstance(value, dict) else None
+        rows += [(name, value)] if inner is None else inner
     return rows
 
 
@@ -187,11 +198,9 @@ def _matched_length(
     other = METHODS.get(match, where=where)
     if not isinstance(other, TrainedMethod):
         raise InputError(f"'{other.card.name}' doesn't train, so there is no budget to match", where=where)
-    theirs = profile_options(other.card, profile)
-    for override in spec.overrides:
-        if override.method == other.card.name:
-            name, value, place = _checked_stage(override, other.card)
-            theirs[name] = other.card.option(name, place).parse(value, place)
+    given = given_options(MethodRequest(match, other.card.name), other.card, spec, None)
+    base = profile_options(other.card, profile, given)
+    theirs = base | counted_by_epochs(given, base) | given
     sentences = sum(
         planned_steps(dict(stage.config), corpus_size) * int(dict(stage.config)["batch_size"])
         for stage in other.stages(theirs)

@@ -22,6 +22,7 @@ from bench.reports.records import (
     task_list,
     without_score,
 )
+from bench.reports.tables.budget import budget_notes
 from bench.reports.tables.significance import (
     BOLD,
     NO_BOLD,
@@ -159,7 +160,8 @@ def leaderboard(campaign: Campaign, records: Sequence[RunRecord]) -> Table:
     average = rankings["avg"]
     signs, said = daggers(average, campaign.baseline)
     rows = [_marked(row, rows, rankings, signs.get(row.method, "")) for row in rows]
-    notes = _notes(records, rows, (*standing_notes(average, unequal_seeds(found)), *said), campaign.rounded)
+    said = (*standing_notes(average, unequal_seeds(found)), *said, *budget_notes(records))
+    notes = _notes(records, rows, said, campaign.rounded)
     tests = tests_in_words(average) if average.methods else ""
     bold = _bold(rows, rankings)
     place = (campaign.name, records[0].profile, records[0].suite)

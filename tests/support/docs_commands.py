@@ -50,6 +50,8 @@ NOT_RUN = (
         "a placeholder",
     ),
     (r"NAME", "a placeholder"),
+    (r"--config|FILE\.toml", "needs a file of the reader's"),
+    (r"^bench init", "writes a folder; its own test runs it"),
     (r"--table published", "needs records of a paper's suite"),
 )
 """Commands that are parsed and not run, by the first pattern that is found in them, and why."""
@@ -120,6 +122,10 @@ def parsed(words: list[str], *, whole: bool = True) -> tuple[str, dict[str, Any]
     if not rest:
         return " ".join(names), {}
     rest = ["1" if word == "N" else word for word in rest]
+    if "--config" in rest:  # a file of the reader's, which may give what is missing here
+        at = rest.index("--config")
+        del rest[at : at + 2]
+        whole = False
     try:
         with command.make_context(" ".join(names), rest) as context:
             return " ".join(names), context.params

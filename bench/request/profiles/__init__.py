@@ -9,11 +9,14 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from bench.errors import DataError, InputError, unknown
+from bench.errors import DataError, InputError, did_you_mean, unknown
 from bench.records.packed import packed_backbone
+from bench.request.budget import Budget
+from bench.request.parse import METHOD_NAME
 from bench.schema import Block, Each, Rows, Shape, anything, count, fault, label, setting
 
 DEFAULT = "mini"
+SUFFIX = ".toml"
 
 
 def _option(value: Any) -> bool:
@@ -23,6 +26,10 @@ def _option(value: Any) -> bool:
 
 def _one_of(*blocks: Block) -> Shape:
     return lambda value: any(fault(value, block) is None for block in blocks)
+
+
+def _at_least_one(value: Any) -> bool:
+    return count(value) and value > 0
 
 
 _PROFILE = Block(
@@ -45,6 +52,10 @@ _PROFILE = Block(
     },
     {
         "note": label,
+        "budget": _one_of(
+            Block({"sentences": _at_least_one, "evaluate_every": _at_least_one}, closed=True),
+            Block({"epochs": _at_least_one, "evaluate_every": _at_least_one}, closed=True),
+        ),
         "methods": Each(Each(_option)),
         "pretrain": Each(setting),
         "tuning": Rows(Each(anything)),
@@ -58,7 +69,7 @@ class Profile:
     """A setting in which methods are compared.
 
     Args:
-        name: File name without ``.toml``.
+        name: File name without ``.toml``: a shipped profile's, or that of the user's file.
         summary: One line.
         suites: Suites that ``bench run`` evaluates when ``--suite`` is not given.
         backbone: {"name"} and either {"package", "folder", "extra"} or {"hub"}.
@@ -68,9 +79,10 @@ class Profile:
         dev: Suite of one task on which checkpoints are selected.
         note: What every table of this profile must say, or "".
         methods: Options of every method that differ from its card's defaults; a stage's in a table of
-            its name.
+            its name. A method with a table here, even an empty one, takes the rest from its card.
         pretrain: Sizes and rates of its own backbone (see :mod:`bench.train.pretrain`), or empty.
         tuning: What ``bench tune`` tried: method, option, seed and [value, dev score] rows.
+        budget: How long a method without a table here trains, None for what its card says.
     """
 
     name: str
@@ -83,36 +95,66 @@ class Profile:
     methods: dict[str, dict[str, Any]]
     pretrain: dict[str, Any]
     tuning: tuple[dict[str, Any], ...]
+    budget: Budget | None = None
 
 
 def names() -> list[str]:
-    """Names of all profiles."""
-    return sorted(entry.name.removesuffix(".toml") for entry in _files() if entry.name.endswith(".toml"))
+    """Names of all profiles that bench ships."""
+    return sorted(entry.name.removesuffix(SUFFIX) for entry in _files() if entry.name.endswith(SUFFIX))
 
 
 def load(name: str) -> Profile:
-    """Read a profile; raises InputError with a suggestion for an unknown name."""
+    """Read a profile: a shipped one by its name, or the user's ``FILE.toml``.
+
+    Raises:
+        InputError: an unknown name, with a suggestion; a file that can't be read or is no profile.
+        DataError: a damaged file of bench's own.
+    """
+    if name.endswith(SUFFIX):
+        return _user_profile(Path(name))
     if name not in names():
         raise unknown("profile", name, names(), where="--profile")
-    file = resources.files(__name__).joinpath(f"{name}.toml")
+    file = resources.files(__name__).joinpath(f"{name}{SUFFIX}")
     try:
-        data = tomllib.loads(file.read_text(encoding="utf-8"))
-        if place := fault(data, _PROFILE):
-            raise ValueError(f"'{place}' is missing, unknown or of another type")
-        return Profile(
-            name,
-            data["summary"],
-            tuple(data["suites"]),
-            dict(data["backbone"]),
-            dict(data["corpus"]),
-            data["dev"],
-            data.get("note", ""),
-            dict(data.get("methods", {})),
-            dict(data.get("pretrain", {})),
-            tuple(data.get("tuning", ())),
-        )
+        return _profile(name, file.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # such as text that is not UTF-8 or not TOML
         raise DataError(f"not a profile: {error}", where=f"bench/request/profiles/{name}.toml") from error
+
+
+def _user_profile(path: Path) -> Profile:
+    where, name = f"--profile {path}", path.name.removesuffix(SUFFIX)
+    if name in names() or not METHOD_NAME.fullmatch(name):
+        taken = "is the name of a profile of bench's own" if name in names() else "can't name a profile"
+        raise InputError(
+            f"'{name}' {taken}", where=where, expected="a file of another name, of letters, digits, _ . + -"
+        )
+    try:
+        return _profile(name, path.read_text(encoding="utf-8"))
+    except OSError as error:
+        near = did_you_mean(path.name, (file.name for file in path.parent.glob(f"*{SUFFIX}")))
+        raise InputError(f"it can't be read: {error.strerror}", where=where, hint=near) from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"not a profile: {error}", where=where) from error
+
+
+def _profile(name: str, text: str) -> Profile:
+    """Return the profile of a TOML text; raises ValueError or RecursionError."""
+    data = tomllib.loads(text)
+    if place := fault(data, _PROFILE):
+        raise ValueError(f"'{place}' is missing, unknown or of another type")
+    return Profile(
+        name,
+        data["summary"],
+        tuple(data["suites"]),
+        dict(data["backbone"]),
+        dict(data["corpus"]),
+        data["dev"],
+        data.get("note", ""),
+        dict(data.get("methods", {})),
+        dict(data.get("pretrain", {})),
+        tuple(data.get("tuning", ())),
+        Budget(**data["budget"]) if "budget" in data else None,
+    )
 
 
 def backbone_reference(profile: Profile) -> str:

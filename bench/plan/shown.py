@@ -1,0 +1,123 @@
+"""What ``bench run`` would do with a method in a profile, and where each of its settings comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+from bench.card import OptionValue
+from bench.data.training import TrainingData, read_training_data
+from bench.errors import InputError
+from bench.plan.cell import Cell
+from bench.plan.cells import flattened, given_options, make_cells
+from bench.plan.checks import check_overrides
+from bench.plan.members import with_members
+from bench.registry import METHODS
+from bench.request import profiles
+from bench.request.spec import MethodRequest, RunSpec
+from bench.stages import TRAIN, StageSpec, TrainedMethod, planned_steps
+
+
+def shown(request: MethodRequest, spec: RunSpec) -> Iterator[tuple[str, str]]:
+    """Yield (what, text) of a method in a profile: models, texts, training stages, options.
+
+    Reads the training text where it is at hand, to count its sentences; runs nothing and loads no torch.
+
+    Args:
+        request: The method.
+        spec: For the profile, the overrides and the training text.
+
+    Raises:
+        InputError: an unknown method, profile or option, or a value that is none.
+    """
+    profile = profiles.load(spec.profile)
+    card = METHODS.get(request.name, where="bench show").card
+    make = partial(_cells, spec, profile)
+    training = _training(spec, profile, card.name) if any(_stages(make(0, request))) else None
+    size = len(training.corpus.sentences) if training else 0
+    cell = make(size, request)
+    check_overrides(spec, [cell])
+    yield "method", f"{cell.method} in profile {profile.name}"
+    if card.needs_backbone:
+        yield "backbone", spec.backbone or profile.backbone["name"]
+    stages = list(_stages(cell))
+    if stages:
+        text = spec.corpus or profile.corpus.get("file", f"the made-up world's text {profile.corpus}")
+        yield (
+            "training text",
+            f"{training.corpus.name}, {size:,} sentences" if training else f"{text}, not at hand",
+        )
+        yield "dev set", spec.dev or profile.dev
+    yield "suites", ", ".join(spec.suites or profile.suites) or "none"
+    if profile.budget is not None and any(_stages(cell, own=True)):
+        own = card.name in profile.methods
+        yield "budget", f"its own table in profile {profile.name}" if own else profile.budget.text
+    for name, stage in stages:
+        yield "stage", f"{name}: {_training_of(stage, size)}"
+    sources = _sources(request, spec, profile)
+    for name, value in cell.options:
+        yield "option", f"{name}={value}  ({sources.get(name, 'card')})"
+
+
+def _cells(spec: RunSpec, profile: profiles.Profile, size: int, request: MethodRequest) -> Cell:
+    """The method's cell with its members, without the models that it starts from."""
+
+    def make(asked: MethodRequest) -> list[Cell]:
+        card = METHODS.get(asked.name, where=asked.text).card
+        return make_cells(asked, card, spec, profile, profile.name, None, size, lambda _load: None)
+
+    return with_members(make(request)[0], make)
+
+
+def _stages(cell: Cell, *, own: bool = False) -> Iterator[tuple[str, StageSpec]]:
+    """Yield its members' training stages and its own by name, in the order in which they run."""
+    for role, member in () if own else cell.members:
+        yield from ((f"{role}/{name}", stage) for name, stage in _stages(member))
+    method = METHODS.get(cell.card.name)
+    if isinstance(method, TrainedMethod):
+        yield from ((stage.role, stage) for stage in method.stages(dict(cell.options)))
+
+
+def _training(spec: RunSpec, profile: profiles.Profile, name: str) -> TrainingData | None:
+    try:
+        return read_training_data(spec, profile, [name])
+    except InputError:
+        if spec.corpus is not None:  # the user named it
+            raise
+        return None
+
+
+def _training_of(stage: StageSpec, sentences: int) -> str:
+    """How long a stage trains, in words; ``sentences`` is 0 where the text isn't at hand."""
+    config = dict(stage.config)
+    parts = [] if stage.text == TRAIN else [f"training text {stage.text}"]
+    if {"steps", "batch_size"} <= config.keys():
+        batch = int(config["batch_size"])
+        steps = planned_steps({"epochs": 0, **config}, sentences)
+        if steps:
+            parts.append(f"{steps:,} steps of {batch:,} = {steps * batch:,} sentences")
+        else:
+            epochs = config.get("epochs", 1)
+            parts.append(f"{epochs} epoch{'s' * (epochs != 1)} in steps of {batch:,}")
+        if "eval_every" in config:
+            times = f", {steps // int(config['eval_every'])} in all" if steps else ""
+            parts.append(f"a dev evaluation every {int(config['eval_every']):,} steps{times}")
+    parts += [f"{name} {config[name]}" for name in ("lr", "max_length") if name in config]
+    return "; ".join(parts) or "no training steps"
+
+
+def _sources(request: MethodRequest, spec: RunSpec, profile: profiles.Profile) -> Mapping[str, str]:
+    """Where the values of options come from; the card is the source of those that aren't named."""
+    card = METHODS.get(request.name).card
+    short = (card.short_option, request.argument) if card.short_option and request.argument else None
+    given = given_options(request, card, spec, None if card.takes_path else short)
+    found = {name: f"profile {profile.name}" for name, _ in flattened(profile.methods.get(card.name, {}))}
+    if profile.budget is not None and card.name not in profile.methods:
+        options: dict[str, OptionValue] = {option.name: option.default for option in card.options}
+        derived = profile.budget.options(card, options | given)
+        found |= dict.fromkeys(derived, f"budget of profile {profile.name}")
+    counted = {f"{name.removesuffix('epochs')}steps" for name in given if name.split(".")[-1] == "epochs"}
+    found |= dict.fromkeys(counted, "epochs given")
+    if given.get("match"):
+        found |= dict.fromkeys(("steps", "eval_every"), f"match={given['match']}")
+    return found | dict.fromkeys(given, "given")

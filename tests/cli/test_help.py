@@ -1,0 +1,119 @@
+"""What helps at the prompt: examples, completion, lists, ``bench init``."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.shell_completion import BashComplete
+
+from bench.cli.examples import EXAMPLES
+from bench.cli.init import starter_files
+from bench.cli.main import cli as group
+from bench.cli.main import main
+from bench.request import profiles
+from tests.conftest import HERE
+from tests.support.cli import Cli, refusal
+from tests.support.docs_commands import check_names, parsed
+
+FILES = ["README.md", "method.py", "profile.toml", "run.toml"]
+
+
+def every(command: click.Command, name: str = "") -> Iterator[tuple[str, click.Command]]:
+    """Each command and subcommand with its name."""
+    yield name, command
+    for below in command.commands.values() if isinstance(command, click.Group) else ():
+        yield from every(below, f"{name} {below.name}".strip())
+
+
+@pytest.mark.parametrize("name", [name for name, _ in every(group)])
+def test_every_help_ends_with_an_example_of_its_own(cli: Cli, name: str) -> None:
+    code, out, _ = cli(*name.split(), "--help")
+    *_, title, line = out.splitlines()
+    assert (code, title.strip(), line.strip()) == (0, "Example:", EXAMPLES[name])
+    words = shlex.split(EXAMPLES[name])
+    words = words[: words.index(">")] if ">" in words else words
+    found, parameters = parsed(words)
+    assert found == name or (isinstance(dict(every(group))[name], click.Group) and found.startswith(name))
+    assert parameters
+    check_names(found, parameters)
+
+
+def test_no_example_is_of_a_command_that_is_gone() -> None:
+    assert EXAMPLES.keys() == dict(every(group)).keys()
+
+
+def test_the_shell_completes_commands_and_options(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    complete = BashComplete(group, {}, "bench", "_BENCH_COMPLETE")
+    assert [item.value for item in complete.get_completions([], "re")] == ["report", "rerun"]
+    assert "--config" in [item.value for item in complete.get_completions(["run"], "--con")]
+    assert "campaigns" in [item.value for item in complete.get_completions(["list"], "")]
+    for name, value in (
+        ("_BENCH_COMPLETE", "bash_complete"), ("COMP_WORDS", "bench init"), ("COMP_CWORD", "1")
+    ):  # fmt: skip
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit) as left:
+        main([])
+    assert (left.value.code, capsys.readouterr().out) == (0, "plain,init\n")
+
+
+def test_campaigns_are_listed_with_what_they_hold(cli: Cli, tmp_path: Path) -> None:
+    assert "there is no such folder" in refusal(cli, "list", "campaigns")
+    cli("run", "--methods", "noise,broken", "--seeds", "1-2", "--suite", "toy", "--campaign", "one")
+    shutil.copytree(tmp_path / "results" / "one", tmp_path / "results" / "two")
+    (record,) = (tmp_path / "results" / "two").glob("mini/noise/seed-1/toy.json")
+    day = json.loads(record.read_text())["timing"]["started"][:10]
+    record.write_text("{")
+    (tmp_path / "results" / "empty").mkdir()
+    code, out, _ = cli("list", "campaigns")
+    assert code == 0
+    assert out.splitlines() == [
+        f"one  profiles mini, 2 methods, 4 records, 1 failed, last {day}",
+        f"two  profiles mini, 2 methods, 3 records, 1 failed, 1 damaged, last {day}",
+    ]
+
+
+def test_a_plugins_methods_are_listed_alone(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(starter_files()["method.py"])
+    for _ in range(2):  # the second time it is loaded already
+        assert cli("list", "methods", "--plugin", "mine.py")[1] == (
+            "align_uniform  alignment of two dropout views and uniformity of the batch\n"
+        )
+    assert "suites come from no plug-in" in refusal(cli, "list", "suites", "--plugin", "mine.py")
+
+
+def test_init_writes_a_folder_and_replaces_nothing(cli: Cli, tmp_path: Path) -> None:
+    code, out, _ = cli("init", "my")
+    assert (code, out.splitlines()) == (0, [f"my/{name}" for name in FILES])
+    (tmp_path / "my" / "method.py").write_text("mine")
+    (tmp_path / "my" / "run.toml").unlink()
+    said = refusal(cli, "init", "my")
+    assert "README.md, method.py, profile.toml are there already" in said
+    assert (tmp_path / "my" / "method.py").read_text() == "mine"
+    assert not (tmp_path / "my" / "run.toml").exists()
+
+
+def test_what_init_writes_is_whole(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cli("init")
+    assert sorted(path.name for path in tmp_path.iterdir()) == FILES
+    # that page's commands check the method and train it
+    page = (HERE.parent / "docs" / "add-your-method.md").read_text(encoding="utf-8")
+    assert f'title="align_uniform.py"\n{starter_files()["method.py"]}```' in page
+    assert profiles.load("profile.toml").budget is not None
+    code, out, _ = cli("run", "--config", "run.toml", "--dry-run")
+    assert (code, "6 of 6 cells to run; 6 training stages" in out) == (0, True)
+    lines = starter_files()["README.md"].split("```")[1].splitlines()[1:]
+    assert 5 <= len(lines) <= 10
+    for line in lines:
+        words = shlex.split(line)
+        assert parsed(words[: words.index(">")] if ">" in words else words)[0] in EXAMPLES
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = cli("show", "align_uniform", "--plugin", "method.py", "--profile", "profile.toml")
+    assert (code, "50 steps of 64 = 3,200 sentences; a dev evaluation every 12" in out) == (0, True)

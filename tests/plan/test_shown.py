@@ -1,0 +1,82 @@
+"""``bench show METHOD --profile NAME``: what would run, and where each value comes from."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.plan.plan import make_plan
+from bench.request.parse import parse_methods
+from bench.request.spec import RunSpec
+from tests.conftest import Bench
+from tests.support.cli import Cli, refusal
+
+
+def shown(cli: Cli, *arguments: str) -> dict[str, list[str]]:
+    code, out, err = cli("show", *arguments)
+    assert (code, err) == (0, "")
+    found: dict[str, list[str]] = {}
+    for line in out.splitlines():
+        found.setdefault(line[:14].strip(), []).append(line[14:])
+    return found
+
+
+def test_it_says_what_the_plan_says(cli: Cli) -> None:
+    found = shown(cli, "tncse[sub1.steps=7]", "--profile", "mini", "--set", "tncse.lr=2e-5")
+    spec = RunSpec(parse_methods("tncse[sub1.steps=7,lr=2e-5]"), (1,), "mini")
+    cell = make_plan(spec).jobs[0].cell
+    assert found["method"] == [f"{cell.method} in profile mini"]
+    assert [line.partition("  (")[0] for line in found["option"]] == [f"{n}={v}" for n, v in cell.options]
+    assert [line.partition(":")[0] for line in found["stage"]] == [name for name, *_ in cell.named_stages]
+    assert found["stage"][0].startswith("sub1: training text a; 7 steps of 64 = 448 sentences; ")
+    assert (found["backbone"], found["dev set"], found["suites"]) == (["mini-bert"], ["mini-dev"], ["mini"])
+    assert found["training text"] == ["mini-1.txt, 24,000 sentences"]
+    assert found["budget"] == ["its own table in profile mini"]
+    sources = dict(line.split("  (") for line in found["option"])
+    assert (sources["sub1.steps=7"], sources["lr=2e-05"]) == ("given)", "given)")
+    assert (sources["sub2.steps=30"], sources["tau=0.05"]) == ("profile mini)", "card)")
+
+
+def test_sources_of_a_method_without_a_table(cli: Cli) -> None:
+    found = shown(cli, "distill:simcse", "--profile", "mini", "--set", "distill.batch_size=32")
+    assert found["budget"] == ["9,600 sentences a training stage, a dev evaluation every 1,600"]
+    assert "steps=300  (budget of profile mini)" in found["option"]
+    assert found["stage"][1].startswith("distill: 300 steps of 32 = 9,600 sentences; a dev evaluation every")
+    found = shown(cli, "distill:simcse", "--profile", "mini", "--set", "distill.epochs=1")
+    assert "steps=0  (epochs given)" in found["option"]
+    found = shown(cli, "simcse[match=tncse]", "--profile", "mini")
+    assert "steps=70  (match=tncse)" in found["option"]
+
+
+def test_a_profile_whose_model_and_text_are_elsewhere_is_shown(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BENCH_DATA", raising=False)
+    found = shown(cli, "tncse_uc_d", "--profile", "bert-base")
+    assert found["training text"] == ["corpus/wiki1m_for_simcse.txt, not at hand"]
+    assert found["stage"][3].startswith("teacher/uc/infocse: 2 epochs in steps of 64; ")
+    assert shown(cli, "word_overlap", "--profile", "mini").keys() == {"method", "suites"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("simcse[lr=1]",), "settings belong to a profile; expected --profile NAME too"),
+        (("simcse", "--set", "simcse.lr=1"), "settings belong to a profile"),
+        (("simcse,tncse", "--profile", "mini"), "'simcse,tncse' names 2 methods; expected one"),
+        (("simsce", "--profile", "mini"), "unknown method 'simsce' (did you mean 'simcse'?)"),
+        (("simcse", "--profile", "mimi"), "unknown profile 'mimi' (did you mean 'mini'?)"),
+        (("simcse", "--profile", "mini", "--set", "simce.lr=1"), "no method 'simce' in --methods"),
+        (("simcse[x=1]", "--profile", "mini"), "simcse has no option 'x'"),
+        (("simcse", "--profile", "mini", "--corpus", "no.txt"), "no.txt"),
+    ],
+)
+def test_what_cant_be_shown_is_one_line(cli: Cli, arguments: tuple[str, ...], said: str) -> None:
+    assert said in refusal(cli, "show", *arguments)
+
+
+def test_it_loads_no_torch(bench: Bench) -> None:
+    done = bench("show", "tncse", "--profile", "mini", PYTHONPROFILEIMPORTTIME="1")
+    assert done.returncode == 0
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "bench.plan.shown" in loaded
+    assert not loaded & {"torch", "scipy", "pandas", "transformers"}
