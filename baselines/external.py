@@ -54,17 +54,19 @@ def _text(context: BuildContext, name: str) -> str | None:
     """A prompt as it is given, or as JSON in double quotes; None where none is given.
 
     Raises:
-        InputError: quotes that hold no JSON text.
+        InputError: quotes that hold no JSON text, or half a character.
     """
     given = str(context.options[name])
     if not given.startswith('"'):
         return given or None
     try:
-        return str(json.loads(given))
+        text = str(json.loads(given))
+        text.encode()  # half a character is a ValueError too
     except ValueError as error:
         raise InputError(
             f"{given} is no text in quotes", where=f"hf.{name}", expected='such as "query: "'
         ) from error
+    return text
 
 
 @add_method

@@ -96,6 +96,7 @@ def run(
     """
     from bench.cli.detect import check_options, show_detection
     from bench.plan.plan import make_plan
+    from bench.run.ready import check_early
 
     begin = time.monotonic()
     check_options(detect, spread, dry=dry_run or estimate)
@@ -110,7 +111,9 @@ def run(
             expected="no --force",
             hint="name another --campaign",
         )
-    plan = of_shard(make_plan(make_spec(options)), shard)
+    spec = make_spec(options)
+    check_early(spec)
+    plan = of_shard(make_plan(spec), shard)
     if plan.spec.executor == "local":  # else the nodes' devices count
         check_device(plan.spec.device, plan.spec.ranks)
     if dry_run or estimate:

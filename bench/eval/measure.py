@@ -114,6 +114,13 @@ class Measure(ABC, Generic[T]):
             DataError: missing, damaged or differing data.
         """
 
+    def check_early(self) -> None:
+        """Check what can be known even before :meth:`load`, where that takes long; here nothing.
+
+        Raises:
+            InputError: data that can't be had now.
+        """
+
     def check(self, tasks: Sequence[T]) -> None:
         """Check what can be known before an encoder is built, beyond :meth:`load`; here nothing.
 

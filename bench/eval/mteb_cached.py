@@ -1,14 +1,15 @@
-"""Which data sets of mteb are in the local cache, told from its folders: nothing is loaded or asked for."""
+"""Which data sets of mteb are in the local cache, told from its folders: nothing is fetched or asked for."""
 
 from __future__ import annotations
 
-import importlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.data.mteb_names import parse_suite
 from bench.errors import InputError
+from bench.eval.mteb_declared import declared_data_sets
 from bench.eval.mteb_tasks import MtebTask, mteb_task
 
 _MOST = 5  # data sets that the refusal names
@@ -19,16 +20,26 @@ def is_offline() -> bool:
     return os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
 
 
+def check_declared(suite: str) -> None:
+    """Raise the error of :func:`check_at_hand` without importing mteb, where that can be.
+
+    Args:
+        suite: A paper's suite or ``mteb:TASK,...``.
+    """
+    if is_offline() and (paths := declared_data_sets(parse_suite(suite).tasks)):
+        _check_cached(suite, paths)
+
+
 def check_at_hand(suite: str, tasks: Sequence[MtebTask]) -> None:
     """Raise InputError if data sets of a suite are neither in the local cache nor may be fetched."""
-    if not is_offline():
-        return
-    missing: dict[str, None] = {}
-    for task in tasks:
-        if task.local is None:
-            missing |= dict.fromkeys(path for path in _paths(mteb_task(task)) if not _is_cached(path))
-    if missing:
-        names = [*missing]
+    if is_offline():
+        _check_cached(
+            suite, (path for task in tasks if task.local is None for path in _paths(mteb_task(task)))
+        )
+
+
+def _check_cached(suite: str, paths: Iterable[str]) -> None:
+    if names := [path for path in dict.fromkeys(paths) if not _is_cached(path)]:
         shown = ", ".join(names[:_MOST]) + (f" and {len(names) - _MOST} more" if len(names) > _MOST else "")
         raise InputError(
             f"{len(names)} data set{'s' * (len(names) != 1)} of mteb "
@@ -51,16 +62,21 @@ def _is_cached(path: str) -> bool:
     """True if there is anything of a data set in the caches; whether all of it is there, loading it tells."""
     if Path(path).exists():
         return True
-    from huggingface_hub.constants import HF_HUB_CACHE
+    from huggingface_hub.constants import HF_HOME, HF_HUB_CACHE
 
-    config: Any = importlib.import_module("datasets.config")
-    naming: Any = importlib.import_module("datasets.naming")
-    *organisation, name = path.split("/")
-    prepared = "___".join([*organisation, naming.camelcase_to_snakecase(name)])
+    # datasets' own constant and rule for names (a folder is in snake case) take a second to import
+    prepared = Path(os.environ.get("HF_DATASETS_CACHE", Path(HF_HOME) / "datasets"))
+    found = [
+        folder for folder in _listed(prepared) if _plain(folder.name) == _plain(path.replace("/", "___"))
+    ]
     return any(
-        folder.is_dir() and any(folder.iterdir())
-        for folder in (
-            Path(config.HF_DATASETS_CACHE) / prepared,
-            Path(HF_HUB_CACHE) / f"datasets--{path.replace('/', '--')}",
-        )
+        [*_listed(folder)] for folder in (*found, Path(HF_HUB_CACHE) / f"datasets--{path.replace('/', '--')}")
     )
+
+
+def _listed(folder: Path) -> list[Path]:
+    return [*folder.iterdir()] if folder.is_dir() else []
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.data.mteb_names import FILES, STSB_MULTI
 from bench.encoder import Encoder, FloatArray, PairScorer
 from bench.eval.measure import Measure, Measured, Setting
-from bench.eval.mteb_cached import check_at_hand
+from bench.eval.mteb_cached import check_at_hand, check_declared
 from bench.eval.mteb_tasks import MtebTask, load_mteb_suite
 from bench.records.record import RunRecord, Score, safe_name
 
@@ -44,6 +45,11 @@ class MtebSuite(Measure[MtebTask]):
     def load(self, data: Path | None, *, accept_data: bool, world_seed: int) -> list[MtebTask]:
         """Look the tasks up; see :func:`bench.eval.mteb_tasks.load_mteb_suite`."""
         return load_mteb_suite(self.name, data)
+
+    def check_early(self) -> None:
+        """Refuse data sets that are neither here nor may be fetched, if mteb needn't be imported for that."""
+        if self.name != STSB_MULTI and not self.name.startswith(FILES):
+            check_declared(self.name)
 
     def check(self, tasks: Sequence[MtebTask]) -> None:
         """Refuse data sets that are neither here nor may be fetched, all at once."""

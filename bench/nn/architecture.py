@@ -1,4 +1,4 @@
-"""What a transformer of any architecture is: causal or not, how long its input, how large its vocabulary."""
+"""What a transformer of any architecture is: causal, moved by padding, how long its input, its vocabulary."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ DEFAULT_LENGTH = 512
 """Longest input where neither the model nor its tokenizer says one (relative positions)."""
 _UNBOUNDED = 1_000_000  # transformers' tokenizers say 1e30
 _EQUAL = 1e-6  # of the largest component: a state that nothing behind it has changed
+_NEAR = 1e-4  # of the largest component: rounding is below 1e-6, what padding changes above 1e-2
+_PROBE = 8  # tokens of a row alone, which is padded to twice as many
 _INSTEAD = ("eos_token", "bos_token", "unk_token")
 
 
@@ -28,10 +30,12 @@ class Shape(NamedTuple):
     Args:
         dim: Components of a state of its last layer.
         causal: The first token's state does not depend on what follows it.
+        sees_padding: States of a sentence change with the padding behind it, although that is masked.
     """
 
     dim: int
     causal: bool
+    sees_padding: bool
 
 
 def class_for(kind: object) -> Any:
@@ -40,19 +44,47 @@ def class_for(kind: object) -> Any:
 
 
 def shape_of(model: Any, where: str) -> Shape:
-    """Look at a model: its states' size, and whether it is causal, by two rows that begin alike.
+    """Look at a model: its states' size, whether it is causal, and whether padding changes its states.
+
+    By a row that is padded beside a longer one that begins alike; and by that row alone, unless the model is
+    causal, so that nothing behind a token can change its state.
 
     Raises:
-        InputError: it can't be run on token ids alone.
+        InputError: it can't be run on token ids alone, gives no state for each token, or needs padding that
+            changes its states.
     """
     if layered(model):
-        return Shape(int(model.config.hidden_size), causal=False)
-    middle = _table(model) // 2
-    rows = [[middle, middle + 1, middle + 1], [middle, middle - 1, middle - 1]]
-    ids = torch.tensor(rows, device=model.device)
+        return Shape(int(model.config.hidden_size), causal=False, sees_padding=False)
+    middle, long = _table(model) // 2, min(2 * _PROBE, positions_of(model) or 2 * _PROBE)
+    short = max(1, long // 2)
+    row = [middle, *(middle + 1 + i % 2 for i in range(short - 1))]
+    states = _states(model, [row, [middle, *(middle - 1 - i % 2 for i in range(long - 1))]], where)
+    one, other = states[:, 0]
+    causal = bool((one - other).abs().max() <= _EQUAL * one.abs().max())
+    if causal:
+        return Shape(int(states.shape[-1]), causal, sees_padding=False)
+    (alone,) = _states(model, [row], where)
+    sees = bool((alone - states[0, :short]).abs().max() > _NEAR * alone.abs().max())
+    if sees:  # so that sentences of one length are read together, the shortest ones too
+        try:
+            _states(model, [row[:2]], where)
+        except InputError as error:
+            raise InputError(
+                f"padding changes the states of {type(model).__name__}, which can't read two tokens without",
+                where=where,
+                expected="a model that reads short sentences or masks padding",
+            ) from error
+    return Shape(int(states.shape[-1]), causal, sees_padding=sees)
+
+
+@torch.no_grad()
+def _states(model: Any, rows: Sequence[Sequence[int]], where: str) -> Tensor:
+    """States of rows of token ids, padded to the longest, (B, L, H) in float32."""
+    longest = max(map(len, rows))
+    ids = torch.tensor([[*row, *[0] * (longest - len(row))] for row in rows], device=model.device)
+    mask = torch.tensor([[i < len(row) for i in range(longest)] for row in rows], device=model.device)
     try:
-        with torch.no_grad():
-            states = model(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state
+        states: Tensor = model(input_ids=ids, attention_mask=mask.long()).last_hidden_state
     except Exception as error:  # many kinds: an architecture that needs more than token ids
         reason = str(error).strip().split("\n")[0] or type(error).__name__
         raise InputError(
@@ -60,9 +92,13 @@ def shape_of(model: Any, where: str) -> Shape:
             where=where,
             expected="an encoder or a decoder of text",
         ) from error
-    one, other = states[:, 0].float()
-    equal = bool((one - other).abs().max() <= _EQUAL * one.abs().max())
-    return Shape(int(states.shape[-1]), equal)
+    if states.shape[:2] != ids.shape:
+        raise InputError(
+            f"{type(model).__name__} gives {states.shape[1]} states for {longest} tokens",
+            where=where,
+            expected="a state for each token",
+        )
+    return states.float()
 
 
 def check_first_token(model: Any, tokenizer: Any, *, causal: bool, where: str) -> None:

@@ -193,12 +193,13 @@ class TransformerEncoder:
         self.model, self.tokenizer = loaded
         where = Path(str(self.tokenizer.name_or_path)).name
         with quiet():
-            self.dim, self.causal = shape_of(self.model.eval(), where)
+            self.dim, self.causal, self.sees_padding = shape_of(self.model.eval(), where)
         if pooling == "cls" and not layered(self.model):
             check_first_token(self.model, self.tokenizer, causal=self.causal, where=where)
         self.model.to(device)
         self.max_length = longest_input(self.model, self.tokenizer)
         self._table = table_size(self.model, self.tokenizer)
+        self._specials = bool(self.tokenizer("")["input_ids"])
         self.facts: dict[str, str | int] = {
             "attention": str(self.model.config._attn_implementation),
             "max_length": self.max_length,
@@ -208,6 +209,8 @@ class TransformerEncoder:
         }
         if side := read_by(self.model):
             self.facts["states"] = f"the {side}'s"
+        if self.sees_padding:
+            self.facts["batches"] = "of one length each"
         self.prompt = Prompt(self.tokenizer, template) if pooling == "mask" else None
         if self.prompt is not None:
             self.facts |= {"prompt": self.prompt.text, "prompt_from": "the method"}
@@ -257,18 +260,19 @@ class TransformerEncoder:
 
     def _batches(self, ids: list[list[int]], batch_tokens: int | None) -> Iterator[list[int]]:
         budget = batch_tokens or default_batch_tokens(self.device)
-        return length_sorted_batches([len(row) for row in ids], budget)
+        return length_sorted_batches([len(row) for row in ids], budget, equal=self.sees_padding)
 
     def _sent(self, rows: list[list[int]]) -> Any:
         return on_device(self._prepare(rows), self.device)
 
     def _prepare(self, rows: list[list[int]]) -> Any:
         """The host's half of :meth:`_embed`."""
-        if self._table is not None and (largest := max(map(max, rows))) >= self._table:
+        if self._table is not None and (largest := max(max(row, default=0) for row in rows)) >= self._table:
             token = self.tokenizer.convert_ids_to_tokens(largest)
             where = Path(str(self.tokenizer.name_or_path)).name
             raise not_in_table(self._table, largest, token, where)
-        pad, multiple = self.tokenizer.pad_token_id, 1 if self.device == "cpu" else BUCKET
+        multiple = 1 if self.device == "cpu" or self.sees_padding else BUCKET
+        pad = self.tokenizer.pad_token_id
         return chunk_of(rows, pad, multiple=multiple, room=self.max_length, masked=True)
 
     def _embed(self, prepared: Any) -> Tensor:
@@ -282,7 +286,10 @@ class TransformerEncoder:
         if self.pooling == "mask":
             return masked_token(output.last_hidden_state, chunk.ids, self.tokenizer.mask_token_id)
         states = layers_of(output) if every_layer else (output.last_hidden_state,)
-        return pool(states, chunk.mask, self.pooling, first_layer=self.first_layer)
+        vectors = pool(states, chunk.mask, self.pooling, first_layer=self.first_layer)
+        if self._specials:
+            return vectors
+        return torch.where(chunk.mask.any(1, keepdim=True), vectors, 0)  # no token, no vector: zeros
 
     def _read(self, chunk: Chunk, *, every_layer: bool = False) -> Any:
         """What the model gives for a chunk."""

@@ -14,7 +14,7 @@ def default_batch_tokens(device: str) -> int:
     return CUDA_BATCH_TOKENS if device.startswith("cuda") else CPU_BATCH_TOKENS
 
 
-def length_sorted_batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
+def length_sorted_batches(lengths: Sequence[int], budget: int, *, equal: bool = False) -> Iterator[list[int]]:
     """Yield lists of indices: rising length, each list at most ``budget`` padded tokens, or one sentence.
 
     Ties keep their order, so the batches depend on nothing but the lengths and the budget.
@@ -22,10 +22,12 @@ def length_sorted_batches(lengths: Sequence[int], budget: int) -> Iterator[list[
     Args:
         lengths: Tokens of each sentence, specials included.
         budget: Largest product of batch size and longest length; at least 1.
+        equal: Put sentences of one length alone together, so that nothing is padded.
     """
     batch: list[int] = []
     for index in sorted(range(len(lengths)), key=lengths.__getitem__):
-        if batch and lengths[index] * (len(batch) + 1) > budget:
+        longer = equal and batch and lengths[index] > lengths[batch[0]]
+        if longer or (batch and lengths[index] * (len(batch) + 1) > budget):
             yield batch
             batch = []
         batch.append(index)

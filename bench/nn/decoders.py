@@ -37,7 +37,7 @@ def finished(sentence: str) -> str:
     return f"{sentence[:-1]}." if sentence.endswith("?") else sentence
 
 
-class _Prompted(TransformerEncoder):
+class TemplateEncoder(TransformerEncoder):
     """A causal model that reads sentences inside a template.
 
     Args:
@@ -86,7 +86,7 @@ class _Prompted(TransformerEncoder):
         )
 
 
-class OneWordEncoder(_Prompted):
+class OneWordEncoder(TemplateEncoder):
     """The last token's state of a prompt that asks for a sentence's meaning in one word (PromptEOL).
 
     Args:
@@ -137,7 +137,7 @@ class OneWordEncoder(_Prompted):
         return row
 
 
-class EchoEncoder(_Prompted):
+class EchoEncoder(TemplateEncoder):
     """A prompt holds a sentence twice; the second time, which has read all of the first, is its vector.
 
     The sentence and the texts around it are tokenised by themselves, a blank before the sentence with it.

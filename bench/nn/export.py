@@ -22,6 +22,8 @@ from safetensors import SafetensorError
 from bench.encoder import Encoder
 from bench.errors import BenchError, DataError, InputError
 from bench.nn.backbone import TransformerEncoder, quiet
+from bench.nn.decoders import TemplateEncoder
+from bench.nn.prefix import DOCUMENT, QUERY, PrefixedEncoder
 from bench.nn.readme import front_matter
 from bench.nn.sum_encoder import SumEncoder
 from bench.records.files import whole_folder
@@ -79,6 +81,10 @@ _PLAIN = (
     "The folder is a plain transformers folder. sentence-transformers has no such pooling: it would "
     "silently take the mean of the tokens."
 )
+_SEES_PADDING = (
+    "The folder is a plain transformers folder. Padding changes this architecture's vectors: "
+    "sentence-transformers would give a sentence another vector beside a longer one."
+)
 
 
 def check_target(out: Path) -> None:
@@ -91,7 +97,7 @@ def export_encoder(encoder: Encoder, out: Path, card: str, about: Mapping[str, A
     """Write an encoder as a folder, whole or not at all, that gives the same vectors when it is loaded.
 
     Args:
-        encoder: A transformer, or a sum of transformers.
+        encoder: A transformer, with prompts or without, or a sum of transformers.
         out: Folder to write; it must not exist, or be empty.
         card: Model card in markdown, without front matter; how to load the folder is added.
         about: For the front matter, see :func:`bench.nn.readme.front_matter`.
@@ -142,21 +148,34 @@ def load_encoder(path: Path, device: str = "cpu") -> Encoder:
     return SumEncoder([_load_transformer(path / part, device) for part in parts], weights)
 
 
-def _transformers(encoder: Encoder) -> tuple[TransformerEncoder, ...]:
-    """The encoder itself or the parts of a sum; raises InputError for any other kind."""
+def _parts(encoder: Encoder) -> tuple[Encoder, ...]:
+    """The encoder itself or the parts of a sum; raises InputError for a kind that no folder holds."""
     parts = encoder.parts if isinstance(encoder, SumEncoder) else (encoder,)
-    found = tuple(part for part in parts if isinstance(part, TransformerEncoder))
-    if len(found) < len(parts):
-        names = sorted({type(part).__name__ for part in parts if part not in found})
+    for part in map(_transformer, parts):
+        if isinstance(part, TemplateEncoder):
+            raise InputError(
+                f"the template '{part.template}' stands around a sentence, and neither "
+                "sentence-transformers nor bench keeps such a one in a decoder's folder",
+                expected="an encoder whose prompts stand before a sentence",
+                hint="its weights are those of the folder that it was made from: name the method with it",
+            )
+    if names := {
+        type(part).__name__ for part in parts if not isinstance(_transformer(part), TransformerEncoder)
+    }:
         raise InputError(
-            f"an encoder of the kind {' and '.join(names)} can't be exported",
+            f"an encoder of the kind {' and '.join(sorted(names))} can't be exported",
             expected="a transformer with a pooling, or a sum of such encoders",
         )
-    return found
+    return parts
+
+
+def _transformer(part: Encoder) -> Any:
+    """What encodes behind the prompts."""
+    return part.base if isinstance(part, PrefixedEncoder) else part
 
 
 def _write(encoder: Encoder, folder: Path) -> None:
-    parts = _transformers(encoder)
+    parts = _parts(encoder)
     if not isinstance(encoder, SumEncoder):
         _write_transformer(parts[0], folder)
         return
@@ -168,7 +187,8 @@ def _write(encoder: Encoder, folder: Path) -> None:
     _write_json(folder / TWIN, {"schema": SCHEMA, "kind": "sum", "parts": names, "weights": weights})
 
 
-def _write_transformer(encoder: TransformerEncoder, folder: Path) -> None:
+def _write_transformer(part: Encoder, folder: Path) -> None:
+    encoder: TransformerEncoder = _transformer(part)
     model, tokenizer = encoder.model, copy.deepcopy(encoder.tokenizer)
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None:  # it would save what the latest call cut and padded to
@@ -196,9 +216,23 @@ def _write_transformer(encoder: TransformerEncoder, folder: Path) -> None:
         "max_length": encoder.max_length,
         "dim": encoder.dim,
     }
+    if isinstance(part, PrefixedEncoder):
+        settings["prompts"] = part.used
     _write_json(folder / SETTINGS, settings)
-    if encoder.pooling in _MODES:
+    if _for_sentence_transformers(encoder):
         _write_sentence_transformers(encoder, folder)
+        if isinstance(part, PrefixedEncoder):
+            _write_prompts(part, folder)
+
+
+def _for_sentence_transformers(encoder: TransformerEncoder) -> bool:
+    return encoder.pooling in _MODES and not encoder.sees_padding
+
+
+def _write_prompts(encoder: PrefixedEncoder, folder: Path) -> None:
+    prompts = {kind or "any": text for kind, text in encoder.used.items()}
+    said = {"prompts": prompts, "default_prompt_name": "any", "similarity_fn_name": encoder.similarity}
+    _write_json(folder / "config_sentence_transformers.json", said)
 
 
 def _write_sentence_transformers(encoder: TransformerEncoder, folder: Path) -> None:
@@ -225,7 +259,7 @@ def _check_reloaded(encoder: Encoder, folder: Path) -> None:
     expected = encoder.encode(sentences)
     hint = "its files don't determine it, as after a change of its layers"
     try:
-        found = load_encoder(folder, device=_transformers(encoder)[0].device).encode(sentences)
+        found = load_encoder(folder, device=_transformer(_parts(encoder)[0]).device).encode(sentences)
     except InputError as error:
         raise InputError(f"the encoder can't be exported: {error.what}", hint=hint) from error
     scale = max(1.0, float(np.abs(expected).max()))
@@ -241,17 +275,18 @@ def _readme(encoder: Encoder, card: str, about: Mapping[str, Any]) -> str:
     if isinstance(encoder, SumEncoder):
         terms = " + ".join(f"{w:g} x part-{i}" for i, w in enumerate(encoder.weights, start=1))
         library, loading = "cse-bench", _WITH_BENCH.format(why=_SUM.format(terms=terms))
-    elif _transformers(encoder)[0].pooling in _MODES:
+    elif _for_sentence_transformers(_transformer(encoder)):
         library, loading = "sentence-transformers", _WITH_SENTENCE_TRANSFORMERS
     else:
-        library, loading = "transformers", _WITH_BENCH.format(why=_PLAIN)
+        why = _SEES_PADDING if _transformer(encoder).pooling in _MODES else _PLAIN
+        library, loading = "transformers", _WITH_BENCH.format(why=why)
     return _FRONT_MATTER.format(library=library, about=front_matter(about)) + card + loading
 
 
-def _load_transformer(folder: Path, device: str) -> TransformerEncoder:
+def _load_transformer(folder: Path, device: str) -> Encoder:
     file = folder / SETTINGS
     types = {"pooling": str, "first_layer": str, "template": str | None, "max_length": int, "dim": int}
-    values = _read(file, types, kind="transformer")
+    values = _read(file, types, kind="transformer", optional={"prompts": dict})
     for name, choices in (("pooling", _POOLINGS), ("first_layer", _FIRST_LAYERS)):
         if values[name] not in choices:
             raise _damaged(file, f"{name} {values[name]!r}", f"one of {', '.join(choices)}")
@@ -272,11 +307,18 @@ def _load_transformer(folder: Path, device: str) -> TransformerEncoder:
         if found != values[name]:
             raise _damaged(file, f"{name} {values[name]}", f"{found}, as model and tokenizer say")
     encoder.facts["pooling_from"] = SETTINGS
-    return encoder
+    prompts = values.get("prompts")
+    if prompts is None:
+        return encoder
+    if set(prompts) != {"", QUERY, DOCUMENT} or not all(isinstance(text, str) for text in prompts.values()):
+        raise _damaged(file, f"prompts {prompts!r}", f"a text for each of '', '{QUERY}' and '{DOCUMENT}'")
+    return PrefixedEncoder(encoder, prompts[""], prompts[QUERY], prompts[DOCUMENT], source=SETTINGS)
 
 
-def _read(file: Path, types: dict[str, Any], *, kind: str) -> dict[str, Any]:
-    """Read a settings file with exactly the fields schema, kind and those of ``types``."""
+def _read(
+    file: Path, types: dict[str, Any], *, kind: str, optional: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Read a settings file with exactly the fields schema, kind, those of ``types`` and any ``optional``."""
     try:
         values = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -290,6 +332,7 @@ def _read(file: Path, types: dict[str, Any], *, kind: str) -> dict[str, Any]:
         )
     if values.get("kind") != kind:
         raise _damaged(file, f"kind {values.get('kind')!r}", f"kind '{kind}'")
+    types = types | {name: wanted for name, wanted in (optional or {}).items() if name in values}
     if set(values) != {"schema", "kind", *types}:
         raise _damaged(file, f"fields {sorted(values)}", f"schema, kind, {', '.join(types)}")
     for name, wanted in types.items():

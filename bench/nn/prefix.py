@@ -24,19 +24,26 @@ class PrefixedEncoder:
         prompt: Before every sentence.
         query: Instead, before a query; None for ``prompt``.
         document: Instead, before a document; None for ``prompt``.
+        source: Who says so, for the record.
     """
 
     similarity = "cosine"
 
     def __init__(
-        self, encoder: Encoder, prompt: str = "", query: str | None = None, document: str | None = None
+        self,
+        encoder: Encoder,
+        prompt: str = "",
+        query: str | None = None,
+        document: str | None = None,
+        *,
+        source: str = "the options",
     ) -> None:
         self.parts = (encoder,)
         self.dim = encoder.dim
         self.prompts: dict[str, str] = {}
         given = {QUERY: query, DOCUMENT: document}
         self.used = {"": prompt, **{kind: prompt if own is None else own for kind, own in given.items()}}
-        self.facts = {**encoder.facts, **prompt_facts(self.used, "the options")}
+        self.facts = {**encoder.facts, **prompt_facts(self.used, source)}
 
     @property
     def base(self) -> Encoder:

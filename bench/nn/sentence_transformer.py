@@ -20,6 +20,7 @@ from bench.nn.prefix import prompt_facts
 from bench.nn.untrusted import check_modules, check_tokenizer, check_weights, not_loadable, offline
 
 _SETTINGS = "config_sentence_transformers.json"
+_NEAR = 1e-4  # of the largest component, see bench.nn.architecture
 
 
 class SentenceTransformerEncoder:
@@ -62,7 +63,8 @@ class SentenceTransformerEncoder:
             self.dim = int(self.model.get_embedding_dimension() or 0)
             limit = self.model.max_seq_length
             self.max_length = int(limit) if limit and math.isfinite(limit) else 0  # 0: no limit
-            self.encode(["a"])
+            self._alone = False
+            self._alone = self._sees_padding()
         except InputError:
             raise
         except Exception as error:  # many kinds; all mean that the folder can't be used
@@ -81,6 +83,7 @@ class SentenceTransformerEncoder:
             if _says(folder / _SETTINGS, "similarity_fn_name")
             else "the default",
             **dtype_facts(*dict.fromkeys((folder, *places))),
+            **({"batches": "of one sentence each"} if self._alone else {}),
         }
 
     def encode(
@@ -103,8 +106,8 @@ class SentenceTransformerEncoder:
             return output
         own = {"query": self.model.encode_query, "document": self.model.encode_document}
         encode: Any = own.get(kind, self.model.encode)
-        lengths = self._lengths(sentences)
-        for batch in length_sorted_batches(lengths, batch_tokens or default_batch_tokens(self.device)):
+        budget = 1 if self._alone else batch_tokens or default_batch_tokens(self.device)
+        for batch in length_sorted_batches(self._lengths(sentences), budget):
             output[batch] = encode(
                 [sentences[index] for index in batch],
                 prompt=prompt,
@@ -115,6 +118,11 @@ class SentenceTransformerEncoder:
             if progress:
                 progress(len(batch))
         return output
+
+    def _sees_padding(self) -> bool:
+        """True if a sentence's vector changes with what is encoded beside it."""
+        (alone,), (padded, _) = self.encode(["a"]), self.encode(["a", "a" + 14 * " b"])
+        return bool(np.abs(padded - alone).max() > _NEAR * np.abs(alone).max())
 
     def _used(self) -> dict[str, str]:
         """The prompt of each kind of text, as sentence-transformers looks it up."""
@@ -154,7 +162,7 @@ def _says(file: Path, name: str) -> bool:
 
 
 def _check_whole(module: object, folder: Path) -> None:
-    """Raise InputError if sentence-transformers made up weights or a vocabulary that the folder lacks."""
+    """Raise InputError if the folder lacks weights, a vocabulary or a padding token."""
     model = getattr(module, "auto_model", None)
     if not isinstance(model, PreTrainedModel):
         return  # other modules' weights are loaded strictly
@@ -166,3 +174,10 @@ def _check_whole(module: object, folder: Path) -> None:
     tokenizer = getattr(module, "tokenizer", None)
     if isinstance(tokenizer, PreTrainedTokenizerBase):
         check_tokenizer(tokenizer, folder)
+        if tokenizer.pad_token is None:
+            raise InputError(
+                "the tokenizer has no padding token, and sentence-transformers pads",
+                where=folder.name,
+                expected='a "pad_token" in tokenizer_config.json',
+                hint="hf:PATH with the folder's pooling, such as hf:PATH:last, does without",
+            )

@@ -58,7 +58,7 @@ def chunk_of(
         masked: Give the mask of attention where nothing is padded too.
     """
     lengths = [len(row) for row in rows]
-    longest = -(-max(lengths) // multiple) * multiple
+    longest = -(-max(*lengths, 1) // multiple) * multiple
     if room is not None:
         longest = max(max(lengths), min(longest, room))
     ids = torch.tensor([[*row, *[pad_id] * (longest - len(row))] for row in rows])

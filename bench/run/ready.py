@@ -2,10 +2,37 @@
 
 from __future__ import annotations
 
+from glob import escape
+
+from bench.data.mteb_names import suite_label
 from bench.errors import InputError
 from bench.eval.suite import measure_of
 from bench.plan.job import Job
 from bench.plan.plan import Plan
+from bench.records.record import safe_name
+from bench.records.store import ResultStore
+from bench.registry import discover
+from bench.request.spec import ALL_METHODS, RunSpec
+
+
+def check_early(spec: RunSpec) -> None:
+    """Refuse missing data before a plan is made, which may take seconds, where nothing is finished yet.
+
+    A finished cell needs no data, and only a plan tells which are. What :func:`check_ready` says first stays
+    first.
+
+    Raises:
+        InputError: an unknown method, or data that can't be had now.
+    """
+    methods = discover()
+    named = [request.name for request in spec.methods if request.text != ALL_METHODS]
+    cards = [methods.get(name, where="--methods").card for name in named]
+    if spec.executor != "local" or any(card.scores_pairs for card in cards):
+        return
+    root = ResultStore(spec.results, spec.campaign).root
+    for suite in spec.suites:
+        if not any(root.glob(f"*/*/*/{escape(safe_name(suite_label(suite)))}.json")):
+            measure_of(suite).check_early()
 
 
 def check_ready(plan: Plan) -> None:

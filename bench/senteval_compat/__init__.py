@@ -17,6 +17,32 @@ procedure with the script's classifier settings. So do hidden layers, scikit-lea
 classes of ``tools``.
 """
 
-from bench.senteval_compat import binary, engine, mrpc, probing, sick, sst, sts, tools, trec, utils
+from bench.senteval_compat import (
+    binary,
+    engine,
+    mrpc,
+    probing,
+    rank,
+    sick,
+    snli,
+    sst,
+    sts,
+    tools,
+    trec,
+    utils,
+)
 
-__all__ = ["binary", "engine", "mrpc", "probing", "sick", "sst", "sts", "tools", "trec", "utils"]
+__all__ = [
+    "binary",
+    "engine",
+    "mrpc",
+    "probing",
+    "rank",
+    "sick",
+    "snli",
+    "sst",
+    "sts",
+    "tools",
+    "trec",
+    "utils",
+]

@@ -12,7 +12,7 @@ from bench.data.probing import find as find_probing
 from bench.data.senteval import find_root
 from bench.errors import InputError, not_one_of
 from bench.eval.transfer_items import SEED
-from bench.senteval_compat import binary, mrpc, probing, sick, sst, sts, supervised, trec
+from bench.senteval_compat import binary, mrpc, probing, rank, sick, snli, sst, sts, supervised, trec
 from bench.senteval_compat.evaluation import Batcher, Evaluation, Prepare, with_defaults
 from bench.senteval_compat.fitting import fitting
 
@@ -26,6 +26,7 @@ _CLASSIFIED: dict[str, tuple[str, Callable[..., Evaluation]]] = {
     "TREC": ("TREC", trec.TRECEval),
     "MRPC": ("MRPC", mrpc.MRPCEval),
     "SICKEntailment": ("SICK", sick.SICKEntailmentEval),
+    "SNLI": ("SNLI", snli.SNLIEval),
 }
 _SIMCSE = (
     sts.SICKRelatednessEval, sts.STSBenchmarkEval, sts.STS12Eval, sts.STS13Eval, sts.STS14Eval, sts.STS15Eval,
@@ -40,7 +41,6 @@ _TASKS = {
     for fork, pairs in (("simcse", _SIMCSE), ("facebookresearch", _ORIGINAL))
 }
 """For each form of SentEval, each task's folder below ``downstream`` and its class."""
-_WITHOUT_DATA = ("SNLI", "ImageCaptionRetrieval")
 
 
 class SE:
@@ -49,10 +49,11 @@ class SE:
     Args:
         params: ``task_path`` (SentEval's ``data`` folder) and optionally ``kfold`` (5), ``batch_size`` (128),
             ``seed`` (1111), ``usepytorch`` (True; False fits with scikit-learn), ``classifier`` ({"nhid": 0,
-            "optim", "batch_size", "tenacity", "epoch_size", "max_epoch", "dropout"}), ``noreg``,
-            ``cudaEfficient`` (without effect on a CPU), ``similarity`` (of two vectors, in place of the
-            cosine), ``transfer_solver`` ("exact" or "sgd": SentEval's own procedure, which hidden layers,
-            scikit-learn and ``noreg`` always take), ``fork`` ("simcse" or "facebookresearch").
+            "optim", "batch_size", "tenacity", "epoch_size", "max_epoch", "dropout"}), ``noreg`` and
+            ``cudaEfficient`` (without effect: SentEval reads neither from there), ``similarity`` (of two
+            vectors, in place of the cosine), ``transfer_solver`` ("exact" or "sgd": SentEval's own procedure,
+            which hidden layers, scikit-learn and SNLI always take), ``fork`` ("simcse" or
+            "facebookresearch").
         batcher: (params, sentences as lists of words) -> (sentences, dim).
         prepare: (params, all sentences of the task), called before the batcher.
 
@@ -94,7 +95,9 @@ class SE:
             self.results = {task: self.eval(task) for task in name}
             return self.results
         if name not in self.list_tasks:
-            raise self._unknown(name)
+            if name == "ImageCaptionRetrieval":
+                rank.ImageCaptionRetrievalEval()
+            raise not_one_of(f"unknown task '{name}'", name, self.list_tasks)
         if not self.params.task_path:
             raise InputError("params has no 'task_path'", where=name, expected="SentEval's data folder")
         self.params.current_task = name
@@ -109,10 +112,3 @@ class SE:
             return probing.PROBINGEval(name, find_probing(task_path), seed)
         folder, made = _TASKS[self.fork][name]
         return made(find_root(task_path) / folder, seed=seed)
-
-    def _unknown(self, name: str) -> InputError:
-        if name in _WITHOUT_DATA:
-            return InputError(
-                f"task '{name}' is not offered here", expected="a task without its own download"
-            )
-        return not_one_of(f"unknown task '{name}'", name, self.list_tasks)

@@ -14,7 +14,7 @@ from bench.senteval_compat.tools.classifier import SETTINGS
 from bench.senteval_compat.utils import get_optimizer
 
 _TOGETHER = ("adam", "rmsprop")  # optimisers that bench.eval fits side by side
-_SWITCHES = ("cudaEfficient", "noreg")
+_SWITCHES = ("cudaEfficient", "noreg")  # SentEval's tasks read neither; only SNLI sets them, for itself
 _told: set[str] = set()
 
 
@@ -59,10 +59,12 @@ def fitting(params: dict[str, Any], seed: int) -> Fitting:
             where="params",
             expected=f"{', '.join((*SETTINGS, *_SWITCHES))}",
         )
+    classifier = {name: value for name, value in classifier.items() if name not in _SWITCHES}
     config: dict[str, Any] = {
-        name: classifier.pop(name, False) or bool(known.get(name)) for name in _SWITCHES
-    }  # fmt: skip
-    config |= {"usepytorch": bool(known.usepytorch), "kfold": int(known.kfold), "classifier": classifier}
+        "usepytorch": bool(known.usepytorch),
+        "kfold": int(known.kfold),
+        "classifier": classifier,
+    }
     optim = str(classifier.get("optim", SETTINGS["optim"]))
     get_optimizer(optim)
     needs = _needs(config)
@@ -84,9 +86,7 @@ def _needs(config: dict[str, Any]) -> str:
     """What only SentEval's own procedure has, or ""."""
     if not config["usepytorch"]:
         return "usepytorch False"
-    if config["classifier"].get("nhid"):
-        return "hidden layers"
-    return "noreg" if config["noreg"] else ""
+    return "hidden layers" if config["classifier"].get("nhid") else ""
 
 
 def _notice(names: list[str]) -> str:

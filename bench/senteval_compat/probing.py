@@ -7,6 +7,7 @@ from typing import Any
 
 from bench.data import probing
 from bench.data.tasks import LabelledTask
+from bench.errors import not_one_of
 from bench.eval.transfer_items import SEED
 from bench.senteval_compat.classification import ClassificationEval
 
@@ -16,13 +17,18 @@ class PROBINGEval(ClassificationEval):
 
     Args:
         task: Its name.
-        task_path: The ``probing`` folder.
+        task_path: The ``probing`` folder, or the task's file there.
         seed: Of the fits.
+
+    Raises:
+        InputError: an unknown task.
     """
 
     def __init__(self, task: str, task_path: str | Path, seed: int = SEED) -> None:
-        self.name = task
-        super().__init__(task_path, seed)
+        if task not in probing.FILES:
+            raise not_one_of(f"unknown task '{task}'", task, list(probing.FILES), where="PROBINGEval")
+        self.name, path = task, Path(task_path)
+        super().__init__(path.parent if path.name == probing.FILES[task] else path, seed)
 
     def read(self) -> LabelledTask:
         """Read the data."""
@@ -32,3 +38,77 @@ class PROBINGEval(ClassificationEval):
         """Settings for SentEval's own procedure: a thousand words are told apart without a hidden layer."""
         nhid = 0 if self.name == "WordContent" else config["classifier"].get("nhid", 0)
         return {**config, "classifier": {**config["classifier"], "nhid": nhid}}
+
+
+class _Named(PROBINGEval):
+    """A probing task of its own class.
+
+    Args:
+        task_path: The ``probing`` folder.
+        seed: Of the fits.
+    """
+
+    of = ""
+
+    def __init__(self, task_path: str | Path, seed: int = SEED) -> None:
+        super().__init__(self.of, task_path, seed)
+
+
+class LengthEval(_Named):
+    """How many words a sentence has."""
+
+    of = "Length"
+
+
+class WordContentEval(_Named):
+    """Which of a thousand words it has."""
+
+    of = "WordContent"
+
+
+class DepthEval(_Named):
+    """How deep its parse tree is."""
+
+    of = "Depth"
+
+
+class TopConstituentsEval(_Named):
+    """What its topmost constituents are."""
+
+    of = "TopConstituents"
+
+
+class BigramShiftEval(_Named):
+    """Whether two neighbouring words changed places."""
+
+    of = "BigramShift"
+
+
+class TenseEval(_Named):
+    """The tense of its main verb."""
+
+    of = "Tense"
+
+
+class SubjNumberEval(_Named):
+    """The number of its subject."""
+
+    of = "SubjNumber"
+
+
+class ObjNumberEval(_Named):
+    """The number of its object."""
+
+    of = "ObjNumber"
+
+
+class OddManOutEval(_Named):
+    """Whether a word was replaced."""
+
+    of = "OddManOut"
+
+
+class CoordinationInversionEval(_Named):
+    """Whether two clauses changed places."""
+
+    of = "CoordinationInversion"

@@ -14,11 +14,13 @@ import pytest
 import torch
 
 import bench
+from bench.data.mteb_names import named_suites, parse_task
 from bench.encoder import Encoder
 from bench.errors import InputError
 from bench.eval import mteb_cached
 from bench.eval.loaded import LoadedEncoder
-from bench.eval.mteb_cached import check_at_hand
+from bench.eval.mteb_cached import check_at_hand, check_declared
+from bench.eval.mteb_declared import declared_data_sets
 from bench.eval.mteb_run import evaluate
 from bench.eval.mteb_setup import import_mteb, quiet
 from bench.eval.mteb_tasks import MtebTask, load_mteb_suite, mteb_task
@@ -154,11 +156,10 @@ def test_what_a_card_says(card: str | None, expected: dict[str, Any], tmp_path: 
 
 
 def test_missing_data_sets_are_told_from_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    datasets: Any = pytest.importorskip("datasets")
     from huggingface_hub import constants
 
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "sets")
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "sets"))
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     suite = "mteb:STS17,BIOSSES,CQADupstackRetrieval"
     tasks = load_mteb_suite(suite, None)
@@ -168,9 +169,30 @@ def test_missing_data_sets_are_told_from_folders(tmp_path: Path, monkeypatch: py
     )
     with pytest.raises(InputError, match=said):
         check_at_hand(suite, tasks)
+    check_declared(suite)  # one is made of others: mteb has to say of which
+    with pytest.raises(InputError, match="2 data sets"):
+        check_declared("mteb:STS17,BIOSSES")
     (tmp_path / "sets" / "mteb___sts17-crosslingual-sts" / "en-en").mkdir(parents=True)
     (tmp_path / "hub" / "datasets--mteb--biosses-sts" / "snapshots").mkdir(parents=True)
     check_at_hand(suite, tasks[:2])
+    check_declared("mteb:STS17,BIOSSES")
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
     check_at_hand(suite, tasks)
+    check_declared("mteb:STS12")
     assert not mteb_cached.is_offline()
+
+
+@pytest.mark.parametrize("name", sorted(named_suites()))
+def test_data_sets_that_sources_declare_are_mtebs(name: str) -> None:
+    asked = named_suites()[name].tasks
+    declared = declared_data_sets(asked)
+    if name == "unsee":  # it has a task that is made of others
+        assert declared is None
+    else:
+        assert declared == [task.dataset[0] for task in load_mteb_suite(name, None)]
+
+
+def test_what_sources_do_not_declare() -> None:
+    for text in ("STS17[en-xx]", "STS17@dev", "STS18", "CQADupstackRetrieval", "STS17MultilingualVisualSTS"):
+        assert declared_data_sets([parse_task(text)]) is None
+    assert declared_data_sets([parse_task("STS17[en-en]@test")]) == ["mteb/sts17-crosslingual-sts"]

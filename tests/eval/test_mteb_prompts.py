@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import bench
 from bench.baselines.external import HuggingFace
 from bench.card import BuildContext
 from bench.encoder import Encoder, PromptedEncoder
@@ -20,6 +21,7 @@ from bench.eval.mteb_run import evaluate
 from bench.eval.mteb_setup import import_mteb, quiet
 from bench.eval.mteb_tasks import MtebTask, load_mteb_suite, mteb_task
 from bench.nn.backbone import TransformerEncoder
+from bench.nn.export import export_encoder
 from bench.nn.precision import at_precision
 from bench.nn.sentence_transformer import SentenceTransformerEncoder
 from bench.records.facts import FACTS, differing, key_of, machine
@@ -39,8 +41,14 @@ TABLES: dict[str, dict[str, Any]] = {
         "sentences": [[f"{a} {b}" for a in WORDS for b in WORDS[:5]]],
         "labels": [[i // 10 for i in range(40)]],
     },
+    "SummEvalSummarization.v2": {
+        "text": [f"the {word} and the city" for word in WORDS],
+        "machine_summaries": [[f"the {a} {'here ' * (i % 3)}there" for a in WORDS[:6]] for i in range(8)],
+        "human_summaries": [[f"a {word} there", f"{word} in the city"] for word in WORDS],
+        "relevance": [[1 + (i * j + j) % 5 for j in range(6)] for i in range(8)],
+    },
 }
-"""What local files can't hold: pair classification, clustering."""
+"""What local files can't hold: pair classification, clustering, summarisation."""
 AUTHORS: dict[str, tuple[dict[str, str], str | None, str]] = {
     "e5": ({"query": "the doctor ", "passage": "a river "}, None, "dot"),
     "bge": ({"query": "the river ", "document": "", "passage": "car "}, None, "cosine"),
@@ -56,6 +64,7 @@ AUTHORS: dict[str, tuple[dict[str, str], str | None, str]] = {
         "dot",
     ),
     "distance": ({"query": "the doctor ", "document": "a river "}, "query", "euclidean"),
+    "manhattan": ({"query": "the doctor ", "Retrieval-document": "a river "}, None, "manhattan"),
 }
 
 
@@ -102,6 +111,17 @@ def _triples() -> list[tuple[str, str, str]]:
     return [(WORDS[i % 8], WORDS[i * i % 7], WORDS[i // 8]) for i in range(48)]
 
 
+def halved(folder: Path) -> None:
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(folder / "model.safetensors")
+    half = {name: weight.to(torch.float16) for name, weight in weights.items()}
+    save_file(half, folder / "model.safetensors", metadata={"format": "pt"})
+    settings = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(settings | {"dtype": "float16"}))
+
+
 def by_mteb(model: Any, tasks: list[MtebTask]) -> dict[str, float]:
     with quiet():
         found = import_mteb().evaluate(
@@ -130,7 +150,7 @@ def test_a_folder_scores_as_by_mteb_itself(
 
     folder = folder_of(author, tiny_bert, tmp_path)
     theirs = by_mteb(SentenceTransformer(str(folder), device="cpu"), tasks)
-    assert len({task.kind for task in tasks}) == len(theirs) == 7
+    assert len({task.kind for task in tasks}) == len(theirs) == 8
     ours = by_bench(SentenceTransformerEncoder(folder), tasks, tmp_path / "mteb")
     assert {name: ours[name] for name in theirs} == pytest.approx(theirs, abs=1e-6)
     (meta,) = (tmp_path / "mteb" / "results" / "bench__x").glob("*/model_meta.json")
@@ -144,21 +164,54 @@ def test_a_folder_scores_as_by_mteb_itself(
 
 
 @pytest.mark.slow
-def test_distances_are_similarities_too(tasks: list[MtebTask], tiny_bert: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("author", ["distance", "manhattan"])
+def test_distances_are_similarities_too(
+    author: str, tasks: list[MtebTask], tiny_bert: Path, tmp_path: Path
+) -> None:
     from sentence_transformers import SentenceTransformer
 
-    folder = folder_of("distance", tiny_bert, tmp_path)
-    ranked = [task for task in tasks if task.id in ("order", "search", "texts")]
-    theirs = by_mteb(SentenceTransformer(str(folder), device="cpu"), ranked)
+    folder = folder_of(author, tiny_bert, tmp_path)
+    pairs = ("STS", "PairClassification", "Summarization")  # mteb: similarity function not specified
+    theirs = by_mteb(
+        SentenceTransformer(str(folder), device="cpu"), [task for task in tasks if task.kind not in pairs]
+    )
+    assert len(theirs) == 5
     ours = by_bench(SentenceTransformerEncoder(folder), tasks, tmp_path / "mteb")
     assert {name: ours[name] for name in theirs} == pytest.approx(theirs, abs=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stored", ["weights", "settings"])
+def test_a_folder_in_half_precision_is_computed_in_float32(
+    stored: str, tasks: list[MtebTask], tiny_bert: Path, tmp_path: Path
+) -> None:
+    """By mteb itself it is too, where the script asks for float32; else what half precision loses is lost."""
+    from sentence_transformers import SentenceTransformer
+
+    folder = folder_of("e5", tiny_bert, tmp_path)
+    if stored == "weights":
+        halved(folder)
+    else:
+        said = {"max_seq_length": 40, "model_args": {"torch_dtype": "float16"}}
+        (folder / "sentence_bert_config.json").write_text(json.dumps(said))
+    half = SentenceTransformer(str(folder), device="cpu")
+    assert next(half.parameters()).dtype.itemsize == 2
+    whole = SentenceTransformer(str(folder), device="cpu", model_kwargs={"dtype": "float32"})
+    some = [task for task in tasks if task.id in ("pairs", "search")]
+    theirs, encoder = by_mteb(whole, some), SentenceTransformerEncoder(folder)
+    ours = by_bench(encoder, some, tmp_path / "mteb")
+    assert {name: ours[name] for name in theirs} == pytest.approx(theirs, abs=1e-6)
+    lost = np.abs(half.encode(["the doctor"]) - encoder.encode(["the doctor"])).max()
+    assert 0 < lost < 0.01
 
 
 @pytest.mark.slow
 def test_a_plain_folder_gets_its_prompts_by_option(
     tasks: list[MtebTask], tiny_bert: Path, tmp_path: Path
 ) -> None:
-    """As a sentence-transformers folder that says the same."""
+    """As a sentence-transformers folder that says the same, and as what is exported of it."""
+    from sentence_transformers import SentenceTransformer
+
     prompts = {"query": "the doctor ", "document": "a river ", "any": "a man "}
     folder = prompted_folder(tiny_bert, tmp_path / "st", prompts, default="any", similarity="cosine")
     encoder = hugging_face(
@@ -168,6 +221,11 @@ def test_a_plain_folder_gets_its_prompts_by_option(
     assert ours == pytest.approx(
         by_bench(SentenceTransformerEncoder(folder), tasks, tmp_path / "mteb"), abs=1e-6
     )
+    export_encoder(encoder, tmp_path / "out", "# A card\n")
+    some = [task for task in tasks if task.id in ("pairs", "search", "order")]
+    for again in (bench.load(tmp_path / "out"), SentenceTransformer(str(tmp_path / "out"), device="cpu")):
+        theirs = by_mteb(again, some)
+        assert {name: ours[name] for name in theirs} == pytest.approx(theirs, abs=1e-6)
 
 
 def hugging_face(folder: Path, **options: str) -> Any:
@@ -198,20 +256,16 @@ def test_prompts_by_option(tiny_bert: Path) -> None:
     np.testing.assert_array_equal(both.encode_as(texts, "query"), both.encode(texts))
     lowered = at_precision(encoder, "bf16")
     assert 0 < np.abs(lowered.encode(texts) - encoder.encode(texts)).max() < 0.2
-    with pytest.raises(InputError, match=r'hf\.prompt: "the is no text in quotes; expected such as'):
-        hugging_face(tiny_bert, prompt='"the')
+    for wrong in ('"the', '"a"b', '"', '"\\ud800"'):
+        with pytest.raises(InputError, match=r"hf\.prompt: .* is no text in quotes; expected such as"):
+            hugging_face(tiny_bert, prompt=wrong)
 
 
 @pytest.mark.parametrize("half", [False, True])
 def test_the_facts_of_a_folder(tiny_bert: Path, tmp_path: Path, half: bool) -> None:
     folder = folder_of("e5", tiny_bert, tmp_path)
     if half:
-        import torch
-        from safetensors.torch import load_file, save_file
-
-        weights = load_file(folder / "model.safetensors")
-        halved = {name: weight.to(torch.float16) for name, weight in weights.items()}
-        save_file(halved, folder / "model.safetensors", metadata={"format": "pt"})
+        halved(folder)
     facts = SentenceTransformerEncoder(folder).facts
     told = {name: facts[name] for name in facts if name not in ("dim", "max_length", "modules")}
     assert told == {

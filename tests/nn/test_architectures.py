@@ -18,7 +18,9 @@ from transformers import AutoModel, AutoTokenizer, T5EncoderModel
 from bench.encoder import FloatArray
 from bench.errors import InputError
 from bench.nn.backbone import TransformerEncoder
+from bench.nn.export import export_encoder
 from bench.nn.pooling import last_token, weighted_mean
+from bench.nn.sentence_transformer import SentenceTransformerEncoder
 from tests.support.architectures import tiny
 from tests.support.cli import Cli
 from tests.support.folders import sentence_transformers_folder
@@ -32,7 +34,7 @@ CAUSAL = ("gpt2", "llama", "opt")
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     root = tmp_path_factory.mktemp("architectures")
-    kinds = (*CAUSAL, "t5", "xlnet", "bart", "deberta", "short")
+    kinds = (*CAUSAL, "t5", "xlnet", "bart", "deberta", "fnet", "short")
     return {kind: tiny(kind, root / kind) for kind in kinds}
 
 
@@ -59,7 +61,7 @@ def test_poolings_of_decoders_by_hand() -> None:
 
 
 @pytest.mark.parametrize("pooling", ["last", "weighted_mean"])
-@pytest.mark.parametrize("kind", [*CAUSAL, "t5", "xlnet", "bart", "deberta"])
+@pytest.mark.parametrize("kind", [*CAUSAL, "t5", "xlnet", "bart", "deberta", "fnet"])
 def test_batches_equal_each_sentence_alone(folders: dict[str, Path], kind: str, pooling: str) -> None:
     """The tokenizers of llama and xlnet pad on the left; gpt2's and llama's know no padding at all."""
     encoder = TransformerEncoder(folders[kind], pooling)
@@ -68,6 +70,49 @@ def test_batches_equal_each_sentence_alone(folders: dict[str, Path], kind: str, 
     for sentence, vector in zip(SENTENCES, vectors, strict=True):
         np.testing.assert_allclose(vector, alone(folders[kind], sentence, pooling), rtol=1e-4, atol=2e-5)
     assert np.abs(vectors[0] - vectors[2]).max() > 0.01
+
+
+def test_where_padding_is_read_nothing_is_padded(folders: dict[str, Path], tmp_path: Path) -> None:
+    encoder = TransformerEncoder(folders["fnet"], "avg")
+    assert (encoder.sees_padding, encoder.facts["batches"]) == (True, "of one length each")
+    assert [batch for batch in encoder._batches([[0] * n for n in (3, 2, 3, 3)], 6)] == [[1], [0, 2], [3]]
+    assert "batches" not in TransformerEncoder(folders["deberta"], "avg").facts
+    folder = sentence_transformers_folder(folders["fnet"], tmp_path / "st", mean=True)
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 64}')
+    other = SentenceTransformerEncoder(folder)
+    assert other.facts["batches"] == "of one sentence each"
+    np.testing.assert_allclose(other.encode(SENTENCES), encoder.encode(SENTENCES), rtol=1e-4, atol=2e-5)
+    export_encoder(encoder, tmp_path / "out", "# A card\n")
+    assert not (tmp_path / "out" / "modules.json").exists()
+    assert "beside a longer one" in (tmp_path / "out" / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("funnel", "padding changes the states of FunnelModel, which can't read two tokens without"),
+        ("funnel-base", "FunnelBaseModel gives 4 states for 16 tokens; expected a state for each token"),
+    ],
+)
+def test_what_needs_padding_or_has_no_states_is_refused(tmp_path: Path, kind: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        TransformerEncoder(tiny(kind, tmp_path / kind), "avg")
+
+
+@pytest.mark.parametrize("pooling", ["avg", "last", "weighted_mean", "avg_first_last"])
+def test_a_sentence_without_tokens_is_the_zero_vector(folders: dict[str, Path], pooling: str) -> None:
+    """GPT-2's tokenizer puts none before or behind a sentence."""
+    encoder = TransformerEncoder(folders["gpt2"], pooling)
+    found = encoder.encode(["", "a longer one", ""])
+    assert found.any(1).tolist() == [False, True, False]
+    assert not encoder.encode([""]).any()
+
+
+def test_a_folder_without_a_padding_token_is_one_clear_line(folders: dict[str, Path], tmp_path: Path) -> None:
+    folder = sentence_transformers_folder(folders["gpt2"], tmp_path / "st", mean=True)
+    said = 'st: the tokenizer has no padding token, .*; expected a "pad_token" in .*; hf:PATH with the folder'
+    with pytest.raises(InputError, match=said):
+        SentenceTransformerEncoder(folder)
 
 
 @pytest.mark.parametrize("kind", CAUSAL)

@@ -20,15 +20,19 @@ from transformers import AutoModel, AutoTokenizer
 
 import bench
 from bench.data.toy import toy_task
-from bench.encoder import Encoder, FloatArray
+from bench.encoder import Encoder, FloatArray, PromptedEncoder
 from bench.errors import BenchError, DataError, InputError
 from bench.nn import export as module
 from bench.nn.backbone import TransformerEncoder, load_backbone
+from bench.nn.decoders import EchoEncoder, OneWordEncoder
 from bench.nn.export import export_encoder, load_encoder
 from bench.nn.folder import content_hash
+from bench.nn.prefix import PrefixedEncoder
+from bench.nn.sentence_transformer import SentenceTransformerEncoder
 from bench.nn.sum_encoder import SumEncoder
 from bench.registry import discover
 from bench.run.model_card import inert
+from tests.support.architectures import tiny
 from tests.support.cli import Cli
 
 SENTENCES = [
@@ -110,6 +114,42 @@ def test_poolings_that_sentence_transformers_has_not(tiny_bert: Path, tmp_path: 
     assert (settings["pooling"], settings["first_layer"]) == (pooling, "layer1")
     assert "silently take the mean" in (tmp_path / "out" / "README.md").read_text()
     assert "library_name: transformers" in front(tmp_path / "out")
+
+
+@pytest.mark.parametrize("prompted", [False, True])
+@pytest.mark.parametrize(("kind", "pooling"), [("gpt2", "last"), ("llama", "weighted_mean"), ("t5", "avg")])
+def test_decoders_and_prompts_in_every_loader(
+    tmp_path: Path, kind: str, pooling: str, prompted: bool
+) -> None:
+    """A tokenizer without padding gets one, one that pads on the left pads on the right."""
+    encoder: Any = TransformerEncoder(tiny(kind, tmp_path / kind), pooling)
+    if prompted:
+        encoder = PrefixedEncoder(encoder, 'an "', "query: ", "")
+    export_encoder(encoder, tmp_path / "out", CARD)
+    loaded: Any = load_encoder(tmp_path / "out")
+    other: Any = SentenceTransformerEncoder(tmp_path / "out")
+    check_equal(loaded.encode(SENTENCES), encoder.encode(SENTENCES))
+    np.testing.assert_allclose(other.encode(SENTENCES), encoder.encode(SENTENCES), rtol=1e-4, atol=1e-6)
+    if not prompted:
+        assert not isinstance(loaded, PromptedEncoder)
+        return
+    found: object = loaded
+    assert isinstance(found, PromptedEncoder)
+    assert loaded.facts == {**encoder.facts, "pooling_from": "bench.json", "prompt_from": "bench.json"}
+    assert other.facts["prompt"] == encoder.facts["prompt"]
+    for side in ("query", "document"):
+        expected = encoder.encode_as(SENTENCES, side)
+        assert np.abs(expected - encoder.encode(SENTENCES)).max() > 0.01
+        check_equal(loaded.encode_as(SENTENCES, side), expected)
+        np.testing.assert_allclose(other.encode_as(SENTENCES, side), expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("made", [OneWordEncoder, EchoEncoder])
+def test_templates_around_a_sentence_are_refused(tmp_path: Path, made: Any) -> None:
+    encoder = made(tiny("gpt2", tmp_path / "gpt2"))
+    with pytest.raises(InputError, match=r"the template '.*\{sentence\}.*' stands around a sentence, and"):
+        export_encoder(encoder, tmp_path / "out", CARD)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("template", ["{mask} of {sentence}", "{sentence} means {mask}", "{sentence}{mask}."])
@@ -353,6 +393,9 @@ BENCH_DAMAGES: list[tuple[dict[str, Any], str]] = [
     ({"dim": True}, "dim True; expected a value of its type"),
     ({"dim": 15}, "dim 15; expected 16, as model and tokenizer say"),
     ({"code": "x"}, "fields ['code', 'dim', "),
+    ({"prompts": {"": "a"}}, "prompts {'': 'a'}; expected a text for each of '', 'query' and 'document'"),
+    ({"prompts": {"": 1, "query": "", "document": ""}}, "expected a text for each of"),
+    ({"prompts": None}, "prompts None; expected a value of its type"),
 ]
 TWIN_DAMAGES: list[tuple[dict[str, Any], str]] = [
     ({"schema": "1"}, "schema '1'; expected schema 1"),

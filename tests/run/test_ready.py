@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from bench.eval import mteb_tasks
+from bench.records.record import safe_name
 from bench.registry import discover
 from tests.support.cli import Cli
 from tests.support.local_suite import write_local_suite
@@ -47,25 +49,41 @@ def test_every_scorer_says_so() -> None:
     assert scorers == ["word_overlap"]
 
 
-@pytest.mark.slow
 def test_missing_data_are_said_once_before_anything_runs(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    datasets: Any = pytest.importorskip("datasets")
+    pytest.importorskip("mteb", exc_type=ImportError)
     from huggingface_hub import constants
 
-    monkeypatch.setenv("MTEB_CACHE", str(tmp_path / "mteb"))
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "sets")
+    def never(*_: Any) -> None:
+        raise AssertionError("mteb takes seconds to import")
+
+    monkeypatch.setattr(mteb_tasks, "import_mteb", never)
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "sets"))
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     place = ("--results", str(tmp_path / "r"))
-    code, out, err = cli("run", "--methods", "noise", "--seeds", "1-3", "--suite", "toy,mteb:BIOSSES", *place)
-    assert (code, out) == (2, "")
-    assert err == (
-        "error: --suite mteb:BIOSSES: 1 data set of mteb is not in the local cache: mteb/biosses-sts; "
-        "with HF_HUB_OFFLINE=0 before the command mteb fetches them\n"
-    )
+    run = ("run", "--methods", "noise", "--seeds", "1-3", "--suite", "toy,mteb:BIOSSES", *place)
+    for dry in ([], ["--dry-run"]):
+        code, out, err = cli(*run, *dry)
+        assert (code, out) == (2, "")
+        assert err == (
+            "error: --suite mteb:BIOSSES: 1 data set of mteb is not in the local cache: mteb/biosses-sts; "
+            "with HF_HUB_OFFLINE=0 before the command mteb fetches them\n"
+        )
     assert not (tmp_path / "r").exists()
-    code, out, err = cli(
-        "run", "--methods", "all", "--seeds", "1", "--suite", "mteb:BIOSSES", "--dry-run", *place
-    )
-    assert "compares pairs" not in err
+    assert cli(*run[:2], "nobody", *run[3:])[2].startswith("error: --methods: ")
+    record = tmp_path / "r" / "local" / "mini" / "noise" / "seed-1" / f"{safe_name('mteb:BIOSSES')}.json"
+    record.parent.mkdir(parents=True)
+    record.write_text("a finished cell, for all that is known without mteb")
+    for asked in (run, (*run[:2], "noise,word_overlap", *run[3:], "--campaign", "new")):
+        with pytest.raises(AssertionError, match="takes seconds"):
+            cli("--debug", *asked)
+
+
+def test_scorers_are_left_out_of_all(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MTEB_CACHE", str(tmp_path / "mteb"))
+    run = ("run", "--methods", "all", "--seeds", "1", "--suite", f"local:{write_local_suite(tmp_path)}")
+    code, out, err = cli(*run, "--results", str(tmp_path / "r"), "--dry-run")
+    assert code == 0, err
+    assert "untrained" in out
+    assert "word_overlap" not in out

@@ -13,10 +13,11 @@ from sklearn.model_selection import StratifiedKFold  # type: ignore[import-untyp
 
 from bench.data.senteval import SOURCES
 from bench.data.tasks import LabelledTask
-from bench.errors import BenchError, InputError
+from bench.errors import BenchError, DataError, InputError
 from bench.eval.transfer_items import laid
 from bench.senteval_compat import fitting, utils
 from bench.senteval_compat.probing import PROBINGEval
+from bench.senteval_compat.snli import SNLIEval
 from bench.senteval_compat.tools import validation
 from bench.senteval_compat.tools.classifier import MLP
 from bench.senteval_compat.tools.validation import SplitClassifier
@@ -164,9 +165,50 @@ def test_the_grid_and_noreg(task_path: Path, torch_fits: bool, noreg: bool, grid
 
     found = Watched(x, y, {**config, "cudaEfficient": True}).run()
     assert tried == pytest.approx(grid)
-    given = {"classifier": {**SHORT, "noreg": noreg}, "transfer_solver": "sgd"}
-    result = engine(task_path, usepytorch=torch_fits, **given).eval("SST5")
-    assert (result["devacc"], result["acc"]) == pytest.approx(found, abs=1e-9)
+    if noreg:
+        return
+    for given in ({"classifier": SHORT}, {"classifier": {**SHORT, "noreg": True}, "noreg": True}):
+        # SentEval's tasks don't read it from a script's parameters
+        result = engine(task_path, usepytorch=torch_fits, transfer_solver="sgd", **given).eval("SST5")
+        assert (result["devacc"], result["acc"]) == pytest.approx(found, abs=1e-9)
+
+
+def write_snli(root: Path) -> None:
+    folder = root / "downstream" / "SNLI"
+    folder.mkdir(parents=True)
+    (root / "downstream" / "MR").mkdir()
+    labels = ("entailment", "neutral", "contradiction")
+    for split, count in (("train", 60), ("dev", 30), ("test", 24)):
+        pairs = [(f"a man {i % 7} caf\xe9", f"the {i % 5} {'more ' * (i % 3)}") for i in range(count)]
+        for side, name in ((0, "s1"), (1, "s2")):
+            lines = "".join(f"{pair[side]}\n" for pair in pairs)
+            (folder / f"{name}.{split}").write_text(lines, encoding="latin-1")
+        (folder / f"labels.{split}").write_text("".join(f"{labels[i % 3]}\n" for i in range(count)))
+
+
+@pytest.mark.parametrize("torch_fits", [True, False])
+def test_snli_is_split_and_not_regularised(tmp_path: Path, torch_fits: bool) -> None:
+    write_snli(tmp_path)
+    folder = tmp_path / "downstream" / "SNLI"
+    found = engine(tmp_path, usepytorch=torch_fits, classifier=SHORT).eval("SNLI")
+    x, y = {}, {}
+    for split, part in (("train", "train"), ("dev", "valid"), ("test", "test")):
+        read = [(folder / f"{n}.{split}").read_text("latin-1").splitlines() for n in ("s1", "s2", "labels")]
+        rows = sorted(zip(*read, strict=True), key=lambda r: (len(r[1].split()), len(r[0].split()), r[2]))
+        u, v = (Hashed().encode([" ".join(row[side].split()) for row in rows]) for side in (0, 1))
+        x[part] = np.hstack([u, v, u * v, np.abs(u - v)])
+        y[part] = np.array([["entailment", "neutral", "contradiction"].index(row[2]) for row in rows])
+    classifier = {**SHORT, "max_epoch": 15, "epoch_size": 1}
+    config = {"nclasses": 3, "seed": 1111, "usepytorch": torch_fits, "classifier": classifier, "noreg": True}
+    dev, test = SplitClassifier(x, y, config).run()
+    assert found == {"devacc": dev, "acc": test, "ndev": 30, "ntest": 24}
+    for damage, said in (("-\n" * 24, "'-' is not an entailment label"), ("neutral\n", "24 .* and 1 labels")):
+        (folder / "labels.test").write_text(damage)
+        with pytest.raises(DataError, match=said):
+            SNLIEval(folder)
+    (folder / "s2.dev").unlink()
+    with pytest.raises(DataError, match="bench data fetch doesn't get SNLI"):
+        SNLIEval(folder)
 
 
 @pytest.mark.parametrize(

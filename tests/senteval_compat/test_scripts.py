@@ -123,7 +123,10 @@ def test_simcses_evaluation_script_in_its_modes(
         ("mrpc", "MRPCEval"),
         ("sst", "SSTEval"),
         ("trec", "TRECEval"),
-        ("probing", "PROBINGEval"),
+        ("probing", "PROBINGEval LengthEval WordContentEval DepthEval TopConstituentsEval BigramShiftEval"),
+        ("probing", "TenseEval SubjNumberEval ObjNumberEval OddManOutEval CoordinationInversionEval"),
+        ("snli", "SNLIEval"),
+        ("rank", "ImageCaptionRetrievalEval"),
         ("tools.validation", "InnerKFoldClassifier KFoldClassifier SplitClassifier"),
         ("tools.classifier", "PyTorchClassifier MLP"),
         ("tools.relatedness", "RelatednessPytorch"),
@@ -161,6 +164,15 @@ def test_classes_of_tasks_run_alone(task_path: Path) -> None:
     assert all(isinstance(word, str) for words in seen for word in words)
     sst = senteval.sst.SSTEval(str(down / "SST" / "fine"), nclasses=5)
     assert sst.run(params, Hashed())["ntest"] == 120
+    place = task_path / "probing"
+    tense = engine(task_path).eval("Tense")
+    assert senteval.probing.TenseEval(place).run(params, Hashed()) == tense
+    whole = senteval.probing.PROBINGEval("Tense", str(place / "past_present.txt"))
+    assert whole.run(params, Hashed()) == tense
+    with pytest.raises(InputError, match=r"unknown task 'Tens' .did you mean 'Tense'"):
+        senteval.probing.PROBINGEval("Tens", place)
+    with pytest.raises(InputError, match="are pickles"):
+        senteval.rank.ImageCaptionRetrievalEval("COCO")
     with pytest.raises(InputError, match="SSTEval: nclasses 3; expected 2 or 5"):
         senteval.sst.SSTEval(str(down / "SST" / "fine"), nclasses=3)
     with pytest.raises(DataError, match=r"MR: not this task's folder; expected \.\.\./CR"):

@@ -17,6 +17,7 @@ VOCABULARY = 300
 _SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "vocab_size": VOCABULARY}
 _D_MODEL = {"vocab_size": VOCABULARY, "d_model": 16, "pad_token_id": 2, "eos_token_id": 1}
 _LLAMA = {**_SIZES, "intermediate_size": 32, "max_position_embeddings": 64}
+_FUNNEL = {"vocab_size": VOCABULARY, "d_model": 16, "n_head": 2, "d_head": 8, "d_inner": 32}
 _BART = {
     f"{side}_{name}": value
     for side in ("encoder", "decoder")
@@ -56,6 +57,21 @@ MODELS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "deberta": (
         "DebertaV2Model",
         {**_SIZES, "intermediate_size": 32, "relative_attention": True, "pad_token_id": 2},
+        {"pad_token": "<pad>", "post": "<s> $A </s>"},
+    ),
+    "fnet": (  # it reads padding as it reads words
+        "FNetModel",
+        {**_SIZES, "intermediate_size": 32, "max_position_embeddings": 64, "pad_token_id": 2},
+        {"pad_token": "<pad>", "post": "<s> $A </s>"},
+    ),
+    "funnel": (  # so does it, and cannot read two tokens alone
+        "FunnelModel",
+        {**_FUNNEL, "block_sizes": [1, 1]},
+        {"pad_token": "<pad>", "post": "<s> $A </s>"},
+    ),
+    "funnel-base": (
+        "FunnelBaseModel",
+        {**_FUNNEL, "block_sizes": [1, 1, 1]},
         {"pad_token": "<pad>", "post": "<s> $A </s>"},
     ),
     "short": (  # of its tokenizer's 300 ids it knows 100
