@@ -84,7 +84,7 @@ SECTIONS = (
     Section("probes", "Probes", "no record has probes", _PROBES, "probes.probe_tables"),
     Section("attention", "Attention", "no record has the probe attention_sink", _PROBES),
     Section("cosines", "Cosines", "no predictions are kept with the records", _RUN),
-    Section("curves", "Dev and collapse curves", "no method trained", "bench run --methods simcse trains"),
+    Section("curves", "Training curves", "no method trained", "bench run --methods simcse trains"),
     Section(
         "gains",
         "Gains of the modified losses",
@@ -114,6 +114,7 @@ SECTIONS = (
         "bench data overlap TEXT --format csv > results/CAMPAIGN/overlap.csv",
         "overlap.overlap_grids",
     ),
+    Section("methods", "Methods", "no record", _RUN, "cards.card_grids"),
 )
 TABLES = {section.table or section.name: section for section in SECTIONS if section.make}
 """Sections by their name for ``--table``."""

@@ -204,6 +204,7 @@ class TransformerEncoder:
             "attention": str(self.model.config._attn_implementation),
             "max_length": self.max_length,
             "dim": self.dim,
+            "parameters": self.model.num_parameters(),
             **{"pooling": pooling, "pooling_from": "the method", "similarity": "cosine"},
             **dtype_facts(source if isinstance(source, Path) else None),
         }

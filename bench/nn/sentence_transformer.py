@@ -75,6 +75,7 @@ class SentenceTransformerEncoder:
             "modules": "+".join(type(module).__name__ for module in self.model),
             "max_length": self.max_length,
             "dim": self.dim,
+            "parameters": sum(values.numel() for values in self.model.parameters()),
             **_pooling_facts(self.model, places),
             **prompt_facts(self._used(), _SETTINGS),
             **self._named(),

@@ -39,6 +39,7 @@ _STAGE = Block(
         "settings": Each(anything),
         "text": Block({"name": text, "sha256": text}, {"paired": flag}),
         "dev_curve": _CURVE,
+        "loss_curve": _CURVE,
         "collapse_curve": _CURVE,
         "mean_cls_norm": Rows(number),
         "numerics": count,
@@ -134,7 +135,7 @@ RECORD = Block(
 LATER = {"text": "train", "pooling": "cls", "sick": False, "drop_norms": 0}
 LATER |= dict.fromkeys(("prompt", "query_prompt", "passage_prompt"), "")
 """Options that older records may lack, as they came later, with the value that held before."""
-_SAID = ("prompt", "prompts", "similarity", "pooling", "dtype", "folder_dtype")
+_SAID = ("prompt", "prompts", "similarity", "pooling", "dtype", "folder_dtype", "parameters")
 """What an encoder says of itself that its options and weights determine; with _FROM: who says so."""
 _FROM = "_from"
 

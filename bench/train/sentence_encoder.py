@@ -16,6 +16,7 @@ from bench.errors import InputError
 from bench.nn.backbone import TokenRows, TransformerEncoder, load_backbone, quiet
 from bench.nn.sum_encoder import SumEncoder
 from bench.stages import StageContext, planned_steps
+from bench.train.curve import loss_curve
 from bench.train.dev import DevEvaluation
 from bench.train.distributed import is_first, seed_draws, total
 from bench.train.loop import State, TrainResult, TrainSettings, train
@@ -163,6 +164,7 @@ def _facts(result: TrainResult, cpu_seconds: float) -> dict[str, Any]:
         "selected_step": result.best_step,
         "selected_dev": max((score for _, score in result.curve), default=None),
         "last_loss": result.losses[-1],
+        "loss_curve": loss_curve(result.losses),
         "cpu_seconds": round(cpu_seconds, 1),
         "step_seconds": result.step_seconds,
         "dev_seconds": result.dev_seconds,

@@ -22,12 +22,9 @@ from bench.reports.figures.critical_difference import (
     ticks,
 )
 from bench.reports.figures.figure import Figure, short
+from bench.reports.figures.plots import COLOURS, PANELS, draw_panels, draw_plot
 from bench.reports.formats.picture import critical_difference
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D00")
-"""Okabe and Ito's, which people who see colours differently can tell apart; the yellow is darker here."""
-_MARKERS = ("o", "s", "^", "D")
-_DASHES = ("-", "--", ":", "-.")
 _FORMATS = {"pdf": {"CreationDate": None}, "png": {"Software": None}, "svg": {"Date": None}}
 
 
@@ -73,16 +70,18 @@ def _drawn(figure: Figure) -> Any:
         "ranking": 1.6 + 0.1 * rows,
     }
     height = heights.get(figure.kind, 3.4)
-    legend = figure.kind != "heat" and len(figure.series) > 1
+    legend = figure.kind != "heat" and len(figure.series) > 1 and not figure.panels
     below = math.ceil(len(figure.series) / 3) * 0.2 if legend else 0.0
+    if figure.panels:
+        height = 0.7 + 0.95 * math.ceil(len(figure.series) / PANELS)
     canvas = Canvas(figsize=(6.4, height + below), layout="constrained")
+    if figure.panels:
+        draw_panels(figure, canvas)
+        canvas.suptitle(short(figure.title, 110), fontsize=9)
+        return canvas
     axes = canvas.add_subplot()
-    if figure.kind == "heat":
-        _heat(figure, canvas, axes)
-    elif figure.kind == "ranking":
-        _ranking(figure, axes)
-    else:
-        _plot(figure, axes)
+    kinds = {"heat": _heat, "ranking": _ranking, "strip": draw_plot, "points": draw_plot, "lines": draw_plot}
+    kinds[figure.kind](figure, axes)
     axes.set_xlabel(axis_label(figure) if figure.kind == "ranking" else figure.x)
     axes.set_ylabel(figure.y)
     axes.set_title(short(figure.title, 110), fontsize=9, wrap=True)
@@ -91,39 +90,14 @@ def _drawn(figure: Figure) -> Any:
     return canvas
 
 
-def _plot(figure: Figure, axes: Any) -> None:
-    """Points, lines and strips."""
-    strip = figure.kind == "strip"
-    for number, one in enumerate(figure.series):
-        style = {
-            "color": COLOURS[number % len(COLOURS)],
-            "linestyle": _DASHES[number // len(COLOURS) % 4] if figure.kind == "lines" else "",
-            "marker": _MARKERS[(number + number // len(COLOURS)) % 4] if len(one.x) <= 12 or strip else "",
-            "markersize": 4,
-            "label": short(one.name),
-        }
-        shift = (number - (len(figure.series) - 1) / 2) * 0.12 if strip and one.spread else 0.0
-        y = [value + shift for value in one.y]
-        bars = [value or math.nan for value in one.spread]  # none where nothing varied
-        spread = {"xerr" if strip else "yerr": bars, "capsize": 2} if one.spread else {}
-        axes.errorbar(one.x, y, **spread, **style)
-        if figure.kind == "points":
-            for a, b, label in zip(one.x, one.y, one.labels, strict=True):
-                axes.annotate(short(label, 24), (a, b), xytext=(4, 3), textcoords="offset points", fontsize=6)
-    if strip:
-        axes.set_yticks(range(len(figure.rows)), [short(name) for name in figure.rows], fontsize=7)
-        axes.set_ylim(len(figure.rows) - 0.5, -0.5)
-    axes.grid(alpha=0.3)
-
-
-def _heat(figure: Figure, canvas: Any, axes: Any) -> None:
+def _heat(figure: Figure, axes: Any) -> None:
     """A matrix with its scale."""
     cells = np.array([[np.nan if v is None else v for v in row] for row in figure.cells])
     image = axes.imshow(cells, cmap="viridis", aspect="auto")
     for names, put in ((figure.columns, axes.set_xticks), (figure.rows, axes.set_yticks)):
         shown = range(0, len(names), max(1, len(names) // 12))
         put(list(shown), [short(names[i]) for i in shown], fontsize=7)
-    canvas.colorbar(image)
+    axes.figure.colorbar(image)
 
 
 def _ranking(figure: Figure, axes: Any) -> None:

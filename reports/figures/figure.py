@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,6 +19,7 @@ class Series:
         y: Places along y, as many; in a strip the numbers of the rows.
         spread: Standard deviations: of ``y``, in a strip of ``x``; empty for none, 0 where one has none.
         labels: What each point is; empty for none.
+        band: Least and largest value of ``y`` over the seeds, a pair a point; empty for none.
     """
 
     name: str
@@ -25,6 +27,11 @@ class Series:
     y: tuple[float, ...]
     spread: tuple[float, ...] = ()
     labels: tuple[str, ...] = ()
+    band: tuple[tuple[float, float], ...] = ()
+
+
+MOST_LINES = 10
+"""Lines in one plot; more of them have a panel each."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +54,7 @@ class Figure:
         note: What one must know to read it.
         bars: Of a ranking: first and last row of each group.
         alt: What it shows, for those who don't see it; the labels of the axes say enough of other kinds.
+        own: True for lines that can't be compared, such as losses: each has a panel with axes of its own.
     """
 
     name: str
@@ -63,6 +71,22 @@ class Figure:
     note: str = ""
     bars: tuple[tuple[int, int], ...] = ()
     alt: str = ""
+    own: bool = False
+
+    @property
+    def panels(self) -> bool:
+        """True if each line has a panel."""
+        return self.kind == "lines" and len(self.series) > (1 if self.own else MOST_LINES)
+
+
+def reach(values: Sequence[float], spread: Sequence[float]) -> list[float]:
+    """The values, and the ends of their bars."""
+    return [*values, *(v + end for v, s in zip(values, spread, strict=False) for end in (-s, s))]
+
+
+def heights(one: Series) -> list[float]:
+    """A line's values, and the ends of its bars and its band."""
+    return [*reach(one.y, one.spread), *(end for ends in one.band for end in ends)]
 
 
 def short(text: str, most: int = 40) -> str:

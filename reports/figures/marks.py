@@ -9,6 +9,9 @@ from html import escape as html_escape
 from bench.errors import printable
 
 WIDTH = 680
+COLOURS = 8
+"""Classes c0 to c7 of the style sheet; further series repeat them with another marker or dash."""
+_DASHES = ("", "6 3", "2 3", "8 3 2 3")
 
 
 def escape(text: str) -> str:
@@ -17,7 +20,7 @@ def escape(text: str) -> str:
 
 
 class Axis:
-    """A linear axis from values to places, with round ticks."""
+    """A linear axis from values to places, with round ticks; ``at`` goes on beyond its ends."""
 
     def __init__(self, values: Sequence[float], start: float, end: float, margin: float = 0.06) -> None:
         low, high = (min(values), max(values)) if values else (0.0, 1.0)
@@ -27,6 +30,11 @@ class Axis:
     def at(self, value: float) -> float:
         """Place of a value."""
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
+
+    @property
+    def said(self) -> str:
+        """Its values and places at both ends, from which a script finds the value of a place."""
+        return f"{self.low:.6g} {self.high:.6g} {self.start:.1f} {self.end:.1f}"
 
     def ticks(self, most: int = 6) -> list[float]:
         """Round values, about ``most``."""
@@ -47,3 +55,52 @@ def text_at(x: float, y: float, text: str, anchor: str, style: str, more: str = 
 def line_between(x1: float, y1: float, x2: float, y2: float, style: str) -> str:
     """A straight line."""
     return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{style}"/>'
+
+
+def marker(number: int, x: float, y: float, title: str) -> str:
+    """A point: its colour and its shape tell the series."""
+    path = (
+        f"M{x - 4.5:.1f} {y:.1f}a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0z",
+        f"M{x - 4:.1f} {y - 4:.1f}h8v8h-8z",
+        f"M{x:.1f} {y - 5:.1f}l5 9h-10z",
+        f"M{x:.1f} {y - 5.5:.1f}l5.5 5.5l-5.5 5.5l-5.5 -5.5z",
+    )[(number + number // COLOURS) % 4]
+    return _titled(path, f"point {colour(number)}", title)
+
+
+def off_axis(number: int, x: float, y: float, way: tuple[int, int], title: str) -> str:
+    """A triangle at the edge, towards a value beyond it: ``way`` is (1, 0) to the right, (0, -1) upwards."""
+    a, b = way
+    path = f"M{x + 5 * a:.1f} {y + 5 * b:.1f}l{-9 * a - 5 * b} {-9 * b - 5 * a}l{10 * b} {10 * a}z"
+    return _titled(path, f"point off {colour(number)}", title)
+
+
+def _titled(path: str, style: str, title: str) -> str:
+    return f'<path d="{path}" class="{style}"><title>{escape(title)}</title></path>'
+
+
+def colour(number: int) -> str:
+    """The class of a series' colour."""
+    return f"c{number % COLOURS}"
+
+
+def dash(number: int) -> str:
+    """The attribute of a line that tells it from another of its colour."""
+    style = _DASHES[number // COLOURS % len(_DASHES)]
+    return f' stroke-dasharray="{style}"' if style else ""
+
+
+def swatch(number: int, *, line: bool) -> str:
+    """A series' mark for the legend, as an ``<svg>``."""
+    mark = f'<path d="M0 7h26" class="line {colour(number)}"{dash(number)}/>' if line else ""
+    return f'<svg viewBox="0 0 26 14" aria-hidden="true">{mark or marker(number, 13, 7, "")}</svg>'
+
+
+def group(number: int, parts: Sequence[str], more: str = "") -> str:
+    """What belongs to a series, so that the page's script can hide it or make it stand out."""
+    return f'<g class="series" data-s="{number}"{more}>{"".join(parts)}</g>'
+
+
+def upright(text: str, middle: float) -> str:
+    """The label of the y axis."""
+    return text_at(14, middle, text, "middle", "label", f' transform="rotate(-90 14 {middle:.1f})"')

@@ -139,39 +139,59 @@ def _cost(place: _Place) -> Iterator[Figure]:
 
 
 def _curves(place: _Place) -> Iterator[Figure]:
-    """Dev score and effective rank against the step of each method's last stage, means over seeds."""
-    note = "Of the last stage; mean over seeds."
+    """Loss, dev score and effective rank against the step of each method's last stage, over seeds."""
     for name, label, series in curve_series(place.runs):
-        what = "Dev curves" if name == "dev" else "Collapse"
-        yield place.figure(name, "curves", what, "lines", ("step", label), series=series, note=note)
+        note, own = CURVES, name == "loss"
+        if own:
+            note = f"{note} {_LOSSES}"
+        elif name == "dev" and not any(curves(place.records, "loss_curve")):
+            note = f"{note} {_NO_LOSSES}"
+        what = _CURVE_TITLES[name]
+        yield place.figure(name, "curves", what, "lines", ("step", label), series=series, note=note, own=own)
+
+
+_CURVE_TITLES = {"loss": "Losses", "dev": "Dev curves", "rank": "Collapse"}
+CURVES = "Of the last stage: mean over seeds; the band goes from the lowest to the highest seed."
+_LOSSES = "Losses of methods are different quantities: each has axes of its own."
+_NO_LOSSES = "Records made before 2026-11-23 hold no losses, so there is no loss curve."
 
 
 def curve_series(
     lines: Mapping[str, Sequence[RunRecord]],
 ) -> Iterator[tuple[str, str, tuple[Series, ...]]]:
-    """Yield the dev scores and the effective ranks against the step, each where there are some.
+    """Yield the losses, the dev scores and the effective ranks against the step, each where there are some.
 
     Args:
-        lines: Runs of each line; it shows their mean.
+        lines: Runs of each line; it shows their mean, and a band from the lowest to the highest.
 
     Yields:
-        "dev" or "rank", the label of the y axis, and the lines.
+        "loss", "dev" or "rank", the label of the y axis, and the lines.
     """
     kinds = (
+        ("loss_curve", "loss", "training loss", 1.0),
         ("dev_curve", "dev", "dev score x 100", SCALE),
         ("collapse_curve", "rank", "effective rank of the dev vectors", 1.0),
     )
     for key, name, label, scale in kinds:
-        found = ((line, _mean_curve(runs, key, scale)) for line, runs in lines.items())
-        if series := tuple(Series(line, *curve) for line, curve in found if curve[0]):
+        found = ((line, _over_seeds(runs, key, scale)) for line, runs in lines.items())
+        if series := tuple(Series(line, x, y, band=band) for line, (x, y, band) in found if x):
             yield name, label, series
 
 
-def _mean_curve(runs: Sequence[RunRecord], key: str, scale: float) -> tuple[Values, Values]:
+def _over_seeds(
+    runs: Sequence[RunRecord], key: str, scale: float
+) -> tuple[Values, Values, tuple[tuple[float, float], ...]]:
+    """Steps, means, and least and largest values of a curve; no band for one run."""
     points = (point for curve in curves(runs, key) for point in curve)
     at = grouped(points, lambda point: float(point[0]))
     steps = tuple(sorted(at))
-    return steps, tuple(fmean(scale * point[1] for point in at[step]) for step in steps)
+    values = [[scale * point[1] for point in at[step]] for step in steps]
+    several = any(len(each) > 1 for each in values)
+    return (
+        steps,
+        tuple(map(fmean, values)),
+        tuple((min(each), max(each)) for each in values) if several else (),
+    )
 
 
 def _probes(place: _Place) -> Iterator[Figure]:

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator
 
+from bench.reports.figures import lines
 from bench.reports.figures.critical_difference import ranking
-from bench.reports.figures.figure import Figure, Series, short
-from bench.reports.figures.marks import WIDTH, Axis, escape, line_between, text_at
+from bench.reports.figures.figure import Figure, Series, heights, reach, short
+from bench.reports.figures.limits import beyond, clamped, limits, limits_of_lines
+from bench.reports.figures.marks import (
+    WIDTH,
+    Axis,
+    colour,
+    escape,
+    group,
+    line_between,
+    marker,
+    off_axis,
+    swatch,
+    text_at,
+    upright,
+)
 
-COLOURS = 8
-"""Classes c0 to c7 of the style sheet; further series repeat them with another marker or dash."""
-_DASHES = ("", "6 3", "2 3", "8 3 2 3")
 _ROW = 22
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 12, 46
 _HEIGHT = 340
-_LEGEND_COLUMNS, _LEGEND_ROW = 3, 18
 _SCALE = (
     "#440154",
     "#482878",
@@ -43,16 +53,12 @@ def draw(figure: Figure) -> str:
     )
 
 
-def _marker(number: int, x: float, y: float, title: str) -> str:
-    """A point: its colour and its shape tell the series."""
-    style = f"point c{number % COLOURS}"
-    path = (
-        f"M{x - 4.5:.1f} {y:.1f}a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0z",
-        f"M{x - 4:.1f} {y - 4:.1f}h8v8h-8z",
-        f"M{x:.1f} {y - 5:.1f}l5 9h-10z",
-        f"M{x:.1f} {y - 5.5:.1f}l5.5 5.5l-5.5 5.5l-5.5 -5.5z",
-    )[(number + number // COLOURS) % 4]
-    return f'<path d="{path}" class="{style}"><title>{escape(title)}</title></path>'
+def legend(figure: Figure) -> list[tuple[str, str]]:
+    """Return the mark, an ``<svg>``, and the name of each series, where they need telling apart."""
+    if figure.kind in ("heat", "ranking") or figure.panels or len(figure.series) < 2:
+        return []
+    line = figure.kind == "lines"
+    return [(swatch(number, line=line), one.name) for number, one in enumerate(figure.series)]
 
 
 def _axes(figure: Figure, x: Axis, y: Axis | None, bottom: float) -> list[str]:
@@ -67,90 +73,73 @@ def _axes(figure: Figure, x: Axis, y: Axis | None, bottom: float) -> list[str]:
         for tick in y.ticks():
             parts.append(line_between(x.start, y.at(tick), x.end, y.at(tick), "grid"))
             parts.append(text_at(x.start - 6, y.at(tick) + 4, f"{tick:g}", "end", "tick"))
-        parts.append(_upright(figure.y, (_TOP + bottom) / 2))
+        parts.append(upright(figure.y, (_TOP + bottom) / 2))
     return parts
-
-
-def _upright(text: str, middle: float) -> str:
-    """The label of the y axis."""
-    return text_at(14, middle, text, "middle", "label", f' transform="rotate(-90 14 {middle:.1f})"')
-
-
-def _legend(series: dict[int, Series], top: float, *, lines: bool) -> tuple[list[str], float]:
-    """Names of series, by their number, under the figure; its height. None for the first alone."""
-    if list(series) in ([], [0]):
-        return [], 0.0
-    parts, width = [], WIDTH / _LEGEND_COLUMNS
-    for place, (number, one) in enumerate(series.items()):
-        left = 8 + (place % _LEGEND_COLUMNS) * width
-        y = top + (place // _LEGEND_COLUMNS + 0.5) * _LEGEND_ROW
-        if lines:
-            parts.append(
-                f'<path d="M{left:.1f} {y:.1f}h24" class="line c{number % COLOURS}"{_dash(number)}/>'
-            )
-        else:
-            parts.append(_marker(number, left + 12, y, one.name))
-        name = f"{escape(short(one.name, 28))}<title>{escape(one.name)}</title>"
-        parts.append(f'<text x="{left + 30:.1f}" y="{y + 4:.1f}" class="tick">{name}</text>')
-    return parts, math.ceil(len(series) / _LEGEND_COLUMNS) * _LEGEND_ROW + 8
-
-
-def _dash(number: int) -> str:
-    dash = _DASHES[number // COLOURS % len(_DASHES)]
-    return f' stroke-dasharray="{dash}"' if dash else ""
-
-
-def _reach(values: Sequence[float], spread: Sequence[float]) -> list[float]:
-    """The values, and the ends of their bars."""
-    return [*values, *(v + end for v, s in zip(values, spread, strict=False) for end in (-s, s))]
 
 
 def _plane(figure: Figure) -> tuple[list[str], float]:
     """Points or lines over two numbers."""
+    if figure.panels:
+        return lines.panels(figure)
     bottom = _HEIGHT - _BOTTOM
-    x = Axis([v for one in figure.series for v in one.x], _LEFT, WIDTH - _RIGHT)
-    y = Axis([v for one in figure.series for v in _reach(one.y, one.spread)], bottom, _TOP)
-    parts = _axes(figure, x, y, bottom)
-    for number, one in enumerate(figure.series):
-        at = [(x.at(a), y.at(b)) for a, b in zip(one.x, one.y, strict=True)]
-        if figure.kind == "lines":
-            path = "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in at)
-            parts.append(
-                f'<path d="{path}" class="line c{number % COLOURS}"{_dash(number)}>'
-                f"<title>{escape(one.name)}</title></path>"
-            )
-        for (a, _), value, spread in zip(at, one.y, one.spread, strict=False):
-            style = f"spread c{number % COLOURS}"
-            if spread:
-                parts.append(line_between(a, y.at(value - spread), a, y.at(value + spread), style))
-        if figure.kind == "points" or len(at) <= 12:
-            labels = one.labels or (one.name,) * len(at)
-            for (a, b), label, u, v in zip(at, labels, one.x, one.y, strict=True):
-                parts.append(_marker(number, a, b, f"{label}: {u:.4g}, {v:.4g}"))
-    unnamed = dict(enumerate(figure.series))
+    xs, ys = [v for one in figure.series for v in one.x], [heights(one) for one in figure.series]
+    wide, ends = (min(xs, default=0.0), max(xs, default=1.0)), limits_of_lines(ys)
     if figure.kind == "points":
-        names, unnamed = _names(figure, x, y)
-        parts += names
-    legend, height = _legend(unnamed, _HEIGHT, lines=figure.kind == "lines")
-    return parts + legend, _HEIGHT + height
+        wide, ends = limits(xs), limits([v for values in ys for v in values])
+    y = Axis(ends, bottom, _TOP)
+    if figure.kind == "points":
+        x = Axis(wide, _LEFT, WIDTH - _RIGHT)
+        groups = list(_points(figure, x, y, (wide, ends)))
+    else:
+        named = lines.can_be_named(figure.series, y, ends)
+        x = Axis(wide, _LEFT, WIDTH - _RIGHT - (lines.room_for_names(figure.series) if named else 0.0))
+        groups = [lines.line(number, one, x, y, ends) for number, one in enumerate(figure.series)]
+        if named:
+            names = lines.names_at_ends(figure.series, x, y, ends, bottom)
+            groups = [[*parts, *name] for parts, name in zip(groups, names, strict=True)]
+    said = lines.axes_said(x, y) if figure.kind == "lines" else ""
+    return [
+        *_axes(figure, x, y, bottom),
+        *(group(number, parts, said) for number, parts in enumerate(groups)),
+    ], _HEIGHT
 
 
-def _names(figure: Figure, x: Axis, y: Axis) -> tuple[list[str], dict[int, Series]]:
-    """Labels next to the points, and the series, by number, whose label would cover another."""
+def _points(figure: Figure, x: Axis, y: Axis, ends: tuple[lines.Ends, lines.Ends]) -> Iterator[list[str]]:
+    """Each series' points, those beyond an axis at its edge, with their names where there is room."""
     taken: list[tuple[float, float, float]] = []
-    parts, unnamed = [], {}
     for number, one in enumerate(figure.series):
-        for a, b, label in zip(one.x, one.y, one.labels, strict=False):
-            text = short(label, 24)
-            wide = 6.2 * len(text)
-            left = x.at(a) + 8 if x.at(a) + 8 + wide < WIDTH else x.at(a) - 8 - wide
-            top = y.at(b) + 4
-            if any(left < to and left + wide > start and abs(top - y0) < 13 for start, to, y0 in taken):
-                unnamed[number] = one
-                continue
-            taken.append((left, left + wide, top))
-            parts.append(text_at(left, top, text, "start", "name"))
-    return parts, unnamed
+        parts = []
+        labels = one.labels or (one.name,) * len(one.x)
+        for a, b, label in zip(one.x, one.y, labels, strict=True):
+            at = x.at(clamped(a, ends[0])), y.at(clamped(b, ends[1]))
+            said, way = f"{label}: {a:.4g}, {b:.4g}", (beyond(a, ends[0]), -beyond(b, ends[1]))
+            far = way != (0, 0)
+            parts.append(
+                off_axis(number, *at, (way[0], 0 if way[0] else way[1]), said)
+                if far
+                else marker(number, *at, said)
+            )
+            text = f"{short(label, 24)} ({a:.4g}, {b:.4g})" if far else short(label, 24)
+            if (place := _free(text, at, taken)) is not None:
+                parts.append(text_at(*place, text, "start", "name", title=label))
+        yield parts
+
+
+def _free(
+    text: str, at: tuple[float, float], taken: list[tuple[float, float, float]]
+) -> tuple[float, float] | None:
+    """Where a name covers no other, to the right of its point, to the left, above or below; it is taken."""
+    wide = 6.2 * len(text)
+    places = ((8.0, 4.0), (-8.0 - wide, 4.0), (-wide / 2, -9.0), (-wide / 2, 17.0))
+    for right, down in places:
+        left, top = at[0] + right, at[1] + down
+        if left < _LEFT or left + wide > WIDTH:
+            continue
+        if any(left < to and left + wide > start and abs(top - y) < 13 for start, to, y in taken):
+            continue
+        taken.append((left, left + wide, top))
+        return left, top
+    return None
 
 
 def _strip(figure: Figure) -> tuple[list[str], float]:
@@ -158,7 +147,8 @@ def _strip(figure: Figure) -> tuple[list[str], float]:
     longest = max(map(len, figure.rows), default=0)
     left = min(6.4 * min(longest, 40) + 16, 270)
     bottom = _TOP + _ROW * len(figure.rows) + 6
-    x = Axis([v for one in figure.series for v in _reach(one.x, one.spread)], left, WIDTH - _RIGHT)
+    ends = limits([v for one in figure.series for v in reach(one.x, one.spread)])
+    x = Axis(ends, left, WIDTH - _RIGHT)
     parts = _axes(figure, x, None, bottom)
     for row, name in enumerate(figure.rows):
         y = _TOP + _ROW * (row + 0.5)
@@ -167,16 +157,28 @@ def _strip(figure: Figure) -> tuple[list[str], float]:
     count = len(figure.series)
     for number, one in enumerate(figure.series):
         shift = (number - (count - 1) / 2) * min(5, 14 / max(count, 1)) if one.spread else 0.0
-        for place, (value, at) in enumerate(zip(one.x, one.y, strict=True)):
-            y = _TOP + _ROW * (at + 0.5) + shift
-            if one.spread and (spread := one.spread[place]):
-                style = f"spread c{number % COLOURS}"
-                parts.append(line_between(x.at(value - spread), y, x.at(value + spread), y, style))
-            name = figure.rows[int(at)]
-            label = one.labels[place] if one.labels else f"{name}, {one.name}: {value:.2f}"
-            parts.append(_marker(number, x.at(value), y, label))
-    legend, height = _legend(dict(enumerate(figure.series)), bottom + 44, lines=False)
-    return parts + legend, bottom + 44 + height
+        parts.append(group(number, _in_rows(figure, number, one, x, ends, shift)))
+    return parts, bottom + 44
+
+
+def _in_rows(figure: Figure, number: int, one: Series, x: Axis, ends: lines.Ends, shift: float) -> list[str]:
+    """A strip's points of one series."""
+    parts = []
+    for place, (value, row) in enumerate(zip(one.x, one.y, strict=True)):
+        y = _TOP + _ROW * (row + 0.5) + shift
+        if one.spread and (spread := one.spread[place]):
+            low, high = (x.at(clamped(value + side * spread, ends)) for side in (-1, 1))
+            parts.append(line_between(low, y, high, y, f"spread {colour(number)}"))
+        name = figure.rows[int(row)]
+        label = one.labels[place] if one.labels else f"{name}, {one.name}: {value:.2f}"
+        at = x.at(clamped(value, ends))
+        if off := beyond(value, ends):
+            parts.append(off_axis(number, at, y, (off, 0), label))
+            anchor = "end" if off > 0 else "start"
+            parts.append(text_at(at - 12 * off, y + 4, f"{value:.2f}", anchor, "tick"))
+        else:
+            parts.append(marker(number, at, y, label))
+    return parts
 
 
 def _heat(figure: Figure) -> tuple[list[str], float]:
@@ -209,7 +211,7 @@ def _heat(figure: Figure) -> tuple[list[str], float]:
         parts.append(text_at(left + (j + 0.5) * wide, bottom + 16, figure.columns[j], "middle", "tick"))
     parts.append(text_at(left + columns * wide / 2, bottom + 34, figure.x, "middle", "label"))
     if figure.y:
-        parts.append(_upright(figure.y, _TOP + rows * high / 2))
+        parts.append(upright(figure.y, _TOP + rows * high / 2))
     return parts + written + _colour_bar(low, top, left, bottom + 46), bottom + 84
 
 

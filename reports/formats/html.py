@@ -11,14 +11,19 @@ from bench.reports.campaign import Campaign
 from bench.reports.doubts import unreadable
 from bench.reports.figures import svg
 from bench.reports.figures.figure import Figure
+from bench.reports.figures.limits import BEYOND
 from bench.reports.formats.template import own_file, page_environment
 from bench.reports.grid import SCALE, Cell, Grid, Quoted, number
 from bench.reports.records import UNREADABLE, provenance
 from bench.reports.tables.boards import Board
+from bench.reports.tables.cards import cards
+from bench.reports.tables.differences import PAIR_HEADER, differences
+from bench.reports.tables.runs import run_tables
 from bench.reports.tables.significance import LEVEL
 from bench.version import __version__
 
 _MOST_DATA = 300  # points that a figure repeats as a table
+_MOST_RECORDS = 5  # links of a leaderboard's row; below the seeds are all
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,9 @@ class Part:
 def html(campaign: Campaign, parts: Sequence[Part], missing: Sequence[str]) -> str:
     """Return a campaign's page as one file.
 
+    A whole page (one with leaderboards) has every run below the seeds, and in the place of tables all pairs of
+    methods and the methods' cards.
+
     Args:
         campaign: Where the parts come from.
         parts: Its parts.
@@ -43,6 +51,7 @@ def html(campaign: Campaign, parts: Sequence[Part], missing: Sequence[str]) -> s
     environment = page_environment()
     environment.filters |= {
         "svg": _svg,
+        "legend": _legend,
         "number": number,
         "data": _data,
         "interval": _interval,
@@ -51,6 +60,7 @@ def html(campaign: Campaign, parts: Sequence[Part], missing: Sequence[str]) -> s
         "cell": lambda value: isinstance(value, Cell),
         "quoted": lambda value: isinstance(value, Quoted),
     }
+    whole = any(part.boards for part in parts)
     text = environment.get_template("report.html").render(
         campaign=campaign,
         parts=parts,
@@ -61,14 +71,25 @@ def html(campaign: Campaign, parts: Sequence[Part], missing: Sequence[str]) -> s
         level=f"{100 * LEVEL:g}%",
         version=__version__,
         **own_file("style", "report.css"),
-        **own_file("script", "report.js"),
+        **own_file("script", "report.js", "figures.js"),
         scale=SCALE,
+        runs=run_tables(campaign) if whole else {},
+        has_runs=any(part.id == "seeds" for part in parts),
+        differences=differences(campaign) if whole else [],
+        pair_header=PAIR_HEADER,
+        cards=cards(campaign) if whole else [],
+        beyond=BEYOND,
+        most=_MOST_RECORDS,
     )
     return text.strip() + "\n"
 
 
 def _svg(figure: Figure) -> Markup:
     return Markup(svg.draw(figure))  # noqa: S704 - it escapes every text
+
+
+def _legend(figure: Figure) -> list[tuple[Markup, str]]:
+    return [(Markup(mark), name) for mark, name in svg.legend(figure)]  # noqa: S704 - our own
 
 
 def _interval(ends: tuple[float, float] | None) -> str:
@@ -82,4 +103,11 @@ def _data(figure: Figure) -> list[tuple[str, ...]]:
         return []
     if figure.kind in ("strip", "ranking"):
         return [(figure.rows[int(row)], name, f"{value:.2f}") for name, value, row in points]
+    if any(one.band for one in figure.series):
+        ends = [
+            f"{low:.4g} to {high:.4g}"
+            for one in figure.series
+            for low, high in one.band or zip(one.y, one.y, strict=True)
+        ]
+        return [(name, f"{x:.4g}", f"{y:.4g}", end) for (name, x, y), end in zip(points, ends, strict=True)]
     return [(name, f"{x:.4g}", f"{y:.4g}") for name, x, y in points]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from bench.reports.campaign import Campaign
 from bench.reports.grid import DASH, Grid, signed
@@ -11,12 +11,65 @@ from bench.reports.records import by_profile_and_suite
 from bench.reports.tables.significance import INTERVAL, Averages, averages, interval_text, tests_in_words
 from bench.reports.tables.standings import Standings, standings
 
-if TYPE_CHECKING:
-    pass
-
 _COMMON = "Where two methods have pairs of runs and other seeds besides, the difference is that of the pairs."
 EXACT = "exact p (lowest possible)"
 _HEADER = ("A", "B", "A - B", "test", "interval", "p", "p corrected", EXACT, "verdict")
+
+
+@dataclass(frozen=True)
+class Differences:
+    """All pairs of the methods of one profile and suite as the page shows them.
+
+    Args:
+        title: Which these are.
+        names: Methods, the best average first.
+        signs: A sign for every two: of the row's method against the column's. "+" better, "-" worse, "0" not
+            shown to differ, "?" not tested; "" for itself.
+        pairs: A line a pair, as the ranking orders them.
+        notes: Lines below them.
+    """
+
+    title: str
+    names: tuple[str, ...]
+    signs: tuple[tuple[str, ...], ...]
+    pairs: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...]
+
+
+PAIR_HEADER = ("A", "B", "A - B", "interval", "p corrected", "test", "verdict")
+"""Columns of ``Differences.pairs``."""
+
+
+def differences(campaign: Campaign) -> list[Differences]:
+    """Return the differences of every profile and suite with two methods."""
+    found = []
+    for records in by_profile_and_suite(campaign.records):
+        names = [one.method for one in averages(records)]
+        if len(names) > 1:
+            where = f"{records[0].suite}, profile {records[0].profile}"
+            found.append(_differences(names, standings(campaign, records), where))
+    return found
+
+
+def _differences(names: Sequence[str], standing: Standings, where: str) -> Differences:
+    ranking, at, pairs = standing.of(), {}, []
+    for pair in ranking.pairs:
+        a, b = pair.first, pair.second
+        tested = pair.p is not None and pair.adjusted is not None
+        at[a, b] = at[b, a] = "0" if tested else "?"
+        if pair.differs:
+            at[a, b], at[b, a] = ("+", "-") if pair.difference > 0 else ("-", "+")
+        said = "differs" if pair.differs else "not shown to differ" if tested else "not tested"
+        ends = interval_text(standing, a, b) if tested else DASH
+        p = f"{pair.adjusted:.4f}" if tested else DASH
+        pairs.append((a, b, signed(pair.difference), ends, p, pair.test, said))
+    signs = tuple(tuple(at.get((row, column), "") for column in names) for row in names)
+    notes = (
+        *([f"Verdicts: by p corrected, from {tests_in_words(ranking)}."] if ranking.methods else []),
+        *([INTERVAL] if ranking.methods else []),
+        *([_COMMON] if standing.leaves_out else []),
+    )
+    return Differences(where, tuple(names), signs, tuple(pairs), notes)
 
 
 def significance_grids(campaign: Campaign) -> list[Grid]:

@@ -3,6 +3,65 @@
   const status = document.getElementById("status");
   const say = (text) => { status.textContent = text; };
 
+  // What was chosen stands in the address behind the place, "#seeds?board-1.find=simcse": only what differs from
+  // the page as it was made. A text from an address is only compared, or put into a field.
+  const chosen = new Map();
+  const takers = new Map();
+  const apart = () => {
+    const hash = location.hash.slice(1);
+    const at = hash.indexOf("?");
+    return at < 0 ? [hash, null] : [hash.slice(0, at), hash.slice(at + 1)];
+  };
+  const note = () => {
+    const said = new URLSearchParams([...chosen]).toString();
+    const hash = apart()[0] + (said && `?${said}`);
+    try { history.replaceState(null, "", hash ? `#${hash}` : location.pathname + location.search); } catch { /* a browser may refuse, if asked often */ }
+  };
+  const keep = (name, value) => {
+    if (value === null) chosen.delete(name); else chosen.set(name, value);
+    note();
+  };
+  const bring = (name, take) => takers.set(name, take);
+  const follow = () => {
+    const [place, said] = apart();
+    if (said !== null) {
+      const wanted = new URLSearchParams(said.slice(0, 5000));
+      chosen.clear();
+      for (const [name, take] of takers) if (take(wanted.get(name))) chosen.set(name, wanted.get(name));
+    }
+    note();
+    let name = place;
+    try { name = decodeURIComponent(place); } catch { /* then it is no name */ }
+    const there = name && document.getElementById(name);
+    if (!there) return;
+    if (there.tagName === "DETAILS") there.open = true;
+    if (there.tagName === "TR") {
+      for (const row of document.querySelectorAll("tr.target")) row.classList.remove("target");
+      there.classList.add("target");
+    }
+    if (said !== null || chosen.size || there.tagName !== "SECTION") there.scrollIntoView();
+  };
+  const controls = (element, apply) => {
+    for (const control of element.querySelectorAll("[data-state]")) {
+      const name = control.dataset.state;
+      const box = control.type === "checkbox";
+      const first = box ? control.checked : control.value;
+      control.addEventListener(control.type === "search" ? "input" : "change", () => {
+        const value = box ? control.checked : control.value;
+        keep(name, value === first ? null : box ? (value ? "on" : "off") : value);
+        apply(control);
+      });
+      bring(name, (value) => {
+        if (box) control.checked = value === null ? first : value === "on";
+        else if (control.tagName === "SELECT") {
+          control.value = [...control.options].some((option) => option.value === value) ? value : first;
+        } else control.value = (value ?? first).slice(0, 200);
+        apply(control);
+        return (box ? control.checked : control.value) !== first;
+      });
+    }
+  };
+
   // Theme: the system's until the button is pressed
   const root = document.documentElement;
   const theme = document.getElementById("theme");
@@ -32,19 +91,12 @@
     if (typeof a === "number" && typeof b === "number") return sign * (a - b);
     return sign * String(a).localeCompare(String(b), "en", { numeric: true });
   };
-  const sort = (table, heading) => {
-    const column = heading.cellIndex;
+  const arrange = (table, column, way) => {
     const bodies = [...table.tBodies];
-    const whole = table.dataset.unit === "tbody";
-    const first = whole ? bodies.map((body) => body.rows[0]) : bodies.flatMap((body) => [...body.rows]);
-    const numeric = first.some((row) => typeof key(row, column) === "number");
-    const was = heading.getAttribute("aria-sort");
-    const way = was === (numeric ? "descending" : "ascending") ? (numeric ? "ascending" : "descending")
-      : (numeric ? "descending" : "ascending");
     const sign = way === "ascending" ? 1 : -1;
     const sorted = (rows, row) => rows.map((item, place) => [key(row(item), column), place, item])
       .sort((x, y) => order(x[0], y[0], sign) || x[1] - y[1]).map((entry) => entry[2]);
-    if (whole) {
+    if (table.dataset.unit === "tbody") {
       table.append(...sorted(bodies, (body) => body.rows[0]));
     } else {
       for (const body of bodies) {
@@ -52,46 +104,160 @@
         body.append(...sorted(rows, (row) => row));
       }
     }
-    for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
-    heading.setAttribute("aria-sort", way);
-    say(`Sorted by ${heading.textContent.trim()}, ${way}`);
+    const headings = table.tHead.rows[0].cells;
+    for (const other of headings) other.removeAttribute("aria-sort");
+    headings[column].setAttribute("aria-sort", way);
+  };
+  const WAYS = ["descending", "ascending"];
+  const next = (table, heading) => {
+    const rows = table.dataset.unit === "tbody" ? [...table.tBodies].map((body) => body.rows[0])
+      : [...table.tBodies].flatMap((body) => [...body.rows]);
+    const numeric = rows.some((row) => typeof key(row, heading.cellIndex) === "number");
+    const [first, other] = numeric ? WAYS : [...WAYS].reverse();
+    return heading.getAttribute("aria-sort") === first ? other : first;
+  };
+  const named = (heading) => heading.textContent.trim();
+  const original = (table) => {
+    const bodies = [...table.tBodies].map((body) => [body, [...body.rows]]);
+    const sorted = table.tHead.querySelector("[aria-sort]");
+    const way = sorted?.getAttribute("aria-sort");
+    return () => {
+      for (const [body, rows] of bodies) { table.append(body); body.append(...rows); }
+      for (const heading of table.tHead.rows[0].cells) heading.removeAttribute("aria-sort");
+      sorted?.setAttribute("aria-sort", way);
+    };
+  };
+  document.querySelectorAll("table.sortable").forEach((table, place) => {
+    const headings = [...table.tHead.rows[0].cells];
+    const restore = original(table);
+    for (const heading of headings) {
+      heading.querySelector(".sort")?.addEventListener("click", () => {
+        const way = next(table, heading);
+        arrange(table, heading.cellIndex, way);
+        keep(`sort-${place}`, `${way} ${named(heading)}`);
+        say(`Sorted by ${named(heading)}, ${way}`);
+      });
+    }
+    bring(`sort-${place}`, (value) => {
+      const at = (value ?? "").indexOf(" ");
+      const way = WAYS.find((each) => each === (value ?? "").slice(0, at));
+      const heading = headings.find((each) => each.querySelector(".sort") && named(each) === (value ?? "").slice(at + 1));
+      if (way && heading) arrange(table, heading.cellIndex, way); else restore();
+      return Boolean(way && heading);
+    });
+  });
+
+  // Any table as csv: the rows that are shown, all columns, a column more for deviations and one for signs. A cell
+  // that a spreadsheet would compute gets an apostrophe, as in formats/render.py.
+  const NUMBER = "[+-]\\d[\\d,]*(?:\\.\\d+)?(?:e[+-]\\d+)?";
+  const NUMERIC = new RegExp(`^(?:-|${NUMBER}(?:\u00b1\\d+\\.\\d+)?[*?%\u2020\u2021]*(?: \\[${NUMBER}, ${NUMBER}\\])?)$`);
+  const inert = (text) => (/^\s*[=+\-@\uff1d\uff0b\uff0d\uff20]/.test(text) && !NUMERIC.test(text) ? `'${text}` : text);
+  const quoted = (text) => (/[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  const split = (cell) => {
+    if (cell?.classList.contains("size") && cell.dataset.v) return [cell.dataset.v, "", ""];
+    const parts = ["", "", ""];
+    for (const node of cell?.childNodes ?? []) {
+      const place = node.nodeName === "SUP" ? 2 : node.classList?.contains("sd") ? 1 : 0;
+      parts[place] += node.textContent;
+    }
+    const [text, sd, sign] = parts.map((part) => part.trim());
+    return [/^\d{1,3}(,\d{3})+$/.test(text) ? text.replaceAll(",", "") : text, sd.replace(/^\u00b1/, ""), sign];
+  };
+  const csv = (table) => {
+    const heads = [...table.tHead.rows[0].cells].map(named);
+    const grouped = table.querySelector("tr.group") !== null;
+    const rows = [];
+    let group = "";
+    for (const body of table.tBodies) {
+      for (const row of body.rows) {
+        if (row.classList.contains("group")) { group = row.textContent.trim(); continue; }
+        if (row.getClientRects().length || !table.getClientRects().length) {
+          rows.push([[group, "", ""], ...heads.map((_, place) => split(row.cells[place]))]);
+        }
+      }
+    }
+    heads.unshift("group");
+    const columns = heads.flatMap((_, at) => [0, 1, 2].filter((part) => part === 0 ? at > 0 || grouped : rows.some((row) => row[at][part]))
+      .map((part) => [at, part]));
+    const suffix = ["", " sd", " sign"];
+    const lines = [columns.map(([at, part]) => heads[at] + suffix[part]), ...rows.map((row) => columns.map(([at, part]) => row[at][part]))];
+    return lines.map((line) => line.map((text) => quoted(inert(text))).join(",")).join("\n") + "\n";
   };
   for (const table of document.querySelectorAll("table.sortable")) {
-    for (const button of table.querySelectorAll("thead .sort")) {
-      button.addEventListener("click", () => sort(table, button.closest("th")));
-    }
+    const button = document.createElement("button");
+    const title = table.caption.textContent.split(/[.:] Column/)[0];
+    Object.assign(button, { type: "button", className: "csv", textContent: "CSV" });
+    button.setAttribute("aria-label", `Download as CSV: ${title}`);
+    button.addEventListener("click", () => {
+      const link = document.createElement("a");
+      link.href = URL.createObjectURL(new Blob([csv(table)], { type: "text/csv;charset=utf-8" }));
+      link.download = `${document.body.dataset.campaign}-${title}`.replace(/[^\w.-]+/g, "-").slice(0, 80) + ".csv";
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+    });
+    const tools = document.createElement("p");
+    tools.className = "tools";
+    tools.append(button);
+    (table.closest(".scroll") ?? table).after(tools);
   }
 
-  // Filters and columns of a leaderboard
+  // Filters and columns of a leaderboard, and of the pairs of methods
   for (const board of document.querySelectorAll(".board")) {
-    const table = board.querySelector("table");
+    const table = board.querySelector("table.sortable");
     const find = board.querySelector(".find");
     const family = board.querySelector(".family");
+    const pairs = board.classList.contains("pairs");
+    const units = pairs ? [...table.tBodies[0].rows] : [...table.tBodies];
+    const names = (unit) => (pairs ? [0, 1].map((i) => unit.cells[i].textContent) : [unit.dataset.method]);
     const filter = () => {
       const text = find.value.trim().toLowerCase();
       const at = family.value.indexOf(":");
       const [kind, wanted] = [family.value.slice(0, Math.max(at, 0)), family.value.slice(at + 1)];
       let shown = 0;
-      for (const body of table.tBodies) {
-        const fits = body.dataset.method.toLowerCase().includes(text)
-          && (kind === "" || body.dataset[kind] === wanted);
-        body.hidden = !fits;
-        shown += fits;
+      for (const unit of units) {
+        const own = kind === "" || (pairs ? names(unit).includes(wanted) : unit.dataset[kind] === wanted);
+        unit.hidden = !(own && names(unit).some((name) => name.toLowerCase().includes(text)));
+        shown += !unit.hidden;
       }
-      say(`${shown} of ${table.tBodies.length} methods shown`);
+      say(`${shown} of ${units.length} ${pairs ? "pairs" : "methods"} shown`);
     };
     board.querySelector("form").addEventListener("submit", (event) => event.preventDefault());
-    find.addEventListener("input", filter);
-    family.addEventListener("change", filter);
-    for (const box of board.querySelectorAll(".toggle")) {
-      const apply = () => table.classList.toggle(box.dataset.class, box.checked);
-      box.addEventListener("change", apply);
-      apply(); // a browser may restore boxes when the page is loaded again
-    }
-    if (find.value || family.value) filter();
+    controls(board, (control) => {
+      if (control.classList.contains("toggle")) table.classList.toggle(control.dataset.class, control.checked);
+      else if (control.value || units.some((unit) => unit.hidden)) filter();
+      if (pairs && control.value) board.querySelector("details").open = true;
+    });
+  }
+
+  // Who differs from whom: what is under the pointer, and a click lists the row's pairs
+  for (const table of document.querySelectorAll("table.signs")) {
+    const board = table.closest(".board");
+    const names = [...board.querySelectorAll(".family option")].slice(1).map((option) => option.textContent);
+    const listed = new Map([...board.querySelectorAll(".listed tbody tr")].map((row) => [`${row.cells[0].textContent}\n${row.cells[1].textContent}`, row]));
+    const said = document.createElement("p");
+    said.className = "readout";
+    table.closest(".scroll").after(said);
+    const of = (cell) => [cell.parentNode.rowIndex - 1, cell.cellIndex - 1];
+    table.addEventListener("pointerover", (event) => {
+      const cell = event.target.closest("td");
+      for (const each of table.querySelectorAll(".here")) each.classList.remove("here");
+      if (!cell) { said.textContent = ""; return; }
+      const [i, j] = of(cell);
+      const row = listed.get(`${names[i]}\n${names[j]}`) ?? listed.get(`${names[j]}\n${names[i]}`);
+      if (!row) { said.textContent = ""; return; }
+      for (const each of [cell, cell.parentNode.cells[0], table.tHead.rows[0].cells[j + 1]]) each.classList.add("here");
+      const text = (place) => row.cells[place].textContent;
+      said.textContent = `${text(0)} less ${text(1)}: ${text(2)}, interval ${text(3)}, p corrected ${text(4)}: ${text(6)} (${text(5)})`;
+    });
+    table.addEventListener("click", (event) => {
+      const cell = event.target.closest("tbody td, tbody th");
+      const family = board.querySelector(".family");
+      if (!cell) return;
+      family.value = `pair:${names[cell.parentNode.rowIndex - 1]}`;
+      family.dispatchEvent(new Event("change"));
+    });
   }
 
   addEventListener("beforeprint", () => {
     for (const details of document.querySelectorAll("details.provenance")) details.open = true;
   });
-})();

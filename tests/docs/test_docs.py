@@ -32,6 +32,7 @@ from bench.reports.grid import SCALE
 from bench.request import profiles
 from bench.request.parse import parse_methods
 from bench.sweeps.grids import SWEEPS
+from tests.support.chromium import chromium
 from tests.support.docs_commands import (
     COMMITTED,
     NOT_RUN,
@@ -439,6 +440,27 @@ def test_the_site_builds_without_a_warning_and_needs_no_network(tmp_path: Path) 
         assert not re.search(r'<(script|link|img|iframe)[^>]+(src|href)="(https?:)?//', text), page
         assert "<!-- leaderboard" not in text
         assert "<!-- cost" not in text
+    look_up(tmp_path / "site")
+
+
+def look_up(site: Path) -> None:
+    """The search works from a folder, no table breaks a word, and nothing is asked of another machine."""
+    found = "[...document.querySelectorAll('.md-search-result__link')].map(link => link.pathname)"
+    with chromium() as page:
+        page.show_as(1280, 900)
+        page.open(site / "index.html")
+        box = "document.querySelector('[data-md-component=search-query]')"
+        page.run(f"{box}.focus(); {box}.value = 'whitening'; {box}.dispatchEvent(new Event('keyup'))")
+        page.run(
+            "new Promise(done => { const look = () => document.querySelector('.md-search-result__link')"
+            " ? done() : setTimeout(look, 100); look(); setTimeout(done, 20000) })"
+        )
+        assert any(path.endswith("/methods/whitening.html") for path in page.run(found))
+        page.open(site / "methods" / "tncse.html")
+        words = "[...document.querySelectorAll('article table code')].filter(c => !/\\s/.test(c.textContent))"
+        assert page.run(f"{words}.length") > 20
+        assert page.run(f"{words}.filter(c => c.getClientRects().length > 1).length") == 0
+        assert {address.split(":")[0] for address in page.requests()} <= {"file", "data"}
 
 
 def test_commands_that_are_not_run_are_few_and_said_why() -> None:

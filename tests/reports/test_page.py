@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -10,13 +13,17 @@ from pathlib import Path
 
 import pytest
 
+from bench.records.store import ResultStore
 from bench.reports.campaign import Campaign, make_campaign
 from bench.reports.figures.draw import draw
 from bench.reports.formats.latex import document
 from bench.reports.formats.picture import critical_difference
+from bench.reports.formats.render import no_formula
+from bench.reports.grid import number
 from bench.reports.report import all_figures, report
 from bench.reports.sections import SECTIONS, TABLES
-from tests.support.campaigns import HOSTILE
+from bench.reports.tables.leaderboard import leaderboards
+from tests.support.campaigns import HOSTILE, make_record
 from tests.support.chromium import Page, chromium
 
 Cli = Callable[..., tuple[int, str, str]]
@@ -79,7 +86,6 @@ def test_the_policy_forbids_what_the_page_does_not_do(browser: Page) -> None:
 def test_sorting_by_mouse_and_keyboard(browser: Page) -> None:
     start = browser.run(AVERAGES)
     assert start == sorted(start, reverse=True)
-    browser.run(f"{heading(1)}.querySelector('button').click()")
     assert browser.run(f"{heading(1)}.getAttribute('aria-sort')") == "descending"
     browser.run(f"{heading(1)}.querySelector('button').focus()")
     browser.press("Enter", 13)
@@ -138,6 +144,132 @@ def test_toggles(browser: Page, toggle: str, selector: str, at_first: bool) -> N
     assert shown(browser, selector) is at_first
 
 
+DOWNLOAD = """new Promise(done => {
+  const make = URL.createObjectURL;
+  URL.createObjectURL = blob => { blob.text().then(done); URL.createObjectURL = make; return make(blob); };
+  document.querySelector('%s .csv').click();
+})"""
+
+
+def downloaded(browser: Page, place: str) -> list[list[str]]:
+    """Rows of what a table's button makes."""
+    return list(csv.reader(io.StringIO(browser.run(DOWNLOAD % place))))
+
+
+def test_a_table_as_csv(browser: Page, campaign: Campaign) -> None:
+    header, *rows = downloaded(browser, "#board-1")
+    (table, *_) = leaderboards(campaign)
+    assert header[:3] == ["method", "avg", "avg sd"]
+    assert [row[0] for row in rows] == [row.method for row in table.rows]
+    for made, row in zip(rows, table.rows, strict=True):
+        cell = row.cells["avg"]
+        assert made[1:3] == [number(cell.mean), "" if cell.sd is None else f"{100 * cell.sd:.2f}"]
+    put(browser, ".find", "input", "simcse")
+    assert [row[0] for row in downloaded(browser, "#board-1")[1:]] == ["simcse"]
+    put(browser, ".find", "input", "")
+
+
+def test_no_cell_of_a_csv_is_computed(browser: Page) -> None:
+    texts = [
+        "=1+1",
+        " =x",
+        "@a",
+        "+b",
+        "-0.05",
+        "+1.20*",
+        "-",
+        "-1,234.5",
+        "\uff1dx",
+        "-1\u00b10.20",
+        'a,"b"',
+    ]
+    texts += ["-0.10 [-0.20, +0.01]", "+x [1]", "plain", "-1e-05"]
+    cell = "document.querySelector('#pairs-1 .listed tbody').rows[0].cells[5]"
+    was = browser.run(f"{cell}.textContent")
+    for text in texts:
+        browser.run(f"{cell}.textContent = {json.dumps(text)}")
+        header, first, *_ = downloaded(browser, "#pairs-1 details")
+        assert first[header.index("test")] == no_formula(text.strip()), text
+    browser.run(f"{cell}.textContent = {json.dumps(was)}")
+
+
+def reloaded(browser: Page, hash_: str) -> None:
+    """Load the page again with another end of its address."""
+    browser.run(f"location.hash = {json.dumps(hash_)}")
+    browser.call("Page.reload")
+    while not browser.run("document.readyState === 'complete' && document.querySelector('.csv') !== null"):
+        pass
+
+
+def test_what_was_chosen_stands_in_the_address(browser: Page) -> None:
+    everything = browser.run(METHODS)
+    browser.run(f"{heading(0)}.querySelector('button').click()")
+    put(browser, ".family", "change", f"name:{HOSTILE[1]}")
+    browser.run("document.querySelector('#board-1 [data-class=with-sd]').click()")
+    browser.run("document.querySelector('#figure-mini-sts7-plane .keys button').click()")
+    shown_before = browser.run("location.hash")
+    reloaded(browser, shown_before)
+    assert browser.run(METHODS) == [HOSTILE[1]]
+    assert browser.run(f"{heading(0)}.getAttribute('aria-sort')") == "ascending"
+    assert not shown(browser, ".sd")
+    assert browser.run("document.querySelectorAll('#figure-mini-sts7-plane .series.off').length") == 1
+    browser.run("document.querySelector('nav a[href=\"#methods\"]').click()")
+    assert browser.run("new Promise(r => setTimeout(() => r(location.hash), 100))") == shown_before.replace(
+        "#?", "#methods?"
+    )
+    browser.run("location.hash = 'seeds?'")
+    assert browser.run(f"new Promise(r => setTimeout(() => r({METHODS}), 100))") == everything
+    assert browser.run("location.hash") == "#seeds"
+    assert browser.complaints() == []
+
+
+def test_an_address_is_only_text(browser: Page) -> None:
+    everything = browser.run(METHODS)
+    evil = "<img src=x onerror=alert(1)>"
+    for text in (
+        f"{evil}?board-1.find=</script>{evil}",
+        "%?%%%&&&==",
+        f"x?sort-0=ascending {evil}&sort-0=1&board-1.family=name:{evil}&__proto__=1&constructor=2",
+        "?figure-mini-sts7-plane.hidden=99.-1.constructor.__proto__&board-1.with-sd=maybe",
+        "?" + "a=b&" * 20_000,
+    ):
+        reloaded(browser, text)
+        assert browser.run("document.querySelectorAll('img').length") == 0
+        assert browser.complaints() == []
+        assert browser.run(METHODS) == ([] if "find" in text else everything)
+    reloaded(browser, "?")
+
+
+def test_legends_and_the_pointer(browser: Page) -> None:
+    figure = "#figure-mini-sts7-plane"
+    series = f"document.querySelector('{figure} .series[data-s=\"0\"]')"
+    browser.run(f"document.querySelector('{figure} .keys button').focus({{preventScroll: true}})")
+    told = browser.run(f"document.querySelector('{figure} .readout').textContent")
+    browser.press("Enter", 13)
+    assert browser.run(f"getComputedStyle({series}).display") == "none"
+    assert browser.run(f"document.querySelector('{figure} .keys button').ariaPressed") == "false"
+    browser.press(" ", 32)
+    assert browser.run(f"getComputedStyle({series}).display") == "inline"
+    browser.run("document.activeElement.blur()")
+    browser.move(f'{figure} .series[data-s="0"] .point')
+    assert browser.run(f"document.querySelector('{figure} .readout').textContent") == told
+    assert browser.run(f"{series}.classList.contains('on')")
+    browser.move(".signs td.p")
+    said = browser.run("document.querySelector('.pairs .readout').textContent")
+    assert re.search(r" less .*: \+\d+\.\d\d, interval \[.* differs \(", said)
+    browser.move("h1")
+
+
+def test_a_row_leads_to_its_card(browser: Page) -> None:
+    link = "document.querySelector('#board-1 tbody th a')"
+    card = browser.run(f"document.getElementById({link}.hash.slice(1)).id")
+    browser.run(f"{link}.click()")
+    assert browser.run(
+        f"new Promise(r => setTimeout(() => r(document.getElementById({json.dumps(card)}).open), 100))"
+    )
+    browser.run("history.replaceState(null, '', '#')")
+
+
 def test_themes_and_print(browser: Page) -> None:
     colour = "getComputedStyle(document.body).backgroundColor"
     light = browser.run(colour)
@@ -172,7 +304,7 @@ def test_readers_find_their_way(browser: Page) -> None:
     """Tables have captions and headings with a scope, figures a name and their origin."""
     assert browser.run("[...document.querySelectorAll('table')].every(t => t.caption && t.tHead)")
     assert browser.run("[...document.querySelectorAll('th')].every(t => t.scope)")
-    assert browser.run("[...document.querySelectorAll('svg')].every(s => s.getAttribute('aria-label'))")
+    assert browser.run("[...document.querySelectorAll('svg')].every(s => s.ariaLabel || s.ariaHidden)")
     assert browser.run(
         "[...document.querySelectorAll('figure')].every(f => f.querySelector('.provenance li'))"
     )
@@ -193,6 +325,24 @@ def test_hostile_names_are_text(browser: Page, campaign: Campaign) -> None:
     assert set(HOSTILE) < set(headings)
     assert "secret" not in report(campaign, "html")  # words of a sentence stay out
     assert browser.complaints() == []
+
+
+def test_many_methods_fit(browser: Page, tmp_path: Path) -> None:
+    store = ResultStore(tmp_path, "many")
+    records = [
+        make_record(f"method{i}[option=value{i}]", seed, {"STSB": 0.3 + 0.01 * i + 0.0001 * seed * (i % 7)})
+        for i in range(54)
+        for seed in (1, 2)
+    ]
+    page = tmp_path / "many.html"
+    page.write_text(report(make_campaign(store, records), "html"), encoding="utf-8")
+    browser.show_as(1400, 900)
+    browser.open(page)
+    wide = browser.run(
+        "[...document.querySelectorAll('#leaderboard .scroll, #significance .scroll')]"
+        ".filter(s => s.scrollWidth > s.clientWidth).map(s => s.ariaLabel)"
+    )
+    assert wide == []
 
 
 def check_compiles(text: str, folder: Path) -> None:

@@ -80,7 +80,7 @@ def test_a_profile_may_be_called_as_a_sweep_or_a_figure(tmp_path: Path) -> None:
 def test_what_is_missing_is_said_with_what_makes_it(tmp_path: Path) -> None:
     page = report(small(tmp_path), "html")
     there = parts(page)
-    assert list(there) == ["leaderboard", "seeds", "efficiency"]
+    assert list(there) == ["leaderboard", "seeds", "efficiency", "methods"]
     missing = html.unescape(page[page.index("Not here") :])
     for section in SECTIONS:
         said = f"<li>{section.title}: {section.missing} ("

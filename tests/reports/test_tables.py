@@ -309,7 +309,7 @@ def test_overlap_is_read_from_beside_the_records(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [n for n in TABLES if n not in ("leaderboard", "efficiency", "ablation:SWEEP")]
+    "name", [n for n in TABLES if n not in ("leaderboard", "efficiency", "ablation:SWEEP", "methods")]
 )
 def test_nothing_to_show_is_one_clear_line(tmp_path: Path, name: str) -> None:
     source = campaign(tmp_path, make_record("mine", 1, {"TOY": 0.7}, suite="toy"))

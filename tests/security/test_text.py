@@ -126,7 +126,7 @@ def test_a_figure_holds_texts(name: str) -> None:
     for kind in ("points", "lines", "strip", "ranking"):
         figure = Figure(name, "seeds", name, kind, name, name, (name,), series, rows=(name, name), note=name)
         root = ElementTree.fromstring(svg.draw(figure))  # noqa: S314 - our own
-        assert {element.tag for element in root.iter()} <= {"svg", "text", "path", "title", "line"}
+        assert {element.tag for element in root.iter()} <= {"svg", "g", "text", "path", "title", "line"}
         shown = f"rank by {printable(name)}" if kind == "ranking" else printable(name)
         assert any(shown == element.text for element in root.iter())
 

@@ -76,6 +76,15 @@ class Page:
             raise RuntimeError(f"{script}: {answer['exceptionDetails']}")
         return answer["result"].get("value")
 
+    def move(self, selector: str) -> None:
+        """Move the pointer to the middle of the first element of a selector, which is scrolled into view."""
+        box = self.run(
+            f"(() => {{ const e = document.querySelector({json.dumps(selector)}); e.scrollIntoView("
+            "{block: 'center', behavior: 'instant'}); const b = e.getBoundingClientRect(); "
+            "return [b.x + b.width / 2, b.y + b.height / 2] })()"
+        )
+        self.call("Input.dispatchMouseEvent", type="mouseMoved", x=box[0], y=box[1])
+
     def press(self, key: str, code: int) -> None:
         """Press a key as the keyboard does."""
         text = {"Enter": "\r", " ": " "}.get(key)
