@@ -153,7 +153,7 @@ def _curves(place: _Place) -> Iterator[Figure]:
 _CURVE_TITLES = {"loss": "Losses", "dev": "Dev curves", "rank": "Collapse"}
 CURVES = "Of the last stage: mean over seeds; the band goes from the lowest to the highest seed."
 _LOSSES = "Losses of methods are different quantities: each has axes of its own."
-_NO_LOSSES = "Records made before 2026-11-23 hold no losses, so there is no loss curve."
+_NO_LOSSES = "No losses are kept in these records, so there is no loss curve; runs by this version keep them."
 
 
 def curve_series(

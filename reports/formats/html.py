@@ -40,8 +40,8 @@ class Part:
 def html(campaign: Campaign, parts: Sequence[Part], missing: Sequence[str]) -> str:
     """Return a campaign's page as one file.
 
-    A whole page (one with leaderboards) has every run below the seeds, and in the place of tables all pairs of
-    methods and the methods' cards.
+    A whole page (one with leaderboards) has every run below the seeds, and in the place of tables all pairs
+    of methods and the methods' cards.
 
     Args:
         campaign: Where the parts come from.

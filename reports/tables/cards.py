@@ -52,7 +52,8 @@ def cards(campaign: Campaign) -> list[Card]:
     own = own_methods()
     there = grouped((r for r in campaign.records if r.status != UNREADABLE), lambda record: record.name)
     return [
-        _card(name, own[name].card if name in own else None, records) for name, records in sorted(there.items())
+        _card(name, own[name].card if name in own else None, records)
+        for name, records in sorted(there.items())
     ]
 
 

@@ -154,8 +154,8 @@ def test_a_band_reaches_from_the_lowest_to_the_highest_seed(tmp_path: Path) -> N
     assert loss.y == pytest.approx((2.8, 1.0))
     page = report(standing(tmp_path, *records), "html")
     assert page.count('class="range c0"') == 2  # dev and loss; the ranks are equal
-    assert "hold no losses" not in page
-    assert "hold no losses" in report(standing(tmp_path, make_record("a", 1, dict(SCORES))), "html")
+    assert "No losses are kept" not in page
+    assert "No losses are kept" in report(standing(tmp_path, make_record("a", 1, dict(SCORES))), "html")
 
 
 def test_many_lines_have_a_panel_each_and_few_their_names_at_their_ends() -> None:

@@ -25,7 +25,7 @@ TEXTS = {page.name: page.read_text(encoding="utf-8") for page in PAGES}
 SHOWN = re.compile(r"<!-- shows: (.+?) -->\n```text\n(.*?)```", re.S)
 """A command and lines of what it prints on the committed records."""
 
-OWN_TEST = ("add-your-method.md", "faults.md", "gate-in-a-build.md", "submit.md")
+OWN_TEST = ("add-your-method.md", "faults.md", "first-method.md", "gate-in-a-build.md", "submit.md")
 """Pages that bring files of their own; their own tests run them, here their commands are parsed."""
 COMMITTED = ("mini", "mini-all", "mini-world2", "mini-world3", "minilm", "reference", "sweeps", "unsee")
 """Campaigns that a clone has: commands that read them run on them, commands that write get another name."""
