@@ -9,6 +9,12 @@ from collections.abc import Iterable
 from functools import partial
 
 
+class TerminatedError(KeyboardInterrupt):
+    """SIGTERM, which ends a command as Ctrl-C does (exit code 143)."""
+
+    exit_code = 143
+
+
 class BenchError(Exception):
     """Base of all expected errors; the command line prints it as one line.
 

@@ -18,6 +18,8 @@ of it, one lookup of each word embedding a batch, AdamW fused on the CPU too. Th
 but dropout draws for fewer states and sums are added in another order.
 """
 TRAIN = "train"
+Report = Callable[[Mapping[str, Any]], None]
+"""Called with what a training has to say of itself: numbers and short texts by name, as "step" and "loss"."""
 
 
 SICK = "+sick"
@@ -60,6 +62,7 @@ class StageContext:
         inputs: Folder of each earlier stage it builds on, by role.
         out: Empty folder for its files.
         progress: Called with finished sentences.
+        report: Called with the news of each step and dev evaluation, for who watches.
         members: Encoder of each other method it builds on, by role.
         auxiliaries: Folder of each auxiliary model, by the option that names it.
         partners: A translation of each sentence where the stage asks for a paired text, else empty.
@@ -79,6 +82,7 @@ class StageContext:
     members: Mapping[str, Encoder] = field(default_factory=dict)
     auxiliaries: Mapping[str, Path] = field(default_factory=dict)
     partners: Sequence[str] = ()
+    report: Report | None = None
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ from bench.cli.options import (
     format_option,
     level_option,
     print_json,
-    progress_bar,
     results_options,
     together,
 )
+from bench.cli.progress import progress_bar
 from bench.errors import InputError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bench.cli.files import write_file
-from bench.cli.options import progress_bar
+from bench.cli.progress import progress_bar
 from bench.errors import InputError, printable
 
 if TYPE_CHECKING:

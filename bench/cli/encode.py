@@ -10,7 +10,8 @@ from typing import Any, BinaryIO
 import click
 
 from bench.cli.export import checkpoint_option, finished_encoder, one_method, seed_option
-from bench.cli.options import PATH, check_device, progress_bar, spec_options
+from bench.cli.options import PATH, check_device, spec_options
+from bench.cli.progress import progress_bar
 from bench.errors import InputError
 
 _WHERE = "bench encode"

@@ -34,6 +34,7 @@ EXAMPLES = {
     "sweep": "bench sweep caels --seeds 1 --dry-run",
     "tune": "bench tune simcse --option lr --values 5e-5,1e-4",
     "verify": "bench verify results/local --rerun 1",
+    "watch": "bench watch --results results",
 }
 """By a command's name, a subcommand's with its group's, "" for ``bench`` itself."""
 

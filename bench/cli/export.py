@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli.options import PATH, check_device, loaded_plugins, make_spec, progress_bar, spec_options
+from bench.cli.options import PATH, check_device, loaded_plugins, make_spec, spec_options
+from bench.cli.progress import progress_bar
 from bench.errors import InputError
 
 if TYPE_CHECKING:

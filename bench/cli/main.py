@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 import click
 
@@ -33,7 +36,8 @@ from bench.cli.stats import stats
 from bench.cli.sweep import sweep
 from bench.cli.train import pretrain, tune
 from bench.cli.verify import verify
-from bench.errors import BenchError, printable, storage_reason
+from bench.cli.watch import watch
+from bench.errors import BenchError, TerminatedError, printable, storage_reason
 from bench.version import __version__
 
 
@@ -43,7 +47,8 @@ from bench.version import __version__
 def cli(debug: bool) -> None:
     """Benchmark unsupervised sentence encoders: run, report, compare.
 
-    Exit codes: 0 done, 1 a failed cell or a regression, 2 bad input, 3 not comparable, 130 interrupted.
+    Exit codes: 0 done, 1 a failed cell or a regression, 2 bad input, 3 not comparable, 130 interrupted, 143
+    ended by SIGTERM.
     """
 
 
@@ -54,7 +59,7 @@ def main(arguments: list[str] | None = None) -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
-        with _own_environment(argv):
+        with _own_environment(argv), _terminable():
             code = cli.main(args=argv, prog_name="bench", standalone_mode=False, obj=tuple(argv))
         if sys.stdout is not None:  # closed by who started us
             sys.stdout.flush()
@@ -62,9 +67,28 @@ def main(arguments: list[str] | None = None) -> None:
         if "--debug" in argv and not isinstance(error, click.Abort | BrokenPipeError):
             raise
         code = _explain(error)
-    except KeyboardInterrupt:
-        code = _explain(click.Abort())
+    except KeyboardInterrupt as error:
+        code = _explain(click.Abort(), error)
     sys.exit(code)
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM, as of a scheduler whose time is up, end the block as Ctrl-C does; others are ignored."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise TerminatedError
+
+    default = threading.current_thread() is threading.main_thread()
+    default = default and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if default:
+        signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        if default:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @contextmanager
@@ -89,14 +113,14 @@ def _own_environment(arguments: list[str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _explain(error: Exception) -> int:
+def _explain(error: Exception, cause: BaseException | None = None) -> int:
     """Print an error as one line; return its exit code."""
     if isinstance(error, BrokenPipeError):  # the reader of our stdout has gone, as with `bench report | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     if isinstance(error, click.Abort):
         click.echo("interrupted; finished cells are kept, the same command goes on from them", err=True)
-        return 130
+        return TerminatedError.exit_code if isinstance(cause or error.__cause__, TerminatedError) else 130
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         click.echo(error.format_message(), err=True)
         return 2
@@ -143,6 +167,7 @@ for command in (
     sweep,
     tune,
     verify,
+    watch,
 ):
     cli.add_command(command)
 add_examples(cli)

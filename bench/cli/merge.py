@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from bench.cli.options import PATH, data_option, progress_bar
+from bench.cli.options import PATH, data_option
+from bench.cli.progress import progress_bar
 from bench.errors import BenchError, printable
 
 

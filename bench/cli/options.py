@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -308,15 +307,3 @@ def tell(line: str) -> None:
 def print_json(value: Any) -> None:
     """Print a value as JSON to stdout."""
     click.echo(json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False))
-
-
-@contextmanager
-def progress_bar(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """A bar over sentences on stderr, nothing where that is not a terminal; no total where it isn't known."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        counter = bar.add_task(what, total=total)
-        yield lambda n: bar.advance(counter, n)

@@ -14,11 +14,11 @@ from bench.cli.options import (
     format_option,
     make_spec,
     print_json,
-    progress_bar,
     seeds_option,
     spec_options,
     tell,
 )
+from bench.cli.progress import progress_bar
 from bench.errors import InputError
 
 if TYPE_CHECKING:

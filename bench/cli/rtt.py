@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli.options import PATH, check_device, data_option, device_options, progress_bar
+from bench.cli.options import PATH, check_device, data_option, device_options
+from bench.cli.progress import progress_bar
 from bench.errors import InputError
 
 if TYPE_CHECKING:

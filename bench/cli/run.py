@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from bench.plan.plan import Plan
     from bench.run.deadline import Deadline
     from bench.run.task import Outcome
+
 
 estimate_option = click.option(
     "--estimate",
@@ -79,6 +81,14 @@ estimate_option = click.option(
     metavar="I/N",
     help="Run this share of the cells alone, such as 3/16; cells that share a training stage stay together.",
 )
+@click.option(
+    "--log",
+    "logs",
+    type=click.Choice(["tensorboard", "wandb"]),
+    multiple=True,
+    help="Write the curves of training there too, below --results; wandb is offline unless WANDB_MODE says "
+    "otherwise. Repeatable.",
+)
 @click.option("--force", is_flag=True, help="Run finished cells again and replace their records.")
 def run(
     dry_run: bool,
@@ -88,6 +98,7 @@ def run(
     spread: float | None,
     deadline: float | None,
     shard: str | None,
+    logs: tuple[str, ...],
     **options: Any,
 ) -> None:
     """Evaluate methods over seeds and suites; finished cells are never computed twice.
@@ -96,21 +107,17 @@ def run(
     """
     from bench.cli.detect import check_options, show_detection
     from bench.plan.plan import make_plan
+    from bench.run.logs import check_installed
     from bench.run.ready import check_early
 
     begin = time.monotonic()
+    check_installed(logs)
     check_options(detect, spread, dry=dry_run or estimate)
     if price_per_hour is not None and not (dry_run or estimate):
         raise InputError(
             "a price needs an estimate", where="--price-per-hour", expected="--estimate or --dry-run as well"
         )
-    if deadline is not None and options["force"]:
-        raise InputError(
-            "the run that goes on would run finished cells again",
-            where="--deadline",
-            expected="no --force",
-            hint="name another --campaign",
-        )
+    check_deadline(deadline, force=options["force"])
     spec = make_spec(options)
     check_early(spec)
     plan = of_shard(make_plan(spec), shard)
@@ -129,7 +136,7 @@ def run(
     from bench.run.deadline import Deadline
 
     ends = None if deadline is None else Deadline(plan, begin + 60 * deadline)
-    failed = execute(plan, ends)
+    failed = execute(plan, ends, logs)
     if records := own_records(plan):
         from bench.reports.campaign import make_campaign
         from bench.reports.report import report  # loads pandas and scipy, which no plan needs
@@ -139,6 +146,17 @@ def run(
         tell_left(ends.jobs, len(plan.jobs), failed)
         sys.exit(130)
     leave_if_failed(failed)
+
+
+def check_deadline(deadline: float | None, *, force: bool) -> None:
+    """Raise InputError for a deadline whose run could not be gone on with."""
+    if deadline is not None and force:
+        raise InputError(
+            "the run that goes on would run finished cells again",
+            where="--deadline",
+            expected="no --force",
+            hint="name another --campaign",
+        )
 
 
 def of_shard(plan: Plan, shard: str | None) -> Plan:
@@ -245,7 +263,8 @@ def show_estimate(plan: Plan, price: float | None = None, deadline: float | None
     """
     from bench.eval.suite import measure_of
     from bench.run.deadline import fitting
-    from bench.run.preview import Estimate, cost, described, estimates, span
+    from bench.run.preview import Estimate, cost, described, estimates
+    from bench.run.running import span
     from bench.run.sharing import sharing
 
     pending = plan.pending()
@@ -274,11 +293,18 @@ def show_estimate(plan: Plan, price: float | None = None, deadline: float | None
         click.echo(f"deadline: about {fit} of {len(cells)} cells end within {deadline:g} min")
 
 
-def execute(plan: Plan, deadline: Deadline | None = None) -> int:
-    """Run the plan with progress on stderr; return the number of cells that failed or conflict."""
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+def execute(plan: Plan, deadline: Deadline | None = None, logs: Sequence[str] = ()) -> int:
+    """Run the plan with progress on stderr; return the number of cells that failed or conflict.
 
+    Args:
+        plan: The plan.
+        deadline: When it has to end.
+        logs: Names of what else gets its curves, see :mod:`bench.run.logs`.
+    """
+    from rich.console import Console
+
+    from bench.cli.progress import watched
+    from bench.run.logs import opened_logs
     from bench.run.ready import check_ready
     from bench.run.runner import pending_jobs, run_plan
 
@@ -287,21 +313,18 @@ def execute(plan: Plan, deadline: Deadline | None = None) -> int:
     if done := len(plan.jobs) - pending - conflicts:
         click.echo(f"{done} of {len(plan.jobs)} cells are done already", err=True)
     console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.completed:,.0f} sentences"), TimeElapsedColumn())
     finished = 0
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        counter = bar.add_task("encode", total=None)
 
-        def report(outcome: Outcome) -> None:
-            nonlocal finished
-            finished += 1
-            bar.console.print(
-                f"[{finished}/{pending}] {_describe(outcome)}", markup=False, highlight=False, soft_wrap=True
-            )
-
-        outcomes = run_plan(
-            plan, on_outcome=report, progress=lambda n: bar.advance(counter, n), deadline=deadline
+    def report(outcome: Outcome) -> None:
+        nonlocal finished
+        finished += 1
+        console.print(
+            f"[{finished}/{pending}] {_describe(outcome)}", markup=False, highlight=False, soft_wrap=True
         )
+
+    with opened_logs(logs, plan.spec.results, plan.store.campaign, tell) as writers:
+        watch = partial(watched, console=console, logs=writers)
+        outcomes = run_plan(plan, on_outcome=report, watch=watch, deadline=deadline)
     return conflicts + sum(outcome.state in ("failed", "conflict") for outcome in outcomes)
 
 

@@ -20,9 +20,9 @@ from bench.cli.options import (
     make_spec,
     plugin_option,
     precision_option,
-    progress_bar,
     set_option,
 )
+from bench.cli.progress import progress_bar
 from bench.errors import InputError
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from pathlib import Path
 import click
 
 from bench.cli.files import write_file
-from bench.cli.options import loaded_plugins, plugin_option, progress_bar
+from bench.cli.options import loaded_plugins, plugin_option
+from bench.cli.progress import progress_bar
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bench.card import BuildContext
 from bench.data.training import TrainingData
@@ -17,8 +17,12 @@ from bench.plan.cell import Cell
 from bench.plan.expected import training_block
 from bench.registry import discover
 from bench.request.plugins import plugins_of_methods
+from bench.run.events import TRAINS, WAITS
 from bench.run.stage_cache import StageCache
-from bench.stages import Stage, StageContext
+from bench.stages import Report, Stage, StageContext
+
+if TYPE_CHECKING:
+    from bench.train.launch import Say
 
 STEP_TIMES = ("step_seconds", "dev_seconds")
 """Facts of a stage, for estimates, that repeat no more than its CPU seconds do."""
@@ -33,6 +37,7 @@ class Builder:
         training: Training text and dev set, None where no method trains.
         cache: Finished stages.
         progress: Called with finished sentences.
+        report: Called with what the cell does now, and with the news of a training.
     """
 
     def __init__(
@@ -42,14 +47,15 @@ class Builder:
         training: TrainingData | None,
         cache: StageCache,
         progress: Progress | None = None,
+        report: Report | None = None,
     ) -> None:
         self.cell, self.device, self.training = cell, device, training
-        self.cache, self.progress = cache, progress
+        self.cache, self.progress, self.report = cache, progress, report
         self._folders: dict[str, Path] | None = None
         self._error: Exception | None = None
         self._encoders: dict[str, Encoder | PairScorer] = {}
         self._members = {
-            role: Builder(member, device, training, cache, progress) for role, member in cell.members
+            role: Builder(member, device, training, cache, progress, report) for role, member in cell.members
         }
 
     def encoder(self, checkpoint: str = "selected") -> Encoder | PairScorer:
@@ -103,6 +109,7 @@ class Builder:
                     break
             else:
                 wait = True  # all that could be trained now is being trained elsewhere
+                self._tell(doing=WAITS, key=waiting[0].key)
         return folders
 
     def last_differs(self) -> bool:
@@ -136,6 +143,7 @@ class Builder:
         """Train a stage into ``out``, here or in several processes; return its facts."""
         if self.training is None or self.cell.model is None:
             raise BenchError(f"stage '{stage.spec.role}' needs a training text and a backbone")
+        self._tell(doing=TRAINS, key=stage.key)
         if self.cell.ranks == 1:
             return self.train_here(stage, inputs, out)
         from bench.train.launch import run_together
@@ -150,9 +158,21 @@ class Builder:
             self.cell.ranks,
             device=self.device,
             plugins=plugins_of_methods(names),
-            progress=self.progress,
+            progress=self._heard,
         )
         return facts
+
+    def _tell(self, **news: Any) -> None:
+        if self.report:
+            self.report(news)
+
+    def _heard(self, said: int | Mapping[str, Any]) -> None:
+        """Pass on what the first of several processes says: finished sentences, or news."""
+        if isinstance(said, int):
+            if self.progress:
+                self.progress(said)
+        else:
+            self._tell(**said)
 
     def prepare(self) -> None:
         """Run or find all stages, its members' too."""
@@ -204,6 +224,7 @@ class Builder:
             members={role: self.member(role) for role in self._members if role in stage.spec.inputs},
             auxiliaries={option: folder.path for option, folder in self.cell.auxiliaries},
             partners=self.training.partners(stage.spec.text),
+            report=self.report,
         )
 
     def _check_model(self) -> None:
@@ -225,10 +246,10 @@ class RankWork:
     inputs: Mapping[str, Path]
     out: Path
 
-    def __call__(self, scratch: Path, progress: Progress | None) -> dict[str, Any]:
+    def __call__(self, scratch: Path, say: Say | None) -> dict[str, Any]:
         """Train it; the first process alone writes into the stage's folder."""
         from bench.train.distributed import is_first
 
-        builder = Builder(self.cell, self.device, self.training, self.cache, progress)
+        builder = Builder(self.cell, self.device, self.training, self.cache, say, say)
         (stage,) = (stage for stage in self.cell.stages if stage.key == self.key)
         return builder.train_here(stage, self.inputs, self.out if is_first() else scratch)

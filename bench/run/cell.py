@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from bench.data.suites import data_folder
-from bench.encoder import FloatArray, Progress
+from bench.encoder import FloatArray
 from bench.errors import BenchError, NotComparableError, StorageError, printable
 from bench.eval.suite import SuiteTask, measure_of
 from bench.nn.threads import torch_threads
@@ -20,6 +21,7 @@ from bench.records.provenance import clean_traceback, provenance, timing, withou
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.run.builder import Builder
+from bench.run.events import EVALUATES, LOADS, PROBES, WAITS, CellEvents, cell_file, steps_to_train
 from bench.run.measure import measure_job
 from bench.run.probing import add_probes, missing_probes, probe_data, probed_suite
 from bench.run.stage_cache import StageCache
@@ -30,24 +32,48 @@ _DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
 Suites = Mapping[str, list[SuiteTask]]
 
 
-def run_cell(task: CellTask, suites: Suites | None = None, progress: Progress | None = None) -> list[Outcome]:
+def run_cell(task: CellTask, suites: Suites | None = None) -> list[Outcome]:
     """Run one cell's pending suites under its lock, and add the probes that their records lack.
 
     Args:
         task: The cell; its data are looked for where it runs.
         suites: The suites' data where this process has read them already; a worker reads its own.
-        progress: Called with finished sentences.
     """
     spec, cell = replace(task.spec, data=data_folder(task.spec.data)), task.jobs[0].cell
     store = ResultStore(spec.results, spec.campaign)
-    builder = Builder(cell, spec.device, task.training, StageCache(spec.results / ".stages"), progress)
-    running = _Running(replace(task, spec=spec), store, builder, suites or {}, progress)
-    with store.claim(task.jobs[0].place, wait=task.wait) as mine:
+    cache = StageCache(spec.results / ".stages")
+    with closing(_events(task, cache)) as events, store.claim(task.jobs[0].place, wait=task.wait) as mine:
         if not mine:
+            events.drop()
             return [Outcome(job, "busy") for job in task.jobs]
+        events.report({"doing": LOADS})
+        builder = Builder(cell, spec.device, task.training, cache, events.sentences, events.report)
+        running = _Running(replace(task, spec=spec), store, builder, suites or {}, events)
         measuring = any(measure_of(job.suite).needs_torch for job in task.jobs)
         with torch_threads(spec.threads, needs_torch=measuring or cell.model is not None):
-            return [running.probed(running.outcome(job)) for job in task.jobs]
+            outcomes = [running.probed(running.outcome(job)) for job in task.jobs]
+        _end(events, outcomes)
+        return outcomes
+
+
+def _events(task: CellTask, cache: StageCache) -> CellEvents:
+    """What the cell tells, to nobody where its run has no folder for it."""
+    first = task.jobs[0]
+    about = {"method": first.cell.method, "seed": first.cell.seed, "suites": [job.suite for job in task.jobs]}
+    texts = {name: len(text.sentences) for name, text in task.training.texts.items()} if task.training else {}
+    named = [(name, stage) for name, _, stage in first.cell.named_stages]
+    events = CellEvents(
+        cell_file(task.running, first.place.folder, about), steps_to_train(named, texts, cache.root)
+    )
+    events.report({"doing": WAITS})
+    return events
+
+
+def _end(events: CellEvents, outcomes: Sequence[Outcome]) -> None:
+    scores = {o.job.suite: o.record.score("avg") for o in outcomes if o.record and o.record.status == "ok"}
+    bad = next((o.state for o in outcomes if o.state in ("failed", "conflict")), None)
+    known = {suite: score for suite, score in scores.items() if score is not None}
+    events.end(bad or outcomes[-1].state, known)
 
 
 @dataclass(frozen=True)
@@ -58,7 +84,7 @@ class _Running:
     store: ResultStore
     builder: Builder
     suites: Suites
-    progress: Progress | None
+    events: CellEvents
 
     def outcome(self, job: Job) -> Outcome:
         """Take the record if another process finished the job between planning and now, else run it."""
@@ -99,7 +125,8 @@ class _Running:
             facts["encoder"] |= kept_facts(encoder.facts, ENCODER, "the encoder's facts")
             if spec.precision != "fp32" and "dtype" in facts["encoder"]:
                 facts["encoder"]["dtype"] = _DTYPES[spec.precision]
-            found = measure_job(self.builder, tasks, job, spec, self.progress)
+            self.events.report({"doing": EVALUATES, "suite": job.suite})
+            found = measure_job(self.builder, tasks, job, spec, self.events.sentences)
             facts |= found.facts
             if measure_of(job.suite).encodes_once:  # else what it knew isn't of this suite's sentences
                 coverage = getattr(encoder, "coverage", {})
@@ -135,7 +162,8 @@ class _Running:
             missing = missing_probes(record, spec.probes, data)
             if not missing:
                 return outcome
-            record = add_probes(record, missing, data, self.builder, self.progress)
+            self.events.report({"doing": PROBES})
+            record = add_probes(record, missing, data, self.builder, self.events.sentences)
             predictions = self.store.predictions(record) if record.predictions else None
             record = self.store.write(job.place, record, predictions)
         except StorageError:

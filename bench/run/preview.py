@@ -17,6 +17,7 @@ from bench.plan.cell import Cell
 from bench.plan.job import Job
 from bench.plan.plan import Plan
 from bench.run.builder import Builder
+from bench.run.running import span
 from bench.run.stage_cache import StageCache
 from bench.stages import TRAIN, Stage, planned_steps
 
@@ -124,13 +125,6 @@ def described(estimate: Estimate, price: float | None, devices: int) -> str:
     line = f"{estimate.method:40} {estimate.cells} cell(s) of about {span(each)}"
     line += f": {span(training)} training, {span(evaluation)} evaluation"
     return line if price is None else f"{line}; cost {cost(each, price, devices)}"
-
-
-def span(seconds: float) -> str:
-    """A time as one reads it: seconds below 100 of them, minutes below 100, else hours."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def cost(seconds: float, price: float, devices: int) -> str:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
-from bench.encoder import Progress
 from bench.plan.job import Job
 from bench.plan.plan import Plan
 from bench.run.cell import run_cell
 from bench.run.deadline import Deadline
+from bench.run.events import clear_leftovers, run_folder
 from bench.run.executors import executor_for
-from bench.run.executors.local import InProcess, always
+from bench.run.executors.local import Executor, InProcess, always
 from bench.run.probing import jobs_without_probes
 from bench.run.sharing import sharing
 from bench.run.stage_cache import StageCache
@@ -23,7 +26,7 @@ def run_plan(
     plan: Plan,
     *,
     on_outcome: Callable[[Outcome], None],
-    progress: Progress | None = None,
+    watch: Callable[[Path], AbstractContextManager[object]] | None = None,
     deadline: Deadline | None = None,
 ) -> list[Outcome]:
     """Run every pending job and add the probes that are asked for, also to records that are there already.
@@ -33,7 +36,7 @@ def run_plan(
     Args:
         plan: The plan.
         on_outcome: Called for every job as soon as its record is on disk.
-        progress: Called with finished sentences, when cells run in this process.
+        watch: Gets the folder of the run's events (:mod:`bench.run.events`), and is open while cells run.
         deadline: Says which cells are begun, and keeps the others; then nobody is waited for.
 
     Returns:
@@ -43,10 +46,29 @@ def run_plan(
     if tasks:  # else nothing is written, and the folder may be read-only
         plan.store.prepare()
     plan.store.clear_leftovers()
+    clear_leftovers(plan.store.root)
     StageCache(plan.spec.results / ".stages").clear_leftovers()
     executor = executor_for(plan.spec, partial(sharing, plan, len(tasks)))
+    if not tasks:
+        return []
+    methods = Counter(task.jobs[0].cell.method for task in tasks)
+    with ExitStack() as opened:
+        folder = opened.enter_context(run_folder(plan.store.root, methods))
+        if watch and folder:
+            opened.enter_context(watch(folder))
+        tasks = [replace(task, running=folder) for task in tasks]
+        return _run(plan, executor, tasks, on_outcome, deadline)
+
+
+def _run(
+    plan: Plan,
+    executor: Executor,
+    tasks: list[CellTask],
+    on_outcome: Callable[[Outcome], None],
+    deadline: Deadline | None,
+) -> list[Outcome]:
     here = isinstance(executor, InProcess)
-    function = partial(run_cell, suites=plan.suites, progress=progress) if here else run_cell
+    function = partial(run_cell, suites=plan.suites) if here else run_cell
     outcomes: list[Outcome] = []
     while tasks:
         task_of = {task.jobs[0].place: task for task in tasks}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from bench.data.mini.world import DEFAULT_SEED
 from bench.data.training import TrainingData
@@ -22,6 +23,7 @@ class CellTask:
         training: Training text and dev set, None where no method trains.
         world_seed: Which world the mini suites are drawn from.
         wait: Wait for a process that computes the same cell instead of answering "busy".
+        running: Folder of the run's events, None for none.
     """
 
     jobs: tuple[Job, ...]
@@ -29,6 +31,7 @@ class CellTask:
     training: TrainingData | None
     world_seed: int = DEFAULT_SEED
     wait: bool = False
+    running: Path | None = None
 
 
 @dataclass(frozen=True)

@@ -1,23 +1,26 @@
-"""Ctrl-C and child processes: the terminal sends it to them too, and they exit without printing anything."""
+"""Ctrl-C, SIGTERM and child processes, which get them too and exit without printing anything."""
 
 from __future__ import annotations
 
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import parent_process, resource_tracker
 from multiprocessing.process import BaseProcess
 
 INTERRUPTED = 130
+_ENDING = {signal.SIGINT, signal.SIGTERM}
+_FOLLOWS = 1.0  # seconds in which a scheduler's SIGTERM has reached all processes of a job
 
 
 @contextmanager
 def interrupt_held() -> Iterator[None]:
-    """Let Ctrl-C wait: a process that starts here holds it too, until it can exit quietly."""
+    """Let Ctrl-C and SIGTERM wait: a process that starts here holds them too, until it can exit quietly."""
     resource_tracker.ensure_running()  # which starting it would end the wait
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     try:
         yield
     finally:
@@ -25,13 +28,25 @@ def interrupt_held() -> Iterator[None]:
 
 
 def leave_on_interrupt() -> None:
-    """In a process that was started so: leave at Ctrl-C, and with the process that started this one."""
+    """In a process that was started so: leave at Ctrl-C, and with the process that started this one.
+
+    SIGTERM ends it as it ends any process.
+    """
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # a background job ignores it
         signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
     parent = parent_process()
     if parent is not None:
         threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
+
+
+def end_follows() -> None:
+    """Wait a moment for the SIGTERM that may have ended a child process to reach this one as well.
+
+    A scheduler sends it to all processes of a job, one after the other; else we would call it a failure.
+    """
+    time.sleep(_FOLLOWS)  # which the signal ends
 
 
 def _leave_with(parent: BaseProcess) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from bench.encoder import Encoder, FloatArray, Progress
 from bench.eval.collapse import Collapse, collapse_figures
+from bench.stages import Report
 
 
 class DevEvaluation:
@@ -18,6 +19,7 @@ class DevEvaluation:
         encoder: The encoder.
         select: That similarity.
         collapse: True keeps the collapse figures of the dev sentences' vectors.
+        report: Called with them, as "collapse".
     """
 
     def __init__(
@@ -26,11 +28,12 @@ class DevEvaluation:
         encoder: Encoder,
         select: str = "cosine",
         collapse: bool = False,
+        report: Report | None = None,
     ) -> None:
         self.select, self.collapse = select, collapse
         self.figures: list[Collapse] = []
         """Of every evaluation so far."""
-        self._dev_score, self._encoder = dev_score, encoder
+        self._dev_score, self._encoder, self._report = dev_score, encoder, report
 
     def score(self) -> float:
         """Evaluate now."""
@@ -39,6 +42,8 @@ class DevEvaluation:
         score = self._dev_score(watched, *more)
         if isinstance(watched, Watched):
             self.figures.append(collapse_figures(np.concatenate(watched.seen)))
+            if self._report:
+                self._report({"collapse": list(self.figures[-1])})
         return score
 
 

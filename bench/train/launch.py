@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -18,15 +19,16 @@ from typing import Any
 
 import torch
 
-from bench.encoder import Progress
 from bench.errors import BenchError, CellFailedError, InputError
 from bench.request.plugins import load_plugins
 from bench.request.spec import Plugin
-from bench.train.child_processes import INTERRUPTED, interrupt_held, leave_on_interrupt
+from bench.train.child_processes import INTERRUPTED, end_follows, interrupt_held, leave_on_interrupt
 from bench.train.distributed import joined
 
-Work = Callable[[Path, Progress | None], Any]
-"""What each process runs: it gets a folder of its own for what nobody reads, and what counts progress."""
+Say = Callable[[Any], None]
+"""Called in the first process with what the caller's own is called with."""
+Work = Callable[[Path, Say | None], Any]
+"""What each process runs: it gets a folder of its own for what nobody reads, and what tells its progress."""
 _LAST_WORDS = 10.0  # seconds in which a process that is told to end may do so
 
 
@@ -46,7 +48,7 @@ def run_together(
     *,
     device: str,
     plugins: Sequence[Plugin] = (),
-    progress: Progress | None = None,
+    progress: Say | None = None,
 ) -> Any:
     """Run ``work`` in fresh (spawned) processes that are joined (:func:`bench.train.distributed.joined`).
 
@@ -55,7 +57,7 @@ def run_together(
         size: How many.
         device: "cpu" or "cuda"; there each process gets a device of its own.
         plugins: What the processes load before they read their work.
-        progress: Called with what the first process reports.
+        progress: Called with what the first process says: sentences, or the news of a training.
 
     Returns:
         What ``work`` returned in the first process: plain values, no tensors.
@@ -90,7 +92,7 @@ def run_together(
             _end(running)
 
 
-def _watch(running: dict[Connection, BaseProcess], progress: Progress | None) -> Any:
+def _watch(running: dict[Connection, BaseProcess], progress: Say | None) -> Any:
     """Wait until all have finished; raises what the first one to fail said."""
     ranks = {pipe: rank for rank, pipe in enumerate(running)}
     results: dict[int, Any] = {}
@@ -121,6 +123,8 @@ def _ended(process: BaseProcess, rank: int, size: int) -> BaseException:
     process.join(_LAST_WORDS)
     if process.exitcode == INTERRUPTED:
         return KeyboardInterrupt()
+    if process.exitcode == -signal.SIGTERM:
+        end_follows()
     return CellFailedError(
         f"process {rank} of the {size} that train together died (killed, or out of memory?)",
         hint="run the same command again, with fewer or more --ranks",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from bench.errors import BenchError, InputError
 from bench.nn.backbone import Rows
 from bench.nn.heap import keep_freed_memory
+from bench.stages import Report
 from bench.train.compiled import device_half
 from bench.train.distributed import from_first, share_gradients
 from bench.train.masters import Masters
@@ -76,6 +77,8 @@ class TrainResult:
         sentences: Sentences seen, each view of a sentence counted once.
         step_seconds: Wall clock of a step, a mean without the first one where there are more.
         dev_seconds: Wall clock of a dev evaluation, a mean; 0 where there was none.
+        evaluations: What each dev evaluation found: step, loss and rate of that step, its gradient's norm
+            before clipping (None without clipping), and the score as "dev".
     """
 
     curve: tuple[tuple[int, float], ...]
@@ -86,6 +89,7 @@ class TrainResult:
     sentences: int
     step_seconds: float
     dev_seconds: float
+    evaluations: tuple[Mapping[str, Any], ...] = ()
 
 
 def batches(
@@ -114,6 +118,7 @@ def train(
     corpus: str,
     dev_score: DevScore,
     progress: Callable[[int], None] | None = None,
+    report: Report | None = None,
 ) -> TrainResult:
     """Minimise ``objective`` over batches of token rows.
 
@@ -129,6 +134,7 @@ def train(
         corpus: Fingerprint of the corpus.
         dev_score: Evaluates ``encoder`` on the dev set; larger is better.
         progress: Called with the sentences of each finished step.
+        report: Called with the news of each step, and of each dev evaluation.
 
     Raises:
         BenchError: empty corpus, or a loss that is not finite (naming the step).
@@ -137,7 +143,7 @@ def train(
     _check_text(len(rows), settings)
     keep_freed_memory()
     order = batches(len(rows), settings.batch_size, seed, corpus, drop_last=settings.drop_last)
-    history, halves = _History(encoder), in_halves(objective)
+    history, halves = _History(encoder, settings, report), in_halves(objective)
     steps = prepared_steps(
         halves,
         lambda: [rows[index] for index in next(order)],
@@ -153,15 +159,20 @@ def train(
             reading = stepping.take(step, prepared)
             history.trained(step, sentences, reading.value(), begin, halves.why_not_finite)
             if step % settings.eval_every == 0:
-                objective.eval()
-                with in_float32():
-                    score = from_first(dev_score)
-                objective.train()
-                history.evaluated(step, score, begin)
+                norm = stepping.gradient_norm()
+                history.evaluated(step, _evaluated(objective, dev_score), norm, begin)
             if progress:
                 progress(sentences)
     objective.eval()
     return history.result(settings.steps)
+
+
+def _evaluated(objective: nn.Module, dev_score: DevScore) -> float:
+    objective.eval()
+    with in_float32():
+        score = from_first(dev_score)
+    objective.train()
+    return score
 
 
 def _check_text(sentences: int, settings: TrainSettings) -> None:
@@ -191,6 +202,7 @@ class _Stepping:
         self._optimizer = make_optimizer(objective, settings)
         self._compute = device_half(halves.compute, plain=halves is not objective)
         self._masters, self._settings = Masters(encoder), settings
+        self._norm: Tensor | None = None
 
     def take(self, step: int, prepared: Any) -> _Reading:
         """Take a step on what was prepared for it; its loss."""
@@ -203,9 +215,13 @@ class _Stepping:
             torch.autograd.backward(loss)
         share_gradients(self._parameters)
         if self._settings.clip:
-            nn.utils.clip_grad_norm_(self._parameters, self._settings.clip)
+            self._norm = nn.utils.clip_grad_norm_(self._parameters, self._settings.clip)
         self._optimizer.step()
         return reading
+
+    def gradient_norm(self) -> _Reading | None:
+        """The gradient's norm of the last step, before clipping; None where nothing is clipped."""
+        return None if self._norm is None else _Reading(self._norm)
 
 
 class _History:
@@ -213,16 +229,20 @@ class _History:
 
     Args:
         encoder: The part that is evaluated and kept.
+        settings: Steps and rates.
+        report: See :func:`train`.
     """
 
-    def __init__(self, encoder: nn.Module) -> None:
-        self.encoder = encoder
+    def __init__(self, encoder: nn.Module, settings: TrainSettings, report: Report | None) -> None:
+        self.encoder, self._settings = encoder, settings
+        self._report = report or (lambda _: None)
         self.curve: list[tuple[int, float]] = []
         self.losses: list[float] = []
         self.best_step, self.best_score, self.best = 0, -math.inf, State()
         self.sentences = 0
         self.step_seconds: list[float] = []
         self.dev_seconds: list[float] = []
+        self.evaluations: list[Mapping[str, Any]] = []
 
     def trained(
         self, step: int, sentences: int, loss: float, begin: float, why: Callable[[], str | None]
@@ -235,10 +255,16 @@ class _History:
         self.losses.append(loss)
         self.sentences += sentences
         self.step_seconds.append(time.perf_counter() - begin)
+        self._report({**self._news(step), "steps": self._settings.steps})
 
-    def evaluated(self, step: int, score: float, begin: float) -> None:
+    def _news(self, step: int) -> dict[str, Any]:
+        return {"step": step, "loss": self.losses[-1], "rate": rate(self._settings, step)}
+
+    def evaluated(self, step: int, score: float, norm: _Reading | None, begin: float) -> None:
         """Record a dev evaluation, and keep the weights if it is the strictly best one."""
         self.dev_seconds.append(time.perf_counter() - begin - self.step_seconds[-1])
+        self.evaluations.append({**self._news(step), "gradient_norm": norm and norm.arrived(), "dev": score})
+        self._report(self.evaluations[-1])
         self.curve.append((step, score))
         if score > self.best_score:
             self.best_step, self.best_score, self.best = step, score, copy_state(self.encoder)
@@ -255,6 +281,7 @@ class _History:
             self.sentences,
             _mean(self.step_seconds[1:] or self.step_seconds),
             _mean(self.dev_seconds),
+            tuple(self.evaluations),
         )
 
 
@@ -278,6 +305,11 @@ class _Reading:
         if self._copied is not None:
             self._copied.synchronize()
         return float(self._scalar)
+
+    def arrived(self) -> float | None:
+        """Return it without waiting, None while it is on its way."""
+        arrived = self._copied is None or self._copied.query()  # type: ignore[no-untyped-call]
+        return float(self._scalar) if arrived else None
 
 
 def _mean(seconds: Sequence[float]) -> float:

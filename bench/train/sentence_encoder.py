@@ -84,7 +84,7 @@ def train_towers(
         objective = make_objective(*models, tokenizer.pad_token_id).to(context.device)
     parts = [TransformerEncoder(tower, pooling, device=context.device) for tower in towers]
     encoder = parts[0] if len(parts) == 1 else SumEncoder(parts)
-    dev = DevEvaluation(context.dev_score, encoder, select, collapse)
+    dev = DevEvaluation(context.dev_score, encoder, select, collapse, context.report)
     seed_draws(context.seed, f"dropout/{context.role}")
     with own_random_state(context.seed, f"dropout/{context.role}", context.device):
         result = train(
@@ -96,13 +96,13 @@ def train_towers(
             corpus=context.corpus,
             dev_score=dev.score,
             progress=context.progress,
+            report=context.report,
         )
     if is_first():
-        _leave(towers, result, context.out)
+        _leave(towers, result, dev.figures, context.out)
     facts = _facts(result, total(time.process_time() - cpu))
     if collapse and is_first():
-        steps = [step for step, _ in result.curve]
-        facts["collapse_curve"] = [[s, *figures] for s, figures in zip(steps, dev.figures, strict=True)]
+        facts["collapse_curve"] = [[s, *f] for (s, _), f in zip(result.curve, dev.figures, strict=True)]
     return facts
 
 
@@ -148,12 +148,17 @@ def _save(towers: Sequence[Loaded], state: State, folder: Path) -> None:
             tokenizer.save_pretrained(target)
 
 
-def _leave(towers: Sequence[Loaded], result: TrainResult, out: Path) -> None:
-    """Write both checkpoints, one folder where they are the same, and the losses."""
+def _leave(
+    towers: Sequence[Loaded], result: TrainResult, collapse: Sequence[Sequence[float]], out: Path
+) -> None:
+    """Write both checkpoints, one folder where they are the same, the losses and the dev evaluations."""
     _save(towers, result.best, out / "selected")
     if result.best_step != len(result.losses):
         _save(towers, result.last, out / "last")
     (out / "losses.json").write_text(json.dumps(result.losses))
+    figures = [{"collapse": list(found)} for found in collapse] or [{}] * len(result.evaluations)
+    events = ({**found, **more} for found, more in zip(result.evaluations, figures, strict=True))
+    (out / "events.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in events))
 
 
 def _facts(result: TrainResult, cpu_seconds: float) -> dict[str, Any]:

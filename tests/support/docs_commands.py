@@ -38,6 +38,7 @@ NOT_RUN = (
     (r"\$SLURM|^bench merge shards", "needs the folders of all shards"),
     (r"^bench check( --workers 2 --junit \S+ --json \S+)?$", "a minute of training"),
     (r"--executor ray", "needs a Ray cluster"),
+    (r"--log tensorboard", "needs an optional package"),
     (r"^bench check .*--update", "asks on a terminal"),
     (r"^bench check --encoder", "needs a model folder"),
     (r"^bench history", "needs the verdicts of builds"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +109,9 @@ class Toy(nn.Module):
         return (self.weight - 3) ** 2
 
 
-def run_toy(scores: list[float], settings: TrainSettings = SETTINGS, toy: Toy | None = None) -> Any:
+def run_toy(
+    scores: list[float], settings: TrainSettings = SETTINGS, toy: Toy | None = None, **more: Any
+) -> Any:
     toy = toy or Toy()
     remaining = iter(scores)
 
@@ -116,7 +119,25 @@ def run_toy(scores: list[float], settings: TrainSettings = SETTINGS, toy: Toy | 
         assert not toy.training
         return next(remaining)
 
-    return train(toy, toy, ROWS, settings, seed=1, corpus="c", dev_score=dev_score)
+    return train(toy, toy, ROWS, settings, seed=1, corpus="c", dev_score=dev_score, **more)
+
+
+def test_who_watches_hears_of_every_step_and_of_every_evaluation_the_norm_before_clipping() -> None:
+    heard: list[Any] = []
+    watched = run_toy([0.5, 0.7, 0.7], report=heard.append)
+    plain = run_toy([0.5, 0.7, 0.7])
+    assert (watched.losses, watched.curve, watched.last) == (plain.losses, plain.curve, plain.last)
+    steps, found = ([news for news in heard if ("dev" in news) == asked] for asked in (False, True))
+    assert [(news["step"], news["steps"], news["loss"]) for news in steps] == [
+        (step, 6, loss) for step, loss in enumerate(plain.losses, start=1)
+    ]
+    assert [news["rate"] for news in steps] == [rate(SETTINGS, step) for step in range(1, 7)]
+    assert tuple(found) == watched.evaluations == plain.evaluations
+    for news, (step, score) in zip(found, plain.curve, strict=True):
+        assert (news["step"], news["dev"], news["loss"]) == (step, score, plain.losses[step - 1])
+        # the loss is (w - 3)^2, its gradient 2 (w - 3)
+        assert news["gradient_norm"] == pytest.approx(2 * news["loss"] ** 0.5)
+    assert run_toy([0.5] * 3, replace(SETTINGS, clip=0.0)).evaluations[0]["gradient_norm"] is None
 
 
 def test_the_strictly_best_checkpoint_is_kept() -> None:

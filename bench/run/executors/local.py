@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 from bench.errors import CellFailedError
 from bench.request.plugins import load_plugins
 from bench.request.spec import Plugin
-from bench.train.child_processes import interrupt_held, leave_on_interrupt
+from bench.train.child_processes import end_follows, interrupt_held, leave_on_interrupt
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -105,6 +105,7 @@ class WorkerProcesses:
                         del running[future]
                         yield future.result()
             except BrokenProcessPool as error:
+                end_follows()
                 raise CellFailedError(
                     "a worker process died (killed, or out of memory?)",
                     hint="finished cells are kept: run the same command again, with fewer --workers",

@@ -1,0 +1,174 @@
+"""Progress on stderr: lines that change in a terminal, else a plain line now and then."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from bench.errors import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from bench.run.running import Run
+
+PLAIN_EVERY = 30.0
+"""Seconds between plain lines."""
+LOOK_EVERY = 1.0
+"""Seconds between looks at what runs."""
+_MOST = 100  # lines of cells at a time
+
+
+@contextmanager
+def repeated(seconds: float, call: Callable[[], object]) -> Iterator[None]:
+    """Call a function every so many seconds while the block runs, in a thread of its own."""
+    ended = threading.Event()
+
+    def repeat() -> None:
+        while not ended.wait(seconds):
+            call()
+
+    thread = threading.Thread(target=repeat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+@contextmanager
+def progress_bar(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """A bar over sentences on stderr, or a line every half minute where that is no terminal.
+
+    Args:
+        what: What it counts.
+        total: How many there are, None where nobody knows.
+    """
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    if console.is_terminal:
+        with Progress(console=console, transient=True) as bar:
+            counter = bar.add_task(what, total=total)
+            yield lambda n: bar.advance(counter, n)
+        return
+    done, begin = 0, time.monotonic()
+
+    def advance(n: int) -> None:
+        nonlocal done
+        done += n
+
+    def line() -> None:
+        click.echo(counted(what, done, total, time.monotonic() - begin), err=True)
+
+    with repeated(PLAIN_EVERY, line):
+        yield advance
+
+
+def counted(what: str, done: int, total: int | None, seconds: float) -> str:
+    """One line on something that is counted.
+
+    >>> counted("pretrain", 300, 1200, 60)
+    'pretrain: 300 of 1,200, 5 a second, 60 s gone, 3 min left'
+    """
+    from bench.run.running import span
+
+    speed = done / seconds if seconds else 0.0
+    of = f" of {total:,}" if total else ""
+    left = f", {span(max(0, total - done) / speed)} left" if total and speed else ""
+    return f"{printable(what)}: {done:,}{of}, {speed:.3g} a second, {span(seconds)} gone{left}"
+
+
+Show = Callable[[Mapping[str, "Run"]], None]
+"""Called with runs by their title, at every look at them."""
+
+
+@contextmanager
+def shown(console: Console, clock: Callable[[], float] = time.monotonic) -> Iterator[Show]:
+    """Yield what shows runs: live in a terminal, else in plain lines every half minute.
+
+    Args:
+        console: Where to.
+        clock: Seconds.
+    """
+    if console.is_terminal:
+        from rich.live import Live
+
+        with Live(console=console, auto_refresh=False, transient=True) as live:
+            yield lambda runs: live.update(_table(runs, console.width), refresh=True)
+        return
+    last = clock()
+
+    def show(runs: Mapping[str, Run]) -> None:
+        nonlocal last
+        if clock() - last >= PLAIN_EVERY:
+            last = clock()
+            for line in lines_of(runs):
+                click.echo(line, err=console.stderr)
+
+    yield show
+
+
+def lines_of(runs: Mapping[str, Run]) -> Iterator[str]:
+    """Plain lines: one of each cell that runs, then one of the run."""
+    for title, run in runs.items():
+        yield from run.lines()[:_MOST]
+        yield title + run.summary()
+
+
+def _table(runs: Mapping[str, Run], width: int) -> RenderableType:
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    from bench.run.running import HEAD
+
+    parts: list[RenderableType] = []
+    for title, run in runs.items():
+        rows = run.rows()[:_MOST]
+        table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+        widths = [max(map(len, column)) for column in zip(HEAD, *rows, strict=True)]
+        room = width - sum(widths[1:]) - 2 * len(HEAD)  # the method's name gives way
+        for name, wide in zip(HEAD, widths, strict=True) if rows else ():
+            fixed = wide if name != "cell" else max(8, min(wide, room))
+            table.add_column(name, no_wrap=True, overflow="ellipsis", width=fixed)
+        for row in rows:
+            table.add_row(*map(Text, row))
+        parts += [table, Text(title + run.summary())]
+    return Group(*parts)
+
+
+@contextmanager
+def watched(folder: Path, *, console: Console, logs: Sequence[Callable[[Path], None]] = ()) -> Iterator[None]:
+    """Show what a run does while the block runs.
+
+    Args:
+        folder: Of its events.
+        console: Stderr's.
+        logs: Called with the folder at every look, and once at the end.
+    """
+    from bench.run.running import Run
+
+    run = Run(folder)
+
+    def look() -> None:
+        run.look()
+        show({"": run})
+        for log in logs:
+            log(folder)
+
+    with shown(console) as show:
+        try:
+            with repeated(LOOK_EVERY, look):
+                yield
+        finally:
+            for log in logs:
+                log(folder)

@@ -1,0 +1,323 @@
+"""What runs, from the files of :mod:`bench.run.events`, which may be half written, huge, or a stranger's."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import stat
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from bench.errors import printable
+from bench.run.events import ENDED, EVALUATES, FOLDER, LOADS, PROBES, RUN, SUFFIX, TRAINS, WAITS, is_held
+
+_PART = 2**16  # bytes that are read from either end of a file
+_MOST = 10_000  # files of a folder that are looked at
+_WIDEST = 60  # characters of a text
+HEAD = ("cell", "seed", "stage", "step", "loss", "dev", "sent/s", "left")
+QUIET = 60.0
+"""Seconds without news of a training after which its line says so."""
+
+
+@dataclass(frozen=True)
+class Stand:
+    """How a cell stands.
+
+    Args:
+        about: The first line of its file: method, seed, suites.
+        news: The last whole one.
+        alive: A process holds the file.
+        age: Seconds since the last line, by this machine's clock; 0 where the clocks disagree.
+    """
+
+    about: Mapping[str, Any]
+    news: Mapping[str, Any]
+    alive: bool
+    age: float
+
+    @property
+    def method(self) -> str:
+        """Its method."""
+        return _text(self.about.get("method"))
+
+    @property
+    def doing(self) -> str:
+        """What it does, see :mod:`bench.run.events`; "" for what is none of that."""
+        doing = self.news.get("doing")
+        return doing if doing in (WAITS, LOADS, TRAINS, EVALUATES, PROBES, ENDED) else ""
+
+    @property
+    def runs(self) -> bool:
+        """True if it is neither ended nor stopped."""
+        return self.alive and self.doing != ENDED
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since it began."""
+        return (number(self.news.get("seconds")) or 0.0) + (self.age if self.runs else 0.0)
+
+    def left(self, took: float | None) -> float | None:
+        """Seconds until it ends, None where nobody knows.
+
+        Args:
+            took: What a cell like it took.
+        """
+        pace = number(self.news.get("step_seconds"))
+        if self.doing == TRAINS and pace is not None:
+            step, steps, later = (number(self.news.get(name)) or 0 for name in ("step", "steps", "later"))
+            return max(0.0, (steps - step + later) * pace - self.age)
+        return None if took is None else max(0.0, took - self.seconds)
+
+    def row(self, took: float | None) -> tuple[str, ...]:
+        """What :data:`HEAD` names, "" for what it hasn't.
+
+        Args:
+            took: What a cell like it took.
+        """
+        seed, loss, dev, speed = (
+            number(each.get(name))
+            for each, name in (
+                (self.about, "seed"),
+                (self.news, "loss"),
+                (self.news, "dev"),
+                (self.news, "speed"),
+            )
+        )
+        return (
+            self.method,
+            "" if seed is None else _shown(seed).replace(",", ""),
+            self._what() if self.alive else f"stopped: {self._what()}",
+            self._step(),
+            "" if loss is None else f"{loss:.4g}",
+            "" if dev is None else f"{100 * dev:.4g}",
+            "" if speed is None or not self.alive else f"{speed:.3g}",
+            self._left(took) if self.alive else "",
+        )
+
+    def line(self, took: float | None) -> str:
+        """The same in words."""
+        method, seed, what, step, loss, dev, speed, left = self.row(took)
+        stage = "stage " if self.doing == TRAINS and self.alive else ""
+        parts = (
+            f"{stage}{what}",
+            step and f"step {step}",
+            loss and f"loss {loss}",
+            dev and f"dev {dev}",
+            speed and f"{speed} sentences/s",
+            left and f"{left} left",
+        )
+        return f"{method}{seed and f' seed {seed}'}: {', '.join(filter(None, parts))}"
+
+    def _what(self) -> str:
+        stage, suite = _text(self.news.get("stage")), _text(self.news.get("suite"))
+        if self.doing == WAITS:
+            where = f"stage {stage} of another process" if "stage" in self.news else "another process"
+            return f"waits for {where}"
+        said = {LOADS: "starts", TRAINS: stage, EVALUATES: f"evaluates {suite}", PROBES: "probes"}
+        return said.get(self.doing, "?")
+
+    def _step(self) -> str:
+        step, steps = (number(self.news.get(name)) or 0.0 for name in ("step", "steps"))
+        return f"{_shown(step)} of {_shown(steps)}" if self.doing == TRAINS and steps else ""
+
+    def _left(self, took: float | None) -> str:
+        left = self.left(took)
+        if self.doing == TRAINS and self.age >= QUIET:
+            return f"no news for {span(self.age)}, ?"
+        return "?" if left is None else span(left)
+
+
+@dataclass
+class Run:
+    """A run's folder, read again and again; what has ended is read once.
+
+    Args:
+        folder: ``CAMPAIGN/.running/RUN``.
+    """
+
+    folder: Path
+    ended: dict[str, Stand] = field(default_factory=dict)
+    cells: list[Stand] = field(default_factory=list)
+    """Those that haven't ended, at the last look."""
+    alive: bool = False
+    planned: Mapping[str, int] = field(default_factory=dict)
+    """Cells of each method that there were to run."""
+
+    def look(self, now: float | None = None) -> None:
+        """Read what is new.
+
+        Args:
+            now: By the clock, seconds since the epoch.
+        """
+        now = time.time() if now is None else now
+        self.alive = is_held(self.folder / f"{RUN}{SUFFIX}")
+        if not self.planned and (lines := ends_of(self.folder / f"{RUN}{SUFFIX}")):
+            cells = lines[0].get("cells")
+            found = cells.items() if isinstance(cells, dict) else ()
+            self.planned = {_text(name): int(number(count) or 0) for name, count in found}
+        self.cells = []
+        for path in _files(self.folder):
+            if path.stem == RUN or path.name in self.ended:
+                continue
+            alive, lines = is_held(path), ends_of(path)
+            if lines is None:
+                continue
+            written = number(lines[1].get("time"))
+            stand = Stand(lines[0], lines[1], alive, 0.0 if written is None else max(0.0, now - written))
+            if stand.doing == ENDED:
+                self.ended[path.name] = stand
+            else:
+                self.cells.append(stand)
+
+    def took(self, method: str) -> float | None:
+        """What a cell of a method took in this run, a mean; None where none has ended."""
+        ended = [stand.seconds for stand in self.ended.values() if stand.method == method]
+        return sum(ended) / len(ended) if ended else None
+
+    def left(self) -> float | None:
+        """Seconds until the run ends, None where nobody knows how long some of its cells take."""
+        running, total, longest = [cell for cell in self.cells if cell.runs], 0.0, 0.0
+        like: dict[str, float | None] = {}
+        for cell in running:
+            left = cell.left(self.took(cell.method))
+            if left is None:
+                return None
+            total, longest = total + left, max(longest, left)
+            like[cell.method] = cell.seconds + left
+        begun = [stand.method for stand in (*self.ended.values(), *running)]
+        for method, count in self.planned.items():
+            if (waiting := count - begun.count(method)) > 0:
+                each = self.took(method)
+                if (each := like.get(method) if each is None else each) is None:
+                    return None
+                total += waiting * each
+        return max(longest, total / max(1, len(running)))
+
+    def summary(self) -> str:
+        """How the run as a whole stands."""
+        failed = sum(stand.news.get("state") in ("failed", "conflict") for stand in self.ended.values())
+        planned = max(sum(self.planned.values()), len(self.ended))
+        done = f"{len(self.ended)} of {_shown(planned)} cells done{f', {failed} failed' if failed else ''}"
+        if not self.alive:
+            return f"{done}; stopped: its process is gone"
+        left = self.left()
+        return f"{done}, {'?' if left is None else span(left)} left"
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """The row of each cell that hasn't ended."""
+        return [cell.row(self.took(cell.method)) for cell in self.cells]
+
+    def lines(self) -> list[str]:
+        """The line of each cell that hasn't ended."""
+        return [cell.line(self.took(cell.method)) for cell in self.cells]
+
+
+def runs_below(results: Path, campaign: str | None = None) -> Iterator[Path]:
+    """Folders of the runs whose events are below a results folder, those of killed ones too."""
+    if campaign is not None:
+        campaigns = [results / campaign]
+    else:
+        campaigns = [path for path in _entries(results) if not path.name.startswith(".")]
+    for root in campaigns:
+        yield from (path for path in _entries(root / FOLDER) if (path / f"{RUN}{SUFFIX}").is_file())
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        with os.scandir(folder) as found:
+            return sorted(Path(entry.path) for entry in islice(found, _MOST))
+    except OSError:
+        return []
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    return (path for path in _entries(folder) if path.suffix == SUFFIX and not path.name.startswith("."))
+
+
+def ends_of(path: Path) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """Return the first and the last whole line of a file of events, None where it has none.
+
+    However large it is, no more than a little of either end is read.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        size = os.fstat(descriptor)
+        if not stat.S_ISREG(size.st_mode):
+            return None
+        head = os.pread(descriptor, _PART, 0)
+        tail = os.pread(descriptor, _PART, max(0, size.st_size - _PART))
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    first = _line(head.partition(b"\n")[0]) if b"\n" in head else None
+    lines = tail.split(b"\n")[:-1]  # what comes after the last line's end is being written
+    last = next((found for line in reversed(lines[-3:]) if (found := _line(line)) is not None), None)
+    return None if first is None or last is None else (first, last)
+
+
+def _line(text: bytes) -> dict[str, Any] | None:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+class Tail:
+    """Every line of a file that others append to, as it comes.
+
+    Args:
+        path: The file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._at = path, 0
+
+    def lines(self) -> Sequence[dict[str, Any]]:
+        """Return the whole lines since the last call."""
+        try:
+            with self._path.open("rb") as stream:
+                stream.seek(self._at)
+                text = stream.read()
+        except OSError:
+            return []
+        whole = text[: text.rfind(b"\n") + 1]
+        self._at += len(whole)
+        return [line for part in whole.splitlines() if (line := _line(part)) is not None]
+
+
+def number(value: Any) -> float | None:
+    """Return a finite number, None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        found = float(value)
+    except OverflowError:
+        return None
+    return found if math.isfinite(found) else None
+
+
+def _text(value: Any) -> str:
+    """A text of a file that may be anybody's, for a line of the terminal."""
+    text = printable(value) if isinstance(value, str) else "?"
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
+
+
+def _shown(count: float) -> str:
+    return f"{count:,.0f}" if abs(count) < 1e12 else "?"
+
+
+def span(seconds: float) -> str:
+    """A time as one reads it: seconds below 100 of them, minutes below 100, else hours."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:,.1f} h"
