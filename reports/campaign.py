@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,9 @@ class Campaign:
         baseline: Method that the daggers compare with; None for none.
         rounded: True if averages are those of rounded scores.
         pairs: True to list every pair of methods below the matrix of their differences.
+        names: What is shown for a method in place of its id, by id.
+        given: Methods in the order in which their rows stand; empty for the best first.
+        known: Number of methods from which these were chosen, 0 where they were not.
         kept: What several parts of a report need, computed once.
     """
 
@@ -43,12 +46,23 @@ class Campaign:
     baseline: str | None = None
     rounded: bool = False
     pairs: bool = False
+    names: Mapping[str, str] = field(default_factory=dict)
+    given: tuple[str, ...] = ()
+    known: int = 0
     kept: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def name(self) -> str:
         """The campaign's name."""
         return self.store.campaign
+
+    def shown(self, method: str) -> str:
+        """What a method is called here."""
+        return self.names.get(method, method)
+
+    def place(self, method: str, average: float) -> tuple[float, str]:
+        """Return the sort key of a method's row."""
+        return (self.given.index(method), "") if self.given else (-average, method)
 
 
 def make_campaign(

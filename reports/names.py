@@ -1,4 +1,4 @@
-"""Names of methods where there is no room for long ones."""
+"""Names of methods: as the papers print them, and shorter where there is no room for long ones."""
 
 from __future__ import annotations
 
@@ -6,6 +6,55 @@ from collections.abc import Iterable
 from itertools import count
 
 from bench.errors import printable
+
+PRINTED = {
+    "simcse": "SimCSE",
+    "esimcse": "ESimCSE",
+    "diffcse": "DiffCSE",
+    "arccse": "ArcCSE",
+    "infocse": "InfoCSE",
+    "promptbert": "PromptBERT",
+    "sncse": "SNCSE",
+    "whitenedcse": "WhitenedCSE",
+    "rankcse": "RankCSE",
+    "rankcse_uc": "RankCSE+UC",
+    "rankcse_uc_d": "RankCSE+UC D",
+    "pcl": "PCL",
+    "edfse": "EDFSE",
+    "edfse_d": "EDFSE D",
+    "bsl": "BSL",
+    "tncse": "TNCSE",
+    "tncse_d": "TNCSE D",
+    "tncse_uc": "TNCSE+UC",
+    "tncse_uc_d": "TNCSE+UC D",
+    "jtcse": "JTCSE",
+    "jtcse_d": "JTCSE D",
+    "jtcse_uc": "JTCSE+UC",
+    "jtcse_uc_d": "JTCSE+UC D",
+    "unsee_byol": "UNSEE-BYOL",
+    "unsee_barlow": "UNSEE-Barlow",
+    "unsee_vicreg": "UNSEE-VICReg",
+    "unsee_corinfomax": "UNSEE-CorInfoMax",
+    "infonce": "InfoNCE",
+    "arccon": "ArcCon",
+    "mpt": "MPT",
+    "met": "MET",
+    "mhe": "MHE",
+    "mhs": "MHS",
+    "barlow": "Barlow Twins",
+    "vicreg": "VICReg",
+    "m_mhe": "mMHE",
+    "m_mhs": "mMHS",
+    "m_barlow": "mBarlow Twins",
+    "m_vicreg": "mVICReg",
+    "bert_base": "BERT-base",
+    "roberta_base": "RoBERTa-base",
+    "bert_whitening": "BERT-whitening",
+    "roberta_whitening": "RoBERTa-whitening",
+    "empirical_baseline": "Empirical baseline",
+    "word_overlap": "Word overlap",
+}
+"""How papers print what their tables' names stand for."""
 
 
 def shortened(names: Iterable[str], most: int) -> dict[str, str]:

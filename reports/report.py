@@ -3,25 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bench.compare.select import grouped
+from bench.errors import InputError
+from bench.reports import columns
 from bench.reports.campaign import Campaign
 from bench.reports.doubts import with_doubts
 from bench.reports.formats import latex
-from bench.reports.formats.render import as_json, frame_csv, render_grids
+from bench.reports.formats.paper import Style
+from bench.reports.formats.paper import tables as printed_tables
+from bench.reports.formats.render import FILE, Screen, as_json, frame_csv, render_grids
 from bench.reports.records import long_frame
 from bench.reports.sections import SECTIONS, table_grids
 from bench.reports.tables.ablation import ablation_grids
 from bench.reports.tables.leaderboard import leaderboards
+from bench.reports.tables.paper import paper_tables
 
 if TYPE_CHECKING:
     from bench.reports.figures.figure import Figure
     from bench.reports.grid import Grid
 
 
-def report(campaign: Campaign, form: str, table: str | None = None, *, standalone: bool = False) -> str:
+@dataclass(frozen=True)
+class Look:
+    """How tables are shown.
+
+    Args:
+        columns: Names of the columns, in their order; empty for all.
+        screen: What text is for.
+        style: For LaTeX that a paper can print; None for all that a report says.
+    """
+
+    columns: tuple[str, ...] = ()
+    screen: Screen = FILE
+    style: Style | None = None
+
+
+def report(
+    campaign: Campaign,
+    form: str,
+    table: str | None = None,
+    look: Look = Look(),
+    *,
+    standalone: bool = False,
+) -> str:
     """Return the whole report, or one table of it.
 
     Args:
@@ -29,23 +56,47 @@ def report(campaign: Campaign, form: str, table: str | None = None, *, standalon
         form: "text", "markdown", "csv", "json", "latex" or "html". csv has the records' values, from which
             all tables can be made again.
         table: Name of the only table, see :mod:`bench.reports.sections`.
+        look: How tables are shown.
         standalone: True for a LaTeX document, not tables for one.
 
     Raises:
-        InputError: no such table, or nothing to show.
+        InputError: no such table or column, or nothing to show.
         DataError: a damaged file of another command in the campaign's folder.
     """
+    if look.style is not None:
+        found = paper_tables(campaign, look.columns)
+        return printed_tables(found, look.style, standalone=standalone)
     if form == "html":
+        _no_columns(look, "the page has its own switches for columns")
         return _page(campaign, table)
     if table is not None:
         grids = table_grids(replace(campaign, pairs=form in ("csv", "json")), table)
-        return render_grids(with_doubts(grids, campaign, form), form, standalone=standalone)
+        grids = with_doubts(columns.select(grids, look.columns), campaign, form)
+        return render_grids(grids, form, standalone=standalone, screen=look.screen)
     if form == "csv":
-        return frame_csv(long_frame(campaign.records, campaign.name))
+        return _long(campaign, look)
     if form == "json":
+        _no_columns(look, "name a table: --table leaderboard")
         return as_json([*leaderboards(campaign), *ablation_grids(campaign)])
     grids = [grid for section in SECTIONS if section.printed for grid in section.grids(campaign)]
-    return _latex(campaign, grids, standalone) if form == "latex" else render_grids(grids, form)
+    grids = columns.select(grids, look.columns)
+    if form == "latex":
+        return _latex(campaign, grids, standalone)
+    return render_grids(grids, form, screen=look.screen)
+
+
+def _no_columns(look: Look, hint: str) -> None:
+    if look.columns:
+        raise InputError("columns can't be chosen here", where="--columns", hint=hint)
+
+
+def _long(campaign: Campaign, look: Look) -> str:
+    """The records' values, a row each."""
+    frame = long_frame(campaign.records, campaign.name)
+    frame["method"] = frame["method"].map(campaign.shown)
+    columns.check(look.columns, list(frame.columns))
+    wanted = columns.places(list(frame.columns), look.columns) or range(len(frame.columns))
+    return frame_csv(frame.iloc[:, list(wanted)])
 
 
 def _latex(campaign: Campaign, grids: Sequence[Grid], standalone: bool) -> str:

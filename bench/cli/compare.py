@@ -161,9 +161,10 @@ def item_drawer(draws: int, data: Path | None) -> DrawItems:
 
 
 def _print(found: Sequence[Comparison], form: str) -> None:
+    from bench.cli.screen import text
     from bench.compare.statements import statements
     from bench.compare.wording import verdict
-    from bench.reports.formats.render import render_grids, text
+    from bench.reports.formats.render import render_grids
     from bench.reports.tables.comparison import checkpoint_grid, task_grid
 
     if form == "json":

@@ -44,8 +44,8 @@ def conformance(asked: tuple[str, ...], json_file: Path | None) -> None:
 
     Exit codes: 0 passed, 1 a check failed, 2 bad input.
     """
+    from bench.cli.screen import text
     from bench.conformance.suite import FAILED, methods_of
-    from bench.reports.formats.render import text
 
     with _named():
         methods = list(dict.fromkeys(method for each in asked for method in methods_of(each)))

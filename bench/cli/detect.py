@@ -26,8 +26,8 @@ def check_options(detect: float | None, spread: float | None, *, dry: bool) -> N
 
 def show_detection(plan: Plan, points: float, spread: float | None) -> None:
     """Print how many seeds show a difference of so many points, and what the planned seeds show."""
+    from bench.cli.screen import text
     from bench.plan.detect import detection
-    from bench.reports.formats.render import text
 
     found = detection(plan, points, spread)
     if not found.pairs:

@@ -57,10 +57,10 @@ def probe(methods: tuple[str, ...], names: str, form: str, heatmaps: Path | None
     if not methods:
         _show_records(options["results"], options["campaign"], form)
         return
+    from bench.cli.screen import text
     from bench.probes import parse_probes
     from bench.probes.attention_sink import PAPER_SENTENCE
     from bench.probes.probe import ProbeOptions
-    from bench.reports.formats.render import text
     from bench.reports.tables.probes import probe_grids
 
     wanted = parse_probes(names, tell)
@@ -141,8 +141,8 @@ def _draw(found: list[Probed], folder: Path) -> None:
 
 
 def _show_records(results: Path, campaign: str, form: str) -> None:
+    from bench.cli.screen import text
     from bench.records.store import ResultStore
-    from bench.reports.formats.render import text
     from bench.reports.tables.probes import energy_against_score, from_records, probe_grids
 
     found = from_records(ResultStore(results, campaign).records())

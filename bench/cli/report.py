@@ -8,38 +8,79 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli.options import PATH, filter_options, format_option, results_options
+from bench.cli.options import PATH, filter_options, format_option, results_options, together
 from bench.errors import BenchError, DataError, InputError
 from bench.reports.sections import TABLES
 
 if TYPE_CHECKING:
+    from bench.records.record import RunRecord
     from bench.reports.campaign import Campaign
+    from bench.reports.formats.paper import Style
+
+_rows = together(
+    click.option("--methods", metavar="IDS", help="Only these methods, with commas between them."),
+    click.option(
+        "--order",
+        type=click.Choice(["score", "given"]),
+        default="score",
+        help="given: as --methods has them.",
+    ),
+    click.option(
+        "--names", metavar="FILE", help="Names to print: lines METHOD = \"name\"; 'published': the papers'."
+    ),
+    click.option("--columns", metavar="NAMES", help="Only these columns, in this order."),
+    click.option("--width", type=click.IntRange(40), help="Characters of text; default: the terminal's."),
+)
+_paper = together(
+    click.option("--style", type=click.Choice(["booktabs", "acl"]), help="LaTeX that a paper can print."),
+    click.option("--caption", metavar="LATEX", help="Its caption, in the place of what was measured."),
+    click.option("--label", help="Its label, such as tab:main."),
+    click.option("--cite", "cites", metavar="METHOD=KEY,...", help="Papers to cite beside the names."),
+)
 
 
 @click.command()
 @format_option("text", "markdown", "csv", "json", "latex", "html")
 @click.option("--table", metavar="NAME", help=f"Only this table: {', '.join(TABLES)}.")
 @filter_options
+@_rows
 @click.option("--baseline", metavar="METHOD", help="Mark what differs from this method with daggers.")
 @click.option(
     "--senteval-rounding", "rounded", is_flag=True, help="Average rounded scores, as SimCSE prints them."
 )
+@_paper
 @click.option("--standalone", is_flag=True, help="A LaTeX document, not tables for one.")
 @click.option("--figures", type=PATH, help="Draw every figure into DIR, as PDF, PNG and SVG.")
 @results_options
-def report(form: str, table: str | None, standalone: bool, figures: Path | None, **chosen: Any) -> None:
+def report(
+    form: str,
+    table: str | None,
+    columns: str | None,
+    width: int | None,
+    standalone: bool,
+    figures: Path | None,
+    **chosen: Any,
+) -> None:
     """Print the tables of a campaign from its records alone: leaderboards and sweeps, or one by name.
 
     html is one file for a browser, without a network: everything that the records hold.
     """
-    from bench.reports.report import all_figures
+    from bench.cli.screen import screen
+    from bench.reports.columns import wanted
+    from bench.reports.report import Look, all_figures
     from bench.reports.report import report as make
 
+    paper = {name: chosen.pop(name) for name in ("style", "caption", "label", "cites")}
+    if given := [f"--{name.removesuffix('s')}" for name, value in paper.items() if value is not None]:
+        form = _latex(form, table, given[0])
     if standalone and form != "latex":
         raise InputError("--standalone is for LaTeX", where="bench report", hint="add --format latex")
-    source, damaged = _campaign(**chosen)
+    if width is not None and form != "text":
+        raise InputError("--width is for text", where="bench report", hint="leave it out")
+    source, damaged = _campaign(**chosen, published=bool(given))
     try:
-        made = make(source, form, table, standalone=standalone)
+        look = Look(wanted(columns), screen(width), _style(source, **paper))
+        made = make(source, form, table, look, standalone=standalone)
     except BenchError:
         for error in damaged:  # it may be why
             click.echo(str(error), err=True)
@@ -53,6 +94,25 @@ def report(form: str, table: str | None, standalone: bool, figures: Path | None,
     _leave_if_damaged(damaged)
 
 
+def _latex(form: str, table: str | None, option: str) -> str:
+    """The format of a paper's table; raises InputError where another one, or another table, is asked for."""
+    asked = click.get_current_context().get_parameter_source("form")
+    if form != "latex" and asked is not click.core.ParameterSource.DEFAULT:
+        raise InputError(f"{option} is for LaTeX", where=f"--format {form}", hint="leave out --format")
+    if table not in (None, "leaderboard"):
+        raise InputError(
+            f"{option} is for the leaderboard", where=f"--table {table}", hint="leave out --table"
+        )
+    return "latex"
+
+
+def _style(source: Campaign, **asked: str | None) -> Style | None:
+    from bench.reports.formats.paper import style
+
+    methods = list(dict.fromkeys(record.method for record in source.records))
+    return style(asked["style"], asked["caption"], asked["label"], asked["cites"], methods)
+
+
 def _leave_if_damaged(errors: Sequence[DataError]) -> None:
     """Say which records couldn't be read, the last line an error that exits with 1."""
     if len(errors) == 1:
@@ -64,27 +124,48 @@ def _leave_if_damaged(errors: Sequence[DataError]) -> None:
 
 
 def _campaign(
-    results: Path, campaign: str, profile: str | None, suite: str | None, baseline: str | None, rounded: bool
+    results: Path,
+    campaign: str,
+    profile: str | None,
+    suite: str | None,
+    baseline: str | None,
+    rounded: bool,
+    methods: str | None,
+    order: str,
+    names: str | None,
+    published: bool,
 ) -> tuple[Campaign, list[DataError]]:
     """Return the chosen part of a campaign, and why records of it can't be read."""
     from bench.records.store import ResultStore
+    from bench.reports import choice
     from bench.reports.campaign import make_campaign
     from bench.reports.doubts import scanned
     from bench.sweeps.manifest import load_all
 
     store = ResultStore(results, campaign)
+    every = list(scanned(store))
     found = [
         (record, error)
-        for record, error in scanned(store)
+        for record, error in every
         if (profile is None or record.profile == profile) and (suite is None or record.suite == suite)
     ]
-    records = [record for record, _ in found]
-    if not records:
+    if not found:
         raise InputError("no record matches", where=f"campaign {campaign}", hint="bench run makes records")
+    known = {record.method for record, _ in found}
+    rows = choice.listed(methods, known)
+    found = [(record, error) for record, error in found if not rows or record.method in rows]
+    records = [record for record, _ in found]
+    _check_baseline(baseline, records)
+    sweeps = [m for m in load_all(results / campaign) if profile is None or m.profile == profile]
+    source = make_campaign(store, records, sweeps, baseline, rounded=rounded)
+    source = choice.chosen(source, rows, len(known), given=order == "given")
+    names = choice.PUBLISHED if names is None and published else names
+    source = choice.named(source, names, {record.method for record, _ in every})
+    return source, [error for _, error in found if error is not None]
+
+
+def _check_baseline(baseline: str | None, records: Sequence[RunRecord]) -> None:
     if baseline is not None and all(record.method != baseline for record in records):
         raise InputError(
             f"no record of '{baseline}'", where="--baseline", expected="a method id of the report"
         )
-    sweeps = [m for m in load_all(results / campaign) if profile is None or m.profile == profile]
-    source = make_campaign(store, records, sweeps, baseline, rounded=rounded)
-    return source, [error for _, error in found if error is not None]

@@ -138,10 +138,11 @@ def run(
     ends = None if deadline is None else Deadline(plan, begin + 60 * deadline)
     failed = execute(plan, ends, logs)
     if records := own_records(plan):
+        from bench.cli.screen import screen
         from bench.reports.campaign import make_campaign
-        from bench.reports.report import report  # loads pandas and scipy, which no plan needs
+        from bench.reports.report import Look, report  # loads pandas and scipy, which no plan needs
 
-        click.echo(report(make_campaign(plan.store, records), "text"), nl=False)
+        click.echo(report(make_campaign(plan.store, records), "text", look=Look(screen=screen())), nl=False)
     if ends is not None and ends.jobs:
         tell_left(ends.jobs, len(plan.jobs), failed)
         sys.exit(130)

@@ -32,10 +32,10 @@ def stats(
 
     The draws are kept in results/CAMPAIGN/stats, where bench compare finds them.
     """
+    from bench.cli.screen import text
     from bench.compare.draws import Run
     from bench.compare.intervals import method_intervals, record_intervals
     from bench.records.store import ResultStore
-    from bench.reports.formats.render import text
     from bench.reports.tables.intervals import method_grid, record_grid
 
     store = ResultStore(options["results"], campaign)

@@ -27,9 +27,9 @@ def sweep(name: str, dry_run: bool, estimate: bool, **options: Any) -> None:
 
     Its cells are those of `bench run`: what is finished in the campaign is not computed again.
     """
+    from bench.cli.screen import text
     from bench.plan.plan import make_plan
     from bench.records.store import ResultStore
-    from bench.reports.formats.render import text
     from bench.reports.tables.sweeps import sweep_grids
     from bench.request.parse import parse_methods
     from bench.sweeps.grids import get

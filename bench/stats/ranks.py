@@ -165,6 +165,15 @@ class Ranking:
             left_out=tuple(name for name in self.left_out if name in methods),
         )
 
+    def renamed(self, shown: Callable[[str], str]) -> Ranking:
+        """The same under other names, no two alike."""
+        return replace(
+            self,
+            methods=tuple(map(shown, self.methods)),
+            pairs=tuple(replace(one, first=shown(one.first), second=shown(one.second)) for one in self.pairs),
+            left_out=tuple(map(shown, self.left_out)),
+        )
+
     @property
     def untested(self) -> tuple[RankedPair, ...]:
         """Pairs that can't be tested, of methods that are not left out."""

@@ -39,7 +39,8 @@ class _Place:
 
     def __init__(self, campaign: Campaign, records: Sequence[RunRecord]) -> None:
         first = records[0]
-        self.campaign, self.records, self.runs = campaign, records, by_method(records)
+        self.campaign, self.records = campaign, records
+        self.runs = {campaign.shown(method): runs for method, runs in by_method(records).items()}
         self.metric = main_metric(records)
         self.average = f"average, {self.metric.capitalize()} x 100"
         self._name = f"{safe_name(first.profile)}-{safe_name(first.suite)}"
@@ -92,7 +93,7 @@ def _groups(place: _Place) -> Iterator[Figure]:
             "Those that share none differ, or two methods from the one to the other do or were not tested."
         )
         yield ranking_figure(
-            ranking,
+            ranking.renamed(place.campaign.shown),
             place.name("groups"),
             "significance",
             place.title("Groups"),
@@ -105,7 +106,7 @@ def _groups(place: _Place) -> Iterator[Figure]:
 
 def _seeds(place: _Place) -> Iterator[Figure]:
     """Every seed's average, a row a method."""
-    names = [one.method for one in averages(place.records)]
+    names = [place.campaign.shown(one.method) for one in averages(place.campaign, place.records)]
     series = []
     for kind, wanted in (("seed", False), ("no seed", True)):
         found = [
@@ -196,7 +197,7 @@ def _over_seeds(
 
 def _probes(place: _Place) -> Iterator[Figure]:
     """Alignment and uniformity, CLS energy, and attention by layer."""
-    found = from_records(place.records)
+    found = from_records(place.records, place.campaign.shown)
     groups = grouped(found, lambda one: one.method)
     plane = {}
     for method, runs in groups.items():
@@ -236,10 +237,11 @@ def _mean(runs: Iterable[Probed], *path: str | int) -> float | None:
 
 def _gains(place: _Place) -> Iterator[Figure]:
     """Losses before and after their modification (gradient paradigm, Figure 1)."""
-    there = [loss for loss in LOSSES if loss in place.runs and f"m_{loss}" in place.runs]
+    ids, shown = by_method(place.records), place.campaign.shown
+    there = [loss for loss in LOSSES if loss in ids and f"m_{loss}" in ids]
     series = []
     for name, prefix in (("original", ""), ("modified", "m_")):
-        cells = [summarise(values(place.runs[f"{prefix}{loss}"])) for loss in there]
+        cells = [summarise(values(ids[f"{prefix}{loss}"])) for loss in there]
         found = [
             (SCALE * cell.mean, float(row), SCALE * (cell.sd or 0.0))
             for row, cell in enumerate(cells)
@@ -249,7 +251,9 @@ def _gains(place: _Place) -> Iterator[Figure]:
             series.append(Series(name, *zip(*found, strict=True)))
     if series:
         what, axes = "Losses before and after their modification", (place.average, "")
-        yield place.figure("gains", "gains", what, "strip", axes, series=tuple(series), rows=tuple(there))
+        yield place.figure(
+            "gains", "gains", what, "strip", axes, series=tuple(series), rows=tuple(map(shown, there))
+        )
 
 
 def _cosines(place: _Place) -> Iterator[Figure]:

@@ -35,6 +35,7 @@ _ESCAPES = {
     "\N{SECTION SIGN}": r"$\mathsection$",
     "\N{EN DASH}": "--",
     "\N{MINUS SIGN}": "$-$",
+    "\N{LESS-THAN OR EQUAL TO}": r"$\leq$",
 }
 _ACCENTS = {
     "\N{COMBINING GRAVE ACCENT}": r"\`",
@@ -75,9 +76,9 @@ def tables(grids: Sequence[Grid], *, standalone: bool = False) -> str:
     return document(body) if standalone else body
 
 
-def document(body: str) -> str:
+def document(body: str, preamble: str | None = None) -> str:
     """Return tables and figures as a document."""
-    return f"{_PREAMBLE}{body}\\clearpage\n\\end{{document}}\n"
+    return f"{preamble or _PREAMBLE}{body}\\clearpage\n\\end{{document}}\n"
 
 
 def _parts(grid: Grid) -> list[range]:

@@ -6,17 +6,20 @@ import csv as csv_module
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import partial
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Table as RichTable
+from rich.text import Text
 
 from bench.errors import printable
 from bench.reports.formats import latex
-from bench.reports.grid import BEST, Cell, Grid, Value, number, plain, plus_minus
+from bench.reports.formats.fit import fitted
+from bench.reports.grid import BEST, SECOND, Cell, Grid, Quoted, Value, number, plain, plus_minus
 from bench.reports.names import shortened
 
 if TYPE_CHECKING:
@@ -29,35 +32,80 @@ def markdown_escape(text: str) -> str:
     return re.sub(r"([\\`*_\[\]|#!~$]|(?<=:)/(?=/)|(?<=www)\.)", r"\\\1", flat)
 
 
-def text(grids: Sequence[Grid]) -> str:
-    """Plain tables for a terminal or a log, which obeys no text in them; long names lose their middle."""
+@dataclass(frozen=True)
+class Screen:
+    """What text tables are for.
+
+    Args:
+        width: Characters of a line; None for lines as long as tables are.
+        styled: True for a terminal: bold, underlined and grey, as far as it has them (see NO_COLOR).
+    """
+
+    width: int | None = None
+    styled: bool = False
+
+
+FILE = Screen()
+"""A file, a pipe or a log: whole tables without styles."""
+
+
+def text(grids: Sequence[Grid], screen: Screen = FILE) -> str:
+    """Tables for a terminal, a file or a log, which obeys no text in them; long names lose their middle."""
     output = StringIO()
-    console = Console(
-        file=output, width=10_000, color_system=None, highlight=False, markup=False, emoji=False
-    )
+    inert: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
+    colours: dict[str, Any] = {"force_terminal": True} if screen.styled else {"color_system": None}
+    console = Console(file=output, width=_ENDLESS, legacy_windows=False, **inert, **colours)
     for grid in grids:
-        console.print(_line(grid.title))
-        console.print(_table(grid))
-        for note in grid.notes:
-            if not note.startswith("Bold:"):  # nothing is, here
-                console.print(_line(note), soft_wrap=True)
+        parts: Sequence[Grid] = [grid]
+        said: Sequence[str] = ()
+        if screen.width is not None:
+            parts, said = fitted(grid, screen.width, partial(_wide, console, _longest(screen)))
+        console.print(_line(grid.title), width=screen.width)
+        for part in parts:
+            console.print(_table(part, _longest(screen)))
+        for note in (*grid.notes, *said):
+            if screen.styled or not note.startswith("Bold:"):  # nothing is, in a file
+                console.print(_line(note), width=screen.width, soft_wrap=screen.width is None)
         console.print()
     lines = (line.rstrip() for line in output.getvalue().rstrip().split("\n"))
     return "\n".join(_COMMAND.sub(r"\1\\x3a:", line) for line in lines) + "\n"
 
 
-def _table(grid: Grid) -> RichTable:
+def _longest(screen: Screen) -> int:
+    """Characters of a name: at most half of a screen."""
+    return WIDEST if screen.width is None else max(_SHORTEST, min(WIDEST, screen.width // 2))
+
+
+def _wide(console: Console, longest: int, grid: Grid) -> int:
+    """Characters of a table's lines, without the blank at their end."""
+    return console.measure(_table(grid, longest)).maximum - 1
+
+
+def _table(grid: Grid, longest: int) -> RichTable:
     table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
-    lines = [(heading, [plain(cell) for cell in row]) for heading, row in grid.lines]
-    headings = (heading for heading, _ in lines if heading is not None)
-    short = shortened([*grid.header, *headings, *(cell for _, row in lines for cell in row)], WIDEST)
+    headings = (heading for heading, _ in grid.lines if heading is not None)
+    texts = (plain(cell) for row in grid.rows for cell in row)
+    short = shortened([*grid.header, *headings, *texts], longest)
     for position, name in enumerate(grid.header):
         table.add_column(short[name], justify="right" if position else "left", no_wrap=True)
-    for heading, row in lines:
+    for heading, row in grid.lines:
         if heading is not None:
-            table.add_row(short[heading])
-        table.add_row(*(short[cell] for cell in row))
+            table.add_row(Text(short[heading], "italic"))
+        table.add_row(*(_styled(cell, short[plain(cell)]) for cell in row))
     return table
+
+
+def _styled(cell: Value, shown: str) -> Text:
+    """A cell where there are styles: best bold and green, second underlined, foreign figures dim."""
+    made = Text(shown)
+    if isinstance(cell, Quoted) and cell.grey:
+        made.stylize("dim")
+    if isinstance(cell, Cell) and cell.mark:
+        made.stylize({BEST: "bold green", SECOND: "underline"}[cell.mark], 0, len(number(cell.mean)))
+    return made
+
+
+_ENDLESS, _SHORTEST = 10_000, 12
 
 
 WIDEST = 80
@@ -160,8 +208,10 @@ _GRID_FORMATS: dict[str, Callable[[Sequence[Grid]], str]] = {
 FORMATS = tuple(_GRID_FORMATS)
 
 
-def render_grids(grids: Sequence[Grid], form: str, *, standalone: bool = False) -> str:
-    """Render grids in one of FORMATS; ``standalone`` makes LaTeX a document."""
+def render_grids(grids: Sequence[Grid], form: str, *, standalone: bool = False, screen: Screen = FILE) -> str:
+    """Render grids in one of FORMATS; ``standalone`` makes LaTeX a document, ``screen`` is for text."""
+    if form == "text":
+        return text(grids, screen)
     return latex.tables(grids, standalone=True) if standalone else _GRID_FORMATS[form](grids)
 
 

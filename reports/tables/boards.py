@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 import numpy as np
@@ -60,14 +60,14 @@ def boards(campaign: Campaign) -> list[Board]:
 
 def _board(campaign: Campaign, records: Sequence[RunRecord]) -> Board:
     table, runs, footnotes = leaderboard(campaign, records), by_method(records), Footnotes()
-    intervals = {one.method: _seed_interval(one.values) for one in averages(records)}
+    intervals = {one.method: _seed_interval(one.values) for one in averages(campaign, records)}
     drawn = standings(campaign, records).drawn
     lines = []
     for row in table.rows:
         first = next(iter(finished(runs[row.method])), runs[row.method][0])
         lines.append(
             Line(
-                row,
+                replace(row, method=campaign.shown(row.method)),
                 first.name,
                 intervals.get(row.method),
                 item_interval(drawn[row.method].mean(1)) if row.method in drawn else None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from bench.records.record import RunRecord
 from bench.reports.records import by_method
@@ -10,7 +10,7 @@ from bench.reports.records import by_method
 _MOST_NAMES, _MOST_AMOUNTS = 3, 4
 
 
-def budget_notes(records: Sequence[RunRecord]) -> tuple[str, ...]:
+def budget_notes(records: Sequence[RunRecord], shown: Callable[[str], str] = str) -> tuple[str, ...]:
     """Return a line with the sentences that methods' longest training stages read, if they are unequal.
 
     The longest stage, since stages that methods share, and those of a teacher, stand in the record of each.
@@ -18,6 +18,7 @@ def budget_notes(records: Sequence[RunRecord]) -> tuple[str, ...]:
 
     Args:
         records: Of one profile and suite.
+        shown: What a method is called.
     """
     found = []
     for method, group in by_method(records).items():
@@ -37,7 +38,7 @@ def budget_notes(records: Sequence[RunRecord]) -> tuple[str, ...]:
             groups.append([one])
     if len(groups) < 2:
         return ()
-    said = [f"{group[0][0]:,} ({_some([method for *_, method in group])})" for group in groups]
+    said = [f"{group[0][0]:,} ({_some([shown(method) for *_, method in group])})" for group in groups]
     kept = said if len(said) <= _MOST_AMOUNTS else [*said[: _MOST_AMOUNTS - 1], f"... {said[-1]}"]
     return (f"Unequal budgets, in sentences that a method's longest training stage read: {', '.join(kept)}.",)
 

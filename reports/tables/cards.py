@@ -28,7 +28,7 @@ class Card:
     Args:
         name: Registered name.
         anchor: On the page.
-        methods: Ids of its rows.
+        methods: What its rows are called.
         card: Its card; None for a method that isn't bench's own. A plug-in may say anything of itself, and a
             report of the same records is the same whether it is installed or not.
         paper: The card's paper.
@@ -52,7 +52,7 @@ def cards(campaign: Campaign) -> list[Card]:
     own = own_methods()
     there = grouped((r for r in campaign.records if r.status != UNREADABLE), lambda record: record.name)
     return [
-        _card(name, own[name].card if name in own else None, records)
+        _card(campaign, name, own[name].card if name in own else None, records)
         for name, records in sorted(there.items())
     ]
 
@@ -68,12 +68,12 @@ def card_grids(campaign: Campaign) -> list[Grid]:
     return [Grid("Methods", header, tuple(rows), ())] if rows else []
 
 
-def _card(name: str, card: MethodCard | None, records: Sequence[RunRecord]) -> Card:
+def _card(campaign: Campaign, name: str, card: MethodCard | None, records: Sequence[RunRecord]) -> Card:
     versions = sorted({record.version for record in records})
     return Card(
         name,
         card_anchor(name),
-        tuple(dict.fromkeys(record.method for record in records)),
+        tuple(dict.fromkeys(campaign.shown(record.method) for record in records)),
         card,
         pieces(card.paper) if card else (),
         pieces(card.code, repository=True) if card else (),

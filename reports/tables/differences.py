@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bench.reports.campaign import Campaign
@@ -22,7 +22,7 @@ class Differences:
 
     Args:
         title: Which these are.
-        names: Methods, the best average first.
+        names: What methods are called, in the rows' order.
         signs: A sign for every two: of the row's method against the column's. "+" better, "-" worse, "0" not
             shown to differ, "?" not tested; "" for itself.
         pairs: A line a pair, as the ranking orders them.
@@ -44,14 +44,16 @@ def differences(campaign: Campaign) -> list[Differences]:
     """Return the differences of every profile and suite with two methods."""
     found = []
     for records in by_profile_and_suite(campaign.records):
-        names = [one.method for one in averages(records)]
+        names = [one.method for one in averages(campaign, records)]
         if len(names) > 1:
             where = f"{records[0].suite}, profile {records[0].profile}"
-            found.append(_differences(names, standings(campaign, records), where))
+            found.append(_differences(names, standings(campaign, records), where, campaign.shown))
     return found
 
 
-def _differences(names: Sequence[str], standing: Standings, where: str) -> Differences:
+def _differences(
+    names: Sequence[str], standing: Standings, where: str, shown: Callable[[str], str]
+) -> Differences:
     ranking, at, pairs = standing.of(), {}, []
     for pair in ranking.pairs:
         a, b = pair.first, pair.second
@@ -62,39 +64,39 @@ def _differences(names: Sequence[str], standing: Standings, where: str) -> Diffe
         said = "differs" if pair.differs else "not shown to differ" if tested else "not tested"
         ends = interval_text(standing, a, b) if tested else DASH
         p = f"{pair.adjusted:.4f}" if tested else DASH
-        pairs.append((a, b, signed(pair.difference), ends, p, pair.test, said))
+        pairs.append((shown(a), shown(b), signed(pair.difference), ends, p, pair.test, said))
     signs = tuple(tuple(at.get((row, column), "") for column in names) for row in names)
     notes = (
         *([f"Verdicts: by p corrected, from {tests_in_words(ranking)}."] if ranking.methods else []),
         *([INTERVAL] if ranking.methods else []),
         *([_COMMON] if standing.leaves_out else []),
     )
-    return Differences(where, tuple(names), signs, tuple(pairs), notes)
+    return Differences(where, tuple(map(shown, names)), signs, tuple(pairs), notes)
 
 
 def significance_grids(campaign: Campaign) -> list[Grid]:
     """Return a matrix of differences for every profile and suite, and every pair in full if asked for."""
     grids = []
     for records in by_profile_and_suite(campaign.records):
-        found = averages(records)
+        found = averages(campaign, records)
         if len(found) < 2:
             continue
         standing = standings(campaign, records)
         where = f"{records[0].suite}, profile {records[0].profile}, campaign {campaign.name}"
-        grids.append(_matrix([one.method for one in found], standing, where))
+        grids.append(_matrix([one.method for one in found], standing, where, campaign.shown))
         if campaign.pairs:
-            grids.append(_pairs(found, standing, where))
+            grids.append(_pairs(found, standing, where, campaign.shown))
     return grids
 
 
-def _matrix(names: Sequence[str], standing: Standings, where: str) -> Grid:
+def _matrix(names: Sequence[str], standing: Standings, where: str, shown: Callable[[str], str]) -> Grid:
     ranking, at = standing.of(), {}
     for pair in ranking.pairs:
         mark = "*" if pair.differs else "?" if pair.p is None else ""
         at[pair.first, pair.second] = f"{signed(pair.difference)}{mark}"
         at[pair.second, pair.first] = f"{signed(-pair.difference)}{mark}"
     rows = [
-        (f"{number} {row}", *(at.get((row, column), "") for column in names))
+        (f"{number} {shown(row)}", *(at.get((row, column), "") for column in names))
         for number, row in enumerate(names, start=1)
     ]
     untested = dict.fromkeys(pair.test for pair in ranking.pairs if pair.p is None)
@@ -107,7 +109,7 @@ def _matrix(names: Sequence[str], standing: Standings, where: str) -> Grid:
     return Grid(f"Differences: {where}", ("method", *map(str, range(1, len(names) + 1))), tuple(rows), notes)
 
 
-def _pairs(found: Sequence[Averages], standing: Standings, where: str) -> Grid:
+def _pairs(found: Sequence[Averages], standing: Standings, where: str, shown: Callable[[str], str]) -> Grid:
     ranking, scores = standing.of(), {one.method: one.values for one in found}
     rows = []
     for pair in ranking.pairs:
@@ -118,7 +120,7 @@ def _pairs(found: Sequence[Averages], standing: Standings, where: str) -> Grid:
             exact = _exact(scores[pair.first], scores[pair.second], pair.test)
             ends = interval_text(standing, pair.first, pair.second)
             tested = (pair.test, ends, f"{pair.p:.4f}", f"{pair.adjusted:.4f}", exact, said)
-        rows.append((pair.first, pair.second, signed(pair.difference), *tested))
+        rows.append((shown(pair.first), shown(pair.second), signed(pair.difference), *tested))
     notes = ["Nothing could be tested."]
     if ranking.methods:
         notes = [

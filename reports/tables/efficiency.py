@@ -29,8 +29,10 @@ def _grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid:
     groups = []
     for heading, members in grouped_rows(table.rows):
         groups.append((len(rows), heading))
-        rows += [_row(row, runs[row.method]) for row in members]
-    lacking = [method for method, own in runs.items() if not any("gmac" in _cost(run) for run in own)]
+        rows += [(campaign.shown(row.method), *_row(row, runs[row.method])) for row in members]
+    lacking = [
+        campaign.shown(method) for method, own in runs.items() if not any("gmac" in _cost(run) for run in own)
+    ]
     notes = [
         table.notes[0],
         "GMAC of one sentence of 64 tokens (thop); eta: average x 100 per GMAC; training: CPU seconds of "
@@ -52,7 +54,6 @@ def _row(row: Row, records: Sequence[RunRecord]) -> tuple[Value, ...]:
     average = row.cells["avg"]
     eta = f"{SCALE * average.mean / fmean(gmac):.2f}" if gmac and average.mean is not None else DASH
     return (
-        row.method,
         average,
         f"{fmean(gmac):.3f}" if gmac else DASH,
         eta,

@@ -34,7 +34,9 @@ def _grid(records: Sequence[RunRecord], campaign: Campaign) -> Grid | None:
         pair = f"m_{loss}", loss
         found = standing.of().pair(*pair)
         p = DASH if found.adjusted is None else f"{found.adjusted:.4f}"
-        rows.append((f"m_{loss} - {loss}", *gains[:-1], f"{gains[-1]}{'*' * found.differs}", p))
+        rows.append(
+            (" - ".join(map(campaign.shown, pair)), *gains[:-1], f"{gains[-1]}{'*' * found.differs}", p)
+        )
         for backbone in _BACKBONES:
             if line := printed.get((f"m_{loss}", backbone)):
                 rows.append((f"published, {backbone}", *(_printed_gain(line, task) for task in tasks), DASH))

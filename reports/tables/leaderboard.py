@@ -147,21 +147,32 @@ def leaderboard_grids(campaign: Campaign) -> list[Grid]:
 
 def leaderboards(campaign: Campaign) -> list[Table]:
     """Return a table for every profile and suite, best average first."""
-    return [leaderboard(campaign, records) for records in by_profile_and_suite(campaign.records)]
+    tables = (leaderboard(campaign, records) for records in by_profile_and_suite(campaign.records))
+    return [
+        replace(table, rows=tuple(replace(row, method=campaign.shown(row.method)) for row in table.rows))
+        for table in tables
+    ]
 
 
 def leaderboard(campaign: Campaign, records: Sequence[RunRecord]) -> Table:
-    """Return the table of the records of one profile and suite, best average first."""
+    """Return the table of the records of one profile and suite; its rows have the ids of the methods."""
     tasks = task_list(records)
     rows = [_row(method, group, tasks) for method, group in by_method(records).items()]
-    rows.sort(key=lambda row: (not row.ranked, -row.average, row.method))
+    rows.sort(
+        key=lambda row: (not row.ranked and not campaign.given, *campaign.place(row.method, row.average))
+    )
     found, ranked = standings(campaign, records), {row.method for row in rows if row.ranked}
     rankings = {task: found.of(task).among(ranked) for task in tasks}
     average = rankings["avg"]
-    signs, said = daggers(average, campaign.baseline)
+    signs, said = daggers(average, campaign.baseline, campaign.shown)
     rows = [_marked(row, rows, rankings, signs.get(row.method, "")) for row in rows]
-    said = (*standing_notes(average, unequal_seeds(found)), *said, *budget_notes(records))
-    notes = _notes(records, rows, said, campaign.rounded)
+    told = (
+        *standing_notes(average, unequal_seeds(found), campaign.shown),
+        *said,
+        *budget_notes(records, campaign.shown),
+        *_chosen(campaign),
+    )
+    notes = _notes(campaign, records, rows, told)
     tests = tests_in_words(average) if average.methods else ""
     bold = _bold(rows, rankings)
     place = (campaign.name, records[0].profile, records[0].suite)
@@ -224,11 +235,19 @@ def _row(method: str, records: Sequence[RunRecord], tasks: Sequence[str]) -> Row
     )
 
 
+def _chosen(campaign: Campaign) -> list[str]:
+    """Say of how many methods these were chosen: the correction is over those that were."""
+    if not campaign.known:
+        return []
+    count = len({record.method for record in campaign.records})
+    return [f"{count} of {campaign.known} methods, chosen by --methods; tests and correction are of these."]
+
+
 def _notes(
-    records: Sequence[RunRecord], rows: Sequence[Row], said: Sequence[str], rounded: bool
+    campaign: Campaign, records: Sequence[RunRecord], rows: Sequence[Row], said: Sequence[str]
 ) -> tuple[str, ...]:
     metric = main_metric(records)
-    rule = "rounded scores, as SimCSE averages" if rounded else "unrounded scores"
+    rule = "rounded scores, as SimCSE averages" if campaign.rounded else "unrounded scores"
     said_as = f"{metric} x 100".capitalize()
     if any("mteb" in record.provenance for record in records):
         said_as += ", as mteb computes it"
@@ -239,18 +258,23 @@ def _notes(
     if counts:
         notes.append(f"{OVER_SEEDS} {'/'.join(map(str, counts))} seeds.")
     notes += said
-    notes += [
-        f"{row.method} has no {', '.join(lacking)}."
+    notes += must_say(campaign, records, rows)
+    notes += [line for row in rows for line in without_score(row.reasons, row.unreadable)]
+    return tuple(notes)
+
+
+def must_say(campaign: Campaign, records: Sequence[RunRecord], rows: Sequence[Row]) -> list[str]:
+    """Return what every table of these records must say: missing tasks, other data, notes of the records."""
+    said = [
+        f"{campaign.shown(row.method)} has no {', '.join(lacking)}."
         for row in rows
         if row.average > float("-inf")
         and (lacking := [task for task, cell in row.cells.items() if cell.mean is None])
     ]
     odd = sorted({task for r in records for task, facts in r.tasks.items() if not facts["reference"]})
     if odd:
-        notes.append(f"Not the reference data: {', '.join(odd)}.")
-    notes += dict.fromkeys(note for record in records for note in record.notes)
-    notes += [line for row in rows for line in without_score(row.reasons, row.unreadable)]
-    return tuple(notes)
+        said.append(f"Not the reference data: {', '.join(odd)}.")
+    return [*said, *dict.fromkeys(note for record in records for note in record.notes)]
 
 
 def _grid(table: Table) -> Grid:

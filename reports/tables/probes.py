@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,7 +26,7 @@ class Probed:
 
     Args:
         profile: Profile label.
-        method: Method id.
+        method: Method id, or what it is called.
         seed: Its seed, None for none.
         suite: Suite of the average.
         average: Its average there, in the metric's unit; None without a record.
@@ -84,10 +84,13 @@ class EnergyAgainstScore:
         return f"{what}: Spearman's rho {self.rho:+.2f}, {interval} (Bonett and Wright 2000)"
 
 
-def from_records(records: Sequence[RunRecord]) -> list[Probed]:
-    """Return the probes of the finished records that have some."""
+def from_records(records: Sequence[RunRecord], shown: Callable[[str], str] = str) -> list[Probed]:
+    """Return the probes of the finished records that have some; ``shown`` says what a method is called."""
     return [
-        Probed(r.profile, r.method, r.seed, r.suite, r.score("avg"), r.probes, r.timing.get("probes", {}))
+        Probed(
+            *(r.profile, shown(r.method), r.seed, r.suite),
+            *(r.score("avg"), r.probes, r.timing.get("probes", {})),
+        )
         for r in finished(records)
         if r.probes
     ]
@@ -95,7 +98,7 @@ def from_records(records: Sequence[RunRecord]) -> list[Probed]:
 
 def probe_tables(campaign: Campaign) -> list[Grid]:
     """Return two tables a profile and suite; the last says whether CLS energy ranks methods as the score."""
-    found = from_records(campaign.records)
+    found = from_records(campaign.records, campaign.shown)
     grids = probe_grids(found)
     if grids:
         relations = [relation.sentence() for relation in energy_against_score(found)]

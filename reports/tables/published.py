@@ -136,19 +136,21 @@ def merged(found: Sequence[Line]) -> list[tuple[str, Line]]:
 
 def published_grids(campaign: Campaign) -> list[Grid]:
     """Return a table for every profile and suite that a paper prints too."""
-    return [grid for group in by_profile_and_suite(campaign.records) if (grid := _grid(group, campaign.name))]
+    return [grid for group in by_profile_and_suite(campaign.records) if (grid := _grid(group, campaign))]
 
 
-def _grid(records: Sequence[RunRecord], name: str) -> Grid | None:
+def _grid(records: Sequence[RunRecord], campaign: Campaign) -> Grid | None:
     tasks, notes = task_list(records), Footnotes()
     rows: list[tuple[Value, ...]] = []
     groups: list[tuple[int, str]] = []
     matched = False
-    for method, runs in sorted(by_method(records).items(), key=lambda item: -_average(item[1])):
+    runs_of = by_method(records)
+    for method in sorted(runs_of, key=lambda method: campaign.place(method, _average(runs_of[method]))):
+        runs = runs_of[method]
         found, done = lines_for(runs[0]), finished(runs)
         if not found or not done:
             continue
-        groups.append((len(rows), method))
+        groups.append((len(rows), campaign.shown(method)))
         ours = {task: values(done, task) for task in tasks}
         rows.append(("ours", backbone_of(done[0]), *(summarise(ours[task]) for task in tasks)))
         for source, line in merged(found):
@@ -160,7 +162,7 @@ def _grid(records: Sequence[RunRecord], name: str) -> Grid | None:
     if not rows:
         return None
     first = records[0]
-    title = f"Published figures and ours: {first.suite}, profile {first.profile}, campaign {name}"
+    title = f"Published figures and ours: {first.suite}, profile {first.profile}, campaign {campaign.name}"
     said = [
         "Ours: mean and standard deviation over seeds, scores x 100; published as printed in the paper.",
         "A difference, and whether the figure lies in our 95% interval (Student's, over seeds), are given "

@@ -42,7 +42,7 @@ class Runs:
     """The runs of a method in one profile and suite.
 
     Args:
-        method: Method id.
+        method: What it is called.
         name: Registered name.
         anchor: Of its first row on the page.
         runs: By seed.
@@ -79,7 +79,7 @@ class RunTable:
         profile: Profile.
         suite: Suite.
         tasks: Names, "avg" the last.
-        methods: By method id, in the records' order.
+        methods: By what they are called, in the records' order.
     """
 
     profile: str
@@ -99,7 +99,8 @@ def run_tables(campaign: Campaign) -> dict[tuple[str, str], RunTable]:
     for records in by_profile_and_suite(campaign.records):
         place, tasks = (records[0].profile, records[0].suite), task_list(records)
         methods = {
-            method: _runs(campaign, method, runs, tasks) for method, runs in by_method(records).items()
+            campaign.shown(method): _runs(campaign, method, runs, tasks)
+            for method, runs in by_method(records).items()
         }
         found[place] = RunTable(*place, tasks, methods)
     return found
@@ -109,7 +110,8 @@ def _runs(campaign: Campaign, method: str, records: Sequence[RunRecord], tasks: 
     first = records[0]
     anchor = "-".join(["runs", *map(safe_name, (first.profile, first.suite, method))])
     runs = tuple(_run(campaign, record, tasks) for record in sorted(records, key=_order))
-    return Runs(method, first.name, anchor, runs, _first(map(parameters, records)), _dim(records))
+    size = _first(map(parameters, records))
+    return Runs(campaign.shown(method), first.name, anchor, runs, size, _dim(records))
 
 
 def _order(record: RunRecord) -> int:

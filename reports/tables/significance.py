@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 from bench.records.record import RunRecord
+from bench.reports.campaign import Campaign
 from bench.reports.grid import DASH, interval
 from bench.reports.records import by_method, values
 from bench.reports.tables.standings import ALPHA, Standings
@@ -37,14 +38,14 @@ class Averages:
     deterministic: bool
 
 
-def averages(records: Sequence[RunRecord]) -> list[Averages]:
-    """Return the averages of every method with a finished run, the best first."""
+def averages(campaign: Campaign, records: Sequence[RunRecord]) -> list[Averages]:
+    """Return the averages of every method with a finished run, in the order of the campaign's rows."""
     found = [
         Averages(method, scores, runs[0].seed is None)
         for method, runs in by_method(records).items()
         if (scores := tuple(values(runs)))
     ]
-    return sorted(found, key=lambda one: (-fmean(one.values), one.method))
+    return sorted(found, key=lambda one: campaign.place(one.method, fmean(one.values)))
 
 
 def level_in_words(level: float) -> str:
@@ -105,8 +106,16 @@ INTERVAL = (
 )
 
 
-def standing_notes(ranking: Ranking, few_seeds: Sequence[str] = ()) -> list[str]:
-    """Say what a group and a rank mean, which pairs were not tested, and ``few_seeds`` of those that were."""
+def standing_notes(
+    ranking: Ranking, few_seeds: Sequence[str] = (), shown: Callable[[str], str] = str
+) -> list[str]:
+    """Say what a group and a rank mean, which pairs were not tested, and ``few_seeds`` of those that were.
+
+    Args:
+        ranking: The methods.
+        few_seeds: What is said of the tests of unequal numbers of seeds.
+        shown: What a method is called.
+    """
     if not ranking.methods:
         return []
     notes = [
@@ -117,30 +126,32 @@ def standing_notes(ranking: Ranking, few_seeds: Sequence[str] = ()) -> list[str]
         "rank: the ranks that these tests leave open; with 95% confidence all true ranks are among them.",
     ]
     if ranking.left_out:
-        notes.append(
-            f"One seed, so no test, rank or group: {', '.join(ranking.left_out)}; where one is the best, "
-            "nothing is bold."
-        )
+        alone = ", ".join(map(shown, ranking.left_out))
+        notes.append(f"One seed, so no test, rank or group: {alone}; where one is the best, nothing is bold.")
     notes += few_seeds
     if untested := ranking.untested:
-        names = dict.fromkeys(name for one in untested for name in (one.first, one.second))
+        pairs = dict.fromkeys(name for one in untested for name in (one.first, one.second))
+        names = ", ".join(map(shown, pairs))
         notes.append(
-            f"Not tested against each other: {', '.join(names)}, which have no seeds; bench stats draws the "
+            f"Not tested against each other: {names}, which have no seeds; bench stats draws the "
             "items for such tests."
         )
     return notes
 
 
-def daggers(ranking: Ranking, baseline: str | None) -> tuple[Mapping[str, str], tuple[str, ...]]:
+def daggers(
+    ranking: Ranking, baseline: str | None, shown: Callable[[str], str] = str
+) -> tuple[Mapping[str, str], tuple[str, ...]]:
     """Return the dagger of every method that differs from the baseline, and what the table says of them."""
     if baseline is None:
         return {}, ()
     if baseline not in ranking.methods:
         why = "it has one seed" if baseline in ranking.left_out else "no finished run of it here"
-        return {}, (f"No daggers: {baseline} can't be tested, {why}.",)
+        return {}, (f"No daggers: {shown(baseline)} can't be tested, {why}.",)
     signs = {}
     for one in ranking.pairs:
         if one.differs and baseline in (one.first, one.second):
             other = one.second if one.first == baseline else one.first
             signs[other] = ABOVE if (one.difference > 0) == (other == one.first) else BELOW
-    return signs, (f"{ABOVE} above, {BELOW} below {baseline} on average, by the same tests and correction.",)
+    said = f"{ABOVE} above, {BELOW} below {shown(baseline)} on average, by the same tests and correction."
+    return signs, (said,)

@@ -40,7 +40,7 @@ class Standings:
     """
 
     def __init__(self, campaign: Campaign, records: Sequence[RunRecord]) -> None:
-        done = finished(records)
+        done, self._shown = finished(records), campaign.shown
         self._metric = main_metric(done)
         self._groups = {
             method: Group(method, tuple(by_seed(Run(campaign.store, record) for record in runs)))
@@ -127,7 +127,7 @@ class Standings:
         )
         if found.test == ONE_SEED:
             short = a if len(x) < 2 and not alone[0] else b
-            return replace(found, test=f"{short} has one seed")
+            return replace(found, test=f"{self._shown(short)} has one seed")
         return replace(found, test="neither has seeds") if found.test == NO_DRAWS else found
 
     def _on(self, method: str, task: str) -> Array:

@@ -49,9 +49,12 @@ def _suite_grids(campaign: Campaign, suite: str) -> list[Grid]:
         for heading, members in grouped_rows(table.rows, f"{backbone} ({table.profile}): "):
             groups.append((len(rows), heading))
             rows += [
-                (row.method, *(row.cells.get(task, Cell(None, None, 0)) for task in tasks)) for row in members
+                (campaign.shown(row.method), *(row.cells.get(task, Cell(None, None, 0)) for task in tasks))
+                for row in members
             ]
-    once = dict.fromkeys(row.method for table in tables for row in table.rows if row.finished == 1)
+    once = dict.fromkeys(
+        campaign.shown(row.method) for table in tables for row in table.rows if row.finished == 1
+    )
     single = [f"One run, so no standard deviation: {', '.join(once)}."] if once else []
     notes = (
         tables[0].notes[0],

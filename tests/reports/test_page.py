@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,10 +18,11 @@ from bench.records.store import ResultStore
 from bench.reports.campaign import Campaign, make_campaign
 from bench.reports.figures.draw import draw
 from bench.reports.formats.latex import document
+from bench.reports.formats.paper import STYLES, Style
 from bench.reports.formats.picture import critical_difference
 from bench.reports.formats.render import no_formula
 from bench.reports.grid import number
-from bench.reports.report import all_figures, report
+from bench.reports.report import Look, all_figures, report
 from bench.reports.sections import SECTIONS, TABLES
 from bench.reports.tables.leaderboard import leaderboards
 from tests.support.campaigns import HOSTILE, make_record
@@ -363,6 +365,15 @@ def check_compiles(text: str, folder: Path) -> None:
 @pytest.mark.parametrize("name", ["", *(n.replace("SWEEP", "caels") for n in TABLES)])
 def test_every_table_compiles(campaign: Campaign, tmp_path: Path, name: str) -> None:
     check_compiles(report(campaign, "latex", name or None, standalone=True), tmp_path)
+
+
+@pytest.mark.parametrize("name", STYLES)
+def test_a_papers_table_compiles(campaign: Campaign, tmp_path: Path, name: str) -> None:
+    cites = {HOSTILE[0]: "key_a:1"}
+    look = Look(style=Style(name, cites=cites), columns=("STS12", "avg", "seeds", "group"))
+    check_compiles(
+        report(replace(campaign, baseline="simcse"), "latex", look=look, standalone=True), tmp_path
+    )
 
 
 def test_the_diagram_of_groups_compiles(campaign: Campaign, tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ _PROFILE = Block(
         "dev": label,
     },
     {
+        "title": label,
         "note": label,
         "budget": _one_of(
             Block({"sentences": _at_least_one, "evaluate_every": _at_least_one}, closed=True),
@@ -83,6 +84,7 @@ class Profile:
         pretrain: Sizes and rates of its own backbone (see :mod:`bench.train.pretrain`), or empty.
         tuning: What ``bench tune`` tried: method, option, seed and [value, dev score] rows.
         budget: How long a method without a table here trains, None for what its card says.
+        title: What a paper's table calls it, or "" for its backbone's name.
     """
 
     name: str
@@ -96,6 +98,7 @@ class Profile:
     pretrain: dict[str, Any]
     tuning: tuple[dict[str, Any], ...]
     budget: Budget | None = None
+    title: str = ""
 
 
 def names() -> list[str]:
@@ -154,6 +157,7 @@ def _profile(name: str, text: str) -> Profile:
         dict(data.get("pretrain", {})),
         tuple(data.get("tuning", ())),
         Budget(**data["budget"]) if "budget" in data else None,
+        data.get("title", ""),
     )
 
 

@@ -1,0 +1,147 @@
+"""Which methods a report shows, in which order, and what it calls them."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from bench.compare.select import grouped
+from bench.errors import InputError, not_one_of
+from bench.records.record import RunRecord
+from bench.reports.campaign import Campaign
+from bench.reports.names import PRINTED
+from bench.reports.tables.published import backbone_of, published_names, released
+from bench.request.parse import split_outside_brackets
+
+PUBLISHED = "published"
+"""What ``--names`` takes in the place of a file."""
+_MOST = 200  # characters of a name
+_POOLINGS = {"avg": "avg.", "avg_first_last": "first-last avg.", "cls": "[CLS]"}
+
+
+def listed(text: str | None, known: Collection[str]) -> tuple[str, ...]:
+    """Return the methods that ``--methods`` lists, in its order; none without the option.
+
+    Raises:
+        InputError: one that is not known, or one that is listed twice.
+    """
+    methods, where = tuple(split_outside_brackets(text)) if text is not None else (), "--methods"
+    for method in methods:
+        if method not in known:
+            raise not_one_of(f"no record of '{method}'", method, sorted(known), where=where)
+        if methods.count(method) > 1:
+            raise InputError(f"'{method}' is listed twice", where=where)
+    return methods
+
+
+def chosen(campaign: Campaign, methods: Sequence[str], known: int, *, given: bool = False) -> Campaign:
+    """Return a campaign of these methods as such; its sweeps are those of which all methods are there.
+
+    Args:
+        campaign: With the records of these methods alone.
+        methods: The methods; empty if all were chosen.
+        known: Number of methods from which they were chosen.
+        given: True if rows stand in the order of ``methods``, not the best first.
+
+    Raises:
+        InputError: an order without methods.
+    """
+    if not methods:
+        if given:
+            raise InputError(
+                "no methods are given", where="--order given", hint="list them: --methods tncse,simcse"
+            )
+        return campaign
+    records = campaign.records
+    if given:
+        records = tuple(sorted(records, key=lambda record: methods.index(record.method)))
+    whole = tuple(m for m in campaign.sweeps if {method for *_, method in m.points} <= set(methods))
+    return replace(
+        campaign,
+        records=records,
+        sweeps=whole,
+        given=tuple(methods) if given else (),
+        known=known if known > len(methods) else 0,
+    )
+
+
+def named(campaign: Campaign, source: str | None, known: Iterable[str]) -> Campaign:
+    """Return a campaign whose methods have names: those of a file, else as papers print them.
+
+    Args:
+        campaign: What to name.
+        source: PUBLISHED, or a file of lines ``method = "name"``; None to keep the ids.
+        known: Methods that the file may name.
+
+    Raises:
+        InputError: a file that can't be read, an unknown method, or two methods of one name.
+    """
+    if source is None:
+        return campaign
+    own = {} if source == PUBLISHED else _read(Path(source), sorted(set(known)))
+    names = {method: own.get(method) or printed(runs) for method, runs in _runs(campaign).items()}
+    for name, methods in grouped(names, names.__getitem__).items():
+        if len(methods) > 1:
+            raise InputError(
+                f"{' and '.join(methods)} would both be called '{name}'",
+                where="--names",
+                hint="give each a name of its own in a file",
+            )
+    return replace(campaign, names=names)
+
+
+def _runs(campaign: Campaign) -> dict[str, list[RunRecord]]:
+    return grouped(campaign.records, lambda record: record.method)
+
+
+def printed(runs: Sequence[RunRecord]) -> str:
+    """Return what papers call a method, with its options; its id where its runs disagree or it has none.
+
+    An alias stays as it is: it is the user's own name.
+    """
+    found = {_printed(run) for run in runs}
+    return found.pop() if len(found) == 1 else runs[0].method
+
+
+def _printed(record: RunRecord) -> str:
+    if checkpoint := released(record):
+        name = PRINTED.get(checkpoint.method, checkpoint.method)
+        return f"{name} ({PRINTED.get(checkpoint.backbone.replace('-', '_'), checkpoint.backbone)}, released)"
+    head, options = record.name, record.method.removeprefix(record.name)
+    if not record.method.startswith(head) or not (options == "" or options.startswith("[")):
+        return record.method
+    backbone = backbone_of(record)
+    backbone = PRINTED.get(backbone.replace("-", "_"), backbone)
+    if head == "untrained":
+        pooling = str(record.options.get("pooling", "cls"))
+        if options in ("", f"[pooling={pooling}]") and pooling in _POOLINGS:
+            return f"{backbone} ({_POOLINGS[pooling]})"
+        name = backbone
+    elif head == "whitening":
+        name = f"{backbone}-whitening"
+    else:
+        name = next((PRINTED[name] for name in (head, *published_names(record)) if name in PRINTED), head)
+    return f"{name} {options}".rstrip()
+
+
+def _read(path: Path, known: Sequence[str]) -> Mapping[str, str]:
+    where = f"--names {path}"
+    form = '"METHOD" = "name" lines'
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(
+            f"can't be read: {error.strerror}", where=where, expected=f"a file, or '{PUBLISHED}'"
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"this is not TOML: {error}", where=where, expected=form) from error
+    for method, name in found.items():
+        if method not in known:
+            raise not_one_of(f"no record of '{method}'", method, known, where=where)
+        if not isinstance(name, str) or not name.strip() or len(name) > _MOST:
+            raise InputError(
+                f"no name for '{method}'", where=where, expected=f"a text of at most {_MOST} characters"
+            )
+    return {method: " ".join(name.split()) for method, name in found.items()}

@@ -1,0 +1,187 @@
+"""Leaderboards as a paper prints them: a table a suite, a block a profile, and a caption that says all."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from bench.compare.select import grouped
+from bench.compare.wording import seed_list
+from bench.records.record import RunRecord
+from bench.reports.campaign import Campaign
+from bench.reports.columns import check, pick, places
+from bench.reports.grid import DASH, Cell, Grid, Value, number
+from bench.reports.records import by_method, by_profile_and_suite, finished, main_metric
+from bench.reports.tables.leaderboard import Table, leaderboard, must_say
+from bench.reports.tables.significance import ABOVE, BELOW, BOLD
+from bench.reports.tables.standings import ALPHA, standings
+from bench.reports.tables.suites import TASK_NAMES
+from bench.request import profiles
+
+SUITES = {
+    "sts7": "the seven STS tasks",
+    "transfer7": "the seven transfer tasks",
+    "transfer8": "the eight transfer tasks",
+    "mini": "the embedded test pairs",
+}
+METRICS = {"spearman": "Spearman's correlation", "accuracy": "Accuracy"}
+_AVERAGE, _MORE = "Avg.", ("seeds", "sd", "rank", "group")
+_AT_MOST, _ABOVE = f"p \N{LESS-THAN OR EQUAL TO} {ALPHA}", f"p > {ALPHA}"
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """A table of a paper.
+
+    Args:
+        suite: Its suite.
+        grid: The table; its title and notes are not printed.
+        methods: Ids of its rows.
+        caption: What its caption says, without LaTeX.
+        remarks: What else the report says of it: for its author.
+    """
+
+    suite: str
+    grid: Grid
+    methods: tuple[str, ...]
+    caption: str
+    remarks: tuple[str, ...]
+
+
+def paper_tables(campaign: Campaign, columns: Sequence[str] = ()) -> list[PaperTable]:
+    """Return the tables of a campaign's suites, with the tasks and the average or the columns asked for.
+
+    Raises:
+        InputError: a column that no table has.
+    """
+    suites = grouped(by_profile_and_suite(campaign.records), lambda records: records[0].suite)
+    tables = [_table(campaign, suite, blocks) for suite, blocks in suites.items()]
+    check(columns, [name for table in tables for name in table.grid.header])
+    found = []
+    for table in tables:
+        header = table.grid.header
+        if at := places(header, columns or [name for name in header if name not in _MORE]):
+            found.append(replace(table, grid=pick(table.grid, [0, *filter(None, at)])))
+    return found
+
+
+def _table(campaign: Campaign, suite: str, blocks: Sequence[Sequence[RunRecord]]) -> PaperTable:
+    tables = [leaderboard(campaign, records) for records in blocks]
+    tasks = tuple(task for task in dict.fromkeys(t for table in tables for t in table.tasks) if task != "avg")
+    tested = any(table.tests for table in tables)
+    rows: list[tuple[Value, ...]] = []
+    groups: list[tuple[int, str]] = []
+    for table, records in zip(tables, blocks, strict=True):
+        groups.append((len(rows), profile_title(records)))
+        for row in table.rows:
+            none = Cell(None, None, 0)
+            average = row.cells.get("avg", none)
+            cells: list[Value] = [campaign.shown(row.method), row.seeds]
+            cells += [row.cells.get(task, none) for task in tasks]
+            cells += [average, number(average.sd), *[row.rank_text, row.letters or DASH] * tested]
+            rows.append(tuple(cells))
+    names = (TASK_NAMES.get(task, task) for task in tasks)
+    header = ("Model", "seeds", *names, _AVERAGE, "sd", *("rank", "group") * tested)
+    grid = Grid(suite, header, tuple(rows), (), tuple(groups) if len(groups) > 1 else ())
+    methods = tuple(row.method for table in tables for row in table.rows)
+    notes = dict.fromkeys(note for table in tables for note in (table.bold, *table.notes) if note)
+    return PaperTable(suite, grid, methods, caption(campaign, tables, blocks), tuple(notes))
+
+
+def profile_title(records: Sequence[RunRecord]) -> str:
+    """Return what a paper calls the setting: the profile's title, else the backbone's name."""
+    name = records[0].profile
+    title = profiles.load(name).title if name in profiles.names() else ""
+    backbones = (record.backbone["name"] for record in records if record.backbone)
+    return title or next(iter(backbones), "") or name
+
+
+def caption(campaign: Campaign, tables: Sequence[Table], blocks: Sequence[Sequence[RunRecord]]) -> str:
+    """Return what a paper says of a suite's table: what was measured, over which seeds, by which tests."""
+    records = [record for group in blocks for record in group]
+    metric = main_metric(records)
+    first = f"{METRICS.get(metric, metric)} \N{MULTIPLICATION SIGN} 100 on "
+    first += SUITES.get(tables[0].suite, f"suite {tables[0].suite}")
+    first += f", {' and '.join(dict.fromkeys(map(profile_title, blocks)))}"
+    if any("mteb" in record.provenance for record in records):
+        first += ", as mteb computes it"
+    if campaign.rounded:
+        first += "; averages are those of rounded scores"
+    said = [f"{first}; {over}." if (over := _seeds(campaign, records)) else f"{first}."]
+    tests = [_tests(campaign, *place) for place in zip(tables, blocks, strict=True)]
+    if len({tuple(each) for each in tests}) == 1:
+        said += tests[0]
+    else:
+        for place, each in zip(blocks, tests, strict=True):
+            said += [f"{profile_title(place)}: {' '.join(each)}"] * bool(each)
+    for table, group in zip(tables, blocks, strict=True):
+        said += [one for one in must_say(campaign, group, table.rows) if one not in said]
+    return " ".join(said)
+
+
+def _seeds(campaign: Campaign, records: Sequence[RunRecord]) -> str:
+    """Over which seeds the scores are means; the seeds of most methods first, then those of the others."""
+    seeds = {
+        campaign.shown(method): tuple(sorted({run.seed for run in runs if run.seed is not None}))
+        for method, runs in by_method(finished(records)).items()
+    }
+    lists = grouped((method for method in seeds if seeds[method]), seeds.__getitem__)
+    if not lists:
+        return ""
+    most, *others = sorted(lists, key=lambda own: (-len(lists[own]), -len(own), own))
+    several = any(len(own) > 1 for own in lists)
+    text = f"mean \N{PLUS-MINUS SIGN} standard deviation over {range_of(most)}" if several else range_of(most)
+    rest = [f"{' and '.join(lists[own])}: {range_of(own)}" for own in others]
+    return f"{text} ({'; '.join(rest)})" if rest else text
+
+
+def range_of(seeds: Sequence[int]) -> str:
+    r"""Return seeds as a range where they are one.
+
+    >>> ascii(range_of([1, 2, 3])), range_of([1, 5])
+    ("'seeds 1\\u20133'", 'seeds 1, 5')
+    """
+    return seed_list(seeds).replace("-", "\N{EN DASH}").replace(",", ", ")
+
+
+def _tests(campaign: Campaign, table: Table, records: Sequence[RunRecord]) -> list[str]:
+    """What daggers and bold mean, each with the tests behind it."""
+    marked = any(cell.mark for row in table.rows for cell in row.cells.values())
+    if not table.tests:
+        return [table.bold] if marked else []
+    ranking = standings(campaign, records).of().among({row.method for row in table.rows if row.ranked})
+    correction = ranking.caption.replace(" over", "'s correction over", 1).replace(" (", ", ").rstrip(")")
+    pairs, base, said = [one for one in ranking.pairs if one.p is not None], campaign.baseline, []
+    behind = f"{_of(one.test for one in pairs)}; {correction}"
+    if base in ranking.methods:
+        own = f"{_of(one.test for one in pairs if base in (one.first, one.second))}; {correction}"
+        signs = {row.cells["avg"].sign for row in table.rows}
+        words = [f"{sign} {word}" for sign, word in ((ABOVE, "above"), (BELOW, "below")) if sign in signs]
+        if words:
+            said.append(f"{' and '.join(words)} {campaign.shown(base)} on average, {_AT_MOST} ({own}).")
+        else:
+            said.append(f"No average is shown to differ from {campaign.shown(base)}'s, {_ABOVE} ({own}).")
+        behind = "the same tests"
+    elif base is not None:
+        said.append(f"No daggers: {campaign.shown(base)} can't be tested.")
+    if marked:
+        said.append(f"{BOLD}, {_ABOVE} ({behind}).")
+    elif table.bold:
+        said.append(table.bold)
+    return said
+
+
+def _of(tests: Iterable[str]) -> str:
+    """The tests in words, the most frequent first."""
+    from bench.stats.pair_test import AND_ITEMS, ITEMS, PAIRED, STUDENT, WELCH
+
+    found = [test for test, _ in Counter(tests).most_common()]
+    kinds = list(dict.fromkeys(test.removesuffix(AND_ITEMS) for test in found))
+    names = {PAIRED: "paired", WELCH: "Welch's", STUDENT: "Student's"}
+    words = [names[kind] for kind in kinds if kind in names]
+    over = "over seeds and items" if any(test.endswith(AND_ITEMS) for test in found) else "over seeds"
+    said = [f"{' and '.join(words)} t test{'s' * (len(words) > 1)} {over}"] if words else []
+    if ITEMS in kinds:
+        said.append("bootstrap of the items between methods without seeds")
+    return ", ".join(said)

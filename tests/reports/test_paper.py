@@ -1,0 +1,306 @@
+"""Rows, their order, names and columns; and the table that a paper prints."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bench.errors import InputError
+from bench.records.store import ResultStore
+from bench.registry import discover
+from bench.reports.campaign import Campaign, make_campaign
+from bench.reports.choice import named, printed
+from bench.reports.columns import select, wanted
+from bench.reports.figures.of_records import figures
+from bench.reports.formats.paper import Style, tables
+from bench.reports.grid import Grid
+from bench.reports.names import PRINTED
+from bench.reports.report import Look, report
+from bench.reports.tables.paper import PaperTable, paper_tables
+from bench.request import profiles
+from tests.support.campaigns import HOSTILE, make_record
+from tests.support.standings import alone, campaign, seeds
+
+Cli = Callable[..., tuple[int, str, str]]
+FORMS = ("text", "markdown", "csv", "json", "latex", "html")
+
+
+def three(tmp_path: Path) -> Campaign:
+    """TNCSE far above SimCSE, and word overlap, which has no seeds, below."""
+    runs = [*seeds("simcse", 0.70, 0.71, 0.72), *seeds("tncse", 0.80, 0.81, 0.82), alone("word_overlap", 0.1)]
+    return named(campaign(tmp_path, *runs, baseline="simcse"), "published", ())
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> ResultStore:
+    """The campaign ``local`` on disk, in the folder of ``cli``."""
+    store = ResultStore(tmp_path / "results", "local")
+    for record in (
+        *seeds("simcse", 0.7, 0.72),
+        *seeds("tncse[rtt=none]", 0.8, 0.82),
+        *seeds("mine", 0.6, 0.61),
+    ):
+        store.write(replace(record, predictions=None).place, record, {})
+    return store
+
+
+def test_rows_and_their_order_are_those_asked_for_in_every_format(cli: Cli, stored: ResultStore) -> None:
+    asked = ("report", "--methods", "simcse,tncse[rtt=none]", "--names", "published")
+    for form in FORMS:
+        code, out, err = cli(*asked, "--order", "given", "--format", form)
+        assert code == 0, err
+        body = out[out.index("<body") :] if form == "html" else out
+        assert not re.search(r"\bmine\b", body)
+        assert body.index("SimCSE") < body.index("TNCSE")
+        if form != "html":  # its filters are by registered names
+            assert "simcse" not in re.sub(r"wiki1m_for_simcse|[Dd]iagram.*", "", body)
+    best_first = cli(*asked)[1]
+    assert best_first.index("TNCSE") < best_first.index("SimCSE")
+    assert "2 of 3 methods, chosen by --methods; tests and correction are of these." in best_first
+    assert "Holm over 1 comparison" in best_first
+    assert "Holm over 3 comparisons" in cli("report")[1]
+    assert "chosen" not in cli("report")[1]
+    rows = list(csv.DictReader(io.StringIO(cli(*asked, "--columns", "seed,method", "--format", "csv")[1])))
+    assert [list(row) for row in rows[:1]] == [["seed", "method"]]
+    assert json.loads(cli(*asked, "--format", "json")[1])[0]["rows"][0]["method"] == "TNCSE [rtt=none]"
+
+
+def test_figures_have_the_same_names_and_order(tmp_path: Path) -> None:
+    source = replace(three(tmp_path), given=("word_overlap", "simcse", "tncse"))
+    drawn = {figure.name: figure for figure in figures(source)}
+    assert drawn["mini-sts7-seeds"].rows == ("Word overlap", "SimCSE", "TNCSE")
+    assert drawn["mini-sts7-groups"].rows == ("TNCSE", "SimCSE", "Word overlap")  # they stand at their ranks
+    assert drawn["mini-sts7-groups"].alt.startswith("average, Spearman x 100, the best first: TNCSE 81.00")
+    assert [one.name for one in drawn["mini-sts7-dev"].series] == ["SimCSE", "TNCSE"]
+
+
+def test_gains_and_differences_have_the_names(tmp_path: Path) -> None:
+    source = campaign(tmp_path, *seeds("mhe", 0.5, 0.52), *seeds("m_mhe", 0.6, 0.63))
+    source = named(source, "published", ())
+    assert "mMHE - MHE" in report(source, "text", "gains")
+    assert {"mMHE", "MHE"} <= set(report(source, "text", "significance").split())
+    (gains,) = (figure for figure in figures(source) if figure.section == "gains")
+    assert gains.rows == ("MHE",)
+
+
+def test_a_file_names_methods_and_papers_name_the_others(cli: Cli, stored: ResultStore) -> None:
+    file = Path("names.toml")
+    file.write_text('mine = "Ours  $x$"\n', encoding="utf-8")
+    out = cli("report", "--names", "names.toml", "--format", "markdown")[1]
+    assert [f"| {name} |" in out for name in ("Ours \\$x\\$", "SimCSE", "TNCSE \\[rtt=none\\]")] == [True] * 3
+    for text, expected in (
+        ('mien = "x"', "no record of 'mien' (did you mean 'mine'?)"),
+        ("mine = 5", "no name for 'mine'"),
+        ('mine = " "', "no name for 'mine'"),
+        ('mine = "SimCSE"', "mine and simcse would both be called 'SimCSE'"),
+        ("mine", "this is not TOML"),
+    ):
+        file.write_text(text, encoding="utf-8")
+        code, _, err = cli("report", "--names", "names.toml")
+        assert (code, expected in err, err.count("\n")) == (2, True, 1), err
+    assert "expected a file, or 'published'" in cli("report", "--names", "nowhere")[2]
+
+
+@pytest.mark.parametrize(
+    ("method", "name", "options", "backbone", "expected"),
+    [
+        ("jtcse_uc_d", "jtcse_uc_d", {}, "bert-base-uncased", "JTCSE+UC D"),
+        ("simcse[match=tncse]", "simcse", {}, "bert-base-uncased", "SimCSE [match=tncse]"),
+        ("mine", "simcse", {}, "bert-base-uncased", "mine"),
+        ("untrained", "untrained", {"pooling": "cls"}, "roberta-base", "RoBERTa-base ([CLS])"),
+        (
+            *("untrained[pooling=avg_first_last]", "untrained", {"pooling": "avg_first_last"}),
+            *("bert-base-uncased", "BERT-base (first-last avg.)"),
+        ),
+        ("whitening", "whitening", {}, "mini-bert", "mini-bert-whitening"),
+        ("st:model", "st", {}, "x", "st:model"),
+        ("released:x", "released", {"name": "tncse_d_bert"}, "x", "TNCSE D (BERT-base, released)"),
+    ],
+)
+def test_names_that_papers_print(
+    method: str, name: str, options: dict[str, object], backbone: str, expected: str
+) -> None:
+    one = make_record(method, 1, {"STSB": 0.5}, name=name, options=options, backbone=backbone)
+    assert printed([one]) == expected
+
+
+def test_every_published_name_of_a_card_is_printed() -> None:
+    methods = discover()
+    names = {name for method in methods.names() for name, _ in methods.get(method).card.published_names}
+    assert len(names) > 20
+    assert names <= PRINTED.keys()
+    assert len(set(PRINTED.values())) == len(PRINTED)
+
+
+def test_columns_are_chosen_by_name_in_their_order() -> None:
+    first = Grid("a", ("method", "STSB", "avg", "cpu s"), (("x", "1", "2", "3"),), ())
+    other = Grid("b", ("method", "MR", "Avg."), (("x", "4", "5"),), ())
+    found = select([first, other], wanted("avg, STS-B,CPU s"))
+    assert [grid.header for grid in found] == [("method", "avg", "STSB", "cpu s"), ("method", "Avg.")]
+    assert found[0].rows == (("x", "2", "1", "3"),)
+    assert select([first, other], wanted("STSB")) == [Grid("a", ("method", "STSB"), (("x", "1"),), ())]
+    assert select([first], wanted("method,avg"))[0].header == ("method", "avg")
+    assert select([first], wanted(None)) == [first]
+    for text in ("STSB,STS-B", "avg,", ""):
+        with pytest.raises(InputError, match=r"twice|without a name"):
+            wanted(text)
+    with pytest.raises(InputError, match="no column 'sts'") as error:
+        select([first], wanted("sts"))
+    assert error.value.expected == "one of method, STSB, avg, cpu s"
+
+
+def test_columns_of_a_whole_report_and_where_there_are_none(cli: Cli, stored: ResultStore) -> None:
+    assert "| method | avg | STSB |" in cli("report", "--columns", "avg,STS-B", "--format", "markdown")[1]
+    assert (
+        "method & Avg. & STS12"
+        in cli("report", "--table", "sts7", "--columns", "avg,STS12", "--format", "latex")[1]
+    )
+    assert "the page has its own switches" in cli("report", "--columns", "avg", "--format", "html")[2]
+    assert "name a table" in cli("report", "--columns", "avg", "--format", "json")[2]
+    assert (
+        "Model & \\multicolumn{1}{c}{seeds} &" in cli("report", "--columns", "seeds,avg", "--style", "acl")[1]
+    )
+
+
+def test_the_caption_says_what_was_done(tmp_path: Path) -> None:
+    (table,) = paper_tables(three(tmp_path))
+    assert table.caption == (
+        "Spearman's correlation \N{MULTIPLICATION SIGN} 100 on the seven STS tasks, a small BERT of the "
+        "embedded world; mean \N{PLUS-MINUS SIGN} standard deviation over seeds 1\N{EN DASH}3. "
+        "\N{DAGGER} above and "
+        "\N{DOUBLE DAGGER} below SimCSE on average, p \N{LESS-THAN OR EQUAL TO} 0.05 (Welch's and Student's "
+        "t tests over seeds; Holm's correction over 3 comparisons, all pairs of methods). Bold: the best "
+        "methods of each column of which no two are shown to differ, p > 0.05 (the same tests)."
+    )
+    assert table.grid.header == ("Model", "STS12", "STS-B", "Avg.")
+    plain = replace(three(tmp_path), baseline=None)
+    assert "p > 0.05 (Student's and Welch's t" in paper_tables(plain)[0].caption
+    pairs = campaign(tmp_path, *seeds("a", 0.5, 0.6, stage="s"), *seeds("b", 0.5, 0.61, 0.7, stage="s"))
+    assert "over seeds 1\N{EN DASH}3 (a: seeds 1, 2)." in paper_tables(pairs)[0].caption
+    pairs = campaign(tmp_path, *seeds("a", 0.5, 0.6, 0.7, stage="s"), *seeds("b", 0.5, 0.61, 0.7, stage="s"))
+    said = paper_tables(replace(pairs, baseline="a"))[0].caption
+    assert "No average is shown to differ from a's, p > 0.05 (paired t test over seeds; Holm's" in said
+    (single,) = paper_tables(campaign(tmp_path, *seeds("a", 0.5), *seeds("b", 0.6)))
+    assert single.caption.endswith(
+        "; seed 1. Bold: best; underlined: second, or best where several are equal as printed."
+    )
+
+
+def test_what_records_must_say_is_in_the_caption(tmp_path: Path) -> None:
+    noted = [replace(one, notes=("Made up.",)) for one in seeds("a", 0.5, 0.6)]
+    (table,) = paper_tables(campaign(tmp_path, *noted))
+    assert table.caption.endswith(" Made up.")
+    own = tables([table], Style(caption=r"My \textbf{own}"))
+    assert r"\caption{My \textbf{own}}" in own
+    assert "% Made up.\n" in own
+
+
+def cells(text: str, column: int) -> list[str]:
+    """Cells of a column, as they would print with every mark of their column there."""
+    rows = [line.removesuffix(r" \\").split(" & ") for line in text.splitlines() if line.endswith(r" \\")]
+    shown = (re.sub(r"\\(phantom|textbf|underline|ddagger|dagger)\b", "", row[column]) for row in rows[1:])
+    return [re.sub(r"[{}]", "", cell) for cell in shown]
+
+
+def test_digits_align_whether_or_not_a_cell_has_marks(tmp_path: Path) -> None:
+    runs = [
+        *seeds("a", 0.1, 0.5),
+        *seeds("b", 0.8, 0.81, 0.82),
+        *seeds("c", 0.7, 0.71, 0.72),
+        alone("d", 0.05),
+    ]
+    for baseline in (None, "c"):
+        text = tables(paper_tables(campaign(tmp_path, *runs, baseline=baseline)), Style())
+        assert ("dagger" in text) is (baseline is not None)
+        for column in (1, 3):
+            found = cells(text, column)
+            assert len(found) == 4
+            behind = {re.sub(r"\d", "0", re.sub(r"^\d+\.\d\d", "", cell)) for cell in found}
+            assert behind == {("$^$" if baseline and column == 3 else "") + r"\scriptsize$\pm$00.00"}
+
+
+def test_styles_labels_and_citations(tmp_path: Path) -> None:
+    table = paper_tables(three(tmp_path), ("STSB", "avg"))
+    acl = tables(table, Style("acl", None, "tab:main", {"simcse": "gao2021"}))
+    assert r"SimCSE~\citep{gao2021} &" in acl
+    assert acl.index(r"\end{tabular}") < acl.index(r"\caption{") < acl.index(r"\label{tab:main}")
+    assert r"\begin{table}[t]" in acl  # it fits into one column of the page
+    booktabs = tables(table, Style("booktabs", None, "", {"simcse": "gao2021"}))
+    assert r"SimCSE~\cite{gao2021} &" in booktabs
+    assert booktabs.index(r"\caption{") < booktabs.index(r"\begin{tabular}")
+    assert r"\label" not in booktabs
+    scores = dict.fromkeys((f"T{n}" for n in range(7)), 0.5)
+    wide = make_campaign(ResultStore(tmp_path, "c"), [make_record("simcse", 1, scores)])
+    assert r"\begin{table*}" in tables(paper_tables(wide), Style("acl"))
+
+
+def test_a_block_a_profile(tmp_path: Path) -> None:
+    runs = [
+        make_record("simcse", n, {"STSB": 0.7 + n / 100}, profile=p)
+        for n in (1, 2)
+        for p in ("bert-base", "x")
+    ]
+    (table,) = paper_tables(campaign(tmp_path, *runs))
+    assert table.grid.groups == ((0, "BERT-base"), (1, "bert-base-uncased"))
+    assert ", BERT-base and bert-base-uncased; mean" in table.caption
+    text = tables([table], Style())
+    assert text.count(r"\midrule") == 4
+    assert r"\multicolumn{3}{c}{\textit{BERT-base}} \\" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ("--label a}b", "'a}b' is no key"),
+        ("--cite simcse=a,b}", "'b}' names no key"),
+        ("--cite simcse=a}", "'a}' is no key"),
+        ("--cite simsce=a", "no row of 'simsce' (did you mean 'simcse'?)"),
+        ("--cite simcse=a,simcse=b", "'simcse' is cited twice"),
+        ("--style acl --format markdown", "--style is for LaTeX"),
+        ("--cite simcse=a --format text", "--cite is for LaTeX"),
+        ("--style acl --table sts7", "--style is for the leaderboard"),
+        ("--methods simcse,simsce", "no record of 'simsce' (did you mean 'simcse'?)"),
+        ("--methods simcse,simcse", "'simcse' is listed twice"),
+        ("--methods mine --baseline simcse", "no record of 'simcse'"),
+        ("--order given", "no methods are given"),
+        ("--columns avg,x", "no column 'x'"),
+    ],
+)
+def test_what_cannot_be_is_one_line(cli: Cli, stored: ResultStore, options: str, expected: str) -> None:
+    code, out, err = cli("report", *options.split())
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert expected in err
+
+
+def test_one_label_for_two_tables_is_refused(tmp_path: Path) -> None:
+    runs = [make_record("a", 1, {"MR": 0.5}, suite=suite) for suite in ("sts7", "transfer7")]
+    found = paper_tables(campaign(tmp_path, *runs))
+    assert tables(found, Style()).count(r"\caption{") == 2
+    for style in (Style(label="x"), Style(caption="x")):
+        with pytest.raises(InputError, match="2 tables, of sts7, transfer7"):
+            tables(found, style)
+
+
+def test_hostile_names_are_inert_in_a_paper() -> None:
+    grid = Grid("x", ("Model", "T"), tuple((name, "1") for name in HOSTILE), ())
+    text = tables([PaperTable("x", grid, HOSTILE, HOSTILE[1], ("a\nb\x1b",))], Style(cites={HOSTILE[0]: "k"}))
+    assert r"\input{" not in text
+    assert "% a\\nb\\x1b\n" in text
+    assert text.replace("\n", "").isprintable()
+
+
+def test_every_profile_has_a_title() -> None:
+    assert all(profiles.load(name).title for name in profiles.names())
+
+
+def test_a_paper_is_a_document_too(tmp_path: Path) -> None:
+    whole = report(three(tmp_path), "latex", look=Look(style=Style("acl")), standalone=True)
+    assert r"\usepackage{booktabs,graphicx,natbib}" in whole
+    assert whole.endswith("\\end{document}\n")
