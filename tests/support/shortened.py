@@ -1,0 +1,60 @@
+"""Profile mini cut short: what the commands of the documentation run on."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from bench.data.mini import generator, text
+from bench.eval import rescore
+from bench.request import profiles
+from bench.request.budget import Budget
+from bench.run import runner
+from bench.sweeps.grids import SWEEPS, Backbone, Point, Sweep
+
+
+@contextlib.contextmanager
+def shortened() -> Iterator[None]:
+    """Cut what takes time: a small step a stage, 1,400 sentences and few pairs, one row of a sweep."""
+    load = profiles.load
+
+    def one_step(table: dict[str, Any]) -> dict[str, Any]:
+        inner = {name: one_step(value) for name, value in table.items() if isinstance(value, dict)}
+        return table | inner | {"steps": 1, "eval_every": 1, "batch_size": 16}
+
+    def short(name: str) -> profiles.Profile:
+        profile = load(name)
+        methods = {k: one_step(v) for k, v in profile.methods.items()}
+        return dataclasses.replace(profile, methods=methods, budget=profile.budget and Budget(64, 64))
+
+    def first_row(sweep: Sweep) -> Sweep:
+        def points(backbone: Backbone) -> list[Point]:
+            found = list(sweep.points(backbone))
+            return [point for point in found if point.row == found[0].row]
+
+        return dataclasses.replace(sweep, points=points)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(profiles, "load", short)
+        patch.setattr(text, "SHIPPED", ())
+        patch.setattr(generator, "TRAINING_SENTENCES", 1_400)
+        patch.setattr(generator, "PAIRS", {"dev": 24, "test": 100})
+        for name, sweep in SWEEPS.items():
+            patch.setitem(SWEEPS, name, first_row(sweep))
+        forget_worlds()
+        try:
+            yield
+        finally:
+            forget_worlds()
+
+
+def forget_worlds() -> None:
+    """Clear what modules keep of the world's sentences."""
+    for module in (generator, text, rescore, runner):
+        for function in vars(module).values():
+            if hasattr(function, "cache_clear"):
+                function.cache_clear()
