@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from transformers import AutoConfig, BertForMaskedLM, BertModel
 
 from bench.errors import BenchError
 from bench.nn.batches import BUCKET
@@ -31,6 +32,8 @@ IN_PARTS: dict[str, str] = {}
 """Methods whose second half has no single graph, and the shape in it that depends on the data."""
 FIRST = ("simcse",)
 """In the fast suite."""
+SEVERAL_LAYERS = ("infocse", "jtcse")
+"""Methods that need more than one layer."""
 Step = tuple[float, dict[str, Tensor], bool]
 
 
@@ -41,6 +44,19 @@ def afresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch._dynamo.reset()
     yield
     torch._dynamo.reset()
+
+
+@pytest.fixture(scope="module")
+def shallow(tiny_bert: Path, tiny_mlm: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The tiny models with one layer: a graph is traced layer by layer, all alike."""
+    folder = tmp_path_factory.mktemp("shallow")
+    made: list[Path] = []
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        for source, kind in ((tiny_bert, BertModel), (tiny_mlm, BertForMaskedLM)):
+            made.append(Path(shutil.copytree(source, folder / source.name)))
+            kind(AutoConfig.from_pretrained(source, num_hidden_layers=1)).save_pretrained(made[-1])
+    return made[0], made[1]
 
 
 def trained() -> list[str]:
@@ -86,13 +102,19 @@ def first_step(
     ],
 )
 def test_the_second_half_is_one_graph_of_the_same_value(
-    name: str, tiny_bert: Path, tiny_mlm: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str,
+    tiny_bert: Path,
+    tiny_mlm: Path,
+    shallow: tuple[Path, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    shutil.copytree(tiny_bert, tmp_path / "sub" / "selected")
+    models = (tiny_bert, tiny_mlm) if name in SEVERAL_LAYERS else shallow
+    shutil.copytree(models[0], tmp_path / "sub" / "selected")
     found: list[Step] = []
     with in_float64():
         for way in ("", "eager"):
-            work = Gradients({}, tiny_bert, tiny_mlm, tmp_path / "sub")
+            work = Gradients({}, *models, tmp_path / "sub")
             work.of(*case_of(name), tmp_path / f"out-{way}", partial(first_step, found, way))
     (loss, gradients, _), (again, same, whole) = found
     assert whole is (name not in IN_PARTS), capsys.readouterr().err
@@ -194,7 +216,12 @@ def test_the_gradient_is_watched_uncompiled(cli: Cli, tiny_bert: Path, corpus: P
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.long)])
 def test_the_command_trains_compiled_steps(
-    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch, backend: str
+    cli: Cli,
+    tmp_path: Path,
+    shallow: tuple[Path, Path],
+    corpus: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    backend: str,
 ) -> None:
     """At dropout 0 with the scores of plain steps; dev evaluations run outside of what is compiled."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "kernels"))
@@ -208,7 +235,7 @@ def test_the_command_trains_compiled_steps(
         return plainly(half, prepared)
 
     monkeypatch.setattr(CompiledHalf, "__call__", counted)
-    base = arguments(tiny_bert, corpus)
+    base = arguments(shallow[0], corpus)
     assert cli(*base)[0] == 0
     assert calls == []
     code, _, err = cli(*base, "--compile", "inductor", "--campaign", "made")
@@ -224,5 +251,5 @@ def test_the_command_trains_compiled_steps(
     values = [[score.value for score in record.scores] for record in (plain, made)]
     np.testing.assert_allclose(values[1], values[0], atol=0.01)
     (path,) = (tmp_path / "results" / "made").glob("*/*/*/*.json")
-    code, out, err = cli("rerun", str(path), "--model", str(tiny_bert), "--corpus", str(corpus))
+    code, out, err = cli("rerun", str(path), "--model", str(shallow[0]), "--corpus", str(corpus))
     assert code == 0, out + err

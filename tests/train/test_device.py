@@ -30,21 +30,21 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(compiler() is None, reason="the stand-in device needs a C++ compiler"),
 ]
-Run = Callable[[str], Any]
+Run = Callable[..., list[Any]]
 
 
 @pytest.fixture
 def on_device(tmp_path: Path, tiny_bert: Path, tiny_mlm: Path) -> Run:
-    """Run a part in a process of its own and return what it found."""
+    """Run parts in a process of its own, which takes seconds to start, and return what each one found."""
 
-    def run(part: str) -> Any:
-        command = [sys.executable, "-m", "tests.support.standin", part, str(tmp_path)]
+    def run(*parts: str) -> list[Any]:
+        command = [sys.executable, "-m", "tests.support.standin", str(tmp_path), *parts]
         command += ["--bert", str(tiny_bert), "--mlm", str(tiny_mlm)]
         command += ["--transfer", str(write_transfer(tmp_path / "transfer"))]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
         assert done.returncode == 0, done.stderr[-3000:]
-        return json.loads((tmp_path / f"{part}.json").read_text())
+        return [json.loads((tmp_path / f"{part}.json").read_text()) for part in parts]
 
     return run
 
@@ -85,7 +85,7 @@ def complaints(found: Mapping[str, Any]) -> Iterator[str]:
 
 @pytest.mark.minutes
 def test_every_method_trains_there_as_on_the_cpu_and_waits_once_a_step(on_device: Run) -> None:
-    found = on_device("methods")
+    (found,) = on_device("methods")
     registry = discover()
     trained = {name for name, method in registry if isinstance(method, TrainedMethod)}
     ours = {name for name in trained if registry.origin(name).startswith("bench.")}
@@ -153,8 +153,14 @@ READS = {
 
 
 @pytest.mark.minutes
-def test_probes_evaluations_and_pretraining_give_there_what_they_give_on_the_cpu(on_device: Run) -> None:
-    found = on_device("works")
+def test_planted_faults_are_seen_and_works_give_there_what_they_give_on_the_cpu(on_device: Run) -> None:
+    faults, works = on_device("faults", "works")
+    check_faults(faults)
+    check_works(works)
+
+
+def check_works(found: Sequence[Mapping[str, Any]]) -> None:
+    """Probes, evaluations and pretraining."""
     names = {entry["name"] for entry in found}
     assert {f"probe/{name}" for name in PROBES} | set(READS) | set(COARSE) <= names
     given = {entry["name"]: entry["device"].get("result") for entry in found}
@@ -184,8 +190,8 @@ def complaints_of_work(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"{name}: {reads} reads, {encoding} of them by encoding{places([rest])}"
 
 
-def test_planted_faults_are_seen_on_the_device(on_device: Run) -> None:
-    found = on_device("faults")
+def check_faults(found: Mapping[str, Any]) -> None:
+    """Each planted fault is refused or counted on the device."""
     refused = {name: sides["device"].get("error", "").split(":")[0] for name, sides in found.items()}
     assert {name: error for name, error in refused.items() if error} == {
         "mixed": "MixedDevicesError",

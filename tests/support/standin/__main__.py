@@ -10,10 +10,10 @@ from tests.support.standin.guard import begin
 
 
 def main() -> None:
-    """Read the arguments, make this process one with a device, run what is asked for."""
+    """Read the arguments, make this process one with a device, run what is asked for in it."""
     parser = argparse.ArgumentParser(prog="python -m tests.support.standin", description=__doc__)
-    parser.add_argument("part", choices=("faults", "methods", "works"))
     parser.add_argument("folder", type=Path, help="where to work, and where PART.json is written")
+    parser.add_argument("parts", nargs="+", choices=("faults", "methods", "works"))
     parser.add_argument("--bert", type=Path, help="model folder")
     parser.add_argument("--mlm", type=Path, help="folder of a masked language model of its vocabulary")
     parser.add_argument("--transfer", type=Path, help="data folder of transfer tasks")
@@ -27,8 +27,8 @@ def main() -> None:
     from tests.support.standin.methods import Material
 
     material = Material(given.bert, given.mlm, given.transfer, given.folder)
-    found = _found(given.part, given.only, material)
-    (given.folder / f"{given.part}.json").write_text(json.dumps(found))
+    for part in given.parts:
+        (given.folder / f"{part}.json").write_text(json.dumps(_found(part, given.only, material)))
 
 
 def _found(part: str, only: str, material: object) -> object:

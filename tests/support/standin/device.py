@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_flatten, tree_map
 
 from tests.support.standin.tally import PAGEABLE, READ, Tally
 
@@ -115,7 +114,7 @@ def pin(tensor: Tensor) -> Tensor:
 def dispatched(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run an operation by the device's rules: every tensor of it, or none, is on the device."""
     name = func._schema.name.split("::")[1]
-    tensors = [value for value in tree_flatten((args, kwargs))[0] if isinstance(value, Tensor)]
+    tensors = [*tensors_in(args), *tensors_in(tuple(kwargs.values()))]
     here = any(isinstance(tensor, OnDevice) for tensor in tensors)
     asked = kwargs.get("device")
     result_here = here if asked is None else torch.device(asked).type == "cuda"
@@ -132,17 +131,35 @@ def dispatched(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     own.pop("pin_memory", None)
     if asked is not None:
         own["device"] = _HOST
-    with _own_draws(func, kwargs, result_here):
-        found = func(*tree_map(real, args), **tree_map(real, own))
+    numbers = {name: mapped(real, value) for name, value in own.items()}
+    draws = result_here and kwargs.get("generator") is None and _draws(func)
+    with _own_draws() if draws else nullcontext():
+        found = func(*mapped(real, args), **numbers)
     if wants_pinned:
         return pin(found)
     known = {id(tensor.held): tensor for tensor in tensors if isinstance(tensor, OnDevice)}
-    return tree_map(lambda value: _given_back(value, known, result_here), found)
+    return mapped(lambda value: _given_back(value, known, result_here), found)
 
 
-def _given_back(value: Any, known: Mapping[int, OnDevice], result_here: bool) -> Any:
-    if not isinstance(value, Tensor):
-        return value
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """The tensors among an operation's arguments; torch's own trees cost as much as the operations."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, tuple | list):
+        for part in value:
+            yield from tensors_in(part)
+
+
+def mapped(call: Callable[[Tensor], Any], value: Any) -> Any:
+    """An operation's arguments or results with its tensors changed."""
+    if isinstance(value, Tensor):
+        return call(value)
+    if isinstance(value, tuple | list):
+        return type(value)([mapped(call, part) for part in value])
+    return value
+
+
+def _given_back(value: Tensor, known: Mapping[int, OnDevice], result_here: bool) -> Tensor:
     if id(value) in known:  # in place
         wrapper = known[id(value)]
         if wrapper.shape != value.shape:
@@ -228,11 +245,8 @@ DRAWS = Draws()
 
 
 @contextmanager
-def _own_draws(func: Any, kwargs: Mapping[str, Any], result_here: bool) -> Iterator[None]:
-    """Draw from the device's state where an operation on the device draws at all."""
-    if not result_here or kwargs.get("generator") is not None or not _draws(func):
-        yield
-        return
+def _own_draws() -> Iterator[None]:
+    """Draw from the device's state."""
     host = torch.default_generator.get_state()
     torch.default_generator.set_state(DRAWS.state())
     try:
