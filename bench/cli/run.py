@@ -326,6 +326,8 @@ def execute(plan: Plan, deadline: Deadline | None = None, logs: Sequence[str] = 
     with opened_logs(logs, plan.spec.results, plan.store.campaign, tell) as writers:
         watch = partial(watched, console=console, logs=writers)
         outcomes = run_plan(plan, on_outcome=report, watch=watch, deadline=deadline)
+    if finished:
+        click.echo(f"records: {printable(str(plan.store.root))}", err=True)
     return conflicts + sum(outcome.state in ("failed", "conflict") for outcome in outcomes)
 
 
