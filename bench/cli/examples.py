@@ -33,6 +33,7 @@ EXAMPLES = {
     "stats": "bench stats --campaign local --suite mini",
     "sweep": "bench sweep caels --seeds 1 --dry-run",
     "tune": "bench tune simcse --option lr --values 5e-5,1e-4",
+    "unpack": "bench unpack local.bench.zip --into co-author",
     "verify": "bench verify results/local --rerun 1",
     "watch": "bench watch --results results",
 }

@@ -35,6 +35,7 @@ from bench.cli.show import list_, show
 from bench.cli.stats import stats
 from bench.cli.sweep import sweep
 from bench.cli.train import pretrain, tune
+from bench.cli.unpack import unpack
 from bench.cli.verify import verify
 from bench.cli.watch import watch
 from bench.errors import BenchError, TerminatedError, printable, storage_reason
@@ -166,6 +167,7 @@ for command in (
     stats,
     sweep,
     tune,
+    unpack,
     verify,
     watch,
 ):

@@ -158,7 +158,8 @@ def show(method: str, plugins: tuple[str, ...], profile: str | None, **options: 
     if profile is None and changed:
         raise InputError("settings belong to a profile", where="bench show", expected="--profile NAME too")
     if profile is None:
-        _show_card(card)
+        for line in card_lines(card):
+            click.echo(line)
         return
     from bench.plan.shown import shown
 
@@ -174,9 +175,10 @@ def show(method: str, plugins: tuple[str, ...], profile: str | None, **options: 
         click.echo(printable(f"{what:{_CARD}}{text}"))
 
 
-def _show_card(card: MethodCard) -> None:
-    click.echo(f"{card.name} ({card.kind}, version {card.version}): {card.summary}")
-    click.echo("one run, no seed" if card.deterministic else "seeded")
+def card_lines(card: MethodCard) -> Iterator[str]:
+    """A method's card, as it is shown."""
+    yield f"{card.name} ({card.kind}, version {card.version}): {card.summary}"
+    yield "one run, no seed" if card.deterministic else "seeded"
     for title, lines in (
         ("paper", (card.paper,)),
         ("code", (card.code,)),
@@ -184,8 +186,7 @@ def _show_card(card: MethodCard) -> None:
         ("deviations", card.deviations),
         ("published as", tuple(f"{name} ({options})" for name, options in card.published_names)),
     ):
-        for line in filter(None, lines):
-            click.echo(f"{title + ':':{_CARD}}{line}")
+        yield from (f"{title + ':':{_CARD}}{line}" for line in filter(None, lines))
     for option in card.options:
         choices = f" [{', '.join(option.choices)}]" if option.choices else ""
-        click.echo(f"option        {option.name}={option.default}{choices}  {option.help}")
+        yield f"option        {option.name}={option.default}{choices}  {option.help}"

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench.gate.verdict import AVERAGE
-from bench.records.facts import machine, measured, same_numbers
+from bench.records.facts import machine
+from bench.records.measured import both_measured, measured, same_numbers
 from bench.records.record import Place, RunRecord
 
 CLOSE = 1e-4
@@ -76,7 +77,7 @@ def _losses(record: RunRecord) -> dict[str, Any]:
 
 def _first(then: RunRecord, now: RunRecord, within: float) -> str:
     """The first stage that differs by more than a relative amount; what builds on others comes after them."""
-    was, is_now = measured(then), measured(now)
+    was, is_now = both_measured(then, now)
     different = [role for role in was if not _alike(was[role], is_now.get(role), within)]
     if different:
         inputs = sorted(different, key=lambda role: (role in _AFTER, role))

@@ -14,11 +14,11 @@ from typing import Any, Literal
 
 from bench.errors import DataError
 from bench.records.blocks import LATER, not_in_key
+from bench.records.measured import same_numbers
 from bench.records.provenance import plugin_files
 from bench.records.record import RunRecord
 
 UNSET, NONE = "not set", "none"
-_ASKED = ("key", "version", "text", "settings", "numerics", "precision", "ranks")
 
 
 @dataclass(frozen=True)
@@ -325,20 +325,6 @@ def explain(then: RunRecord, now: RunRecord, facts: Sequence[Fact] = KEYED) -> s
 def same_result(then: RunRecord, now: RunRecord) -> bool:
     """True if both say the same to the last bit: scores, similarities, training; versions and times aside."""
     return values(then, FAMILY) == values(now, FAMILY) and same_numbers(then, now)
-
-
-def same_numbers(then: RunRecord, now: RunRecord) -> bool:
-    """True if scores, similarities and training are the same to the last bit, whatever they came from."""
-    one, other = ((each.scores, each.predictions, measured(each)) for each in (then, now))
-    return one == other
-
-
-def measured(record: RunRecord) -> dict[str, dict[str, Any]]:
-    """Return what each stage's training gave, without what was asked for."""
-    return {
-        role: {name: value for name, value in stage.items() if name not in _ASKED}
-        for role, stage in _stages(record).items()
-    }
 
 
 def machine(record: RunRecord) -> dict[str, str]:

@@ -10,7 +10,8 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from bench.records.facts import digest, key_of, measured
+from bench.records.facts import digest, key_of
+from bench.records.measured import measured
 from bench.records.record import ALL, AVERAGE, SCHEMA, RunRecord, Score, to_json
 
 TOLERANCE = 1e-9

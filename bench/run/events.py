@@ -50,8 +50,8 @@ class EventFile:
             scratch = temporary(path)
             self._held = os.open(scratch, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o666)
             fcntl.flock(self._held, fcntl.LOCK_EX)
-            host, now = socket.gethostname(), round(time.time(), 1)
-            self.write({"time": now, "host": host, "pid": os.getpid(), **first})
+            now = round(time.time(), 1)
+            self.write({"time": now, "host": socket.gethostname(), **first})
             scratch.replace(path)  # held and begun from the start
 
     def write(self, line: Mapping[str, Any]) -> None:

@@ -95,7 +95,9 @@ def drawing(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def cloned(folders: pytest.TempPathFactory) -> Path:
     folder = folders.mktemp("clone")
-    shutil.copytree(ROOT / "results", folder / "results", ignore=shutil.ignore_patterns("stats"))
+    shutil.copytree(
+        ROOT / "results", folder / "results", ignore=shutil.ignore_patterns("stats", "local", ".*")
+    )
     return folder
 
 

@@ -1,0 +1,124 @@
+"""A co-author's folder: everything but a run of the plug-in works without its code."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bench.records.store import ResultStore
+from bench.verify import archive
+from bench.verify.unpack import needs, read_cards
+from tests.support.bundles import rewritten, snapshot
+from tests.support.cli import Cli, refusal
+from tests.verify.conftest import PLUGIN
+
+UNPACK = ("unpack", "local.zip", "--into", "shared")
+CARD = """
+from bench import card
+from bench.card import MethodCard, Option
+class One:
+    card = card.MethodCard("one", "test", "first" " line", 1, equations=["a", "b"], needs_backbone=False,
+                           options=(Option("k", -2, "help", minimum=-3), Option("way", "x", "w", ("x", "y"))))
+"""
+
+
+def test_reports_need_no_code_and_the_bundle_can_be_made_again(
+    work: Path, cli: Cli, files: dict[str, bytes]
+) -> None:
+    code, out, err = cli(*UNPACK)
+    assert code == 0, err
+    assert (
+        "plug-in shared/plugins/mine.py, not run. Its source says:\n  mine (test, version 1): random" in out
+    )
+    assert "only its code can make" not in out
+    assert "to repeat" not in out
+    shared = {name for name, content in snapshot(work / "shared").items() if content is not None}
+    kept = {name for name in files if name not in archive.ALWAYS} | {archive.ENVIRONMENT}
+    assert shared == {
+        f"results/local/{name.removeprefix('records/')}" if name.startswith(("records/", "sweeps/")) else name
+        for name in kept
+    }
+    where = ("--results", "shared/results", "--campaign", "local")
+    for name, form in archive.REPORTS.items():
+        assert cli("report", *where, "--format", form)[1].encode() == files[name]
+    assert cli("compare", "mine", "noise", *where)[0] == 0
+    plugin = ("--plugin", "shared/plugins/mine.py")
+    code, out, _ = cli("verify", "shared/results/local", *plugin)
+    assert (code, "nothing wrong" in out, "not at hand" in out) == (0, True, False)
+    assert cli("bundle", "local", "--out", "again.zip", "--results", "shared/results", *plugin)[0] == 0
+    assert (work / "again.zip").read_bytes() == (work / "local.zip").read_bytes()
+    assert not (work / "loaded").exists()  # the plug-in was never run
+
+
+def test_the_plug_in_that_came_along_repeats_its_cells(work: Path, cli: Cli) -> None:
+    cli(*UNPACK)
+    record = "shared/results/local/mini/mine/seed-1/toy.json"
+    code, _, err = cli("rerun", record)
+    assert (code, "method 'mine' came from the file 'mine.py'" in err) == (2, True)
+    assert not (work / "loaded").exists()
+    code, out, _ = cli("rerun", record, "--plugin", "shared/plugins/mine.py")
+    assert (code, out) == (0, "equal: every score is the same to the last digit\n")
+    assert (work / "loaded").exists()
+
+
+def test_a_full_folder_and_no_bundle_are_refused(work: Path, cli: Cli, files: dict[str, bytes]) -> None:
+    (work / "empty").mkdir()
+    assert cli("unpack", "local.zip", "--into", "empty")[0] == 0
+    before = snapshot(work)
+    for bundle, into, said in (
+        ("local.zip", "empty", "empty: this is there already"),
+        ("local.zip", "mine.py", "mine.py: this is there already"),
+        ("mine.py", "new", "mine.py: this is not a bundle"),
+    ):
+        assert said in refusal(cli, "unpack", bundle, "--into", into)
+    assert snapshot(work) == before
+    other = rewritten(work, files, campaign="../outside")
+    assert "is not a campaign name" in refusal(cli, "unpack", str(other), "--into", "new")
+    assert not (work / "new").exists()
+
+
+def test_what_is_in_no_bundle_is_named(work: Path) -> None:
+    records = ResultStore(work / "results", "local").records()
+    assert needs(records) == ()
+    model, text = {"name": "m", "sha256": "ab" * 32}, {"name": "c.txt", "sha256": "cd" * 32}
+    own = replace(
+        records[0], profile="minilm@1", backbone=model, suite="sts7", training={"corpus": text}, world=None
+    )
+    named = {what.partition(" (")[0]: where for what, where in needs([own, own])}
+    assert named == {
+        "model m": "--model",
+        "training text c.txt": "--corpus",
+        "evaluation data of sts7": "--data",
+    }
+    assert needs([replace(own, profile="minilm")])[0][1] == "that of profile minilm"
+    world = replace(own, training={"corpus": {**text, "name": "mini-3.txt"}}, world={"seed": 3})
+    assert [where for _, where in needs([world])] == ["--model", "--data"]
+
+
+def test_cards_are_read_from_source() -> None:
+    (card,), whole = read_cards(CARD.encode())
+    assert whole
+    assert (card.name, card.summary, card.equations) == ("one", "first line", ("a", "b"))
+    assert [(option.default, option.minimum) for option in card.options] == [(-2, -3), ("x", None)]
+    assert [made.name for made in read_cards(PLUGIN.encode())[0]] == ["mine"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        b"",
+        b"card = MethodCard(",
+        b"\0",
+        b"card = MethodCard(" + b"(" * 5000 + b")" * 5000 + b")",
+        b"x = " + b"-" * 100_000 + b"1",
+        b"card = MethodCard(name=NAME, kind='a', summary='b', version=1)",
+        b"card = MethodCard(**facts)",
+        b"card = MethodCard(name=1, kind='a', summary='b', version=1)",
+        b"card = MethodCard(name='a', kind='a', summary=__import__('os').getcwd(), version=1)",
+        b"card = MethodCard('a', 'a', 'a', 1, options=(1, 2))",
+    ],
+)
+def test_a_card_that_only_code_can_make_is_said_to_be_one(source: bytes) -> None:
+    assert read_cards(source) == ((), False)
