@@ -129,8 +129,8 @@ def _small_batches() -> Iterator[None]:
     """Let several batches be encoded, on both sides the same, and count them."""
     cut = batches.length_sorted_batches
 
-    def counted(lengths: Any, budget: int) -> Iterator[list[int]]:
-        for number, batch in enumerate(cut(lengths, budget)):
+    def counted(lengths: Any, budget: int, *, equal: bool = False) -> Iterator[list[int]]:
+        for number, batch in enumerate(cut(lengths, budget, equal=equal)):
             if number % TOGETHER == 0:
                 TALLY.note(ENCODING, "batches")
             yield batch
