@@ -302,4 +302,6 @@ def test_sweep_shows_scores_and_ranks_and_draws_curves(
     code, _, err = cli("report", "--figures", "figures")
     assert code == 0, err
     drawn = {name.split("-toy-")[1] for name in names if "-unsee_architectures-toy-" in name}
-    assert drawn == {f"unsee_{objective}-{panel}" for objective in OBJECTIVES for panel in ("dev", "rank")}
+    assert drawn == {
+        f"unsee_{objective}-{panel}" for objective in OBJECTIVES for panel in ("dev", "rank", "loss")
+    }

@@ -194,4 +194,6 @@ def test_libraries_print_nothing(
     methods += [f"hf:{folders[kind]}:last" for kind in ("gpt2", "t5", "xlnet", "bart")]
     done = bench("run", "--suite", "toy", "--workers", "1", "--methods", ",".join(methods))
     assert done.returncode == 0, done.stderr
-    assert re.fullmatch(r"(\[\d/8\] \S+ on toy: avg -?[\d.]+ in [\d.]+ s\n){8}", done.stderr), done.stderr
+    assert re.fullmatch(r"(\[\d/8\] \S+ on toy: avg -?[\d.]+ in [\d.]+ s\n){8}records: \S+\n", done.stderr), (
+        done.stderr
+    )

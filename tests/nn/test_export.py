@@ -77,6 +77,11 @@ def front(folder: Path) -> list[str]:
     return matter.splitlines()
 
 
+def known(encoder: Encoder) -> dict[str, Any]:
+    """Its facts without its size: the pooler, which nothing reads, is not exported."""
+    return {name: value for name, value in encoder.facts.items() if name != "parameters"}
+
+
 # one transformer
 
 
@@ -87,7 +92,7 @@ def test_every_loader_gives_the_same_vectors(tiny_bert: Path, tmp_path: Path, po
     export_encoder(encoder, tmp_path / "out", CARD)
     loaded = bench.load(str(tmp_path / "out"))
     assert isinstance(loaded, Encoder)
-    assert loaded.facts == {**encoder.facts, "pooling_from": "bench.json"}
+    assert known(loaded) == {**known(encoder), "pooling_from": "bench.json"}
     check_equal(loaded.encode(SENTENCES), expected)
 
     other = SentenceTransformer(str(tmp_path / "out"), device="cpu", local_files_only=True)
@@ -284,7 +289,7 @@ def test_a_twin_comes_back(
     loaded = bench.load(tmp_path / "out")
     assert isinstance(loaded, SumEncoder)
     assert loaded.weights == encoder.weights
-    assert loaded.facts == {**encoder.facts, "pooling_from": "bench.json"}
+    assert known(loaded) == {**known(encoder), "pooling_from": "bench.json"}
     check_equal(loaded.encode(SENTENCES), encoder.encode(SENTENCES))
     names = sorted(p.name for p in (tmp_path / "out").iterdir())
     assert names == ["README.md", "part-1", "part-2", "twin.json"]

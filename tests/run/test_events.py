@@ -414,11 +414,12 @@ def test_sigterm_ends_as_ctrl_c_does(cli: Cli, monkeypatch: pytest.MonkeyPatch) 
         yield
 
     monkeypatch.setattr(progress, "watched", ended)
-    before = signal.getsignal(signal.SIGTERM)
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)  # an earlier test may have left a library's
     code, out, err = cli(*RUN)
+    after = signal.signal(signal.SIGTERM, before if before is not None else signal.SIG_DFL)
     hint = "interrupted; finished cells are kept, the same command goes on from them"
     assert (code, out, err.split()) == (143, "", hint.split())
-    assert signal.getsignal(signal.SIGTERM) == before
+    assert after == signal.SIG_DFL
 
 
 def test_what_is_counted_says_so_where_no_terminal_is(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
