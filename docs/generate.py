@@ -11,7 +11,6 @@ from pathlib import Path
 from statistics import fmean
 
 import evidence
-import scale
 from click.testing import CliRunner
 
 from bench.card import Method, MethodCard, Option, OptionValue
@@ -19,6 +18,7 @@ from bench.cli.main import cli
 from bench.data.published import Line, lines
 from bench.data.suites import SUITES
 from bench.errors import InputError
+from bench.plan import scale
 from bench.plan.cells import profile_options
 from bench.records.facts import FACTS
 from bench.records.record import RunRecord

@@ -41,6 +41,7 @@ ROOMS = (  # each imports only from those before it; a room is a folder or a mod
     "probes",
     "plan",
     "reports",
+    "papers",
     "baselines",
     "methods",
     "gradient",

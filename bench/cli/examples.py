@@ -27,6 +27,7 @@ EXAMPLES = {
     "pretrain": "bench pretrain --profile minilm-mlm --data data --out minilm-mlm",
     "probe": "bench probe simcse untrained --seeds 1",
     "report": "bench report --campaign local --format html > report.html",
+    "reproduce": "bench reproduce tncse:table4 --profile mini --seeds 1-2",
     "rerun": "bench rerun results/local/mini/simcse/seed-1/mini.json",
     "run": 'bench run --methods "untrained,simcse[batch_size=32]" --seeds 1-3 --set simcse.lr=5e-5',
     "show": 'bench show "simcse[batch_size=32]" --profile mini',

@@ -29,6 +29,7 @@ from bench.cli.merge import merge
 from bench.cli.pack import pack
 from bench.cli.probe import probe
 from bench.cli.report import report
+from bench.cli.reproduce import reproduce
 from bench.cli.rerun import rerun
 from bench.cli.run import run
 from bench.cli.show import list_, show
@@ -161,6 +162,7 @@ for command in (
     pretrain,
     probe,
     report,
+    reproduce,
     rerun,
     run,
     show,

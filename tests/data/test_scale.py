@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 import shutil
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -18,6 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from bench.card import OptionValue
 from bench.nn.backbone import load_backbone
+from bench.plan import scale
 from bench.plan.cells import profile_options
 from bench.registry import METHODS, discover
 from bench.request import profiles
@@ -291,15 +288,7 @@ def test_what_is_trained_already_costs_no_training_and_one_method_without_an_est
 # the arithmetic of docs/scale.md
 
 
-@pytest.fixture(scope="module")
-def scale() -> Iterator[ModuleType]:
-    """The module docs/scale.py."""
-    sys.path.insert(0, str(DOCS))
-    yield importlib.import_module("scale")
-    sys.path.remove(str(DOCS))
-
-
-def test_the_page_says_what_the_arithmetic_gives(scale: ModuleType) -> None:
+def test_the_page_says_what_the_arithmetic_gives() -> None:
     text = (DOCS / "scale.md").read_text()
     trained = scale.trained("bert-base")
     assert set(trained) == SETTINGS.keys() | {"tncse_uc", "jtcse_uc"}

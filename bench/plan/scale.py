@@ -1,19 +1,23 @@
-"""The arithmetic behind docs/scale.md: floating-point operations of a paper-scale stage, no measurement."""
+"""The arithmetic behind docs/scale.md and ``bench reproduce``: operations of a paper-scale stage, no measurement."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from types import MappingProxyType
 
+from bench.card import OptionValue
 from bench.plan.cells import profile_options
 from bench.registry import discover
 from bench.request import profiles
 from bench.request.parse import parse_methods
+from bench.request.spec import MethodRequest
 from bench.stages import ComposedMethod, StageSpec, TrainedMethod, planned_steps
 
 SENTENCES = 1_000_000
 SEEDS = 5
+"""Of the whole grid."""
 SUSTAINED = 30e12
 """Assumed float32 operations a second of one H200 in training: 45% of the 67e12 that NVIDIA states."""
 DEV_TOKENS = 47_750
@@ -80,25 +84,39 @@ class Trained:
 
 @cache
 def stages(method: str, profile: str) -> tuple[Trained, ...]:
-    """All stages of a method, those of what it builds on before its own, each once."""
-    found, names = discover().get(method), builds_on(method, profile)
-    inner = [stage for name in names.values() for stage in stages(name, profile)]
+    """All stages of a method as ``--methods`` names it, those of what it builds on before its own, each once."""
+    found, texts = discover().get(_parsed(method).name), builds_on(method, profile)
+    inner = [stage for text in texts.values() for stage in stages(text, profile)]
     own: tuple[StageSpec, ...] = ()
     if isinstance(found, TrainedMethod) and found.card.needs_backbone:
-        own = found.stages(profile_options(found.card, profiles.load(profile)))
-    teacher = names.get("teacher", "")
+        own = found.stages(options_of(method, profile))
+    teacher = _parsed(texts["teacher"]).name if "teacher" in texts else ""
     passes = STUDENT + TOWERS.get(teacher, 0)
     made = (Trained(stage, PASSES.get(stage.kind, passes), teacher) for stage in own)
     return tuple(dict.fromkeys((*inner, *made)))
 
 
 def builds_on(method: str, profile: str) -> dict[str, str]:
-    """Names of the methods that one builds on, by role."""
-    found = discover().get(method)
+    """The methods that one builds on, as ``--methods`` names them, by role."""
+    found = discover().get(_parsed(method).name)
     if not isinstance(found, ComposedMethod):
         return {}
-    members = found.members(profile_options(found.card, profiles.load(profile)))
-    return {role: parse_methods(text)[0].name for role, text in members.items()}
+    return dict(found.members(options_of(method, profile)))
+
+
+@cache
+def options_of(method: str, profile: str) -> Mapping[str, OptionValue]:
+    """Value of every option of a method as ``--methods`` names it; raises InputError for one that is none."""
+    request = _parsed(method)
+    card = discover().get(request.name, where=method).card
+    short = card.short_option if request.argument is not None and not card.takes_path else None
+    given = [*([(short, request.argument)] if short else []), *request.options]
+    own = {name: card.option(name, method).parse(value, method) for name, value in given if value is not None}
+    return MappingProxyType(profile_options(card, profiles.load(profile), own) | own)
+
+
+def _parsed(method: str) -> MethodRequest:
+    return parse_methods(method)[0]
 
 
 def hours(method: str, profile: str, *, own: bool = False) -> float:

@@ -1,0 +1,226 @@
+"""``bench reproduce``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bench.cli.options import PATH, check_device, make_spec, run_options, tell
+from bench.cli.run import estimate_option, execute, leave_if_failed, own_records, show_estimate, show_plan
+from bench.errors import BenchError, InputError
+
+if TYPE_CHECKING:
+    from bench.papers.items import Item
+    from bench.papers.work import Work
+    from bench.records.record import RunRecord
+    from bench.reports.grid import Grid
+    from bench.request.spec import RunSpec
+
+CAMPAIGN = "reproduce"
+
+
+@click.command()
+@click.argument("name", metavar="[PAPER[:ITEM]]", required=False)
+@click.option("--seeds", help="Such as 1-5; default: those that the paper states, else 1.")
+@run_options
+@click.option("--check", is_flag=True, help="Compare all items with the papers' figures; run nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would run; run nothing.")
+@estimate_option
+@click.option("--show", is_flag=True, help="Print the tables from the records that are there; run nothing.")
+@click.option("--figures", type=PATH, help="Draw the item's figures into DIR, as PDF, PNG and SVG.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "markdown", "csv", "json", "latex"]),
+    default="text",
+    help="Of the tables.",
+)
+def reproduce(
+    name: str | None,
+    check: bool,
+    dry_run: bool,
+    estimate: bool,
+    show: bool,
+    figures: Path | None,
+    form: str,
+    **options: Any,
+) -> None:
+    """Run a table or figure of a paper, and print it in the paper's layout with the printed figures beside.
+
+    Without a name: all items, what is done of each, and what the rest costs. Without --profile an item runs
+    on the backbones of the paper. Records go to campaign reproduce, or to --campaign.
+    """
+    from bench.papers.items import chosen, items
+
+    if check:
+        _check(name, options)
+        return
+    spec = _spec(options)
+    wanted = chosen(name) if name else tuple(items().values())
+    if name is None:
+        click.echo(_render(_listing(wanted, spec, options["profile"], options["seeds"]), form), nl=False)
+        return
+    failed, grids = 0, []
+    for item in wanted:
+        for made in _works(item, spec, options["profile"], options["seeds"]):
+            if dry_run or estimate:
+                failed += _preview(made, estimate)
+                continue
+            records, failures = _run(made, show)
+            failed += failures
+            grids += _grids(made, records)
+            if figures is not None:
+                _draw(made, records, figures)
+        if item.settings or item.nothing:
+            grids += _said(item)
+    if grids:
+        click.echo(_render(grids, form), nl=False)
+    leave_if_failed(failed)
+
+
+def _spec(options: dict[str, Any]) -> RunSpec:
+    """How and where to run; raises InputError for what an item says itself."""
+    if options["suites"] is not None:
+        raise InputError("an item says its suites", where="--suite", hint="bench run measures on others")
+    source = click.get_current_context().get_parameter_source("campaign")
+    campaign = CAMPAIGN if source is click.core.ParameterSource.DEFAULT else options["campaign"]
+    return make_spec({**options, "methods": "untrained", "seeds": options["seeds"] or "1", "campaign": campaign})
+
+
+def _works(item: Item, spec: RunSpec, profile: str | None, seeds: str | None) -> Iterator[Work]:
+    """An item in every profile in which it is run."""
+    from bench.papers.work import work
+    from bench.request.parse import parse_seeds
+
+    if item.settings or item.nothing:
+        return
+    own = replace(spec, seeds=parse_seeds(seeds or item.seeds or "1"))
+    for known in (profile,) if profile is not None else item.backbones:
+        yield work(item, own, known)
+
+
+def _check(name: str | None, options: dict[str, Any]) -> None:
+    from bench.data.published import figures
+    from bench.papers.check import findings
+    from bench.papers.items import items
+
+    if name is not None or options["profile"] is not None:
+        raise InputError("it is for all items", where="--check", expected="no other argument")
+    found = findings()
+    for line in found:
+        click.echo(line)
+    if found:
+        raise BenchError(f"{len(found)} finding(s)", where="bench reproduce --check", hint="the lines above")
+    click.echo(f"{len(items())} items hold {len(figures()):,} printed figures: nothing found")
+
+
+def _preview(made: Work, estimate: bool) -> int:
+    """Say what would run; return the number of conflicts."""
+    from bench.plan.plan import make_plan
+
+    click.echo(f"{made.item.id}: {made.item.title}; profile {made.spec.profile}")
+    for method, why in made.impossible.items():
+        click.echo(f"{method}: not run, {why}")
+    if not made.spec.methods:
+        click.echo("nothing to run")
+        return 0
+    plan = make_plan(made.spec)
+    conflicts = show_plan(plan)
+    if estimate:
+        show_estimate(plan)
+    return conflicts
+
+
+def _run(made: Work, show: bool) -> tuple[list[tuple[str, RunRecord]], int]:
+    """Run what is missing, or only read; return the records with their methods' texts, and what failed."""
+    from bench.papers.work import ids
+    from bench.plan.plan import make_plan
+    from bench.records.store import ResultStore
+
+    if not made.spec.methods:
+        return [], 0
+    if show:
+        store, known = ResultStore(made.spec.results, made.spec.campaign), ids(made)
+        own = [record for record in store.records() if record.profile == made.spec.profile]
+        return [
+            (text, record)
+            for text, (method, seeds) in known.items()
+            for record in own
+            if record.method == method and record.seed in seeds
+        ], 0
+    plan = make_plan(made.spec)
+    if plan.spec.executor == "local":
+        check_device(plan.spec.device, plan.spec.ranks)
+    tell(f"{made.item.id}: {made.item.title}; profile {made.spec.profile}")
+    failed = execute(plan)
+    texts: dict[str, list[str]] = {}
+    for text, method in plan.ids.items():
+        texts.setdefault(method, []).append(text)
+    return [(text, record) for record in own_records(plan) for text in texts[record.method]], failed
+
+
+def _grids(made: Work, records: Sequence[tuple[str, RunRecord]]) -> list[Grid]:
+    from bench.papers.layout import Found, grid, surface
+    from bench.papers.places import single_tasks
+    from bench.request import profiles
+
+    if made.item.formula:
+        return surface(made.item)
+    by_text: dict[str, list[RunRecord]] = {}
+    for text, record in records:
+        by_text.setdefault(text, []).append(record)
+    profile = profiles.load(made.spec.profile)
+    found = Found(
+        profile.name,
+        by_text,
+        made.spec.seeds,
+        made.stand_ins,
+        made.impossible,
+        profile.name in made.item.backbones,
+        tuple(dict.fromkeys(note for _, record in records for note in record.notes)),
+        single_tasks(made.places, made.item.id),
+    )
+    return [grid(made.item, made.places, found)] if made.places else []
+
+
+def _said(item: Item) -> list[Grid]:
+    from bench.papers.layout import settings_grid
+
+    if item.settings:
+        return [settings_grid(item)]
+    tell(f"{item.id}: {item.title}: nothing to compute, {item.nothing}")
+    return []
+
+
+def _draw(made: Work, records: Iterable[tuple[str, RunRecord]], folder: Path) -> None:
+    from bench.records.store import ResultStore
+    from bench.reports.campaign import make_campaign
+    from bench.reports.figures.draw import draw
+    from bench.reports.report import all_figures
+
+    own = list({id(record): record for _, record in records}.values())
+    campaign = make_campaign(ResultStore(made.spec.results, made.spec.campaign), own)
+    wanted = [figure for figure in all_figures(campaign) if figure.section in made.item.draws]
+    if not wanted:
+        tell(f"{made.item.id}: no figure to draw")
+    for path in draw(wanted, folder):
+        tell(f"figure: {path}")
+
+
+def _listing(wanted: Sequence[Item], spec: RunSpec, profile: str | None, seeds: str | None) -> list[Grid]:
+    """All items with what is done, and what the rest costs."""
+    from bench.papers.listing import listing
+
+    works = {item.id: list(_works(item, spec, profile, seeds)) for item in wanted}
+    return [listing(wanted, works)]
+
+
+def _render(grids: Sequence[Grid], form: str) -> str:
+    from bench.cli.screen import screen
+    from bench.reports.formats.render import render_grids
+
+    return render_grids(list(grids), form, screen=screen())

@@ -1,0 +1,160 @@
+"""What ``bench reproduce --check`` finds: items that contradict the papers' figures, the registry, a profile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+
+from bench.card import OptionValue
+from bench.data.published import SICK, Figure, figures
+from bench.data.suites import SUITES
+from bench.errors import BenchError
+from bench.papers.items import Item, items
+from bench.papers.places import Place, label, matching, places, quantity
+from bench.papers.settings import settings
+from bench.papers.work import PAPERS_BACKBONE
+from bench.plan.scale import options_of, stages
+from bench.probes import PROBES
+from bench.reports.sections import SECTIONS
+from bench.request import profiles
+from bench.stages import SICK as SICK_TEXT
+from bench.stages import copy_name
+from bench.sweeps.grids import SWEEPS
+
+_TERMS = ("nce", "icnce", "ictn")
+_STEPS = ("gd", "w", "r")
+
+
+def findings() -> list[str]:
+    """Return a line for everything that is wrong; none where all holds."""
+    found = [line for item in items().values() for line in of_item(item)]
+    shown = {figure for item in items().values() for figure in item.figures}
+    lost = [figure for figure in figures() if figure not in shown]
+    return [*found, *(f"{figure.source}: {_named(figure)} stands in no item" for figure in lost)]
+
+
+def of_item(item: Item) -> list[str]:
+    """Return a line for everything that is wrong with one item."""
+    if item.nothing:
+        empty = not (item.runs or item.figures or item.formula or item.gradient)
+        return [] if empty else [f"{item.id}: it has something to compute, and says that it hasn't"]
+    if not (item.runs or item.figures or item.formula or item.gradient):
+        return [f"{item.id}: nothing is run, and it doesn't say why"]
+    checks: list[Callable[[], Iterable[str]]] = [partial(_names, item), partial(_hyperparameters, item)]
+    if not item.settings:
+        checks += [partial(_places, item, profile) for profile in item.backbones]
+    return list(dict.fromkeys(f"{item.id}: {line}" for check in checks for line in _said(check)))
+
+
+def _said(check: Callable[[], Iterable[str]]) -> list[str]:
+    """What a check says, its error where it can't be made."""
+    try:
+        return list(check())
+    except BenchError as error:
+        return [str(error)]
+
+
+def _names(item: Item) -> Iterator[str]:
+    """Names that are none."""
+    known: tuple[tuple[str, Iterable[str], Iterable[str]], ...] = (
+        ("profile", item.backbones, profiles.names()),
+        ("suite", item.suites, SUITES.names()),
+        ("probe", item.probes, PROBES),
+        ("section of the report", item.draws, [section.name for section in SECTIONS]),
+        ("sweep", filter(None, (item.sweep, item.formula)), SWEEPS),
+        ("section of figures", item.sections, {f.section for f in figures() if f.paper == item.paper}),
+        ("table", item.tables, {figure.table for figure in figures() if figure.paper == item.paper}),
+    )
+    for kind, names, there in known:
+        yield from (f"no {kind} '{name}'" for name in names if name not in set(there))
+    for method in filter(None, (*item.methods.values(), *item.gradient)):
+        for profile in item.backbones:
+            options_of(method, profile)
+
+
+def _hyperparameters(item: Item) -> Iterator[str]:
+    """Options with another value than the paper's that no line explains, and lines that explain nothing."""
+    if not item.settings:
+        return
+    for setting in settings(item):
+        named = f"{_named(setting.figure)} is {setting.figure.text}, here {setting.ours}"
+        if not setting.equal and not setting.differs:
+            yield f"{named} ({setting.option}), and nothing says why"
+        if setting.equal and setting.differs:
+            yield f"{named}: the difference that is explained isn't there"
+
+
+def _places(item: Item, profile: str) -> Iterator[str]:
+    """Cells whose method, quantity, text or options are not what the figure's setting says."""
+    found = places(item, profile, PAPERS_BACKBONE)
+    if not found and not (item.formula or item.gradient):
+        yield f"no cell for {profile}"
+    seen: dict[tuple[str, str], str] = {}
+    for place in found:
+        told = _named(place.figure) if place.figure else place.quantity
+        if (other := seen.setdefault((label(item, place.row), label(item, place.column)), told)) is not told:
+            yield f"one cell for both {other} and {told}"
+        if place.methods:
+            shown = quantity(place.quantity, f"bench/papers: {item.id}")
+            if shown.suite and shown.suite not in item.suites:
+                yield f"'{place.quantity}' is of a suite that it doesn't run"
+            if shown.kind == "probe" and shown.name.partition("/")[0] not in item.probes:
+                yield f"'{place.quantity}' is of a probe that it doesn't measure"
+        yield from _contradictions(item, place, profile)
+
+
+def _contradictions(item: Item, place: Place, profile: str) -> Iterator[str]:
+    """What a figure's setting says, and the method that stands beside it doesn't do."""
+    if len(place.methods) != 1:
+        return
+    method, figure = place.methods[0], place.figure
+    setting = dict(figure.setting) if figure else {}
+    wanted = setting.get("data") or _stated_text(item, place)
+    if wanted is not None and (told := _other_text(method, profile, wanted)):
+        yield f"{method} trains {told}; the paper's is {wanted}"
+    options = options_of(method, profile)
+    checks: tuple[tuple[str, Callable[[str], bool]], ...] = (
+        ("pooling", lambda said: options.get("pooling", "cls") in (said, {"cls": "mask"}.get(said))),
+        ("cael", lambda said: options.get("caels") == int({"none": "0"}.get(said, said))),
+        ("loss", lambda said: _on(options, _TERMS) == _parts(said.replace("ictm", "ictn"))),
+        ("terms", lambda said: _on(options, _STEPS) - {"w"} == _parts(said) - {"w"}),  # mhs has no such step
+    )
+    for key, holds in checks:
+        if key in setting and not holds(setting[key]):
+            yield f"{method} isn't what {figure and _named(figure)} is of"
+
+
+def _on(options: Mapping[str, OptionValue], names: Iterable[str]) -> set[str]:
+    return {name for name in names if options.get(name) is True}
+
+
+def _parts(said: str) -> set[str]:
+    return set(said.split("+")) - {"none", "original"}
+
+
+def _stated_text(item: Item, place: Place) -> str | None:
+    """The training text that the item says its methods have."""
+    if place.figure is not None:
+        return matching(item.texts, place.figure)
+    label = dict(place.row).get("method", "")
+    return item.texts.get(label, item.texts.get("*"))
+
+
+def _other_text(method: str, profile: str, wanted: str) -> str:
+    """What a method trains on where that isn't the wanted text, else ""."""
+    texts = {trained.stage.text for trained in stages(method, profile)}
+    if not texts:
+        return ""
+    with_sick = {text.endswith(SICK_TEXT) for text in texts}
+    if with_sick != {SICK in wanted}:
+        return f"on {', '.join(sorted(texts))}"
+    copies = {copy_name(text) for text in texts} - {""}
+    if wanted.endswith("+2rtt") and len(copies) != 2:
+        return f"on {len(copies)} translated copies"
+    return ""
+
+
+def _named(figure: Figure) -> str:
+    setting = ", ".join("=".join(pair) for pair in figure.setting)
+    told = (figure.table, figure.backbone, figure.method, setting, figure.task, figure.metric)
+    return " ".join(filter(None, told))

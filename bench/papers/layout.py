@@ -1,0 +1,221 @@
+"""An item as a table: what the paper prints, and below it what the records here say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import fmean, stdev
+
+from bench.data.published import PAPERS
+from bench.papers.items import Item
+from bench.papers.places import Place, Quantity, label, quantity
+from bench.papers.settings import settings
+from bench.records.record import RunRecord
+from bench.reports.grid import DASH, SCALE, Cell, Grid, Quoted, Value, summarise
+from bench.reports.records import failures
+from bench.reports.tables.sweeps import sweep_grids
+from bench.sweeps.manifest import Manifest
+
+ALONE = " *"
+"""After the name of a row that has no method here."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What there is for an item in one profile.
+
+    Args:
+        profile: The profile's label in results.
+        records: Records of each method, by the method's text in the item, of all suites and seeds.
+        seeds: Seeds that were asked for.
+        stand_ins: Suite that was measured in another's place, by suite.
+        impossible: Why a method can't be run on this backbone, by its text.
+        comparable: True for the paper's own backbone and data.
+        notes: What every table of the profile has to say.
+        alone: Suites of which the item shows one task, or the average, alone.
+    """
+
+    profile: str
+    records: Mapping[str, Sequence[RunRecord]]
+    seeds: tuple[int, ...]
+    stand_ins: Mapping[str, str] = field(default_factory=dict)
+    impossible: Mapping[str, str] = field(default_factory=dict)
+    comparable: bool = True
+    notes: tuple[str, ...] = ()
+    alone: frozenset[str] = frozenset()
+
+    def read(self, shown: Quantity) -> Quantity:
+        """Return what is read for a quantity: a stand-in has other tasks, so of one task alone its average."""
+        replaced = shown.suite in self.stand_ins and shown.suite in self.alone
+        return replace(shown, name="avg") if replaced else shown
+
+    def of(self, method: str, suite: str) -> list[RunRecord]:
+        """Return a method's records on a suite, or on what stands in for it."""
+        suite = self.stand_ins.get(suite, suite)
+        return [record for record in self.records.get(method, ()) if record.suite == suite]
+
+
+def settings_grid(item: Item) -> Grid:
+    """Return the printed hyperparameters next to ours."""
+    rows = [
+        (
+            " ".join(filter(None, (setting.figure.method, _of(setting.figure.setting)))),
+            setting.figure.backbone or DASH,
+            setting.figure.metric,
+            Quoted(setting.figure.text, grey=False),
+            setting.ours,
+            setting.option or DASH,
+            "" if setting.equal else setting.differs or "not explained",
+        )
+        for setting in settings(item)
+    ]
+    header = ("method", "backbone", "hyperparameter", "printed", "here", "option", "why it differs")
+    return Grid(_title(item), header, tuple(rows), _said(item))
+
+
+def _of(setting: Iterable[tuple[str, str]]) -> str:
+    told = ", ".join("=".join(pair) for pair in setting)
+    return f"({told})" if told else ""
+
+
+def grid(item: Item, places: Sequence[Place], found: Found) -> Grid:
+    """Return an item in the paper's layout: a line of printed figures, and below it one of ours."""
+    at = {(label(item, place.row), label(item, place.column)): place for place in places}
+    rows, columns = (list(dict.fromkeys(key[i] for key in at)) for i in (0, 1))
+    printed = any(place.figure for place in places)
+    body: list[tuple[Value, ...]] = []
+    for row in rows:
+        here = [at.get((row, column)) for column in columns]
+        own = any(place is not None and place.methods for place in here)
+        name = row + ("" if own or not printed else ALONE)
+        if any(place is not None and place.figure for place in here):
+            body.append((name, "paper", *(_quoted(place, found) for place in here)))
+            name = ""
+        if own:
+            whose = ("bench",) if printed else ()
+            body.append((name, *whose, *(_ours(item, place, found) for place in here)))
+    header = (_heading(item, item.rows), *(("",) if printed else ()), *columns)
+    return Grid(f"{_title(item)}; profile {found.profile}", header, tuple(body), _notes(item, places, found))
+
+
+def _title(item: Item) -> str:
+    return f"{PAPERS[item.paper]}, {item.title}"
+
+
+def _heading(item: Item, names: Sequence[str]) -> str:
+    return "" if item.sweep else ", ".join(names)
+
+
+def _quoted(place: Place | None, found: Found) -> Value:
+    if place is None or place.figure is None:
+        return DASH
+    return Quoted(place.figure.text, grey=not found.comparable, sign=" ?" if place.figure.misprints else "")
+
+
+def _ours(item: Item, place: Place | None, found: Found) -> Value:
+    if place is None or not place.methods:
+        return DASH
+    if any(method in found.impossible for method in place.methods):
+        return DASH
+    shown = found.read(quantity(place.quantity, item.id))
+    sides = [_by_seed(method, shown, found) for method in place.methods]
+    if shown.kind != "score":
+        return _plain(list(sides[0].values()))
+    if len(sides) == 1:
+        return summarise(list(sides[0].values()))
+    first, second = sides
+    if None in first or None in second:  # a method without seeds against one with them: their means differ
+        return _difference(summarise(list(first.values())), summarise(list(second.values())))
+    return summarise([first[seed] - second[seed] for seed in first if seed in second])
+
+
+def _difference(first: Cell, second: Cell) -> Cell:
+    if first.mean is None or second.mean is None:
+        return Cell(None, None, 0)
+    return Cell(first.mean - second.mean, None, min(first.n, second.n))
+
+
+def _by_seed(method: str, shown: Quantity, found: Found) -> dict[int | None, float]:
+    """The quantity of a method's records, by seed."""
+    if shown.kind == "score":
+        records = found.of(method, shown.suite)
+        read = {r.seed: r.score(shown.name, metric=shown.metric or None) for r in records}
+        return {seed: value for seed, value in read.items() if value is not None}
+    readers = {"probe": _probed, "cost": _cost, "stage": _stage}
+    each = ((r.seed, readers[shown.kind](r, shown.name)) for r in found.records.get(method, ()))
+    return {seed: value for seed, value in each if value is not None}
+
+
+def _probed(record: RunRecord, name: str) -> float | None:
+    """What a probe found under "PROBE/FIELD/...", None where it isn't there or no number."""
+    value: object = record.probes
+    for part in name.split("/"):
+        if isinstance(value, list) and part.lstrip("-").isdigit():
+            value = value[int(part)] if value else None
+        else:
+            value = value.get(part) if isinstance(value, dict) else None
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _cost(record: RunRecord, name: str) -> float | None:
+    """Multiply-accumulates, 1e9, of a sentence of 64 tokens; eta: the average x 100 for each of them."""
+    gmac, average = _probed(record, "cost/gmac"), record.score("avg")
+    if name != "eta" or not gmac:
+        return gmac
+    return None if average is None else SCALE * average / gmac
+
+
+def _stage(record: RunRecord, name: str) -> float | None:
+    """The mean of a list, or the last point of a curve, that the last stage of a record keeps."""
+    stages = list(record.training.get("stages", {}).values())
+    value = stages[-1].get(name) if stages else None
+    if not value:
+        return None
+    return float(value[-1][1]) if isinstance(value[-1], list) else fmean(map(float, value))
+
+
+def _plain(values: Sequence[float]) -> str:
+    """Mean and deviation of what isn't a score: as it is, with four digits."""
+    if not values:
+        return DASH
+    spread = f"±{stdev(values):.2g}" if len(values) > 1 else ""
+    return f"{fmean(values):.4g}{spread}"
+
+
+def _said(item: Item) -> tuple[str, ...]:
+    says = f"The paper: {item.says}" if item.says else ""
+    return tuple(filter(None, (says, item.note)))
+
+
+def _notes(item: Item, places: Sequence[Place], found: Found) -> tuple[str, ...]:
+    own = [place for place in places if place.methods]
+    used = {method for place in own for method in place.methods}
+    records = list({id(r): r for method in used for r in found.records.get(method, ())}.values())
+    lines = list(_said(item))
+    if own:
+        seeds = ", ".join(map(str, found.seeds))
+        lines.append(f"bench: mean and standard deviation over seeds {seeds}; scores x {SCALE:g}.")
+    if any(place.figure for place in places) and not found.comparable:
+        lines.append(
+            f"Printed figures are in parentheses: they are of {item.backbones[0]} and the paper's data, ours of "
+            f"profile {found.profile}, so the two can't be compared."
+        )
+    if replaced := {suite: other for suite, other in found.stand_ins.items() if suite in item.suites}:
+        told = ", ".join(f"{other} for {suite}" for suite, other in sorted(replaced.items()))
+        lines.append(f"Stand-ins of this profile: {told}.")
+    if any(not place.methods and place.figure for place in places):
+        lines.append("*, and a dash below a printed figure: bench has no such method; the figure stands alone.")
+    doubts = {what: place for place in places if place.figure for what in place.figure.misprints}
+    lines += [f"? {label(item, place.row)}: {what}." for what, place in doubts.items()]
+    lines += [f"Not run: {method}: {why}." for method, why in found.impossible.items() if method in used]
+    missing = sorted(method for method in used - found.impossible.keys() if not found.records.get(method))
+    if missing:
+        lines.append(f"Not run yet: {', '.join(missing)}.")
+    lines += [f"Failed: {text}" for text in failures(records)]
+    return tuple(dict.fromkeys((*lines, *found.notes)))
+
+
+def surface(item: Item) -> list[Grid]:
+    """Return the values of an item's formula."""
+    manifest = Manifest(item.formula, "", ("formula",), (), ())
+    return [replace(found, title=_title(item)) for found in sweep_grids([manifest], [], "")]

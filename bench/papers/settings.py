@@ -1,0 +1,84 @@
+"""Printed hyperparameters next to the options that a paper's profiles give."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bench.card import OptionValue
+from bench.data.published import Figure
+from bench.errors import DataError
+from bench.papers.items import Item
+from bench.papers.places import value_of
+from bench.plan.scale import options_of
+
+SAID = "= "
+"""Begins what is so here where no option has a printed hyperparameter."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A printed hyperparameter and ours.
+
+    Args:
+        figure: The printed one.
+        option: Our option, "METHOD.OPTION" or "METHOD.STAGE.OPTION", several with commas, "" where none has it.
+        ours: Its value in the profile of the figure's backbone (of several, each that occurs), or what is so.
+        differs: Why ours is another, or "".
+    """
+
+    figure: Figure
+    option: str
+    ours: str
+    differs: str = ""
+
+    @property
+    def equal(self) -> bool:
+        """True if both are the same number, or the same text; also where no option has it."""
+        if not self.option:
+            return True
+        try:
+            return float(self.figure.text) == float(self.ours)
+        except ValueError:
+            return self.figure.text == self.ours
+
+
+def settings(item: Item) -> tuple[Setting, ...]:
+    """Return the printed hyperparameters of an item with ours; raises DataError for one that nothing names."""
+    return tuple(_setting(item, figure) for figure in item.figures)
+
+
+def _setting(item: Item, figure: Figure) -> Setting:
+    where = f"bench/papers: {item.id}"
+    text = _entry(item.settings, figure)
+    if text is None:
+        raise DataError(f"no option for the printed {figure.method} {figure.metric}", where=where)
+    differs = _entry(item.differs, figure) or ""
+    if text.startswith(SAID):
+        return Setting(figure, "", text.removeprefix(SAID), differs)
+    ours = dict.fromkeys(_value(name.strip(), figure.backbone or item.backbones[0], where) for name in text.split(","))
+    return Setting(figure, text, ", ".join(ours), differs)
+
+
+def _value(name: str, profile: str, where: str) -> str:
+    """Value of METHOD.OPTION in a profile; raises DataError where there is no such option."""
+    method, _, option = name.partition(".")
+    values: Mapping[str, OptionValue] = options_of(method, profile)
+    if option not in values:
+        raise DataError(f"{method} has no option '{option}'", where=where)
+    value = values[option]
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _entry(table: Mapping[str, str], figure: Figure) -> str | None:
+    """The entry of "METHOD[ KEY=VALUE,...] METRIC" for a figure, of the key with most pairs that hold."""
+    best: tuple[int, str] | None = None
+    for key, value in table.items():
+        method, *middle, metric = key.split(" ")
+        pairs = [part.partition("=")[::2] for part in ",".join(middle).split(",") if part]
+        if (method, metric) != (figure.method, figure.metric):
+            continue
+        if all(value_of(figure, name) == wanted for name, wanted in pairs):
+            if best is None or len(pairs) > best[0]:
+                best = (len(pairs), value)
+    return best[1] if best else None

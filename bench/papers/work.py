@@ -1,0 +1,157 @@
+"""What has to run for an item in a profile, and what is there of it; runs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import fmean
+
+from bench.errors import InputError
+from bench.nn.folder import resolve, shape
+from bench.papers.items import Item
+from bench.papers.places import Place, methods, places
+from bench.plan import scale
+from bench.plan.cells import make_cells
+from bench.records.record import Place as Kept
+from bench.records.store import ResultStore
+from bench.registry import discover
+from bench.request import profiles
+from bench.request.parse import parse_methods
+from bench.request.spec import RunSpec
+from bench.sweeps.grids import Backbone
+
+PAPERS_BACKBONE = Backbone(layers=12, pooler=True)
+"""BERT-base and RoBERTa-base, also where their folders aren't here."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """An item in a profile.
+
+    Args:
+        item: The item.
+        spec: What is run for it; without methods where nothing is.
+        places: Its cells.
+        stand_ins: Suite that is measured in another's place, by suite.
+        impossible: Why this backbone can't have a method, by its text.
+    """
+
+    item: Item
+    spec: RunSpec
+    places: tuple[Place, ...]
+    stand_ins: Mapping[str, str] = field(default_factory=dict)
+    impossible: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The methods that are run, as in ``--methods``."""
+        return tuple(request.text for request in self.spec.methods)
+
+
+def work(item: Item, spec: RunSpec, profile: str) -> Work:
+    """Return what has to run for an item.
+
+    Args:
+        item: The item.
+        spec: How and where; its methods, suites, probes and profile are replaced.
+        profile: The profile.
+
+    Raises:
+        InputError: an unknown profile.
+        DataError: the item's own data contradict each other.
+    """
+    known = profiles.load(profile)
+    backbone = _shape(known, spec)
+    found = () if item.settings or item.nothing else places(item, profile, backbone)
+    wanted = methods(found) if item.runs else ()
+    impossible = {text: why for text in wanted if (why := _impossible(text, backbone))}
+    suites = tuple(dict.fromkeys(getattr(known, "stand_ins", {"sts7": "mini"}).get(suite, suite) for suite in item.suites))
+    requests = tuple(request for text in wanted if text not in impossible for request in parse_methods(text))
+    own = replace(spec, methods=requests, suites=suites, probes=item.probes, profile=profile)
+    return Work(item, own, found, getattr(known, "stand_ins", {"sts7": "mini"}), impossible)
+
+
+def _shape(profile: profiles.Profile, spec: RunSpec) -> Backbone:
+    """Layers of the backbone that is used; a paper's where its folder isn't here."""
+    try:
+        folder = resolve(spec.backbone or profiles.backbone_reference(profile), where="the backbone")
+    except InputError:
+        return PAPERS_BACKBONE
+    return Backbone(*shape(folder.path))
+
+
+def _impossible(method: str, backbone: Backbone) -> str:
+    """Why a backbone of so many layers can't have a method's options, or ""."""
+    options = dict(pair for request in parse_methods(method) for pair in request.options)
+    layers = f"the backbone has {backbone.layers} layers"
+    caels = int(options.get("caels", 0))
+    if caels and backbone.layers % caels:
+        return layers
+    if int(options.get("drop_norms", 0)) > backbone.layers:
+        return layers
+    return "the backbone has no pooler" if options.get("pooling") == "pooler" and not backbone.pooler else ""
+
+
+def ids(made: Work) -> dict[str, tuple[str, tuple[int | None, ...]]]:
+    """Return the method id in results, and the seeds, of each method by its text."""
+    profile = profiles.load(made.spec.profile)
+    found = {}
+    for request in made.spec.methods:
+        card = discover().get(request.name, where=request.text).card
+        cells = make_cells(request, card, made.spec, profile, profile.name, None, 0, lambda load: None)
+        found[request.text] = cells[0].method, tuple(cell.seed for cell in cells)
+    return found
+
+
+def done(made: Work) -> tuple[int, int]:
+    """Return how many cells of an item have a finished record, and how many there are."""
+    store, label = ResultStore(made.spec.results, made.spec.campaign), profiles.load(made.spec.profile).name
+    wanted = [
+        Kept(label, method, seed, suite)
+        for method, seeds in ids(made).values()
+        for seed in seeds
+        for suite in made.spec.suites
+    ]
+    records = (store.read(place) if store.path(place).exists() else None for place in wanted)
+    return sum(record is not None and record.status == "ok" for record in records), len(wanted)
+
+
+def gpu_hours(made: Iterable[Work]) -> float:
+    """Hours of one H200 for all trainings, each stage of a seed once: arithmetic, see :mod:`bench.plan.scale`."""
+    stages = {
+        (each.spec.profile, seed, stage)
+        for each in made
+        for method in each.methods
+        for stage in scale.stages(method, each.spec.profile)
+        for seed in each.spec.seeds
+    }
+    return sum(stage.operations for _, _, stage in stages) / scale.SUSTAINED / 3600
+
+
+def cpu_seconds(made: Work) -> tuple[float, int]:
+    """Return what the missing cells take by records of the same profile here, and how many none tells of."""
+    known = _seconds(made.spec.results, profiles.load(made.spec.profile).name)
+    store, total, unknown = ResultStore(made.spec.results, made.spec.campaign), 0.0, 0
+    for method, seeds in ids(made).values():
+        bare = method.partition("[")[0]
+        for seed in seeds:
+            places = [Kept(made.spec.profile, method, seed, suite) for suite in made.spec.suites]
+            if all(store.path(place).exists() for place in places):
+                continue
+            seconds = known.get(method, known.get(bare))
+            total, unknown = total + (seconds or 0.0), unknown + (seconds is None)
+    return total, unknown
+
+
+def _seconds(results: Path, profile: str) -> dict[str, float]:
+    """CPU seconds of a seed of each method, training included, by the records of all campaigns."""
+    found: dict[str, list[float]] = {}
+    for folder in sorted(results.iterdir()) if results.is_dir() else ():
+        for record in ResultStore(results, folder.name).records() if (folder / profile).is_dir() else ():
+            if record.profile == profile and record.status == "ok":
+                stages = sum(record.timing.get("training_cpu_seconds", {}).values())
+                # a stage that another cell trained isn't in the cell's own time
+                found.setdefault(record.method, []).append(max(record.timing["cpu_seconds"], stages))
+    return {method: fmean(values) for method, values in found.items()}
+
