@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import fmean
 
 import evidence
+import papers
 from click.testing import CliRunner
 
 from bench.card import Method, MethodCard, Option, OptionValue
@@ -283,5 +284,11 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
 
 
-_TABLES = {"cost": cost_table, "scale": scale_table, "facts": facts_table, "checks": checks_table}
+_TABLES = {
+    "cost": cost_table,
+    "scale": scale_table,
+    "facts": facts_table,
+    "checks": checks_table,
+    "papers": papers.table,
+}
 """Tables by the comment in whose place they stand."""

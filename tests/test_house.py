@@ -59,7 +59,7 @@ STRICTER = {  # rooms that import less than what stands before them
     "reports": {"plan", "nn", "eval", "train"},
 }
 """``stats``: all it may import; the others: what they may not."""
-LONGEST_MODULE, LONGEST_FUNCTION, MOST_IN_ROOT, MOST_ROOMS = 400, 60, 9, 32
+LONGEST_MODULE, LONGEST_FUNCTION, MOST_IN_ROOT, MOST_ROOMS = 400, 60, 9, 33
 
 
 def modules() -> dict[str, Path]:

@@ -64,22 +64,33 @@ def reproduce(
     if name is None:
         click.echo(_render(_listing(wanted, spec, options["profile"], options["seeds"]), form), nl=False)
         return
-    failed, grids = 0, []
+    failed = 0
+    grids: list[Grid] = []
     for item in wanted:
-        for made in _works(item, spec, options["profile"], options["seeds"]):
+        works = _works(item, spec, options["profile"], options["seeds"])
+        try:
             if dry_run or estimate:
-                failed += _preview(made, estimate)
+                failed += sum(_preview(made, estimate) for made in works)
                 continue
-            records, failures = _run(made, show)
-            failed += failures
-            grids += _grids(made, records)
-            if figures is not None:
-                _draw(made, records, figures)
-        if item.settings or item.nothing:
-            grids += _said(item)
+            failed += sum(_reproduced(made, show, figures, grids) for made in works)
+        except InputError as error:  # a checkpoint that isn't here stops no other item
+            if len(wanted) == 1:
+                raise
+            tell(f"{item.id}: not run, {error}")
+            failed += 1
+        grids += _said(item)
     if grids:
         click.echo(_render(grids, form), nl=False)
     leave_if_failed(failed)
+
+
+def _reproduced(made: Work, show: bool, figures: Path | None, grids: list[Grid]) -> int:
+    """Run what is missing of an item, add its table, draw its figures; return what failed."""
+    records, failed = _run(made, show)
+    grids += _grids(made, records)
+    if figures is not None:
+        _draw(made, records, figures)
+    return failed
 
 
 def _spec(options: dict[str, Any]) -> RunSpec:
@@ -88,7 +99,9 @@ def _spec(options: dict[str, Any]) -> RunSpec:
         raise InputError("an item says its suites", where="--suite", hint="bench run measures on others")
     source = click.get_current_context().get_parameter_source("campaign")
     campaign = CAMPAIGN if source is click.core.ParameterSource.DEFAULT else options["campaign"]
-    return make_spec({**options, "methods": "untrained", "seeds": options["seeds"] or "1", "campaign": campaign})
+    return make_spec(
+        {**options, "methods": "untrained", "seeds": options["seeds"] or "1", "campaign": campaign}
+    )
 
 
 def _works(item: Item, spec: RunSpec, profile: str | None, seeds: str | None) -> Iterator[Work]:
@@ -190,10 +203,9 @@ def _grids(made: Work, records: Sequence[tuple[str, RunRecord]]) -> list[Grid]:
 def _said(item: Item) -> list[Grid]:
     from bench.papers.layout import settings_grid
 
-    if item.settings:
-        return [settings_grid(item)]
-    tell(f"{item.id}: {item.title}: nothing to compute, {item.nothing}")
-    return []
+    if item.nothing:
+        tell(f"{item.id}: {item.title}: nothing to compute. {item.nothing}")
+    return [settings_grid(item)] if item.settings else []
 
 
 def _draw(made: Work, records: Iterable[tuple[str, RunRecord]], folder: Path) -> None:

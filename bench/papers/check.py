@@ -1,4 +1,4 @@
-"""What ``bench reproduce --check`` finds: items that contradict the papers' figures, the registry, a profile."""
+"""What ``bench reproduce --check`` finds: items that contradict printed figures, registry or profiles."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ from bench.papers.items import Item, items
 from bench.papers.places import Place, label, matching, places, quantity
 from bench.papers.settings import settings
 from bench.papers.work import PAPERS_BACKBONE
-from bench.plan.scale import options_of, stages
+from bench.plan.scale import builds_on, options_of
 from bench.probes import PROBES
+from bench.registry import discover
 from bench.reports.sections import SECTIONS
 from bench.request import profiles
 from bench.stages import SICK as SICK_TEXT
-from bench.stages import copy_name
+from bench.stages import TrainedMethod, copy_name
 from bench.sweeps.grids import SWEEPS
 
+_HELPERS = ("uc", "teacher1", "teacher2")
+"""Roles of checkpoints that the papers took as they were: of a union, RankCSE's teachers."""
 _TERMS = ("nce", "icnce", "ictn")
-_STEPS = ("gd", "w", "r")
 
 
 def findings() -> list[str]:
@@ -42,7 +44,8 @@ def of_item(item: Item) -> list[str]:
         return [f"{item.id}: nothing is run, and it doesn't say why"]
     checks: list[Callable[[], Iterable[str]]] = [partial(_names, item), partial(_hyperparameters, item)]
     if not item.settings:
-        checks += [partial(_places, item, profile) for profile in item.backbones]
+        known = [profile for profile in item.backbones if profile in profiles.names()]
+        checks += [partial(_places, item, profile) for profile in known]
     return list(dict.fromkeys(f"{item.id}: {line}" for check in checks for line in _said(check)))
 
 
@@ -68,7 +71,7 @@ def _names(item: Item) -> Iterator[str]:
     for kind, names, there in known:
         yield from (f"no {kind} '{name}'" for name in names if name not in set(there))
     for method in filter(None, (*item.methods.values(), *item.gradient)):
-        for profile in item.backbones:
+        for profile in set(item.backbones).intersection(profiles.names()):
             options_of(method, profile)
 
 
@@ -113,11 +116,12 @@ def _contradictions(item: Item, place: Place, profile: str) -> Iterator[str]:
     if wanted is not None and (told := _other_text(method, profile, wanted)):
         yield f"{method} trains {told}; the paper's is {wanted}"
     options = options_of(method, profile)
+    steps = ("gd", "r") if method.startswith("m_mhs") else ("gd", "w", "r")  # mhs has no step w
     checks: tuple[tuple[str, Callable[[str], bool]], ...] = (
         ("pooling", lambda said: options.get("pooling", "cls") in (said, {"cls": "mask"}.get(said))),
         ("cael", lambda said: options.get("caels") == int({"none": "0"}.get(said, said))),
         ("loss", lambda said: _on(options, _TERMS) == _parts(said.replace("ictm", "ictn"))),
-        ("terms", lambda said: _on(options, _STEPS) - {"w"} == _parts(said) - {"w"}),  # mhs has no such step
+        ("terms", lambda said: _on(options, steps) == _parts(said) & set(steps)),
     )
     for key, holds in checks:
         if key in setting and not holds(setting[key]):
@@ -142,16 +146,25 @@ def _stated_text(item: Item, place: Place) -> str | None:
 
 def _other_text(method: str, profile: str, wanted: str) -> str:
     """What a method trains on where that isn't the wanted text, else ""."""
-    texts = {trained.stage.text for trained in stages(method, profile)}
+    texts = set(_texts(method, profile))
     if not texts:
         return ""
-    with_sick = {text.endswith(SICK_TEXT) for text in texts}
-    if with_sick != {SICK in wanted}:
+    if {text.endswith(SICK_TEXT) for text in texts} != {SICK in wanted}:
         return f"on {', '.join(sorted(texts))}"
     copies = {copy_name(text) for text in texts} - {""}
     if wanted.endswith("+2rtt") and len(copies) != 2:
         return f"on {len(copies)} translated copies"
     return ""
+
+
+def _texts(method: str, profile: str) -> Iterator[str]:
+    """Texts of a method's own stages and of what it is made of; what only helps it has its paper's."""
+    found = discover().get(method.partition("[")[0].partition(":")[0])
+    if isinstance(found, TrainedMethod) and found.card.needs_backbone:
+        yield from (stage.text for stage in found.stages(options_of(method, profile)))
+    for role, member in builds_on(method, profile).items():
+        if role not in _HELPERS:
+            yield from _texts(member, profile)
 
 
 def _named(figure: Figure) -> str:

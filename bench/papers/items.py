@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -18,11 +18,10 @@ _ITEM = Block(
     {"title": label},
     {
         **dict.fromkeys(("says", "note", "nothing", "seeds", "sweep", "set", "formula"), text),
-        **dict.fromkeys(
-            ("backbones", "suites", "probes", "sections", "tables", "rows", "columns", "draws", "keep"), _LABELS
-        ),
-        "gradient": _LABELS,
-        **dict.fromkeys(("names", "methods", "tasks", "metrics", "shows", "settings", "differs", "texts"), _TEXTS),
+        **dict.fromkeys(("backbones", "suites", "probes", "sections", "tables", "rows", "columns"), _LABELS),
+        **dict.fromkeys(("draws", "keep", "gradient"), _LABELS),
+        **dict.fromkeys(("names", "methods", "tasks", "metrics"), _TEXTS),
+        **dict.fromkeys(("shows", "settings", "differs", "texts"), _TEXTS),
     },
     closed=True,
 )
@@ -48,8 +47,8 @@ class Item:
         rows: Fields of a figure that name its row: method, task, metric or a key of its setting.
         columns: Those that name its column.
         names: What is printed for a value of such a field.
-        methods: Method here by printed method ("NAME" or "NAME KEY=VALUE,..."), "" where there is none; for an
-            item without stored figures by the label of its row.
+        methods: Method here by printed method ("NAME" or "NAME KEY=VALUE,..."), "" where there is none; for
+            an item without stored figures by the label of its row.
         tasks: Quantity here by printed task, where it isn't the same name in the one suite.
         metrics: Quantity here by printed metric, where it isn't the suite's.
         shows: Quantities by the label of their column, for an item without stored figures.
@@ -57,10 +56,10 @@ class Item:
         sweep: The sweep whose grid it is, or "".
         set: Options that each of the grid's methods gets in addition.
         keep: Columns of the grid that belong to it; empty for all.
-        gradient: Methods for which ``bench gradient`` measures it; with "" the sampled angles, which need none.
+        gradient: Methods for which ``bench gradient`` measures it; "" for the sampled angles.
         formula: The sweep whose surface it is, or "".
-        texts: Training text that the paper states where a figure's setting doesn't, by printed method or, without
-            stored figures, by row ("*": all).
+        texts: Training text that the paper states where a figure's setting doesn't, by printed method or,
+            without stored figures, by row ("*": all).
         settings: Option here by printed hyperparameter; "= ..." says what holds where no option has it.
         differs: Why an option has another value here, by printed hyperparameter.
     """
@@ -137,7 +136,7 @@ def chosen(name: str) -> tuple[Item, ...]:
 def _read(paper: str) -> list[Item]:
     where = f"bench/papers/{paper}.toml"
     try:
-        data = tomllib.loads(resources.files(__package__).joinpath(f"{paper}.toml").read_text(encoding="utf-8"))
+        data = tomllib.loads((resources.files(__package__) / f"{paper}.toml").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(f"not a paper's items: {error}", where=where) from error
     if place := fault(data, Each(_ITEM)):
@@ -146,5 +145,5 @@ def _read(paper: str) -> list[Item]:
 
 
 def _item(paper: str, name: str, table: Mapping[str, Any]) -> Item:
-    lists = {known.name for known in fields(Item) if str(known.type).startswith("tuple")}
-    return Item(paper, name, **{key: tuple(value) if key in lists else value for key, value in table.items()})
+    given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in table.items()}
+    return Item(paper, name, **given)

@@ -45,7 +45,7 @@ class Found:
     alone: frozenset[str] = frozenset()
 
     def read(self, shown: Quantity) -> Quantity:
-        """Return what is read for a quantity: a stand-in has other tasks, so of one task alone its average."""
+        """Return what is read for a quantity: a stand-in has other tasks, so for one alone its average."""
         replaced = shown.suite in self.stand_ins and shown.suite in self.alone
         return replace(shown, name="avg") if replaced else shown
 
@@ -197,14 +197,14 @@ def _notes(item: Item, places: Sequence[Place], found: Found) -> tuple[str, ...]
         lines.append(f"bench: mean and standard deviation over seeds {seeds}; scores x {SCALE:g}.")
     if any(place.figure for place in places) and not found.comparable:
         lines.append(
-            f"Printed figures are in parentheses: they are of {item.backbones[0]} and the paper's data, ours of "
-            f"profile {found.profile}, so the two can't be compared."
+            f"Printed figures are in parentheses: they are of {item.backbones[0]} and the paper's data, ours "
+            f"of profile {found.profile}, so the two can't be compared."
         )
     if replaced := {suite: other for suite, other in found.stand_ins.items() if suite in item.suites}:
         told = ", ".join(f"{other} for {suite}" for suite, other in sorted(replaced.items()))
         lines.append(f"Stand-ins of this profile: {told}.")
     if any(not place.methods and place.figure for place in places):
-        lines.append("*, and a dash below a printed figure: bench has no such method; the figure stands alone.")
+        lines.append("*, and a dash below a printed figure: bench has no such method, it stands alone.")
     doubts = {what: place for place in places if place.figure for what in place.figure.misprints}
     lines += [f"? {label(item, place.row)}: {what}." for what, place in doubts.items()]
     lines += [f"Not run: {method}: {why}." for method, why in found.impossible.items() if method in used]

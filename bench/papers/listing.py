@@ -19,7 +19,8 @@ def listing(items: Sequence[Item], works: Mapping[str, Sequence[Work]]) -> Grid:
         items: The items.
         works: Each item in every profile in which it is run, by its id.
     """
-    rows, groups = [], []
+    rows: list[tuple[Value, ...]] = []
+    groups = []
     for paper, name in PAPERS.items():
         own = [item for item in items if item.paper == paper]
         groups.append((len(rows), name))
@@ -28,9 +29,9 @@ def listing(items: Sequence[Item], works: Mapping[str, Sequence[Work]]) -> Grid:
 
 
 _NOTES = (
-    "Costs: GPU h, hours of one H200 for bert-base and roberta-base, by arithmetic (docs: Scale), every stage of "
-    "a seed once, evaluation left out; CPU s, of other profiles: by records of the same method in the results "
-    "folder, stages that methods share counted each time.",
+    "Costs: GPU h, hours of one H200 for bert-base and roberta-base, by arithmetic (docs: Scale), every stage "
+    "of a seed once, evaluation left out; CPU s, of other profiles: by records of the same method in "
+    "the results folder, with what methods share counted each time.",
 )
 
 
@@ -62,5 +63,7 @@ def _cost(works: Sequence[Work]) -> str:
     if others:
         found = [cpu_seconds(work) for work in others]
         seconds, unknown = sum(each for each, _ in found), sum(count for _, count in found)
-        told.append(f"{seconds:,.0f} CPU s" + (f" and {unknown} cells that no record tells of" if unknown else ""))
+        told.append(
+            f"{seconds:,.0f} CPU s" + (f" and {unknown} cells that no record tells of" if unknown else "")
+        )
     return ", ".join(told)

@@ -89,8 +89,8 @@ def places(item: Item, profile: str, backbone: Backbone) -> tuple[Place, ...]:
     Raises:
         DataError: the item's own data contradict each other.
     """
-    if item.sweep:  # its options are for the papers' backbones: others have their own
-        return tuple(_of_sweep(item, backbone, item.set if profile in item.backbones else ""))
+    if item.sweep:
+        return tuple(_of_sweep(item, backbone))
     if item.shows:
         return tuple(
             Place((("method", label),), ((_COLUMN, column),), (method,) if method else (), shown)
@@ -181,14 +181,14 @@ def _quantity(item: Item, figure: Figure) -> str:
     return f"{item.suites[0]}/{figure.task}{metric}" if item.suites else ""
 
 
-def _of_sweep(item: Item, backbone: Backbone, options: str) -> Iterable[Place]:
+def _of_sweep(item: Item, backbone: Backbone) -> Iterable[Place]:
     """A grid's points as cells; one with several quantities has a column for each."""
     for point in get(item.sweep).points(backbone):
         if item.keep and not {point.row, point.row.partition(",")[0], point.column}.intersection(item.keep):
             continue
         for label, shown in item.shows.items():
             column = f"{point.column}, {label}" if len(item.shows) > 1 else point.column
-            yield Place((("row", point.row),), ((_COLUMN, column),), (added(point.method, options),), shown)
+            yield Place((("row", point.row),), ((_COLUMN, column),), (added(point.method, item.set),), shown)
 
 
 def added(method: str, options: str) -> str:

@@ -9,7 +9,7 @@ from bench.card import OptionValue
 from bench.data.published import Figure
 from bench.errors import DataError
 from bench.papers.items import Item
-from bench.papers.places import value_of
+from bench.papers.places import matching
 from bench.plan.scale import options_of
 
 SAID = "= "
@@ -22,7 +22,7 @@ class Setting:
 
     Args:
         figure: The printed one.
-        option: Our option, "METHOD.OPTION" or "METHOD.STAGE.OPTION", several with commas, "" where none has it.
+        option: Our option, "METHOD.OPTION" or "METHOD.STAGE.OPTION", several with commas, "" for none.
         ours: Its value in the profile of the figure's backbone (of several, each that occurs), or what is so.
         differs: Why ours is another, or "".
     """
@@ -44,7 +44,7 @@ class Setting:
 
 
 def settings(item: Item) -> tuple[Setting, ...]:
-    """Return the printed hyperparameters of an item with ours; raises DataError for one that nothing names."""
+    """Return an item's printed hyperparameters with ours; raises DataError for one that nothing names."""
     return tuple(_setting(item, figure) for figure in item.figures)
 
 
@@ -56,7 +56,8 @@ def _setting(item: Item, figure: Figure) -> Setting:
     differs = _entry(item.differs, figure) or ""
     if text.startswith(SAID):
         return Setting(figure, "", text.removeprefix(SAID), differs)
-    ours = dict.fromkeys(_value(name.strip(), figure.backbone or item.backbones[0], where) for name in text.split(","))
+    profile = figure.backbone or item.backbones[0]
+    ours = dict.fromkeys(_value(name.strip(), profile, where) for name in text.split(","))
     return Setting(figure, text, ", ".join(ours), differs)
 
 
@@ -71,14 +72,9 @@ def _value(name: str, profile: str, where: str) -> str:
 
 
 def _entry(table: Mapping[str, str], figure: Figure) -> str | None:
-    """The entry of "METHOD[ KEY=VALUE,...] METRIC" for a figure, of the key with most pairs that hold."""
-    best: tuple[int, str] | None = None
+    """The entry of "METHOD[ KEY=VALUE,...] METRIC" for a figure."""
+    keys = {}
     for key, value in table.items():
-        method, *middle, metric = key.split(" ")
-        pairs = [part.partition("=")[::2] for part in ",".join(middle).split(",") if part]
-        if (method, metric) != (figure.method, figure.metric):
-            continue
-        if all(value_of(figure, name) == wanted for name, wanted in pairs):
-            if best is None or len(pairs) > best[0]:
-                best = (len(pairs), value)
-    return best[1] if best else None
+        method, *pairs, metric = key.split(" ")
+        keys[f"{method} {','.join((*pairs, f'metric={metric}'))}"] = value
+    return matching(keys, figure)

@@ -66,7 +66,11 @@ def work(item: Item, spec: RunSpec, profile: str) -> Work:
     found = () if item.settings or item.nothing else places(item, profile, backbone)
     wanted = methods(found) if item.runs else ()
     impossible = {text: why for text in wanted if (why := _impossible(text, backbone))}
-    suites = tuple(dict.fromkeys(getattr(known, "stand_ins", {"sts7": "mini"}).get(suite, suite) for suite in item.suites))
+    suites = tuple(
+        dict.fromkeys(
+            getattr(known, "stand_ins", {"sts7": "mini"}).get(suite, suite) for suite in item.suites
+        )
+    )
     requests = tuple(request for text in wanted if text not in impossible for request in parse_methods(text))
     own = replace(spec, methods=requests, suites=suites, probes=item.probes, profile=profile)
     return Work(item, own, found, getattr(known, "stand_ins", {"sts7": "mini"}), impossible)
@@ -118,7 +122,7 @@ def done(made: Work) -> tuple[int, int]:
 
 
 def gpu_hours(made: Iterable[Work]) -> float:
-    """Hours of one H200 for all trainings, each stage of a seed once: arithmetic, see :mod:`bench.plan.scale`."""
+    """Hours of one H200 for all trainings, each stage of a seed once; see :mod:`bench.plan.scale`."""
     stages = {
         (each.spec.profile, seed, stage)
         for each in made
@@ -154,4 +158,3 @@ def _seconds(results: Path, profile: str) -> dict[str, float]:
                 # a stage that another cell trained isn't in the cell's own time
                 found.setdefault(record.method, []).append(max(record.timing["cpu_seconds"], stages))
     return {method: fmean(values) for method, values in found.items()}
-

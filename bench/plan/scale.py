@@ -1,4 +1,4 @@
-"""The arithmetic behind docs/scale.md and ``bench reproduce``: operations of a paper-scale stage, no measurement."""
+"""The arithmetic of docs/scale.md and ``bench reproduce``: operations of a paper-scale stage, unmeasured."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Trained:
 
 @cache
 def stages(method: str, profile: str) -> tuple[Trained, ...]:
-    """All stages of a method as ``--methods`` names it, those of what it builds on before its own, each once."""
+    """All stages of a method as ``--methods`` names it, those of what it builds on first, each once."""
     found, texts = discover().get(_parsed(method).name), builds_on(method, profile)
     inner = [stage for text in texts.values() for stage in stages(text, profile)]
     own: tuple[StageSpec, ...] = ()

@@ -326,7 +326,6 @@ def test_the_passes_are_those_that_torch_counts_and_what_no_loss_reads_is_not_co
     method: str,
     role: str,
     passes: float | None,
-    scale: ModuleType,
     tiny_bert: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
