@@ -10,9 +10,11 @@ from bench.data.published import PAPERS
 from bench.papers.items import Item
 from bench.papers.places import Place, Quantity, label, quantity
 from bench.papers.settings import settings
-from bench.records.record import RunRecord
+from bench.records.record import AVERAGE, RunRecord
 from bench.reports.grid import DASH, SCALE, Cell, Grid, Quoted, Value, summarise
 from bench.reports.records import failures
+from bench.reports.tables.categories import KINDS
+from bench.reports.tables.metrics import at_ranks
 from bench.reports.tables.sweeps import sweep_grids
 from bench.sweeps.manifest import Manifest
 
@@ -139,11 +141,24 @@ def _by_seed(method: str, shown: Quantity, found: Found) -> dict[int | None, flo
     """The quantity of a method's records, by seed."""
     if shown.kind == "score":
         records = found.of(method, shown.suite)
-        read = {r.seed: r.score(shown.name, metric=shown.metric or None) for r in records}
+        read = {record.seed: _score(record, shown.name, shown.metric) for record in records}
         return {seed: value for seed, value in read.items() if value is not None}
     readers = {"probe": _probed, "cost": _cost, "stage": _stage}
     each = ((r.seed, readers[shown.kind](r, shown.name)) for r in found.records.get(method, ()))
     return {seed: value for seed, value in each if value is not None}
+
+
+def _score(record: RunRecord, name: str, metric: str) -> float | None:
+    """A task's score, a kind's mean (of UNSEE's table), or a metric's mean over tasks ("mean": of all at ranks)."""
+    if metric and name == AVERAGE:
+        found = at_ranks(record)
+        means = [fmean(task[m] for task in found.values()) for m in next(iter(found.values()), ())]
+        shown = means if metric == "mean" else [task[metric] for task in found.values() if metric in task]
+        return fmean(shown) if shown else None
+    kinds = {name: kind for kind, (_, name) in KINDS.items()}
+    if name in kinds:
+        return record.score(kinds[name], "mean")
+    return record.score(name, metric=metric or None)
 
 
 def _probed(record: RunRecord, name: str) -> float | None:
@@ -166,9 +181,9 @@ def _cost(record: RunRecord, name: str) -> float | None:
 
 
 def _stage(record: RunRecord, name: str) -> float | None:
-    """The mean of a list, or the last point of a curve, that the last stage of a record keeps."""
-    stages = list(record.training.get("stages", {}).values())
-    value = stages[-1].get(name) if stages else None
+    """The mean of a list, or the last point of a curve, that a stage of a record keeps."""
+    stages = record.training.get("stages", {}).values()
+    value = next((stage[name] for stage in stages if stage.get(name)), None)
     if not value:
         return None
     return float(value[-1][1]) if isinstance(value[-1], list) else fmean(map(float, value))

@@ -1,26 +1,154 @@
-"""``bench reproduce``: every item end to end on mini, its layout, what is there already."""
+"""``bench reproduce``: items end to end on mini, their layout, and what is there already."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from bench.data.published import PAPERS
 from bench.data.released import checkpoints
-from bench.papers.items import items
+from bench.papers.items import Item, items
 from tests.support.cli import Cli, refusal
 from tests.support.released import hub_folder
 from tests.support.shortened import shortened
 
-pytest_plugins: list[str] = []
 MINI = ("--profile", "mini", "--seeds", "1")
+Table = dict[str, Any]
 
 
-def shown(cli: Cli, *arguments: str, code: int = 0) -> list[dict[str, object]]:
-    """The tables that a call prints, as JSON."""
+@pytest.fixture
+def short() -> Iterator[None]:
+    """Profile mini with a step a stage."""
+    with shortened():
+        yield
+
+
+def printed(cli: Cli, *arguments: str, code: int = 0) -> list[Table]:
+    """The tables that a call prints."""
     found, out, err = cli("reproduce", *arguments, "--format", "json")
     assert found == code, err
-    grids: list[dict[str, object]] = json.loads(out)
-    return grids
+    tables: list[Table] = json.loads(out)
+    return tables
+
+
+def is_number(value: object) -> bool:
+    """True for a mean over seeds, or what isn't a score as text."""
+    return isinstance(value, dict) and value.get("mean") is not None
+
+
+@pytest.mark.slow
+@pytest.mark.minutes
+@pytest.mark.parametrize("paper", PAPERS)
+@pytest.mark.usefixtures("short")
+def test_every_item_runs_on_mini(paper: str, cli: Cli, hub: Path, mini_backbone: Path) -> None:
+    for checkpoint in checkpoints().values():
+        for source in checkpoint.sources:
+            hub_folder(hub, source.hub, source.commit, mini_backbone)
+    own = {item.id: item for item in items().values() if item.paper == paper}
+    found, out, err = cli("reproduce", paper, *MINI, "--format", "json")
+    assert found == 0, err
+    tables = {table["title"]: table for table in json.loads(out)}
+    for item in own.values():
+        if not item.nothing:
+            has_its_layout(item, tables)
+    # all of it is there now
+    assert "0 of" not in printed(cli, *MINI)[0]["rows"]
+    again = cli("reproduce", paper, *MINI, "--dry-run")[1]
+    assert "to do" not in again
+
+
+def has_its_layout(item: Item, tables: dict[str, Table]) -> None:
+    """Every printed figure of an item's first backbone is in its table, and ours below."""
+    table = next(t for title, t in tables.items() if title.startswith(f"{PAPERS[item.paper]}, {item.title}"))
+    cells = [cell for row in table["rows"] for cell in row[1:]]
+    texts = [cell["text"] for cell in cells if isinstance(cell, dict) and "text" in cell]
+    wanted = [f.text for f in item.figures if item.settings or f.backbone in ("", item.backbones[0])]
+    assert sorted(texts) == sorted(wanted), item.id
+    if item.runs:
+        ours = [row for row in table["rows"] if not any(isinstance(c, dict) and "text" in c for c in row)]
+        assert ours, item.id
+        assert any(is_number(cell) or cell not in ("-", "bench") for row in ours for cell in row[1:]), item.id
+
+
+def test_the_list_says_what_is_done_and_what_the_rest_costs(cli: Cli) -> None:
+    (table,) = printed(cli)
+    rows = {row[0].split("  ")[0]: row for row in table["rows"]}
+    assert set(rows) == set(items())
+    assert rows["tncse:table4"][1:4] == ["bert-base", "8", "0 of 8"]
+    assert rows["tncse:table4"][4].endswith(" GPU h")
+    assert rows["tncse:figure1"][4] == "nothing to compute"
+    assert rows["tncse:figure2"][4] == "a formula"
+    (table,) = printed(cli, *MINI)
+    rows = {row[0].split("  ")[0]: row for row in table["rows"]}
+    assert rows["tncse:table4"][1:] == ["mini", "8", "0 of 8", "0 CPU s and 8 cells that no record tells of"]
+    assert rows["jtcse:table9"][3] == "0 of 4"  # four numbers of layers divide mini's
+
+
+@pytest.mark.usefixtures("short")
+def test_an_item_in_the_papers_layout_and_again_from_its_records(cli: Cli) -> None:
+    call = ("tncse:table5", "--profile", "mini", "--seeds", "1-2")
+    code, out, err = cli("reproduce", *call, "--dry-run")
+    assert (code, err) == (0, "")
+    assert out.startswith("tncse:table5: Table 5: one encoder with the norm loss; profile mini\n")
+    assert "4 of 4 cells to run" in out
+    (table,) = printed(cli, *call)
+    assert table["title"] == "TNCSE, Table 5: one encoder with the norm loss; profile mini"
+    assert table["header"] == ["task", "", "SimCSE", "TNCSE-Single"]
+    paper, ours = table["rows"]
+    assert [paper[0], paper[1], paper[2]["text"], paper[3]["text"]] == ["STS-B test", "paper", "77.75", "78.37"]
+    assert paper[2]["grey"]
+    assert ours[:2] == ["", "bench"]
+    assert [cell["n"] for cell in ours[2:]] == [2, 2]
+    notes = " ".join(table["notes"])
+    assert "Stand-ins of this profile: mini for sts7." in notes
+    assert "so the two can't be compared" in notes
+    assert printed(cli, *call) == [table]
+    assert printed(cli, *call, "--show") == [table]
+    (listed,) = printed(cli, "--profile", "mini", "--seeds", "1-2")
+    row = next(row for row in listed["rows"] if row[0].startswith("tncse:table5 "))
+    assert row[3:] == ["4 of 4", "-"]
+    # another seed is not there
+    (more,) = printed(cli, "tncse:table5", "--profile", "mini", "--seeds", "3", "--show")
+    assert [cell["n"] for cell in more["rows"][1][2:]] == [0, 0]
+    assert any(note.startswith("Not run yet: simcse[text=train+sick], tncse_single") for note in more["notes"])
+
+
+@pytest.mark.usefixtures("short")
+def test_a_failed_cell_is_said_and_the_command_fails(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("no luck")
+
+    monkeypatch.setattr("bench.methods.tncse_single.TNCSESingle.build", broken, raising=False)
+    monkeypatch.setattr("bench.baselines._trained.TrainedApart.build", broken)
+    code, out, err = cli("reproduce", "tncse:table5", *MINI)
+    assert code == 1
+    assert "FAILED, RuntimeError: no luck" in err
+    assert "Failed: simcse[text=train+sick] seed 1: RuntimeError: no luck" in out
+
+
+def test_what_is_refused(cli: Cli) -> None:
+    assert "did you mean 'tncse:table4'" in refusal(cli, "reproduce", "tncse:tabel4")
+    assert "did you mean 'tncse'" in refusal(cli, "reproduce", "tnsce")
+    assert "an item says its suites" in refusal(cli, "reproduce", "tncse:table4", "--suite", "mini")
+    assert "it is for all items" in refusal(cli, "reproduce", "tncse:table4", "--check")
+    assert "is not a seed" in refusal(cli, "reproduce", "tncse:table4", "--seeds", "x")
+    assert "unknown profile 'mimi'" in refusal(cli, "reproduce", "tncse:table4", "--profile", "mimi")
+    # nothing is silently left out where a backbone or data aren't here
+    assert "--data" in refusal(cli, "reproduce", "tncse:table4", "--seeds", "1")
+
+
+def test_settings_and_formulas_need_no_run(cli: Cli) -> None:
+    (table,) = printed(cli, "gradient_paradigm:table6")
+    assert [row[3]["text"] for row in table["rows"]][:5] == ["128", "1e-5", "0.30", "5e-2", "1.75"]
+    assert all(row[6] == "" for row in table["rows"])
+    (table,) = printed(cli, "tncse:suppl-table1-1")
+    assert sum(row[6] != "" for row in table["rows"]) == 1
+    (surface,) = printed(cli, "tncse:figure2", *MINI)
+    assert surface["rows"][3][-1] == "0.000"
+    code, out, err = cli("reproduce", "tncse:figure1")
+    assert (code, out) == (0, "")
+    assert "nothing to compute" in err
