@@ -1,4 +1,4 @@
-"""What ESimCSE trains: repeated subwords in the positive, and a momentum queue of further negatives."""
+"""What ESimCSE trains: repeated subwords or words in the positive, and a momentum queue of negatives."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from torch.nn import functional
 
 from bench.baselines._checks import check_tau
 from bench.errors import InputError
-from bench.nn.backbone import TransformerEncoder, load_backbone
+from bench.nn.backbone import TransformerEncoder, load_backbone, token_rows
 from bench.nn.tokens import TokenBatch
 from bench.stages import StageContext
-from bench.train.augment import repeat_subwords, repetition_bound
+from bench.train.augment import repeat_subwords, repeat_words, repetition_bound
 from bench.train.chunks import batch_states
 from bench.train.heads import EncoderWithHead
 from bench.train.momentum import MomentumCopy, VectorQueue
@@ -87,10 +87,13 @@ class ESimCSEObjective(EncoderWithHead):
         model: The transformer.
         pad_id: Padding id.
         context: The stage: its options, its text, and the streams of the repetition.
+        tokenizer: Reads sentences with repeated words.
     """
 
-    def __init__(self, model: Any, pad_id: int, context: StageContext) -> None:
+    def __init__(self, model: Any, pad_id: int, context: StageContext, tokenizer: Any) -> None:
         super().__init__(model, pad_id)
+        # its own copy: a thread may prepare a step while the dev evaluation uses the tokenizer
+        self.tokenizer = copy.deepcopy(tokenizer) if repeats_words(context) else None
         config, self.context = context.config, context
         self.tau, size = float(config["tau"]), int(config["queue"])
         self.rate, self.rule = float(config["repetition_rate"]), str(config["repetition_rule"])
@@ -126,7 +129,15 @@ class ESimCSEObjective(EncoderWithHead):
     def positive(self, number: int, row: list[int], epoch: int) -> list[int]:
         """A sentence's draw has its own stream: the same whenever and in whatever order it comes."""
         draw = generator(self.context.seed, f"augment/{self.context.role}/{epoch}/{number}")
+        if self.tokenizer is not None:
+            sentence = repeat_words(self.context.sentences[number], self.rate, draw)
+            return token_rows(self.tokenizer, [sentence], int(self.context.config["max_length"]))[0]
         return repeat_subwords(row, self.rate, draw, self.rule)
+
+
+def repeats_words(context: StageContext) -> bool:
+    """True if whole words are repeated, before a sentence is cut into tokens."""
+    return context.config.get("repetition_unit") == "word"
 
 
 def random_start(model: Any) -> Any:
@@ -149,12 +160,15 @@ def train(context: StageContext) -> dict[str, Any]:
     backbone = load_backbone(context.model)
     kept, room = int(config["max_length"]), TransformerEncoder(backbone).max_length
     longest = kept + repetition_bound(kept, float(config["repetition_rate"]), str(config["repetition_rule"]))
-    if longest > room:
+    if longest > room and not repeats_words(context):
         raise InputError(
             f"max_length {kept} grows to {longest} tokens with the repeated ones, the model takes {room}",
             expected=f"a max_length below {room}",
             hint="set a smaller esimcse.max_length or esimcse.repetition_rate",
         )
     return train_towers(
-        context, [backbone], lambda model, pad_id: ESimCSEObjective(model, pad_id, context), numbered=True
+        context,
+        [backbone],
+        lambda model, pad_id: ESimCSEObjective(model, pad_id, context, backbone[1]),
+        numbered=True,
     )

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from bench.baselines._trained import TrainedApart, usual_options
-from bench.card import MethodCard, Option
+from bench.card import MethodCard, Option, OptionValue
+from bench.errors import InputError
 from bench.registry import add_method
+from bench.stages import StageSpec
 
 
 @add_method
@@ -21,6 +25,7 @@ class ESimCSE(TrainedApart):
         code="caskcsg/sentemb 5eeec55, ESimCSE",
         equations=(
             "x+: r subwords of x twice in a row, r uniform on 0 ... c - 1, c = min(10, floor(rate n))",
+            "repetition_unit=word: r of x's n words but the last, c = min(10, n, max(2, floor(rate n)))",
             "z = tanh(W h_cls(x) + b), z' of x+; S_ij = cos(z_i, z'_j) / tau; N_ik = cos(z_i, q_k) / tau",
             "L = mean_i -log softmax([S_i ; N_i])_i",
             "phi <- m phi + (1 - m) theta; q: the newest vectors tanh(W h_cls(x; phi) + b), without dropout",
@@ -44,6 +49,12 @@ class ESimCSE(TrainedApart):
                 ("released", "paper"),
             ),
             Option(
+                "repetition_unit",
+                "subword",
+                "what is repeated: subwords of the cut sentence, or words (released, off in its script)",
+                ("subword", "word"),
+            ),
+            Option(
                 "repetition_resample",
                 "never",
                 "draw a sentence's repetition once (released) or in every epoch",
@@ -57,7 +68,21 @@ class ESimCSE(TrainedApart):
             "paper: from the backbone (momentum_init=pretrained); so do the short profiles mini and minilm",
             "released: another bound of the repetition than the paper's (repetition_rule=paper, unverified)",
             "each sentence's repetition is drawn from its own stream of the seed",
-            "the mode that repeats whole words is not implemented (off in the released run)",
+            "repetition_unit=word is released, but no published run has it; the last word is never repeated",
         ),
         published_names=(("esimcse", "as published: profile bert-base or roberta-base"),),
     )
+
+    def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
+        """One stage.
+
+        Raises:
+            InputError: words by the paper's rule, which counts subwords.
+        """
+        if options["repetition_unit"] == "word" and options["repetition_rule"] == "paper":
+            raise InputError(
+                "the paper's rule counts subwords",
+                where="esimcse.repetition_rule",
+                expected="released with esimcse.repetition_unit=word",
+            )
+        return super().stages(options)

@@ -40,7 +40,8 @@ class InfoCSE(TrainedApart):
             *usual_options(lr=7e-6, epochs=2),
         ),
         deviations=(
-            "starts from the backbone; the released run starts from a Condenser checkpoint of bert-base",
+            "starts from the backbone; the released run starts from Luyu/condenser, a bert-base that was "
+            "pretrained further so that [CLS] holds the sentence (--backbone takes its folder)",
             "the decoder's layers are fresh; the released code takes Condenser's head where it is at hand",
             "a batch without a masked token has no masked-LM loss, where the released mean is 0 / 0",
             "float32 throughout; the released run used fp16 autocast",

@@ -72,8 +72,9 @@ class RankCSE(TrainedApart):
         ),
         deviations=(
             "float32 throughout; the released run used fp16 autocast",
-            "published: a DiffCSE-base and a SimCSE-large checkpoint teach; here DiffCSE and SimCSE on the "
-            "profile's backbone, trained with the run's seed (any checkpoint can be named instead)",
+            "published: checkpoints of DiffCSE-bert-base and SimCSE-bert-large teach (the community code's "
+            "only script); here DiffCSE and SimCSE on the profile's backbone, trained with the run's seed "
+            "(any checkpoint can be named instead: teacher1=hf:FOLDER)",
             "a teacher encodes whole sentences with its own tokenizer; released: the student's 32 token ids",
             "released: the consistency term is a negative entropy (consistency=js is the paper's)",
             "released: beta is stored but never applied; here it is, and the default 1 is the same",

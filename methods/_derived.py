@@ -11,16 +11,40 @@ from bench.encoder import Encoder
 from bench.errors import InputError
 from bench.registry import METHODS
 from bench.stages import SICK, TRAIN, StageContext, StageSpec
-from bench.train.recipe import training_options
+from bench.train.recipe import POOLING_OPTION, trained_encoder, training_options
 
 DISTILL_VERSION = 1
 _TRAINING = training_options(lr=1e-5, max_length=64, eval_every=100)
 """The supplement's rate, length and interval; SimCSE's where it doesn't say."""
-_SICK_OPTION = Option("sick", False, "the student learns from SICK's unlabelled sentences too")
-STUDENT_OPTIONS = (*_TRAINING, _SICK_OPTION)
+_LOSS = (
+    Option(
+        "student_loss",
+        "mse",
+        "mean squared error, or contrastive: DistilCSE's, for a teacher of any width",
+        ("mse", "contrastive"),
+    ),
+    Option(
+        "student_queue", 65536, "teacher's vectors of earlier batches, if contrastive; 0: none", minimum=0
+    ),
+    Option("student_scale", 1.0, "g at the start, the logarithm of the cosines' factor, if contrastive"),
+)
+STUDENT_OPTIONS = (
+    *_TRAINING,
+    *_LOSS,
+    Option("sick", False, "the student learns from SICK's unlabelled sentences too"),
+    POOLING_OPTION,
+)
+_SICK_OPTION = Option("sick", False, "the twin, and a student, learn from SICK's unlabelled sentences too")
+_WITH_SICK = "[sick=true]"
+CONTRASTIVE = "contrastive: L = mean_i -log softmax_k(e^g cos(A h_cls,i + b, t_k))_i over batch and queue"
+DISTILCSE = (
+    "contrastive: [CLS] is distilled, released: the pooler's output; rates, batches and text are this "
+    "method's, released: lr 2e-4 with a cosine schedule, 8 batches of 512, 20 epochs of 5M news sentences",
+)
 _UNRELEASED = (
     "the distillation script is not released",
     "'cumulative training' is read as: D and UC-D each start from the fresh backbone",
+    *DISTILCSE,
 )
 _UNION = (
     Option("uc", "infocse", "the other encoder of the union, any registered method"),
@@ -34,10 +58,11 @@ class Distilled:
     Args:
         card: Its card.
         teacher: The method to distil, with this method's options in braces.
+        with_sick: The same where the student learns from SICK's sentences; empty: the same method.
     """
 
-    def __init__(self, card: MethodCard, teacher: str) -> None:
-        self.card, self.teacher = card, teacher
+    def __init__(self, card: MethodCard, teacher: str, with_sick: str = "") -> None:
+        self.card, self.teacher, self.with_sick = card, teacher, with_sick or teacher
 
     def members(self, options: Mapping[str, OptionValue]) -> Mapping[str, str]:
         """The teacher.
@@ -45,14 +70,14 @@ class Distilled:
         Raises:
             InputError: none is named.
         """
-        teacher = self.teacher.format(**options)
+        teacher = (self.with_sick if options["sick"] else self.teacher).format(**options)
         if not teacher:
             raise InputError("no teacher", where="--methods distill", expected="distill:METHOD")
         return {"teacher": teacher}
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
         """The student's stage, which methods with the same teacher and options share."""
-        names = {option.name for option in _TRAINING}
+        names = {option.name for option in (*_TRAINING, *_LOSS)}
         config = tuple(sorted((name, value) for name, value in options.items() if name in names))
         text = TRAIN + (SICK if options["sick"] else "")
         return (
@@ -61,11 +86,7 @@ class Distilled:
 
     def build(self, context: BuildContext) -> Encoder:
         """Return the student."""
-        from bench.nn.backbone import TransformerEncoder
-        from bench.train.sentence_encoder import checkpoint_folder
-
-        folder = checkpoint_folder(context.stages["distill"], context.checkpoint)
-        return TransformerEncoder(folder, "cls", device=context.device)
+        return trained_encoder(context, "distill")
 
 
 def _train(context: StageContext) -> dict[str, Any]:
@@ -87,7 +108,8 @@ class Union:
 
     def members(self, options: Mapping[str, OptionValue]) -> Mapping[str, str]:
         """Twin and partner."""
-        return {"twin": self.twin, "uc": str(options["uc"])}
+        twin = self.twin + (_WITH_SICK if options["sick"] else "")
+        return {"twin": twin, "uc": str(options["uc"])}
 
     def build(self, context: BuildContext) -> Encoder:
         """Return the weighted sum."""
@@ -101,33 +123,58 @@ def add_derived(twin: str, title: str, paper: str, origin: str) -> None:
     """Register a twin's D, UC and UC-D forms."""
     card = partial(MethodCard, kind="method", version=1, paper=paper)
     published = "as published: profile bert-base or roberta-base"
+    sick = "published: {} on SICK's unlabelled sentences too, which sick=true adds; off by default"
     distilled = card(
         name=f"{twin}_d",
         summary=f"{title} distilled into one plain encoder",
-        equations=("L = mean (h_cls - (CLS_I + CLS_II))^2, the teacher frozen and in evaluation mode",),
-        options=STUDENT_OPTIONS,
-        deviations=_UNRELEASED,
+        equations=(
+            "L = mean (h_cls - (CLS_I + CLS_II))^2, the teacher frozen and in evaluation mode",
+            CONTRASTIVE,
+        ),
+        options=(*_TRAINING, *_LOSS, _SICK_OPTION, POOLING_OPTION),
+        deviations=(
+            sick.format("teacher and student trained"),
+            *_UNRELEASED,
+        ),
         published_names=((f"{twin}_d", published),),
     )
     union = card(
         name=f"{twin}_uc",
         summary=f"{title} in a weighted union with another unsupervised encoder",
         equations=("(1 - w)(CLS_I + CLS_II) + w CLS_UC",),
-        options=_UNION,
-        deviations=("the partner is trained here (option uc); the paper takes a released InfoCSE",),
+        options=(*_UNION, _SICK_OPTION),
+        deviations=(
+            sick.format("the twin trained"),
+            "the partner is trained here (option uc), without SICK's sentences and from the backbone; the "
+            "paper takes the released InfoCSE of bert-base, for RoBERTa too (uc=hf:FOLDER)",
+        ),
         published_names=((f"{twin}_uc", published),),
     )
     both = card(
         name=f"{twin}_uc_d",
         summary=f"the union {twin}_uc distilled into one plain encoder",
-        equations=("L = mean (h_cls - ((1 - w)(CLS_I + CLS_II) + w CLS_UC))^2, the teacher frozen",),
-        options=(*_UNION, *training_options(lr=1.5e-5, max_length=64, eval_every=100), _SICK_OPTION),
-        deviations=_UNRELEASED,
+        equations=(
+            "L = mean (h_cls - ((1 - w)(CLS_I + CLS_II) + w CLS_UC))^2, the teacher frozen",
+            CONTRASTIVE,
+        ),
+        options=(
+            *_UNION,
+            *training_options(lr=1.5e-5, max_length=64, eval_every=100),
+            *_LOSS,
+            _SICK_OPTION,
+            POOLING_OPTION,
+        ),
+        deviations=(
+            sick.format("twin and student trained"),
+            f"the teacher's partner is trained here, see {twin}_uc",
+            *_UNRELEASED,
+        ),
         published_names=((f"{twin}_uc_d", published),),
     )
+    union_of = f"{twin}_uc[uc={{uc}},w={{w}}"
     for method in (
-        Distilled(distilled, twin),
+        Distilled(distilled, twin, twin + _WITH_SICK),
         Union(union, twin),
-        Distilled(both, f"{twin}_uc[uc={{uc}},w={{w}}]"),
+        Distilled(both, f"{union_of}]", f"{union_of},sick=true]"),
     ):
         METHODS.register(method.card.name, method, origin)

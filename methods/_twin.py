@@ -22,8 +22,10 @@ TERMS = ("nce", "icnce", "ictn")
 
 TWIN_DEVIATIONS = (
     "each sub-encoder replaces the sentences by their translation; pairing isn't documented (our reading)",
-    "SICK's unlabelled sentences, among them those of its test pairs, are added with sick=true only",
+    "published: trained on SICK's unlabelled sentences too, those of its test pairs among them, which "
+    "sick=true adds; off by default",
     "sick=true adds them to the round-trip translated copies as they are, not translated",
+    "the dev evaluation reads whole sentences; released: their first 64 tokens",
     "LTN is finite for zero vectors and for a cosine of exactly 0 or above 1, where the released code isn't",
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.card import MethodCard, Option
-from bench.methods._derived import STUDENT_OPTIONS, Distilled
+from bench.methods._derived import CONTRASTIVE, DISTILCSE, STUDENT_OPTIONS, Distilled
 from bench.registry import METHODS
 
 _CARD = MethodCard(
@@ -11,10 +11,12 @@ _CARD = MethodCard(
     kind="method",
     summary="distill:X: a fresh encoder that learns the vectors of any method X",
     version=1,
-    paper="Zong et al. 2025 (TNCSE), TNCSE-D",
-    equations=("L = mean (h_cls - X(s))^2, the teacher X frozen and in evaluation mode",),
+    paper="Zong et al. 2025 (TNCSE), TNCSE-D; contrastive: Gao et al. 2021, DistilCSE: Effective Knowledge "
+    "Distillation For Contrastive Sentence Embeddings",
+    code="caskcsg/sentemb 5eeec55, DistilCSE",
+    equations=("L = mean (h_cls - X(s))^2, the teacher X frozen and in evaluation mode", CONTRASTIVE),
     options=(Option("of", "", "the teacher"), *STUDENT_OPTIONS),
-    deviations=("the distillation script is not released",),
+    deviations=("TNCSE's distillation script is not released", *DISTILCSE),
     short_option="of",
     takes_methods=True,
 )

@@ -149,7 +149,7 @@ def _by_seed(method: str, shown: Quantity, found: Found) -> dict[int | None, flo
 
 
 def _score(record: RunRecord, name: str, metric: str) -> float | None:
-    """A task's score, a kind's mean (of UNSEE's table), or a metric's mean over tasks ("mean": of all at ranks)."""
+    """A task's score, a kind's mean (as UNSEE's), or a metric's mean over tasks ("mean": of all at ranks)."""
     if metric and name == AVERAGE:
         found = at_ranks(record)
         means = [fmean(task[m] for task in found.values()) for m in next(iter(found.values()), ())]

@@ -9,6 +9,7 @@ from bench.data.training import TrainingData
 from bench.errors import InputError
 from bench.plan.cell import Cell
 from bench.plan.expected import expected_record, stage_record
+from bench.records.blocks import without_latest
 from bench.records.facts import ENCODER, IN_STAGE, digest, values
 from bench.registry import METHODS
 from bench.request.spec import RunSpec
@@ -70,7 +71,7 @@ def keyed_stages(
             "role": spec.role,
             "kind": spec.kind,
             "version": spec.version,
-            "config": dict(spec.config),
+            "config": without_latest(dict(spec.config)),
             "seed": seed,
             "inputs": {role: keys[role] for role in spec.inputs},
             "facts": facts,

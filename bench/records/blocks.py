@@ -132,12 +132,27 @@ RECORD = Block(
 )
 
 
-LATER = {"text": "train", "pooling": "cls", "sick": False, "drop_norms": 0}
+LATEST: dict[str, Any] = {
+    "mlm_term": 0.0,
+    "mlm_share": 0.15,
+    "noise_negatives": 0,
+    "repetition_unit": "subword",
+    "student_loss": "mse",
+    "student_queue": 65536,
+    "student_scale": 1.0,
+}
+"""Those of LATER that no key has at these values, neither of a record nor of a stage nor of a member."""
+LATER = {"text": "train", "pooling": "cls", "sick": False, "drop_norms": 0} | LATEST
 LATER |= dict.fromkeys(("prompt", "query_prompt", "passage_prompt"), "")
 """Options that older records may lack, as they came later, with the value that held before."""
 _SAID = ("prompt", "prompts", "similarity", "pooling", "dtype", "folder_dtype", "parameters")
 """What an encoder says of itself that its options and weights determine; with _FROM: who says so."""
 _FROM = "_from"
+
+
+def without_latest(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options, or the settings of a stage, without those of LATEST that have the value there."""
+    return {name: value for name, value in options.items() if name not in LATEST or value != LATEST[name]}
 
 
 def not_in_key(said: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from bench.errors import DataError
-from bench.records.blocks import LATER, not_in_key
+from bench.records.blocks import LATER, not_in_key, without_latest
 from bench.records.measured import same_numbers
 from bench.records.provenance import plugin_files
 from bench.records.record import RunRecord
@@ -91,6 +91,16 @@ def _options(record: RunRecord) -> dict[str, Any]:
     return {name: value for name, value in record.options.items() if LATER.get(name, UNSET) != value}
 
 
+def _members(training: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The methods that a method builds on, and those below them, without the latest options' defaults."""
+    found = {}
+    for role, member in training.get("members", {}).items():
+        found[role] = {**member, "options": without_latest(member["options"])}
+        if "members" in member:
+            found[role]["members"] = _members(member)
+    return found
+
+
 def _stages(record: RunRecord) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = record.training.get("stages", {})
     return found
@@ -123,7 +133,7 @@ FACTS = (
     Fact("option", "encoder", _options),
     _hashed("weights", lambda r: r.backbone, in_stage=True),
     Fact("auxiliary model", "encoder", lambda r: _hashes(r.training.get("auxiliaries", {})), in_stage=True),
-    Fact("member", "encoder", lambda r: r.training.get("members", {})),
+    Fact("member", "encoder", lambda r: _members(r.training)),
     _hashed("training text", lambda r: r.training.get("corpus")),
     Fact(
         "training text of stage",

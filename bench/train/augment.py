@@ -1,4 +1,4 @@
-"""Positives made from a sentence's own tokens: subword repetition (ESimCSE)."""
+"""Positives made from a sentence's own tokens or words: repetition (ESimCSE)."""
 
 from __future__ import annotations
 
@@ -50,3 +50,23 @@ def repeat_subwords(
     count = int(torch.randint(bound + 1, (), generator=draw))
     places = {1 + place for place in torch.randperm(len(row) - 2, generator=draw)[:count].tolist()}
     return [token for place, token in enumerate(row) for _ in range(2 if place in places else 1)]
+
+
+def repeat_words(sentence: str, rate: float, draw: torch.Generator) -> str:
+    """Return the sentence with some of its words twice in a row (ESimCSE's released ``dup_type=word``).
+
+    Words are what single blanks separate. r is uniform on 0 ... c - 1, c = min(10, n, max(2, floor(rate n)))
+    of n words; r distinct ones are drawn from all but the last.
+
+    Args:
+        sentence: A sentence.
+        rate: Duplication rate, at least 0; 0 repeats nothing, where the released code takes c = 2.
+        draw: A generator of the run's own.
+    """
+    words = sentence.split(" ")
+    if not rate or len(words) == 1:
+        return sentence
+    bound = min(_MOST, len(words), max(2, int(rate * len(words))))
+    count = int(torch.randint(bound, (), generator=draw))
+    twice = set(torch.randperm(len(words) - 1, generator=draw)[:count].tolist())
+    return " ".join(f"{word} {word}" if place in twice else word for place, word in enumerate(words))

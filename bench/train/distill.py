@@ -2,35 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
+from bench.card import OptionValue
 from bench.encoder import Encoder
 from bench.errors import BenchError
 from bench.nn.backbone import load_backbone
 from bench.nn.tokens import TokenBatch
 from bench.stages import StageContext
 from bench.train.chunks import batch_states, token_batch
+from bench.train.momentum import VectorQueue
 from bench.train.objective import Objective
 from bench.train.sentence_encoder import train_towers
-from bench.train.teachers import Asked, Teacher
+from bench.train.teachers import Asked, Teacher, cosine_matrix
 
 
 def train_student(context: StageContext) -> dict[str, Any]:
     """The stage: its teacher is the member ``teacher``, encoding in evaluation mode without gradient.
 
     Raises:
-        BenchError: vectors of another dimension than the student's.
+        BenchError: vectors of another dimension than the student's, and the loss is the mean squared error.
     """
-    teacher, sentences = context.members["teacher"], context.sentences
+    teacher, sentences, config = context.members["teacher"], context.sentences, context.config
     student = load_backbone(context.model)
+    if config.get("student_loss") == "contrastive":
+        return train_towers(
+            context,
+            [student],
+            lambda model, pad_id: ContrastiveDistillation(model, pad_id, teacher, sentences, config),
+            numbered=True,
+        )
     width = student[0].config.hidden_size
     if teacher.dim != width:
         raise BenchError(
             f"the teacher's vectors have {teacher.dim} dimensions, the student's {width}",
-            hint="distill a method of the same width, or name another --backbone",
+            hint="distill a method of the same width, or set student_loss=contrastive",
         )
     return train_towers(
         context,
@@ -72,3 +83,46 @@ class Distillation(Objective):
     def why_not_finite(self) -> str | None:
         """The teacher's vectors, where they are why."""
         return self._teacher.why_not_finite()
+
+
+class ContrastiveDistillation(Distillation):
+    """DistilCSE's contrastive knowledge distillation: which of all teacher's vectors is the sentence's own.
+
+    L = mean_i -log softmax_k(e^g cos(A s_i + b, t_k))_i over the batch's t_1 ... t_B and a queue of earlier
+    ones (Gao et al. 2021, DistilCSE). A, b and g are trained and dropped; A and b start as torch's linear
+    layer does. Gradient reaches the student and them alone.
+
+    Args:
+        student: The transformer that learns.
+        pad_id: Padding id.
+        teacher: The frozen encoder, of any width.
+        sentences: The training text, which the batches number.
+        config: student_queue, vectors kept of earlier batches, 0 for none; student_scale, g at the start.
+    """
+
+    def __init__(
+        self,
+        student: Any,
+        pad_id: int,
+        teacher: Encoder,
+        sentences: Sequence[str],
+        config: Mapping[str, OptionValue],
+    ) -> None:
+        super().__init__(student, pad_id, teacher, sentences)
+        size = int(config["student_queue"])
+        self.project = nn.Linear(student.config.hidden_size, teacher.dim)
+        self.log_scale = nn.Parameter(torch.tensor(float(config["student_scale"])))
+        self.queue = VectorQueue(size) if size else None
+
+    def compute(self, prepared: tuple[TokenBatch, Asked]) -> Tensor:
+        """Loss of a batch; its own vectors join the queue after it."""
+        tokens, asked = prepared
+        queries = self.project(batch_states(self.student, tokens))
+        own = self._teacher.vectors(asked).to(queries.dtype)
+        others = None if self.queue is None else self.queue.vectors
+        scores = self.log_scale.exp() * cosine_matrix(
+            queries, own if others is None else torch.cat([own, others])
+        )
+        if self.queue is not None:
+            self.queue.push(own)
+        return functional.cross_entropy(scores, torch.arange(len(own), device=scores.device))

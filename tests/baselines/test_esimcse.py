@@ -17,12 +17,12 @@ from torch import Tensor
 from bench.baselines._esimcse import queue_nce, random_start
 from bench.card import OptionValue
 from bench.errors import InputError
-from bench.train.augment import repeat_subwords, repetition_bound
+from bench.train.augment import repeat_subwords, repeat_words, repetition_bound
 from bench.train.momentum import MomentumCopy, VectorQueue
 from bench.train.recipe import info_nce
 from bench.train.streams import generator
 from tests.support.steps import cls_of, nce_by_loops, objective_of, same_step, under_head
-from tests.support.training import SENTENCES, random, train_alone
+from tests.support.training import SENTENCES, options_of, random, stages_of, train_alone
 
 
 def row_of(subwords: int) -> list[int]:
@@ -83,6 +83,54 @@ def test_repetition_repeats_with_its_stream() -> None:
     assert repeat_subwords([5], 0.32, generator(1, "a"), "paper") == [5]  # not even two specials
     with pytest.raises(ValueError, match="rule 'x'; expected one of released, paper"):
         repeat_subwords(row_of(3), 0.32, generator(1, "a"), "x")
+
+
+@pytest.mark.parametrize(
+    ("words", "rate", "most"),
+    [(1, 0.32, 0), (2, 0.32, 1), (3, 0.32, 1), (9, 0.32, 1), (12, 0.32, 2), (40, 0.9, 9)],
+)
+def test_words_are_repeated_in_place_but_never_the_last(words: int, rate: float, most: int) -> None:
+    """Every count from 0 to the released c - 1, equally often, and every word but the last."""
+    named = [f"w{n}" for n in range(words)]
+    draw, counts, seen = generator(1, "words"), Counter[int](), set[str]()
+    for _ in range(400):
+        out = repeat_words(" ".join(named), rate, draw).split(" ")
+        assert list(dict.fromkeys(out)) == named
+        twice = {word for word, times in Counter(out).items() if times == 2}
+        assert all(out[out.index(word) + 1] == word for word in twice)
+        assert len(out) == words + len(twice)
+        counts[len(twice)] += 1
+        seen |= twice
+    assert set(counts) == set(range(most + 1))
+    share = 1 / (most + 1)
+    assert all(abs(n / 400 - share) <= 5 * math.sqrt(share * (1 - share) / 400) for n in counts.values())
+    assert seen == (set(named[:-1]) if most else set())
+    assert repeat_words("a b c", 0.0, draw) == "a b c"
+
+
+def test_a_step_with_repeated_words_equals_a_transcription(tiny_bert: Path) -> None:
+    """Words are repeated in the text, so what is longer than max_length is cut; M = 0."""
+    changes: dict[str, OptionValue] = {"repetition_unit": "word", "queue": 0, "max_length": 9}
+    made, rows, tokenizer = objective_of("esimcse", tiny_bert, TEXT, repetition_rate=0.6, **changes)
+    views = []
+    for number, sentence in enumerate(TEXT):
+        text = repeat_words(sentence, 0.6, generator(1, f"augment/esimcse/0/{number}"))
+        views.append(tokenizer(text, truncation=True, max_length=9)["input_ids"])
+    assert views == [made.positive(number, row, 0) for number, row in rows]
+    assert views != [row for _, row in rows]
+    assert max(map(len, views)) == 9
+    z, positives = ([under_head(made, row) for row in each] for each in ([row for _, row in rows], views))
+    same_step(made, made(rows), nce_by_loops(z, positives), rel=1e-8)
+
+
+def test_words_leave_no_longer_rows_and_have_one_rule(tmp_path: Path, tiny_bert: Path) -> None:
+    train = partial(train_alone, "esimcse", tiny_bert, tmp_path, max_length=38, steps=1)
+    with pytest.raises(InputError, match="grows to 47 tokens"):
+        train()
+    assert train(repetition_unit="word").facts["steps"] == 1
+    options = options_of("esimcse", repetition_unit="word", repetition_rule="paper")
+    with pytest.raises(InputError, match=r"esimcse\.repetition_rule: the paper's rule counts subwords"):
+        stages_of("esimcse", options)
 
 
 def test_queue_holds_the_newest_in_order_of_arrival() -> None:

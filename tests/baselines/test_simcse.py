@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, nn
 
+from bench.baselines._simcse import ExtendedObjective, SimCSEObjective
+from bench.card import OptionValue
+from bench.errors import InputError
+from bench.nn.masked_lm import load_masked_lm
+from bench.train.masking import mask_tokens
 from bench.train.recipe import info_nce
+from bench.train.streams import generator
 from tests.support.cli import Cli, stable_bytes
-from tests.support.steps import nce_by_loops, objective_of, same_step
+from tests.support.steps import gradients_of, nce_by_loops, objective_of, same_step, under_head
 from tests.support.training import SENTENCES, arguments, by_loops, random, stage_folders, the_record
 
 
@@ -54,6 +62,82 @@ def test_one_step_equals_an_independent_transcription(tiny_bert: Path) -> None:
     cls = made.encoder(**batch).last_hidden_state[:, 0]
     z = torch.tanh(cls @ made.head.weight.T + made.head.bias)
     same_step(made, made(rows), nce_by_loops(z[:4], z[4:]), rel=1e-10)
+
+
+def logits_of(head: Any, state: Tensor) -> Tensor:
+    """What BERT's or RoBERTa's masked-LM head makes of one state."""
+    bert = getattr(head, "predictions", None)
+    dense, norm = (bert.transform.dense, bert.transform.LayerNorm) if bert else (head.dense, head.layer_norm)
+    decoder = (bert or head).decoder
+    hidden: Tensor = norm(nn.functional.gelu(state @ dense.weight.T + dense.bias))
+    logits: Tensor = hidden @ decoder.weight.T + decoder.bias
+    return logits
+
+
+def masked_loss(
+    made: ExtendedObjective, rows: list[list[int]], share: float, masks: torch.Generator
+) -> Tensor:
+    """The masked-LM loss of both views, each row alone and so without padding."""
+    views, pad = [*rows, *rows], made.pad_id
+    longest = max(map(len, views))
+    ids = torch.tensor([row + [pad] * (longest - len(row)) for row in views])
+    masked, chosen = mask_tokens(ids, made.tokenizer, share, masks)
+    losses = []
+    for n, row in enumerate(views):
+        states = made.encoder(input_ids=masked[n : n + 1, : len(row)]).last_hidden_state[0]
+        for t in range(len(row)):
+            if chosen[n, t]:
+                logits = logits_of(made.lm_head, states[t])
+                losses.append(torch.logsumexp(logits, 0) - logits[row[t]])
+    assert losses
+    return torch.stack(losses).mean()
+
+
+@pytest.mark.parametrize(
+    ("backbone", "changes"),
+    [
+        ("tiny_mlm", {"mlm_term": 0.1, "mlm_share": 0.5}),
+        ("tiny_roberta", {"mlm_term": 2.0, "mlm_share": 0.9}),
+        ("tiny_bert", {"noise_negatives": 5}),
+        ("tiny_mlm", {"mlm_term": 0.3, "mlm_share": 0.9, "noise_negatives": 3}),
+    ],
+)
+def test_steps_with_further_terms_equal_a_transcription(
+    backbone: str, changes: dict[str, OptionValue], request: pytest.FixtureRequest
+) -> None:
+    """Two steps, so that the second draws anew. Half the noise gives the same: the cosine has no length."""
+    made, rows, _ = objective_of("simcse", request.getfixturevalue(backbone), **changes)
+    masks, draws = (generator(1, f"{name}/simcse") for name in ("mask", "noise"))
+    found = []
+    for _ in range(2):
+        loss = made(rows)
+        noise = 0.5 * torch.randn(int(changes.get("noise_negatives", 0)), 16, generator=draws).double()
+        z = [under_head(made, row) for row in rows]
+        expected = nce_by_loops(z, z, queue=noise)
+        if "mlm_term" in changes:
+            restored = masked_loss(made, rows, float(changes["mlm_share"]), masks)
+            expected = expected + float(changes["mlm_term"]) * restored
+        same_step(made, loss, expected, rel=1e-8, least=30)
+        found.append(float(loss.detach()))
+    assert found[0] != found[1]
+
+
+def test_the_head_is_the_backbones_own_and_needed(tiny_mlm: Path, tiny_bert: Path) -> None:
+    made, rows, _ = objective_of("simcse", tiny_mlm, mlm_term=0.1)
+    pretrained = load_masked_lm(tiny_mlm)[0].cls.predictions.transform.dense.weight.double()
+    assert torch.equal(made.lm_head.predictions.transform.dense.weight, pretrained)
+    assert any(name.startswith("lm_head") for name in gradients_of(made, made(rows)))
+    with pytest.raises(InputError, match="a masked language model with its head"):
+        objective_of("simcse", tiny_bert, mlm_term=0.1)
+
+
+def test_no_masked_token_is_no_loss_and_no_option_is_plain_simcse(tiny_mlm: Path) -> None:
+    made, rows, _ = objective_of("simcse", tiny_mlm, mlm_term=0.5, mlm_share=0.0)
+    plain, _, _ = objective_of("simcse", tiny_mlm)
+    assert (type(made), type(plain)) == (ExtendedObjective, SimCSEObjective)
+    losses = [made(rows), plain(rows)]
+    assert torch.equal(*losses)
+    assert all(bool(part.isfinite().all()) for part in gradients_of(made, losses[0]).values())
 
 
 def test_the_whole_way(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:

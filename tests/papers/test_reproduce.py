@@ -99,7 +99,12 @@ def test_an_item_in_the_papers_layout_and_again_from_its_records(cli: Cli) -> No
     assert table["title"] == "TNCSE, Table 5: one encoder with the norm loss; profile mini"
     assert table["header"] == ["task", "", "SimCSE", "TNCSE-Single"]
     paper, ours = table["rows"]
-    assert [paper[0], paper[1], paper[2]["text"], paper[3]["text"]] == ["STS-B test", "paper", "77.75", "78.37"]
+    assert [paper[0], paper[1], paper[2]["text"], paper[3]["text"]] == [
+        "STS-B test",
+        "paper",
+        "77.75",
+        "78.37",
+    ]
     assert paper[2]["grey"]
     assert ours[:2] == ["", "bench"]
     assert [cell["n"] for cell in ours[2:]] == [2, 2]
@@ -114,7 +119,9 @@ def test_an_item_in_the_papers_layout_and_again_from_its_records(cli: Cli) -> No
     # another seed is not there
     (more,) = printed(cli, "tncse:table5", "--profile", "mini", "--seeds", "3", "--show")
     assert [cell["n"] for cell in more["rows"][1][2:]] == [0, 0]
-    assert any(note.startswith("Not run yet: simcse[text=train+sick], tncse_single") for note in more["notes"])
+    assert any(
+        note.startswith("Not run yet: simcse[text=train+sick], tncse_single") for note in more["notes"]
+    )
 
 
 @pytest.mark.usefixtures("short")

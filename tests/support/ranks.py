@@ -12,6 +12,7 @@ from bench.card import OptionValue
 
 CASES: dict[str, tuple[str, dict[str, OptionValue], str]] = {
     "simcse": ("simcse", {}, "simcse"),
+    "simcse_noise": ("simcse", {"noise_negatives": 3}, "simcse"),
     "arccse": ("arccse", {"triplet_min_length": 4}, "arccse"),
     "esimcse": ("esimcse", {"queue": 6, "momentum_init": "pretrained"}, "esimcse"),
     "diffcse": ("diffcse", {"mask": 0.5}, "diffcse"),
@@ -28,6 +29,7 @@ CASES: dict[str, tuple[str, dict[str, OptionValue], str]] = {
     "tncse": ("tncse", {"rtt": "none"}, "joint"),
     "jtcse": ("jtcse", {"rtt": "none", "caels": 3}, "joint"),
     "tncse_d": ("tncse_d", {}, "distill"),
+    "contrastive": ("tncse_d", {"student_loss": "contrastive", "student_queue": 4}, "distill"),
     "edfse_d": ("edfse_d", {}, "distill"),
 }
 

@@ -1,0 +1,56 @@
+"""D, UC and UC-D of a twin: whose text has SICK's sentences, and the student's pooling."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.encoder import Encoder
+from bench.nn.backbone import TransformerEncoder
+from bench.registry import discover
+from bench.stages import ComposedMethod
+from tests.support.training import SENTENCES, options_of, plan_on_toy, train_alone
+
+
+def members_of(name: str, **given: bool | str | float) -> dict[str, str]:
+    method = discover().get(name)
+    assert isinstance(method, ComposedMethod)
+    return dict(method.members(options_of(name, **given)))
+
+
+@pytest.mark.parametrize("twin", ["tncse", "jtcse"])
+def test_sick_reaches_the_twin(twin: str) -> None:
+    assert members_of(f"{twin}_d") == {"teacher": twin}
+    assert members_of(f"{twin}_d", sick=True) == {"teacher": f"{twin}[sick=true]"}
+    assert members_of(f"{twin}_uc", uc="simcse") == {"twin": twin, "uc": "simcse"}
+    assert members_of(f"{twin}_uc", sick=True) == {"twin": f"{twin}[sick=true]", "uc": "infocse"}
+    union = f"{twin}_uc[uc=simcse,w=0.25"
+    assert members_of(f"{twin}_uc_d", uc="simcse", w=0.25) == {"teacher": f"{union}]"}
+    assert members_of(f"{twin}_uc_d", uc="simcse", w=0.25, sick=True) == {"teacher": f"{union},sick=true]"}
+
+
+def test_sick_of_distill_is_the_student_s_alone() -> None:
+    assert members_of("distill", of="tncse", sick=True) == {"teacher": "tncse"}
+
+
+def test_the_twin_of_a_distilled_union_is_the_one_with_sick(tmp_path: Path, tiny_bert: Path) -> None:
+    methods = "tncse[sick=true],tncse_d[sick=true],tncse_uc_d[uc=simcse,sick=true]"
+    jobs = plan_on_toy(methods, tmp_path, backbone=str(tiny_bert)).jobs
+    stages = {job.record.name: job.record.training["stages"] for job in jobs}
+    joint = stages["tncse"]["joint"]["key"]
+    assert stages["tncse_d"]["teacher/joint"]["key"] == joint
+    assert stages["tncse_uc_d"]["teacher/twin/joint"]["key"] == joint
+
+
+@pytest.mark.parametrize("name", ["tncse_d", "jtcse_uc_d", "distill"])
+def test_a_student_under_another_pooling(tmp_path: Path, tiny_bert: Path, name: str) -> None:
+    """The same student, read otherwise; avg_first_last takes layer 1, as for every trained encoder."""
+    given = {"members": {"teacher": TransformerEncoder(tiny_bert, "avg")}}
+    trained = train_alone(name, tiny_bert, tmp_path, given)
+    for pooling in ("cls", "avg", "avg_first_last", "pooler"):
+        found = trained.encoder(pooling=pooling)
+        assert isinstance(found, Encoder)
+        wanted = TransformerEncoder(trained.folder / "selected", pooling, first_layer="layer1")
+        np.testing.assert_array_equal(found.encode(SENTENCES), wanted.encode(SENTENCES))

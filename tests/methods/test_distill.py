@@ -1,0 +1,105 @@
+"""DistilCSE's contrastive distillation: steps against a transcription, and the choice among the losses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from bench.card import OptionValue
+from bench.encoder import FloatArray, Progress
+from bench.errors import BenchError
+from bench.nn.backbone import TransformerEncoder
+from bench.train.distill import ContrastiveDistillation, Distillation
+from tests.support.steps import cls_of, objective_of, same_step
+from tests.support.training import SENTENCES, options_of, plan_on_toy, stages_of, train_alone
+
+TEXT = [*SENTENCES, "the man is singing", "two", "A woman is reading a song to the farmer."]
+
+
+class Wide:
+    """A teacher of another width: two poolings of a sentence, one after the other."""
+
+    dim = 32
+    facts: ClassVar[dict[str, str | int]] = {}
+
+    def __init__(self, folder: Path) -> None:
+        self.parts = [TransformerEncoder(folder, pooling) for pooling in ("cls", "avg")]
+
+    def encode(
+        self, sentences: Sequence[str], batch_tokens: int | None = None, progress: Progress | None = None
+    ) -> FloatArray:
+        return np.concatenate([part.encode(sentences) for part in self.parts], axis=1)
+
+
+@pytest.mark.parametrize("queue", [0, 3, 100])
+def test_steps_equal_a_transcription(tiny_bert: Path, queue: int) -> None:
+    """Three batches, the last of one sentence; the teacher is wider, and the factor moves."""
+    teacher = Wide(tiny_bert)
+    given = {"members": {"teacher": teacher}}
+    made, rows, _ = objective_of(
+        "distill", tiny_bert, TEXT, given, student_loss="contrastive", student_queue=queue
+    )
+    assert type(made) is ContrastiveDistillation
+    assert float(made.log_scale.detach()) == 1.0
+    held: list[Tensor] = []
+    for step, batch in enumerate(([0, 1, 2], [3, 4, 5], [6])):
+        with torch.no_grad():
+            made.log_scale.fill_(1.0 + step)
+        loss = made([rows[i] for i in batch])
+        own = list(torch.as_tensor(teacher.encode([TEXT[i] for i in batch])).double())
+        losses = []
+        for place, i in enumerate(batch):
+            query = made.project.weight @ cls_of(made.student, rows[i][1]) + made.project.bias
+            cosines = torch.stack([torch.cosine_similarity(query, other, dim=0) for other in [*own, *held]])
+            scores = made.log_scale.exp() * cosines
+            losses.append(torch.logsumexp(scores, 0) - scores[place])
+        got = same_step(made, loss, torch.stack(losses).mean())
+        if step < 2 or held:
+            assert float(got["log_scale"].abs()) > 0
+        held = [*held, *own][-queue:] if queue else []
+    assert all(part.grad is None for each in teacher.parts for part in each.model.parameters())
+
+
+def test_the_losses(tmp_path: Path, tiny_bert: Path) -> None:
+    """mse is the default and wants equal widths; a student of either loss comes nearer to its teacher."""
+    alike = {"members": {"teacher": TransformerEncoder(tiny_bert, "avg")}}
+    made, _, _ = objective_of("distill", tiny_bert, TEXT, alike)
+    assert type(made) is Distillation
+    with pytest.raises(BenchError, match=r"32 dimensions, the student's 16; .*student_loss=contrastive"):
+        train_alone("distill", tiny_bert, tmp_path, {"members": {"teacher": Wide(tiny_bert)}})
+    settings: dict[str, OptionValue] = {"student_loss": "contrastive", "student_queue": 0, "steps": 8}
+    losses = train_alone("tncse_uc_d", tiny_bert, tmp_path, alike, **settings).losses
+    assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize("method", ["distill", "tncse_d", "tncse_uc_d", "jtcse_d", "jtcse_uc_d"])
+def test_every_distilled_form_has_the_loss_among_its_settings(method: str) -> None:
+    (stage,) = stages_of(method, options_of(method, student_loss="contrastive", student_queue=7))
+    config = dict(stage.config)
+    assert (config["student_loss"], config["student_queue"], config["student_scale"]) == (
+        "contrastive",
+        7,
+        1.0,
+    )
+
+
+def test_a_union_of_single_encoders_and_its_student(tmp_path: Path) -> None:
+    """RankCSE+UC and its distilled form, as docs/choosing.md has them."""
+    union = "ensemble:0.3*rankcse+0.7*infocse"
+    jobs = plan_on_toy(f"uc={union},uc_d=distill[of={union},sick=true,lr=1.5e-5]", tmp_path).jobs
+    parts, student = (job.cell for job in jobs)
+    assert [(member.card.name, role) for role, member in parts.members] == [
+        ("rankcse", "1"),
+        ("infocse", "2"),
+    ]
+    distilled = student.stages[-1]
+    assert (distilled.spec.text, dict(distilled.spec.config)["lr"]) == ("train+sick", 1.5e-5)
+    assert {stage.key for stage in parts.all_stages} < {stage.key for stage in student.all_stages}
+    texts = {stage.spec.text for stage in parts.all_stages}
+    assert texts == {"train"}
