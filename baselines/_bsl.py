@@ -51,4 +51,5 @@ def train(context: StageContext) -> dict[str, Any]:
         decay = float(config["decay"])
         return Bootstrap(model, head, pad_id, loss=byol_loss, decay=decay, partners=partners)
 
-    return train_towers(context, [tower], objective, numbered=True, pooling="avg")
+    select = str(config["select"])
+    return train_towers(context, [tower], objective, numbered=True, pooling="avg", select=select)

@@ -9,7 +9,7 @@ from bench.baselines._trained import TrainedApart
 from bench.card import MethodCard, Option, OptionValue
 from bench.registry import add_method
 from bench.stages import TRAIN, StageSpec, paired
-from bench.train.recipe import POOLING_OPTION, training_options
+from bench.train.recipe import POOLING_OPTION, select_option, training_options
 
 COPY = "a"
 """The round-trip translated copy that gives each sentence its other view."""
@@ -23,7 +23,7 @@ class BSL(TrainedApart):
         name="bsl",
         kind="baseline",
         summary="BYOL for sentences: no negatives, a moving-average target, pairs by back-translation",
-        version=1,
+        version=2,
         paper="Zhang, He, Liu, Bing, Li 2021, Bootstrapped Unsupervised Sentence Representation Learning",
         code="yanzhangnlp/BSL cfacb3b",
         equations=(
@@ -43,13 +43,22 @@ class BSL(TrainedApart):
             Option("blocks", 3, "blocks of the predictor q", minimum=1),
             Option("warmup", 0.1, "share of the steps over which the rate rises", minimum=0),
             Option("drop_last", True, "leave out an epoch's short last batch"),
+            Option(
+                "adam_eps",
+                1e-6,
+                "AdamW's eps, added to the root of the second moment before its bias is corrected (released)",
+                minimum=1e-12,
+            ),
+            select_option("best_of_four"),
             *training_options(lr=1e-4, max_length=64, eval_every=1562),
             replace(POOLING_OPTION, default="avg"),
         ),
         deviations=(
             "float32 throughout; the released run used fp16 autocast",
             "pairs of the profile's text; released: back-translated sentences of SNLI and MNLI",
-            "dev evaluation every 1,562 steps, 10 % of an epoch of wiki1m; released: 10 % of its own text",
+            "dev evaluation every 1,562 steps, 10 % of an epoch of wiki1m; released: 10 % of its own text "
+            "and the end of an epoch",
+            "released: dev and test sentences too are cut at 64 tokens; here where the input ends",
             "an earlier commit of the released code sends the second view through blocks 1, 2, 2 of q",
         ),
     )

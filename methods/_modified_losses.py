@@ -23,9 +23,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bench.methods._paradigm_losses import check_form, check_views, distance, no_loss, with_diagonal
+from bench.methods._paradigm_losses import (
+    LEAST_BASE,
+    check_form,
+    check_views,
+    distance,
+    no_loss,
+    with_diagonal,
+)
 
 FACTORS = ("nearest", "farthest")
+KERNELS = ("exponential", "power")
 _ADDED_SQUARE = 1e-4
 
 
@@ -40,7 +48,11 @@ class Steps:
         m: Margin of gd.
         tau: Temperature of w, above 0.
         ratio: Ratio of r.
-        nu: Weight of the negatives until step w (MHS: until step r), then it is 1.
+        nu: Weight of the negatives until step w (MHS: until step r).
+        nu_after: The same from that step on.
+        kernel: Weights of step w in barlow and vicreg by the cosine s: "exponential", e^(s/tau), or "power",
+            max(s, 1e-4)^kernel_power.
+        kernel_power: Exponent of "power".
         factor: Row whose distance weights MHS's positive with r in the paper form: "nearest", so that the
             gradient is eq. 17, or "farthest" as eq. 15's factor is printed.
     """
@@ -53,6 +65,9 @@ class Steps:
     ratio: float = 1.0
     nu: float = 1.0
     factor: str = "nearest"
+    nu_after: float = 1.0
+    kernel: str = "exponential"
+    kernel_power: float = 4.0
 
 
 def mhe(first: Tensor, second: Tensor, steps: Steps, form: str = "released") -> Tensor:
@@ -61,7 +76,7 @@ def mhe(first: Tensor, second: Tensor, steps: Steps, form: str = "released") -> 
     ``paper``: w_ij = e^(s_ij/tau) / (tau sum_{k<l} e^(s_kl/tau)) with w; else tau = 1/2, times nu (eq. 8).
     ``released``: lambda (U(h) + U(h')) + sum_i a_i (p_i + p'_i) / 2, U = log sum_{k<l} e^(s_kl/t), gradient
     through both members of a pair, a_i = 2 - 2 h_i . h'_i. t = 1 and p = p' = 1/N; with w t = tau, p_i = W_i
-    and p'_i = W'_i of the two views; with r both times the ratio. lambda is nu, 1 with w.
+    and p'_i = W'_i of the two views; with r both times the ratio. lambda is nu, nu_after with w.
 
     Args:
         first: h, (N, H), unit rows.
@@ -83,7 +98,7 @@ def mhe(first: Tensor, second: Tensor, steps: Steps, form: str = "released") -> 
     """
     if _nothing_to_do(first, second, steps, form):
         return no_loss(first, second)
-    strength = 1.0 if steps.w else steps.nu
+    strength = steps.nu_after if steps.w else steps.nu
     if form == "paper":
         t = steps.tau if steps.w else 0.5
         return _paper(first, second, steps, lambda h, _: strength * _energy_weights(h, t))
@@ -103,7 +118,7 @@ def mhs(first: Tensor, second: Tensor, steps: Steps, form: str = "released") -> 
     ``paper``: w_ij = nu / ||h_i - h_j|| at the nearest j (square held at 1e-4 or more), else 0 (eq. 9).
     ``released``: mean_i -lambda min_{j != i} D_ij in both directions + mean_i a_i, a_i = 2 - 2 h_i . h'_i and
     D_ij^2 = ||h_i - h'_j||^2 + 1e-4 to the other view's rows as constants; with r a_i is multiplied by
-    ratio (1/D_i + 1/D'_i) / 2, D_i the nearest. lambda is nu, 1 with r: the paper's nu is lambda / N.
+    ratio (1/D_i + 1/D'_i) / 2, D_i the nearest. lambda is nu, nu_after with r: the paper's nu is lambda / N.
 
     Args:
         first: h, (N, H), unit rows.
@@ -127,7 +142,7 @@ def mhs(first: Tensor, second: Tensor, steps: Steps, form: str = "released") -> 
         raise ValueError(f"factor '{steps.factor}' must be one of {', '.join(FACTORS)}")
     if _nothing_to_do(first, second, steps, form):
         return no_loss(first, second)
-    strength = 1.0 if steps.r else steps.nu
+    strength = steps.nu_after if steps.r else steps.nu
     if form == "paper":
         farthest = _farthest_weight if steps.factor == "farthest" else None
         return _paper(first, second, steps, lambda h, _: strength * _nearest_weights(h), total=farthest)
@@ -141,8 +156,9 @@ def mhs(first: Tensor, second: Tensor, steps: Steps, form: str = "released") -> 
 def barlow(first: Tensor, second: Tensor, steps: Steps, form: str = "released") -> Tensor:
     """Barlow Twins in its gradient-equivalent form on unit vectors (eq. 10); with all steps eq. 6, 18.
 
-    w_ij = 2 nu s'_ij / N^2 by the other view's cosines, with w e^(s'_ij/tau) / sum_{k != l} e^(s'_kl/tau).
-    Without r the positive is (2/N) h_i . A h'_i, A = I - (1 - nu) diag(h^T h' / N), which is I with w.
+    w_ij = 2 nu s'_ij / N^2 by the other view's cosines, with w e^(s'_ij/tau) / sum_{k != l} e^(s'_kl/tau)
+    or with :class:`Steps`' other kernel, times nu_after. Without r the positive is (2/N) h_i . A h'_i,
+    A = I - (1 - nu) diag(h^T h' / N); with w nu is nu_after, so A is I at its 1.
     ``released``: the same, summed over i and both views, with j = i left in; here without its gradient, which
     acts along h_i alone and would drown the rest in rounding where tau is small. With r the positive
     ratio W_i h_i . h'_i carries gradient to both views.
@@ -195,14 +211,14 @@ def _correlation_loss(
 ) -> Tensor:
     if _nothing_to_do(first, second, steps, form):
         return no_loss(first, second)
-    count, strength = len(first), 1.0 if steps.w else steps.nu
+    count, strength = len(first), steps.nu_after if steps.w else steps.nu
 
     def weights(h: Tensor, other: Tensor) -> Tensor:
         """With j = i, which the sums leave out."""
         view = other if by_other_view else h
         s = view @ view.T
         if steps.w:
-            return (s / steps.tau - _off_diagonal(s / steps.tau).logsumexp(0)).exp()
+            return strength * _step_w(s, steps)
         return 2 * strength * s / count**2
 
     def pulled(h: Tensor, other: Tensor) -> Tensor:
@@ -225,6 +241,14 @@ def _correlation_loss(
             pull = (h * pulled(constant, positive)).sum()
         losses.append(push - pull)
     return torch.stack(losses).sum()
+
+
+def _step_w(s: Tensor, steps: Steps) -> Tensor:
+    """Weights of step w, (N, N): 1 in all without the diagonal, where they stand too."""
+    if steps.kernel == "power":
+        weights = s.clamp_min(LEAST_BASE) ** steps.kernel_power
+        return weights / _off_diagonal(weights).sum()
+    return (s / steps.tau - _off_diagonal(s / steps.tau).logsumexp(0)).exp()
 
 
 def _paper(
@@ -265,6 +289,8 @@ def _paper(
 def _nothing_to_do(first: Tensor, second: Tensor, steps: Steps, form: str) -> bool:
     """Check the arguments; True for a single sentence."""
     check_views(first, second, steps.tau)
+    if steps.kernel not in KERNELS:
+        raise ValueError(f"kernel '{steps.kernel}' must be one of {', '.join(KERNELS)}")
     check_form(form)
     return len(first) < 2
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,14 +14,26 @@ from torch.nn import functional
 from bench.card import OptionValue
 from bench.errors import InputError
 from bench.methods._losses import cross_nce, ltn, tower_nce
+from bench.nn.backbone import TransformerEncoder, load_backbone
+from bench.nn.prompt import Prompt
 from bench.nn.tokens import TokenBatch
-from bench.train.chunks import TwinClsStates, batch_states, batch_twin_states, token_batch
+from bench.stages import StageContext
+from bench.train.chunks import (
+    TwinClsStates,
+    batch_mask_states,
+    batch_states,
+    batch_twin_states,
+    token_batch,
+)
 from bench.train.objective import Objective
 from bench.train.recipe import fresh_linear
+from bench.train.sentence_encoder import train_towers
 
 Config = Mapping[str, OptionValue]
 Rows = Sequence[list[int]]
 HEAD_STD = 6e-3
+TEMPLATES = ('This sentence : "{sentence}" means{mask} .', 'This sentence of "{sentence}" means{mask} .')
+"""Prompts of both views with the pooler mask (the paradigm's released code); the first is inference's too."""
 
 
 class JointObjective(Objective):
@@ -108,49 +122,127 @@ class SingleObjective(Objective):
 
 
 class PairObjective(Objective):
-    """A loss of two dropout views, l2-normalised after a linear head of h_cls or tanh(h_cls).
+    """A loss of two views, l2-normalised after a linear head of what the pooler gives, or of its tanh.
 
-    The head is Linear(d, d), weights and bias normal with std 6e-3.
+    The head is Linear(d, d), weights and bias normal with std 6e-3; the pooler avg has none. The views are
+    two dropout masks, and with the pooler mask two prompts.
 
     Args:
         encoder: The transformer.
         pad_id: Padding id.
-        config: head_input and freeze_embeddings.
+        config: head_input, freeze_embeddings, and what isn't the default of pooler and freeze_layers.
         loss: From two views with unit rows, (N, d) in float64, to a scalar.
+        prompts: With the pooler mask, each view's prompt and the text, which is then read in them.
 
     Raises:
-        InputError: the embedding layer is to be frozen and the model has none of that name.
+        InputError: layers are to be frozen that the model hasn't, or all of them.
     """
 
     def __init__(
-        self, encoder: Any, pad_id: int, config: Config, loss: Callable[[Tensor, Tensor], Tensor]
+        self,
+        encoder: Any,
+        pad_id: int,
+        config: Config,
+        loss: Callable[[Tensor, Tensor], Tensor],
+        prompts: Prompted | None = None,
     ) -> None:
         super().__init__()
-        if config["freeze_embeddings"]:
-            if not isinstance(getattr(encoder, "embeddings", None), nn.Module):
-                raise InputError(
-                    f"{type(encoder).__name__} has no layer called embeddings",
-                    hint="set freeze_embeddings=false",
-                )
-            encoder.embeddings.requires_grad_(False)
-        self.encoder = encoder
-        self.head = nn.Linear(encoder.config.hidden_size, encoder.config.hidden_size)
-        for parameter in self.head.parameters():
-            nn.init.normal_(parameter, std=HEAD_STD)
+        _freeze(
+            encoder, embeddings=bool(config["freeze_embeddings"]), layers=int(config.get("freeze_layers", 0))
+        )
+        self.encoder, self.pooler = encoder, str(config.get("pooler", "cls"))
+        self.head: nn.Linear | None = None
+        if self.pooler != "avg":
+            self.head = nn.Linear(encoder.config.hidden_size, encoder.config.hidden_size)
+            for parameter in self.head.parameters():
+                nn.init.normal_(parameter, std=HEAD_STD)
         self.pad_id, self.head_input, self.loss = pad_id, config["head_input"], loss
+        self.prompts = prompts
 
-    def prepare(self, batch: Rows) -> TokenBatch:
-        """Both views go through one call, so they differ by their dropout masks alone."""
-        return token_batch([*batch, *batch], self.pad_id, self.encoder)
+    def prepare(self, batch: Sequence[Any]) -> TokenBatch:
+        """Both views go through one call."""
+        if self.prompts is None:
+            return token_batch([*batch, *batch], self.pad_id, self.encoder)
+        return token_batch(self.prompts.rows(batch), self.pad_id, self.encoder, once=False)
 
     def compute(self, prepared: TokenBatch) -> Tensor:
-        """The loss of the head's two views, in float64."""
-        states = batch_states(self.encoder, prepared)
-        if self.head_input == "tanh":
-            states = torch.tanh(states)
+        """The loss of the two views, in float64."""
+        if self.prompts is None:
+            states = batch_states(self.encoder, prepared, self.pooler)
+        else:
+            states = batch_mask_states(self.encoder, prepared, self.prompts.mask_id)
+        if self.head is not None:
+            states = self.head(torch.tanh(states) if self.head_input == "tanh" else states)
         # e^(s/tau) leaves float32's range at the grid's smallest tau
-        unit = functional.normalize(self.head(states).double(), dim=1, eps=1e-8)
+        unit = functional.normalize(states.double(), dim=1, eps=1e-8)
         return self.loss(*unit.chunk(2))
+
+
+class Prompted:
+    """A text read in the prompts of two views.
+
+    Args:
+        tokenizer: The model's.
+        sentences: The text.
+        longest: Tokens a sentence keeps, special tokens included, the prompt's not.
+        room: Tokens that the model takes.
+
+    Raises:
+        InputError: a tokenizer without a mask token, or prompts that leave no room.
+    """
+
+    def __init__(self, tokenizer: Any, sentences: Sequence[str], longest: int, room: int) -> None:
+        own = copy.deepcopy(tokenizer)  # a dev evaluation may use the other one at the same time
+        self._prompts = [Prompt(own, template) for template in TEMPLATES]
+        self._sentences, self._longest, self.mask_id = sentences, longest - 2, own.mask_token_id
+        if longest > (most := room - max(prompt.length for prompt in self._prompts) + 2):
+            raise InputError(
+                f"max_length {longest} and a prompt are longer than the model's longest input",
+                expected=f"a max_length up to {most}",
+            )
+
+    def rows(self, batch: Sequence[tuple[int, list[int]]]) -> Rows:
+        """Token rows of all first views, then of all second ones; of each pair the number is read alone."""
+        texts = [self._sentences[number] for number, _ in batch]
+        views = (prompt.rows(texts, prompt.length + self._longest) for prompt in self._prompts)
+        return [row for view in views for row in view]
+
+
+def train_pairs(context: StageContext, loss: Callable[[Tensor, Tensor], Tensor]) -> dict[str, Any]:
+    """Train with a loss of two views; arguments, result and errors as of :func:`train_towers`."""
+    config, tower = context.config, load_backbone(context.model)
+    pooler = str(config.get("pooler", "cls"))
+    if pooler != "mask":
+        return train_towers(
+            context, [tower], lambda model, pad: PairObjective(model, pad, config, loss), pooling=pooler
+        )
+    dev = TransformerEncoder(tower, "mask", template=TEMPLATES[0], device=context.device)
+    prompts = Prompted(tower[1], context.sentences, int(config["max_length"]), dev.max_length)
+    return train_towers(
+        replace(context, dev_score=lambda _: context.dev_score(dev)),
+        [tower],
+        lambda model, pad: PairObjective(model, pad, config, loss, prompts),
+        numbered=True,
+    )
+
+
+def _freeze(encoder: Any, *, embeddings: bool, layers: int) -> None:
+    """Train no embeddings, and not the first so many layers."""
+    if embeddings:
+        if not isinstance(getattr(encoder, "embeddings", None), nn.Module):
+            raise InputError(
+                f"{type(encoder).__name__} has no layer called embeddings",
+                hint="set freeze_embeddings=false",
+            )
+        encoder.embeddings.requires_grad_(False)
+    if layers:
+        stack = getattr(getattr(encoder, "encoder", None), "layer", ())
+        if layers >= len(stack):
+            raise InputError(
+                f"freeze_layers {layers}", expected=f"fewer than the model's {len(stack)} layers"
+            )
+        for layer in stack[:layers]:
+            layer.requires_grad_(False)
 
 
 def _across(states: TwinClsStates, tau: float, form: str, *, exchanged: bool) -> list[Tensor]:

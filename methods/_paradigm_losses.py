@@ -22,7 +22,7 @@ WEIGHTS = ("softmax", "infonce", "hardest", "met", "uniform", "power")
 RATIOS = ("static", "arccon", "met")
 _INSIDE = 1 - 1e-6
 _LEAST_SQUARE = 1e-4
-_LEAST_BASE = 1e-4
+LEAST_BASE = 1e-4
 
 
 @dataclass(frozen=True)
@@ -164,6 +164,34 @@ def met(anchors: Tensor, positives: Tensor, m: float = 0.45) -> Tensor:
     return functional.relu(distance(s.diagonal()) - distance(_hardest(s)[0]) + m).mean()
 
 
+def mat(anchors: Tensor, positives: Tensor, m: float = 0.15) -> Tensor:
+    """MAT, the triplet loss on angles: mean_i relu(theta_ii - min_{j != i} theta_ij + m pi) (released code).
+
+    theta_ij = arccos s_ij, s_ij held within +-(1 - 1e-6); the released slope is infinite at equal views.
+
+    Args:
+        anchors: h, (N, H), unit rows.
+        positives: h', (N, H), unit rows; gradient flows to both views.
+        m: Margin in units of pi.
+
+    Returns:
+        Scalar, 0 to (1 + m) pi; 0 for N = 1.
+
+    Raises:
+        ValueError: shapes that don't fit.
+
+    Example:
+        >>> first, second = torch.tensor([[1.0, 0.0], [0.6, 0.8]]), torch.eye(2)  # s = [[1, 0], [0.6, 0.8]]
+        >>> round(mat(first, second).item(), 4)  # (0 + (arccos 0.8 - arccos 0.6 + 0.15 pi)) / 2
+        0.0937
+    """
+    check_views(anchors, positives)
+    if len(anchors) < 2:
+        return no_loss(anchors, positives)
+    s = anchors @ positives.T
+    return functional.relu(_angle(s.diagonal()) - _angle(_hardest(s)[0]) + m * math.pi).mean()
+
+
 def dissipation(s: Tensor, parts: Paradigm) -> Tensor:
     """Gradient dissipation of every anchor (Table 1, first column).
 
@@ -229,7 +257,7 @@ def negative_weights(s: Tensor, parts: Paradigm) -> Tensor:
         return torch.zeros_like(s).scatter(1, places[:, None], at_hardest[:, None])
     if parts.w in ("uniform", "power"):
         power = 0.0 if parts.w == "uniform" else parts.power
-        weights = with_diagonal(s.clamp_min(_LEAST_BASE).pow(power))
+        weights = with_diagonal(s.clamp_min(LEAST_BASE).pow(power))
         return weights / weights.sum(1, keepdim=True)
     raise ValueError(f"w '{parts.w}' must be one of {', '.join(WEIGHTS)}")
 
@@ -258,7 +286,7 @@ def positive_ratio(s: Tensor, parts: Paradigm) -> Tensor:
     if parts.r == "static":
         return torch.full_like(own, parts.ratio)
     if parts.r == "arccon":
-        theta = _held(own, -_INSIDE, _INSIDE).acos()
+        theta = _angle(own)
         return (theta + parts.u).sin() / theta.sin()
     if parts.r == "met":
         return distance(s) / distance(own)
@@ -345,6 +373,11 @@ def _pushed(cosine: Tensor, u: float) -> Tensor:
     """cos(theta + u) of the angle with this cosine."""
     held = _held(cosine, -_INSIDE, _INSIDE)
     return held * math.cos(u) - (1 - held**2).sqrt() * math.sin(u)
+
+
+def _angle(cosine: Tensor) -> Tensor:
+    """Angle of unit vectors by their cosine, in radians."""
+    return _held(cosine, -_INSIDE, _INSIDE).acos()
 
 
 def _held(values: Tensor, low: float, high: float) -> Tensor:

@@ -43,8 +43,8 @@ _ORIGINAL = {
 _WEIGHTS = {
     "mhe": "w: w_ij = e^(h_i . h_j/tau) / (tau sum_{k<l} e^(h_k . h_l/tau)), U over tau",
     "mhs": "w changes nothing: the weights are at the nearest row alone from the start",
-    "barlow": "w: w_ij = e^(h'_i . h'_j/tau) / sum_{k != l} e^(h'_k . h'_l/tau)",
-    "vicreg": "w: w_ij = e^(h_i . h_j/tau) / sum_{k != l} e^(h_k . h_l/tau)",
+    "barlow": "w: w_ij = e^(h'_i . h'_j/tau) / sum_{k != l} e^(h'_k . h'_l/tau), or so max(., 1e-4)^kernel_power",
+    "vicreg": "w: w_ij = e^(h_i . h_j/tau) / sum_{k != l} e^(h_k . h_l/tau), or so max(., 1e-4)^kernel_power",
 }
 _EQUATION = {
     "mhe": "eq. 14 and 16",
@@ -53,6 +53,7 @@ _EQUATION = {
     "vicreg": "eq. 13 and 19",
 }
 _PUBLISHED = "as published: profile bert-base or roberta-base"
+KERNELS = ("exponential", "power")
 _NU = {"mhe": 10.0, "mhs": 1.0, "barlow": 30.0, "vicreg": 30.0}
 _RATIO = {"mhe": 1.75, "mhs": 1.75, "barlow": 1.5, "vicreg": 1.5}
 _DIFFERENCE = {
@@ -81,6 +82,16 @@ def _nu_option(name: str, until: str) -> Option:
     return Option("nu", _NU[name], text, minimum=0)
 
 
+def _kernel_options(name: str) -> tuple[Option, ...]:
+    """What the weights of step w may be in the two losses on correlations."""
+    if name not in ("barlow", "vicreg"):
+        return ()
+    return (
+        Option("kernel", "exponential", "weights of w: of s/tau, or max(s, 1e-4)^kernel_power", KERNELS),
+        Option("kernel_power", 4.0, "exponent of kernel=power; 0 weighs all alike", minimum=0),
+    )
+
+
 def original_card(name: str) -> MethodCard:
     """Card of an unmodified loss."""
     return pair_card(
@@ -98,6 +109,7 @@ def original_card(name: str) -> MethodCard:
 def modified_card(name: str) -> MethodCard:
     """Card of a modified loss."""
     mhs = name == "mhs"
+    last = "r" if mhs else "w"
     switches = (
         Option("gd", True, "gradient dissipation: drop anchors whose negatives are far"),
         Option("w", True, "no effect" if mhs else "exponential weights of the negatives"),
@@ -125,7 +137,9 @@ def modified_card(name: str) -> MethodCard:
             Option("m", 0.3, "margin of gd"),
             *(() if mhs else (TAU,)),
             Option("ratio", _RATIO[name], "the positive's ratio with r", minimum=0),
-            _nu_option(name, ", with r 1" if mhs else ", with w 1"),
+            *_kernel_options(name),
+            _nu_option(name, f" until step {last}"),
+            Option("nu_after", 1.0, f"the same from step {last} on (released: lambda)", minimum=0),
             *((factor,) if mhs else ()),
             FORM_OPTION,
         ),

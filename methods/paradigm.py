@@ -1,17 +1,19 @@
-"""The gradient paradigm: InfoNCE, ArcCon, MPT, MET, and the loss whose three components are options."""
+"""The gradient paradigm: InfoNCE, ArcCon, MPT, MET, MAT, and the loss whose three components are options."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bench.baselines._trained import usual_options
-from bench.card import MethodCard, Option, OptionValue
+from bench.card import BuildContext, MethodCard, Option, OptionValue
+from bench.encoder import Encoder
+from bench.errors import InputError
 from bench.registry import METHODS
-from bench.stages import StageContext
+from bench.stages import StageContext, StageSpec
 from bench.train.recipe import TrainedOnce
 
 if TYPE_CHECKING:
@@ -26,6 +28,13 @@ PAPER = (
 )
 TAU = Option("tau", 0.05, "temperature", minimum=1e-4)
 FORM_OPTION = Option("form", "released", "the released code's loss or the paper's", ("released", "paper"))
+_POOLER = Option(
+    "pooler",
+    "cls",
+    "a sentence's vector, in training too: h_cls, the mean of the states (without a head) or the mask "
+    "token's state in a prompt; pooling goes with cls alone",
+    ("cls", "avg", "mask"),
+)
 
 
 def pair_card(
@@ -58,7 +67,10 @@ def pair_card(
         version=1,
         paper=f"{PAPER}, {where}",
         code="BDBC-KG-NLP/UnderstandingCSE 93075dc",
-        equations=(*equations, "at inference h_cls of the last layer, without the head"),
+        equations=(
+            *equations,
+            "at inference h_cls of the last layer, without the head; with another pooler what it gives",
+        ),
         options=(
             *options,
             Option(
@@ -67,10 +79,17 @@ def pair_card(
                 "what the training-only linear head gets: h_cls (BERT) or its tanh (RoBERTa)",
                 ("cls", "tanh"),
             ),
+            _POOLER,
             Option("freeze_embeddings", True, "the embedding layer is not trained"),
+            Option("freeze_layers", 0, "so many first layers are not trained either", minimum=0),
             *usual_options(lr=lr, batch_size=128),
         ),
-        deviations=(*deviations, "loss and normalisation are computed in float64 from the float32 head"),
+        deviations=(
+            *deviations,
+            "loss and normalisation are computed in float64 from the float32 head",
+            "pooler=mask, released: BERT's second view masks the prompt's full stop and so reads the state "
+            "of 'means'; here the mask token's, as in the first view, at inference and for RoBERTa",
+        ),
         published_names=published_names,
     )
 
@@ -88,12 +107,36 @@ class PairMethod(TrainedOnce):
 
     def train(self, context: StageContext) -> dict[str, Any]:
         """The stage; see :class:`bench.methods._objectives.PairObjective`."""
-        from bench.methods._objectives import PairObjective
-        from bench.train.sentence_encoder import train_sentence_encoder
+        from bench.methods._objectives import train_pairs
 
-        config = context.config
-        loss = self.loss(self.card.name, config)
-        return train_sentence_encoder(context, lambda model, pad: PairObjective(model, pad, config, loss))
+        return train_pairs(context, self.loss(self.card.name, context.config))
+
+    def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
+        """One stage.
+
+        Raises:
+            InputError: a pooling beside a pooler that has its own.
+        """
+        if options["pooler"] != "cls" and options["pooling"] != "cls":
+            raise InputError(
+                f"pooling {options['pooling']} with pooler {options['pooler']}",
+                where=self.card.name,
+                expected="a pooling beside pooler=cls alone",
+            )
+        return super().stages(options)
+
+    def build(self, context: BuildContext) -> Encoder:
+        """Return the encoder of the asked checkpoint: what its pooler gives, without the head."""
+        pooler = str(context.options["pooler"])
+        if pooler == "cls":
+            return super().build(context)
+        context = replace(context, options={**context.options, "pooling": pooler})
+        if pooler == "avg":
+            return super().build(context)
+        from bench.baselines._promptbert import prompted_encoder
+        from bench.methods._objectives import TEMPLATES
+
+        return prompted_encoder(context, self.card.name, TEMPLATES[0])
 
 
 def contrastive_loss(name: str, config: Config) -> PairLoss:
@@ -153,6 +196,17 @@ _CARDS = (
         deviations=(
             "the printed inner max, and the indicator of appendix D.1, are misprints; Table 1 is right",
             "where D^2 is held at 1e-4 the gradient is that at the bound; released: 0",
+            _OTHER_SETUP,
+        ),
+    ),
+    pair_card(
+        "mat",
+        "the triplet loss on angles against the hardest negative",
+        "not printed: the released code's third triplet loss",
+        equations=("L = mean_i relu(theta_ii - min_{j != i} theta_ij + m pi), theta_ij = arccos s_ij",),
+        options=(Option("m", 0.15, "margin in units of pi"),),
+        deviations=(
+            "the cosine under the angle is held within +-(1 - 1e-6), where the released gradient is infinite",
             _OTHER_SETUP,
         ),
     ),

@@ -28,7 +28,7 @@ LAYERS, WIDTH, INNER = 12, 768, 3072
 
 PASSES = {
     **dict.fromkeys(("simcse", "sub_encoder", "edfse_sub", "tncse_single"), 6.0),
-    **dict.fromkeys(("infonce", "arccon", "mpt", "met", "paradigm"), 6.0),
+    **dict.fromkeys(("infonce", "arccon", "mpt", "met", "mat", "paradigm"), 6.0),
     **dict.fromkeys(("mhe", "mhs", "barlow", "vicreg", "m_mhe", "m_mhs", "m_barlow", "m_vicreg"), 6.0),
     "arccse": 12.0,  # two views and two maskings, as if every sentence were long enough
     "esimcse": 8.6,  # longer rows, the momentum encoder

@@ -140,6 +140,11 @@ LATEST: dict[str, Any] = {
     "student_loss": "mse",
     "student_queue": 65536,
     "student_scale": 1.0,
+    "pooler": "cls",
+    "freeze_layers": 0,
+    "kernel": "exponential",
+    "kernel_power": 4.0,
+    "nu_after": 1.0,
 }
 """Those of LATER that no key has at these values, neither of a record nor of a stage nor of a member."""
 LATER = {"text": "train", "pooling": "cls", "sick": False, "drop_norms": 0} | LATEST

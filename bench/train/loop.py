@@ -42,6 +42,8 @@ class TrainSettings:
         schedule: "linear" (to 0 over all steps) or "constant".
         warmup: Share of the steps over which the rate rises from 0 before it follows the schedule, 0 to 1.
         drop_last: Leave out an epoch's last batch where it is short.
+        adam_eps: What transformers' AdamW adds to the root of the second moment before its bias is corrected:
+            relative to the corrected root eps / sqrt(1 - 0.999^t). None: torch's 1e-8, added to that.
 
     Raises:
         InputError: a warm-up outside [0, 1].
@@ -57,6 +59,7 @@ class TrainSettings:
     schedule: str = "linear"
     warmup: float = 0.0
     drop_last: bool = False
+    adam_eps: float | None = None
 
     def __post_init__(self) -> None:
         """Check the warm-up."""
@@ -208,6 +211,8 @@ class _Stepping:
         """Take a step on what was prepared for it; its loss."""
         for group in self._optimizer.param_groups:
             group["lr"] = rate(self._settings, step)
+            if self._settings.adam_eps is not None:
+                group["eps"] = self._settings.adam_eps / math.sqrt(1 - group["betas"][1] ** step)
         with self._masters.lowered():
             loss = self._compute(prepared)
             reading = _Reading(loss.detach())

@@ -47,6 +47,17 @@ POOLING_OPTION = Option(
 )
 
 
+def select_option(default: str) -> Option:
+    """What chooses the checkpoint on the dev set, for methods whose code is sentence-transformers'."""
+    return Option(
+        "select",
+        default,
+        "what chooses the checkpoint on the dev set: Spearman of cosines, or (released) the best of cosine, "
+        "dot product, Euclidean and Manhattan distance",
+        ("cosine", "best_of_four"),
+    )
+
+
 def training_options(**defaults: OptionValue) -> tuple[Option, ...]:
     """SimCSE's training options with other defaults."""
     return tuple(

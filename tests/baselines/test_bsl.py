@@ -6,22 +6,32 @@ import copy
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
 
 from bench.baselines._bsl import byol_loss
 from bench.card import OptionValue
+from bench.data.tasks import PairSubset, PairTask
+from bench.encoder import FloatArray
 from bench.errors import InputError
+from bench.eval.sts import dev_spearman
 from bench.nn.backbone import load_backbone, padded, token_rows
 from bench.nn.pooling import mean_tokens
 from bench.stages import planned_steps
+from bench.train import loop
 from bench.train.byol import predictor
 from bench.train.chunks import pooled_states
 from bench.train.loop import TrainSettings, batches, rate
+from bench.train.loop import train as train_loop
+from bench.train.objective import Objective
 from bench.train.streams import own_random_state
 from tests.support.momentum import slow_mean
 from tests.support.steps import gradients_of, objective_of, same_step
@@ -179,13 +189,102 @@ def test_planned_steps_of_both_kinds() -> None:
     assert planned_steps(config | {"drop_last": True, "steps": 5}, 7) == 5
 
 
+class Sum(Objective):
+    """The sum of (w x - y)^2 over a batch's numbers x, small enough for eps to matter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64))
+
+    def prepare(self, batch: Sequence[int]) -> Tensor:
+        return torch.tensor(batch, dtype=torch.float64)
+
+    def compute(self, prepared: Tensor) -> Tensor:
+        target = torch.tensor([1.0, -1.0, 1.5], dtype=torch.float64)
+        return ((self.w[:, None] * prepared - target[:, None]) ** 2).sum() / 1e4
+
+
+def transcribed_adamw(batch: list[int], steps: int, lr: float, eps: float) -> Tensor:
+    """AdamW of transformers 3 and 4: eps joins the root of the second moment as it is."""
+    made = Sum()
+    w = made.w.detach().clone()
+    first, second = torch.zeros_like(w), torch.zeros_like(w)
+    for step in range(1, steps + 1):
+        with torch.no_grad():
+            made.w.copy_(w)
+        (gradient,) = torch.autograd.grad(made(batch), made.w)
+        first = 0.9 * first + 0.1 * gradient
+        second = 0.999 * second + 0.001 * gradient**2
+        size = lr * math.sqrt(1 - 0.999**step) / (1 - 0.9**step)
+        w = w - size * first / (second.sqrt() + eps)
+    return w
+
+
+@pytest.mark.parametrize("eps", [1e-6, 1e-3])
+def test_steps_are_those_of_transformers_adamw(eps: float) -> None:
+    made, rows = Sum(), [1, 2, 3]
+    settings = TrainSettings(
+        lr=0.1, batch_size=3, steps=5, eval_every=9, clip=0.0, schedule="constant", adam_eps=eps
+    )
+    train_loop(made, made, rows, settings, seed=1, corpus="c", dev_score=lambda: 0.0)
+    torch.testing.assert_close(made.w.detach(), transcribed_adamw(rows, 5, 0.1, eps), rtol=1e-12, atol=0)
+    plain = Sum()
+    train_loop(plain, plain, rows, replace(settings, adam_eps=None), seed=1, corpus="c", dev_score=float)
+    assert float((plain.w - made.w).detach().abs().max()) > 100 * eps
+
+
+def test_the_options_eps_reaches_the_optimiser(tmp_path: Path, tiny_bert: Path) -> None:
+    train = partial(train_alone, "bsl", tiny_bert, tmp_path, blocks=1)
+    found = []
+    for more in ({}, {"adam_eps": 1e-6}, {"adam_eps": 1e-2}):
+        with patch.object(loop, "make_optimizer", side_effect=loop.make_optimizer) as made:
+            found.append(train(**more).losses)
+            assert made.call_args.args[1].adam_eps == more.get("adam_eps", 1e-6)
+    assert found[0] == found[1] != found[2]
+
+
+class Placed:
+    """Sentence pairs with these cosines; the first of each has this norm."""
+
+    dim, facts = 2, dict[str, str | int]()
+
+    def __init__(self, cosines: Sequence[float], norms: Sequence[float]) -> None:
+        self.vectors = {}
+        for number, (cosine, norm) in enumerate(zip(cosines, norms, strict=True)):
+            self.vectors[f"first {number}"] = (norm, 0.0)
+            self.vectors[f"second {number}"] = (cosine, math.sqrt(1 - cosine**2))
+
+    def encode(self, sentences: Sequence[str], *_: Any) -> FloatArray:
+        return np.array([self.vectors[sentence] for sentence in sentences], dtype=np.float32)
+
+
+def test_the_best_of_four_chooses_another_checkpoint_than_cosine(tmp_path: Path, tiny_bert: Path) -> None:
+    """The first evaluation has the better cosines, the second perfect dot products."""
+    gold = (1.0, 2.0, 3.0, 4.0, 5.0)
+    first, second = (tuple(f"{side} {number}" for number in range(5)) for side in ("first", "second"))
+    task = PairTask("T", (PairSubset("all", first, second, gold),))
+    stages = [
+        Placed((0.1, 0.2, 0.3, 0.5, 0.4), (1.0,) * 5),
+        Placed((0.5, 0.4, 0.3, 0.2, 0.1), (0.1, 1, 2, 5, 20)),
+    ]
+    for select, chosen, best in (("cosine", 2, 0.9), ("best_of_four", 4, 1.0)):
+        coming = iter(stages)
+        score = {"dev_score": lambda _, *select, coming=coming: dev_spearman(next(coming), task, *select)}
+        facts = train_alone("bsl", tiny_bert, tmp_path, score, blocks=1, select=select).facts
+        assert (facts["selected_step"], facts["selected_dev"]) == (chosen, pytest.approx(best))
+    assert options_of("bsl")["select"] == "best_of_four"
+    assert options_of("unsee_byol")["select"] == "cosine"
+
+
 def test_training_leaves_the_online_encoder_alone(tmp_path: Path, tiny_bert: Path) -> None:
     """Its pairs here are the sentences with their words in another order."""
     backwards = [" ".join(sentence.split()[::-1]) for sentence in toy_sentences()]
     train = partial(train_alone, "bsl", tiny_bert, tmp_path, steps=6, blocks=1)
     paired = train({"partners": backwards})
     assert paired.facts["sentences_seen"] == 6 * 24  # no short batch of the 60 sentences
-    assert paired.score() == pytest.approx(paired.facts["selected_dev"], abs=1e-6)  # both by mean pooling
+    assert paired.score() <= paired.facts["selected_dev"] + 1e-6  # cosine, and the best of four
+    by_cosine = train(select="cosine")
+    assert by_cosine.score() == pytest.approx(by_cosine.facts["selected_dev"], abs=1e-6)  # by mean pooling
     assert all(0 <= loss <= 8 for loss in paired.losses)
     assert train().losses != paired.losses
 

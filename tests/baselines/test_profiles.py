@@ -14,6 +14,7 @@ SETTINGS: dict[str, dict[str, OptionValue]] = {
     "bsl": {
         "lr": 1e-4, "batch_size": 64, "max_length": 64, "warmup": 0.1, "decay": 0.999, "blocks": 3,
         "weight_decay": 0.0, "clip": 1.0, "epochs": 1, "rtt": "copies", "pooling": "avg",
+        "adam_eps": 1e-6, "select": "best_of_four",
     },
     "diffcse": {
         "batch_size": 64, "epochs": 2, "rtd_weight": 0.005, "tau": 0.05, "max_length": 32,

@@ -54,7 +54,7 @@ SETTINGS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
     "tncse_uc_d": ((64, 1.5e-5, 1, 64, 100), (128, 1.5e-5, 1, 64, 100)),
     "jtcse_uc_d": ((64, 1.5e-5, 1, 64, 100), (128, 1.5e-5, 1, 64, 100)),
     **dict.fromkeys((f"unsee_{loss}" for loss in ("byol", "barlow", "vicreg", "corinfomax")), (UNSEE,) * 2),
-    **dict.fromkeys(("infonce", "arccon", "mpt", "met", "paradigm"), (HEADS, WIDE)),
+    **dict.fromkeys(("infonce", "arccon", "mpt", "met", "mat", "paradigm"), (HEADS, WIDE)),
     **dict.fromkeys(("mhe", "barlow", "vicreg"), (HEADS, (512, 1e-6, 1, 32, 50))),
     "mhs": ((128, 5e-6, 1, 32, 125), (512, 1e-6, 1, 32, 50)),
     **dict.fromkeys(("m_mhe", "m_mhs", "m_barlow", "m_vicreg"), (HEADS, WIDE)),

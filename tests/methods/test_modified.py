@@ -21,10 +21,24 @@ from tests.support.paradigm import BATCHES, EXACT, gradients, options, views
 
 ALL = Steps(gd=True, w=True, r=True, ratio=1.6, tau=0.1)
 SWITCHES: list[dict[str, Any]] = [{"gd": gd, "w": w, "r": r} for gd, w, r in product((False, True), repeat=3)]
+LATER: list[dict[str, Any]] = [
+    {"gd": False, "w": True, "r": r, **more}
+    for r in (False, True)
+    for more in (
+        {"nu_after": 0.4},
+        {"kernel": "power"},
+        {"kernel": "power", "kernel_power": 0.0},
+        {"kernel": "power", "kernel_power": 1.5, "nu_after": 2.5},
+    )
+]
 
 
 def others(i: int, count: int) -> list[int]:
     return [j for j in range(count) if j != i]
+
+
+def kernel(s: float, steps: Steps) -> float:
+    return max(s, 1e-4) ** steps.kernel_power if steps.kernel == "power" else math.exp(s / steps.tau)
 
 
 def paper_weights(name: str, h: Tensor, other: Tensor, steps: Steps) -> Tensor:
@@ -34,16 +48,16 @@ def paper_weights(name: str, h: Tensor, other: Tensor, steps: Steps) -> Tensor:
     ordered = [(k, m) for k in range(count) for m in others(k, count)]
     if name == "mhs":
         nearest = [max(others(i, count), key=s[i].__getitem__) for i in range(count)]
-        strength = 1 if steps.r else nu
+        strength = steps.nu_after if steps.r else nu
         found = {(i, j): strength / float((h[i] - h[j]).norm()) for i, j in enumerate(nearest)}
     elif name == "mhe":
         tau = steps.tau if steps.w else 0.5
         below = sum(math.exp(s[k][m] / tau) for k, m in ordered if k < m)
-        strength = 1 if steps.w else nu
+        strength = steps.nu_after if steps.w else nu
         found = {(k, m): strength * math.exp(s[k][m] / tau) / (tau * below) for k, m in ordered}
     elif steps.w:
-        below = sum(math.exp(s[k][m] / steps.tau) for k, m in ordered)
-        found = {(k, m): math.exp(s[k][m] / steps.tau) / below for k, m in ordered}
+        below = sum(kernel(s[k][m], steps) for k, m in ordered)
+        found = {(k, m): steps.nu_after * kernel(s[k][m], steps) / below for k, m in ordered}
     else:
         found = {(k, m): 2 * nu * s[k][m] / count**2 for k, m in ordered}
     rows = [[found.get((i, j), 0.0) for j in range(count)] for i in range(count)]
@@ -54,8 +68,10 @@ def paper_rows(name: str, h: Tensor, other: Tensor, steps: Steps) -> Tensor:
     """Printed gradient of every anchor of a view: eq. 7 to 11 without steps, 16 to 19 with all."""
     count, weights = len(h), paper_weights(name, h, other, steps)
     lifted = torch.eye(h.shape[1], dtype=torch.float64)
-    if name == "barlow" and not steps.w:
-        lifted = lifted - (1 - steps.nu) * torch.diag(torch.diag(h.T @ other / count))
+    if name == "barlow":
+        lifted = lifted - (1 - (steps.nu_after if steps.w else steps.nu)) * torch.diag(
+            torch.diag(h.T @ other / count)
+        )
     cross, rows = (h @ other.T).tolist(), []
     for i in range(count):
         keep = not steps.gd or cross[i][i] - max(cross[i][j] for j in others(i, count)) < steps.m
@@ -66,7 +82,7 @@ def paper_rows(name: str, h: Tensor, other: Tensor, steps: Steps) -> Tensor:
 
 
 @pytest.mark.parametrize("name", LOSSES)
-@pytest.mark.parametrize("switches", SWITCHES)
+@pytest.mark.parametrize("switches", [*SWITCHES, *LATER])
 def test_paper_gradients(name: str, switches: dict[str, Any]) -> None:
     steps = replace(ALL, **switches, nu=3.0)
     dropped = kept = 0
@@ -157,6 +173,7 @@ def energy(x: Tensor, _: Tensor, steps: Steps) -> tuple[Tensor, list[float]]:
     if not steps.w:
         return steps.nu * total, [1 / count] * count
     s, level = (x @ x.T / t).tolist(), float(total.detach())
+    total = steps.nu_after * total
     return total, [sum(math.exp(s[i][j] - level) for j in others(i, count)) / t for i in range(count)]
 
 
@@ -168,16 +185,20 @@ def separation(x: Tensor, y: Tensor, steps: Steps) -> tuple[Tensor, list[float]]
         for i in range(count)
     ]
     weights = [1 / float(d.detach()) if steps.r else 1.0 for d in nearest]
-    return -(1.0 if steps.r else steps.nu) * torch.stack(nearest).mean(), [w / count for w in weights]
+    return -(steps.nu_after if steps.r else steps.nu) * torch.stack(nearest).mean(), [
+        w / count for w in weights
+    ]
 
 
 def correlation(name: str, x: Tensor, y: Tensor, steps: Steps) -> Tensor:
     """One direction of barlow or vicreg, j = i left in."""
-    count, strength = len(x), 1.0 if steps.w else steps.nu
+    count, strength = len(x), steps.nu_after if steps.w else steps.nu
     constant, positive = x.detach(), y.detach()
     by = positive @ positive.T if name == "barlow" else constant @ constant.T
-    below = sum(math.exp(by[k, m] / steps.tau) for k in range(count) for m in others(k, count))
-    w = (by / steps.tau).exp() / below if steps.w else 2 * by / count**2
+    below = sum(kernel(float(by[k, m]), steps) for k in range(count) for m in others(k, count))
+    w = torch.tensor([[kernel(s, steps) / below for s in row] for row in by.tolist()], dtype=by.dtype)
+    if not steps.w:
+        w = 2 * by / count**2
     lifted = 1 - (1 - strength) * (constant * positive).mean(0) if name == "barlow" else 1.0
     loss = torch.zeros((), dtype=torch.float64)
     for i in range(count):
@@ -190,7 +211,7 @@ def correlation(name: str, x: Tensor, y: Tensor, steps: Steps) -> Tensor:
 
 
 @pytest.mark.parametrize("name", LOSSES)
-@pytest.mark.parametrize("switches", SWITCHES)
+@pytest.mark.parametrize("switches", [*SWITCHES, *LATER])
 def test_released_values_and_gradients(name: str, switches: dict[str, Any]) -> None:
     steps = replace(ALL, **switches, nu=3.0, m=0.5, tau=0.2)
     dropped = 0
@@ -342,7 +363,7 @@ def test_limits_are_finite(
     name: str, form: str, case: str, made: Callable[[], tuple[Tensor, Tensor]]
 ) -> None:
     first, second = (view.double() for view in made())
-    for switches in SWITCHES:
+    for switches in [*SWITCHES, *LATER]:
         for tau in (0.01, 1.0):
             steps = replace(ALL, **switches, tau=tau)
             loss = partial(LOSSES[name], steps=steps, form=form)
@@ -361,6 +382,8 @@ def test_refusals() -> None:
     for name, loss in LOSSES.items():
         with pytest.raises(ValueError, match="form 'printed' must be one of released, paper"):
             loss(first, second, ALL, "printed")
+        with pytest.raises(ValueError, match="kernel 'softmax' must be one of exponential, power"):
+            loss(first, second, replace(ALL, kernel="softmax"))
         if name != "mhs":
             with pytest.raises(ValueError, match=r"tau 0\.0 must be above 0"):
                 loss(first, second, replace(ALL, tau=0.0), "paper")
@@ -393,9 +416,17 @@ def test_options_reach_the_loss() -> None:
                 "released",
             ),
             (f"m_{name}", {"m": 0.05}, replace(default, m=0.05), "released"),
+            (f"m_{name}", {"nu_after": 0.5}, replace(default, nu_after=0.5), "released"),
         ]
     table += [
         ("m_mhe", {"w": False, "r": False}, Steps(True, nu=10.0), "released"),
+        ("m_vicreg", {"kernel": "power"}, Steps(True, True, True, ratio=1.5, kernel="power"), "released"),
+        (
+            "m_barlow",
+            {"kernel": "power", "kernel_power": 2.0},
+            Steps(True, True, True, ratio=1.5, kernel="power", kernel_power=2.0),
+            "released",
+        ),
         ("m_vicreg", {"tau": 0.5}, Steps(True, True, True, ratio=1.5, tau=0.5), "released"),
         (
             "m_mhs",
@@ -408,6 +439,8 @@ def test_options_reach_the_loss() -> None:
         got = modified_loss(name, options(name, **changes))(first, second)
         expected = LOSSES[name.removeprefix("m_")](first, second, steps, form)
         assert float(got) == float(expected)
+        if changes.keys() & {"nu_after", "kernel"}:
+            assert float(got) != float(modified_loss(name, options(name))(first, second))
 
 
 def test_without_steps_a_modified_method_is_the_original() -> None:

@@ -25,6 +25,7 @@ from bench.methods._paradigm_losses import (
     arccon,
     dissipation,
     infonce,
+    mat,
     met,
     mpt,
     negative_weights,
@@ -51,6 +52,9 @@ OF_TABLE_1 = {  # components that Table 1 gives each loss
     "mpt": Paradigm(gd="mpt", w="hardest"),
     "met": Paradigm(gd="met", w="met", r="met"),
 }
+
+
+EVERY: dict[str, Loss] = {**CONTRASTIVE, "mat": mat}
 
 
 def at_anchors(loss: Loss, first: Tensor, second: Tensor) -> Tensor:
@@ -268,9 +272,47 @@ def test_gradient_at_angle_0_and_pi_is_the_closed_form_at_the_bound(name: str, s
     assert bool(got[:2].any())
 
 
+def angles_by_loops(h: Tensor, positives: Tensor, m: float) -> Tensor:
+    """MAT anchor by anchor, with arccos."""
+    rows = []
+    for i, anchor in enumerate(h):
+        angles = [torch.arccos(anchor @ other) for other in positives]
+        hardest = torch.stack(angles[:i] + angles[i + 1 :]).min()
+        rows.append(torch.relu(angles[i] - hardest + m * math.pi))
+    return torch.stack(rows).mean()
+
+
+@pytest.mark.parametrize("m", [0.05, 0.15, 0.4])
+def test_mat_is_the_triplet_loss_on_angles(m: float) -> None:
+    dropped = kept = 0
+    for count, spread, seed in BATCHES:
+        first, second = views(count, spread=spread, seed=seed)
+        loss, slow = partial(mat, m=m), partial(angles_by_loops, m=m)
+        assert float(loss(first, second)) == pytest.approx(float(slow(first, second)), rel=1e-12)
+        for mine, theirs in zip(gradients(loss, first, second), gradients(slow, first, second), strict=True):
+            torch.testing.assert_close(mine, theirs, **EXACT)
+            zero = int((mine.abs().sum(1) == 0).sum())
+            dropped, kept = dropped + zero, kept + len(mine) - zero
+    assert min(dropped, kept) > 5
+
+
+def test_mat_by_hand_and_at_equal_views() -> None:
+    first, second = torch.eye(2, dtype=torch.float64), torch.eye(2, dtype=torch.float64).flip(0)
+    right = math.acos(1 - 1e-6)  # 0 held
+    assert float(mat(first, second)) == pytest.approx(math.pi / 2 - right + 0.15 * math.pi, rel=1e-12)
+    assert float(mat(first, first)) == 0
+    assert float(mat(first, first, m=0.6)) == pytest.approx(right + 0.1 * math.pi, rel=1e-12)
+    got = gradients(partial(mat, m=0.6), first, first)[
+        0
+    ]  # -1 / sin at the bound for the pair, at 90 degrees 1
+    expected = -torch.eye(2, dtype=torch.float64) / math.sin(right) + first.flip(0)
+    torch.testing.assert_close(2 * got, expected, **EXACT)
+    assert all(not part.any() for part in gradients(mat, first, first))
+
+
 def test_gradchecks() -> None:
     first, second = (view.requires_grad_() for view in views(5, size=3))
-    for loss in (partial(infonce, tau=0.5), partial(arccon, tau=0.5), mpt, met):
+    for loss in (partial(infonce, tau=0.5), partial(arccon, tau=0.5), mpt, met, mat):
         assert torch.autograd.gradcheck(loss, (first, second))
 
 
@@ -278,7 +320,7 @@ def losses_of_two_views() -> list[tuple[str, Loss]]:
     both = [(form, name) for form in ("released", "paper") for name in LOSSES]
     on = Steps(gd=True, w=True, r=True)
     return [
-        *CONTRASTIVE.items(),
+        *EVERY.items(),
         *((form, partial(paradigm_loss, parts=Paradigm(), form=form)) for form in ("released", "paper")),
         *(
             (f"{name} {form}", partial(LOSSES[name], steps=steps, form=form))
@@ -332,6 +374,7 @@ def test_options_reach_the_loss() -> None:
         ("arccon", {"u": 20.0, "tau": 0.2}, partial(arccon, tau=0.2, u=math.radians(20))),
         ("mpt", {"m": 0.9}, partial(mpt, m=0.9)),
         ("met", {"m": 0.9}, partial(met, m=0.9)),
+        ("mat", {"m": 0.3}, partial(mat, m=0.3)),
         ("paradigm", {}, partial(paradigm_loss, parts=Paradigm())),
         (
             "paradigm",
@@ -421,6 +464,7 @@ def test_the_head_and_frozen_embeddings(tiny_bert: Path) -> None:
     model = AutoModel.from_pretrained(tiny_bert)
     config = options("infonce")
     head = PairObjective(model, tokenizer.pad_token_id, config, infonce).head
+    assert head is not None
     values = torch.cat([parameter.flatten() for parameter in head.parameters()])
     assert float(values.detach().std()) == pytest.approx(6e-3, rel=0.2)
     assert bool(head.bias.any())

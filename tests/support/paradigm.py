@@ -44,7 +44,7 @@ def gradients(loss: Loss, *given: Tensor) -> list[Tensor]:
     return list(torch.autograd.grad(loss(*leaves), leaves, materialize_grads=True))
 
 
-NAMES = (*CONTRASTIVE, "paradigm", *LOSSES, *(f"m_{name}" for name in LOSSES))
+NAMES = (*CONTRASTIVE, "mat", "paradigm", *LOSSES, *(f"m_{name}" for name in LOSSES))
 
 
 def options(name: str, **changes: OptionValue) -> dict[str, OptionValue]:
