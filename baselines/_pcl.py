@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,12 +12,13 @@ from torch.nn import functional
 
 from bench.baselines._checks import check_tau
 from bench.baselines._rankcse import off_diagonal
+from bench.card import OptionValue
 from bench.errors import InputError
 from bench.nn.attention import last_states
 from bench.nn.tokens import Chunk, TokenBatch, chunk_of
 from bench.stages import StageContext
 from bench.train.chunks import batch_states, token_batch
-from bench.train.edits import edited_views
+from bench.train.edits import EDITS, edited_views
 from bench.train.objective import Objective
 from bench.train.precision import lowered, widened
 from bench.train.recipe import fresh_linear, info_nce
@@ -103,7 +104,9 @@ def row_divergence(student: Tensor, target: Tensor) -> Tensor:
     return (q.exp() * (q - p)).mean()
 
 
-def pcl_loss(own: Tensor, peer: Tensor, tau: float) -> Tensor:
+def pcl_loss(
+    own: Tensor, peer: Tensor | None, tau: float, *, contrast: bool = True, fixed: bool = False
+) -> Tensor:
     """PCL's loss on the vectors of both encoders: six terms, all of weight 1.
 
     With z_v and y_v view v under the two encoders, v = 0 the anchor and v = 1 ... S its positives,
@@ -113,8 +116,10 @@ def pcl_loss(own: Tensor, peer: Tensor, tau: float) -> Tensor:
 
     Args:
         own: z, (V, B, H), V = 1 + S at least 2.
-        peer: y, (V, B, H).
+        peer: y, (V, B, H); None leaves its four terms out.
         tau: Temperature, above 0.
+        contrast: False leaves C out (released ``posi_cst``).
+        fixed: The peer doesn't learn: its InfoNCE and its C are left out.
 
     Raises:
         ValueError: other shapes, fewer than two views, or a temperature that isn't above 0.
@@ -124,25 +129,30 @@ def pcl_loss(own: Tensor, peer: Tensor, tau: float) -> Tensor:
         >>> round(pcl_loss(views, views, tau=1.0).item(), 4)
         1.8146
     """
-    if own.shape != peer.shape or own.ndim != 3 or len(own) < 2:
+    both = [own] if peer is None else [own, peer]
+    if own.shape != both[-1].shape or own.ndim != 3 or len(own) < 2:
         raise ValueError(
-            f"vectors {tuple(own.shape)} and {tuple(peer.shape)} must be (V, B, H), V at least 2"
+            f"vectors {tuple(own.shape)} and {tuple(both[-1].shape)} must be (V, B, H), V at least 2"
         )
 
     def rows(anchors: Tensor, others: Tensor) -> Tensor:
         return contrast_rows(anchors[0], others[1:].transpose(0, 1), others[0], tau)
 
-    positives = len(own) - 1
-    within, within_peer = rows(own, own), rows(peer, peer)
-    loss = info_nce(own[0], own[1], tau) + info_nce(peer[0], peer[1], tau)
-    loss = loss + group_contrast(within, positives) + group_contrast(within_peer, positives)
-    return loss + row_divergence(rows(own, peer), rows(peer, own)) + row_divergence(within, within_peer)
+    within = [rows(vectors, vectors) for vectors in both]
+    learning = 1 if fixed else 2
+    terms = [info_nce(vectors[0], vectors[1], tau) for vectors in both[:learning]]
+    if contrast:
+        terms += [group_contrast(each, len(own) - 1) for each in within[:learning]]
+    if peer is not None:
+        terms += [row_divergence(rows(own, peer), rows(peer, own)), row_divergence(*within)]
+    return sum(terms[1:], start=terms[0])
 
 
 class PCLObjective(Objective):
     """Token rows to the loss of both encoders.
 
-    The peer starts as a copy of the model, with the backbone's pooler, or a fresh one where it has none.
+    The peer starts as a copy of the model, with the backbone's pooler, or a fresh one where it has none. With
+    ``fix_peer`` it stays so, and its vectors are constants; with ``peer_coop`` off there is none.
 
     Args:
         model: The transformer that is kept.
@@ -155,31 +165,45 @@ class PCLObjective(Objective):
         config, size, self.pad_id = context.config, model.config.hidden_size, pad_id
         self.edits = generator(context.seed, f"augment/{context.role}")
         self.tau, self.share = float(config["tau"]), float(config["share"])
-        self.rounds, self.longest = int(config["rounds"]), int(config["max_length"])
-        self.peer_mask = bool(config["peer_mask"])
-        self.encoder, self.peer = model, copy.deepcopy(model)
+        self.augs, self.longest = edits_of(config) * int(config["rounds"]), int(config["max_length"])
+        self.peer_mask, self.fixed = bool(config["peer_mask"]), bool(config["fix_peer"])
+        self.contrast = bool(config["posi_cst"])
+        self.encoder, self.peer = model, copy.deepcopy(model) if config["peer_coop"] else None
         self.head = fresh_linear(size)
+        if self.peer is None:
+            return
         pooler = getattr(self.peer, "pooler", None)
         self.peer_pooler = fresh_linear(size) if pooler is None else pooler.dense
+        for module in (self.peer, self.peer_pooler):
+            module.requires_grad_(not self.fixed)
 
     def prepare(self, batch: Sequence[list[int]]) -> tuple[TokenBatch, Chunk | None]:
         """All views, the first ones of all sentences first; and as the peer reads them, if not so."""
         groups = [self.views(row) for row in batch]
         views = [row for view in zip(*groups, strict=True) for row in view]
-        return self.tokens(views), None if self.peer_mask else self.padded(views)
+        alike = self.peer_mask or self.peer is None
+        return self.tokens(views), None if alike else self.padded(views)
 
     def compute(self, prepared: tuple[TokenBatch, Chunk | None]) -> Tensor:
         """All views go through one call of each encoder."""
         tokens, alike = prepared
-        peer = torch.tanh(self.peer_pooler(self.peer_states(tokens if alike is None else alike)))
-        vectors = [torch.tanh(self.head(h)) for h in (batch_states(self.encoder, tokens), peer)]
-        own, other = (z.view(2 + 4 * self.rounds, -1, z.shape[1]) for z in vectors)
-        return pcl_loss(own, other, self.tau)
+        other = None if self.peer is None else self.peer_vectors(tokens if alike is None else alike)
+        own = self.by_view(batch_states(self.encoder, tokens))
+        return pcl_loss(own, other, self.tau, contrast=self.contrast, fixed=self.fixed)
+
+    def peer_vectors(self, views: TokenBatch | Chunk) -> Tensor:
+        """Y of all views, (V, B, H); where the peer is fixed, the head is constant here too."""
+        with torch.set_grad_enabled(not self.fixed):
+            return self.by_view(torch.tanh(self.peer_pooler(self.peer_states(views))))
+
+    def by_view(self, states: Tensor) -> Tensor:
+        """Vectors under the shared head, (V, B, H)."""
+        z: Tensor = torch.tanh(self.head(states))
+        return z.view(2 + len(self.augs), -1, z.shape[1])
 
     def views(self, row: list[int]) -> list[list[int]]:
         """The sentence twice, then its edited views."""
-        rounds = (edited_views(row, self.share, self.longest, self.edits) for _ in range(self.rounds))
-        return [row, row, *(view for made in rounds for view in made)]
+        return [row, row, *edited_views(row, self.share, self.longest, self.edits, self.augs)]
 
     def tokens(self, views: Sequence[list[int]]) -> TokenBatch:
         """Views as the encoder reads them."""
@@ -199,13 +223,29 @@ class PCLObjective(Objective):
         return widened(states[:, 0])
 
 
+def edits_of(config: Mapping[str, OptionValue]) -> tuple[str, ...]:
+    """The edits of a round.
+
+    Raises:
+        InputError: one that there isn't.
+    """
+    found = tuple(str(config["augs"]).split("+"))
+    if unknown := [edit for edit in found if edit not in EDITS]:
+        raise InputError(
+            f"there is no edit '{unknown[0]}'",
+            where="pcl.augs",
+            expected=f"of {', '.join(EDITS)}, joined by +",
+        )
+    return found
+
+
 def train(context: StageContext) -> dict[str, Any]:
     """Train on views whose texts differ in their words: the stage.
 
     Argument and result are those of :func:`bench.train.sentence_encoder.train_towers`, which has more errors.
 
     Raises:
-        InputError: ``share`` above 1.
+        InputError: ``share`` above 1, or an unknown edit.
     """
     share = float(context.config["share"])
     if share > 1:

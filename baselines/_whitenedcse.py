@@ -46,6 +46,24 @@ def multi_positive_nce(views: Sequence[Tensor], tau: float) -> Tensor:
     return torch.stack([info_nce(views[0], view, tau) for view in views[1:]]).sum()
 
 
+def automatic_groups(channels: int, rows: int) -> int:
+    """Groups that leave each at most half as many channels as a step has rows: G >= 2 H / N, G divides H.
+
+    Args:
+        channels: H.
+        rows: N, of all views together.
+
+    Example:
+        >>> automatic_groups(768, 3 * 128)  # 192 channels each
+        4
+        >>> automatic_groups(768, 3 * 100)  # 5.12, of which the released code makes 6
+        6
+        >>> automatic_groups(768, 4)
+        384
+    """
+    return next((g for g in range(-(-2 * channels // rows), channels) if channels % g == 0), channels)
+
+
 class WhitenedCSEObjective(EncoderWithHead):
     """Token rows to the loss on z = tanh(W SGW(h) + b) of several views.
 
@@ -64,15 +82,23 @@ class WhitenedCSEObjective(EncoderWithHead):
         self.size, self.groups = model.config.hidden_size, int(config["groups"])
         self.views = int(config["views"])
         self.tau, self.eps, self.rate = (float(config[name]) for name in ("tau", "eps", "repetition_rate"))
-        self.through, self.shuffle = bool(config["grad_through_whitening"]), bool(config["shuffle"])
+        self.through, self.engine = bool(config["grad_through_whitening"]), str(config["engine"])
+        # released: one group keeps its order, which a triangular root alone notices
+        self.shuffle = bool(config["shuffle"]) and (self.engine, self.groups) != ("cholesky", 1)
         self.orders, self.repetitions = (
             generator(context.seed, f"{name}/{context.role}") for name in ("order", "augment")
         )
-        if self.size % self.groups:
+        if self.groups and self.size % self.groups:
             raise InputError(
                 f"{self.groups} groups don't divide the backbone's {self.size} channels",
                 where="whitenedcse.groups",
                 expected=f"a divisor of {self.size}",
+            )
+        if self.through and self.engine == "lowrank":
+            raise InputError(
+                "the gradient through lowrank's matrices jumps where eigenvalues change places",
+                where="whitenedcse.grad_through_whitening",
+                expected="engine=zca or engine=cholesky with it",
             )
 
     def prepare(self, batch: Sequence[list[int]]) -> tuple[TokenBatch, Tensor]:
@@ -86,7 +112,10 @@ class WhitenedCSEObjective(EncoderWithHead):
         """One call of the transformer; each view is whitened apart."""
         tokens, orders = prepared
         states = batch_states(self.encoder, tokens).chunk(self.views)
-        whitened = whiten_views(states, orders, self.groups, eps=self.eps, through=self.through)
+        groups = self.groups or automatic_groups(self.size, len(states) * len(states[0]))
+        whitened = whiten_views(
+            states, orders, groups, eps=self.eps, through=self.through, engine=self.engine
+        )
         return multi_positive_nce([torch.tanh(self.head(view)) for view in whitened], self.tau)
 
     def order(self) -> Tensor:

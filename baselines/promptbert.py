@@ -45,6 +45,11 @@ class PromptBERT(TrainedApart):
             "z = tanh(W (h(t1, x) - delta(t1, l)) + b); z' likewise with t2",
             "L = mean_i -log softmax_j(cos(z_i, z'_j) / tau)_i",
             "at inference h(t1, x), without delta and head; a full stop ends x unless . ? \" or ' does",
+            "prompt_form=continuous: t1 = t2, vectors v_k in place of its tokens' embeddings; v and the head "
+            "alone are trained (OptiPrompt: prompt_head=mlm, denoising=false, lr=3e-5, epochs=5, "
+            "eval_every=1000)",
+            "prompt_head=mlm: z = f(h(t1, x)) - f(delta(t1, l)), f the dense layer, GELU and LayerNorm under "
+            "the masked language model's logits",
         ),
         options=(
             Option("tau", 0.05, "temperature", minimum=1e-4),
@@ -52,14 +57,34 @@ class PromptBERT(TrainedApart):
             Option(
                 "noise_positions",
                 "released",
-                "delta's position ids count from 0 (released) or as the model does (differs for RoBERTa)",
-                ("released", "aligned"),
+                "delta's position ids: from 0 (released), as the model counts (aligned; other for RoBERTa), "
+                "or from 0 without the shift by l (unshifted; released delta_no_position)",
+                ("released", "aligned", "unshifted"),
             ),
+            Option("noise_gradient", True, "gradient through delta too (false: released delta_freeze)"),
             Option(
                 "dev_vectors",
                 "denoised",
                 "what the dev set is scored on: h - delta (released) or h, as the test is",
                 ("denoised", "plain"),
+            ),
+            Option(
+                "prompt_form",
+                "text",
+                "templates are text, or trained vectors around a frozen model (OptiPrompt)",
+                ("text", "continuous"),
+            ),
+            Option(
+                "prompt_init",
+                "tokens",
+                "vectors start as the embeddings of the template's tokens, or at random with std 0.02",
+                ("tokens", "random"),
+            ),
+            Option(
+                "prompt_head",
+                "tanh",
+                "head in training: fresh, or the masked language model's (released org_mlp)",
+                ("tanh", "mlm"),
             ),
             Option("template", "auto", "t1: text with {sentence} and {mask}; auto: as released"),
             Option("template2", "auto", "t2, of the second view"),
@@ -84,6 +109,10 @@ class PromptBERT(TrainedApart):
             "delta is computed for the batch's lengths; the released code tabulates 0 to 49 each step, on "
             "the dev set 0 to 127, and fails on longer sentences",
             "a mask token in the text itself is left out",
+            "released OptiPrompt, for BERT alone: a vector goes to the last place of its token in a row, so "
+            "the opening quote's is never read, and a sentence with the word takes it; here each has its own "
+            "place, as a token [PROMPTk] of the vocabulary",
+            "released: where vectors are trained, delta on the dev set still reads the template's text",
         ),
         published_names=(("promptbert", "as published: profile bert-base or roberta-base"),),
     )
@@ -98,8 +127,4 @@ class PromptBERT(TrainedApart):
         """Return the encoder of the asked checkpoint: template and mask token."""
         from bench.baselines import _promptbert
 
-        first, last = (str(context.options[name]) for name in ("template", "test_template"))
-        given = first if last == "auto" else last
-        return _promptbert.prompted_encoder(
-            context, "promptbert", _promptbert.TEST_TEMPLATES if given == "auto" else given
-        )
+        return _promptbert.tested_encoder(context)

@@ -18,7 +18,7 @@ from bench.nn.pooling import masked_token
 from bench.nn.prompt import Prompt
 from bench.nn.tokens import on_device
 
-POSITIONS = ("released", "aligned")
+POSITIONS = ("released", "aligned", "unshifted")
 
 
 def check_positions(model: Any) -> None:
@@ -57,7 +57,7 @@ def bare_templates(
         prompt: The template of the rows.
         rows: B token rows in the template; l is a row's length without the template.
         positions: "released" counts from 0; "aligned" from where the model itself does, which differs in
-            RoBERTa's kind.
+            RoBERTa's kind; "unshifted" from 0 too, without the sentence's l places.
 
     Raises:
         ValueError: unknown ``positions``.
@@ -70,7 +70,8 @@ def bare_templates(
     row = [first, *prompt.before, *prompt.after, last]
     start = first_position(model) if positions == "aligned" else 0
     front = 1 + len(prompt.before)
-    places = [[start + p + (length if p >= front else 0) for p in range(len(row))] for length in distinct]
+    shifts = [0 if positions == "unshifted" else length for length in distinct]
+    places = [[start + p + (shift if p >= front else 0) for p in range(len(row))] for shift in shifts]
     index = {length: number for number, length in enumerate(distinct)}
     return BareTemplates(
         torch.tensor([row] * len(distinct)),

@@ -30,8 +30,8 @@ def listing(items: Sequence[Item], works: Mapping[str, Sequence[Work]]) -> Grid:
 
 _NOTES = (
     "Costs: GPU h, hours of one H200 for bert-base and roberta-base, by arithmetic (docs: Scale), every stage "
-    "of a seed once, evaluation left out; CPU s, of other profiles: by records of the same method in "
-    "the results folder, with what methods share counted each time.",
+    "of a seed once, evaluation left out; CPU s, of other profiles: by records of the same method in the "
+    "results folder, with what methods share counted each time.",
 )
 
 

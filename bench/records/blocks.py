@@ -145,6 +145,15 @@ LATEST: dict[str, Any] = {
     "kernel": "exponential",
     "kernel_power": 4.0,
     "nu_after": 1.0,
+    "augs": "sf+rv+de+rp",
+    "posi_cst": True,
+    "peer_coop": True,
+    "fix_peer": False,
+    "engine": "zca",
+    "prompt_form": "text",
+    "prompt_init": "tokens",
+    "prompt_head": "tanh",
+    "noise_gradient": True,
 }
 """Those of LATER that no key has at these values, neither of a record nor of a stage nor of a member."""
 LATER = {"text": "train", "pooling": "cls", "sick": False, "drop_norms": 0} | LATEST

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 
 import torch
 
+EDITS = ("sf", "rv", "de", "rp", "dp")
+"""Released names: shuffled, reversed, some deleted, some repeated, and the row itself."""
+
 
 def shuffled(row: Sequence[int], draw: torch.Generator) -> list[int]:
     """The row with its subwords in a random order; the two specials keep their places."""
@@ -43,8 +46,12 @@ def lengthened(row: Sequence[int], share: float, longest: int, draw: torch.Gener
 
 
 def edited_views(
-    row: Sequence[int], share: float, longest: int, draw: torch.Generator
-) -> tuple[list[int], list[int], list[int], list[int]]:
+    row: Sequence[int],
+    share: float,
+    longest: int,
+    draw: torch.Generator,
+    edits: Sequence[str] = ("sf", "rv", "de", "rp"),
+) -> list[list[int]]:
     """Return the row shuffled, backwards, shortened and lengthened; all are the row for one subword.
 
     Args:
@@ -52,13 +59,19 @@ def edited_views(
         share: Share of the subwords that are deleted or repeated, 0 to 1.
         longest: Ids a lengthened row may have.
         draw: A generator of the run's own.
+        edits: Which of :data:`EDITS`, one view each.
+
+    Raises:
+        KeyError: another name.
     """
-    return (
-        shuffled(row, draw),
-        backwards(row),
-        shortened(row, share, draw),
-        lengthened(row, share, longest, draw),
-    )
+    ways = {
+        "sf": lambda: shuffled(row, draw),
+        "rv": lambda: backwards(row),
+        "de": lambda: shortened(row, share, draw),
+        "rp": lambda: lengthened(row, share, longest, draw),
+        "dp": lambda: list(row),
+    }
+    return [ways[edit]() for edit in edits]
 
 
 def _below(count: int, draw: torch.Generator) -> int:

@@ -7,11 +7,21 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+ENGINES = ("zca", "cholesky", "lowrank")
+"""How a group is made white: by the symmetric root, a triangular one, or in its largest directions alone."""
+RANK = 6
+"""Directions that "lowrank" keeps, the default of torch's randomised decompositions."""
 _STEPS = 40
 
 
 def group_whiten(
-    features: Tensor, order: Tensor, groups: int, *, eps: float = 1e-5, through: bool = False
+    features: Tensor,
+    order: Tensor,
+    groups: int,
+    *,
+    eps: float = 1e-5,
+    through: bool = False,
+    engine: str = "zca",
 ) -> Tensor:
     """Whiten groups of channels over the batch, each group by its own ZCA (Zhuo et al. 2023, WhitenedCSE).
 
@@ -27,18 +37,27 @@ def group_whiten(
         eps: Added to the eigenvalues, above 0.
         through: Gradient also flows through the whitening matrices (exact, at equal eigenvalues too); else
             they are constant and the centred features alone carry it.
+        engine: "zca"; "cholesky" takes X L^(-T) instead, L L^T = S + eps I with L lower triangular; "lowrank"
+            X U (l + eps)^(-1/2) U^T with the :data:`RANK` largest eigenvalues l alone.
 
     Returns:
         (B, H).
 
     Raises:
-        ValueError: shapes that don't fit, a number of groups that doesn't divide H, or an eps not above 0.
+        ValueError: shapes that don't fit, a number of groups that doesn't divide H, an eps not above 0, an
+            unknown engine, or a gradient through "lowrank", which jumps where eigenvalues change places.
     """
-    return whiten_views([features], order.unsqueeze(0), groups, eps=eps, through=through)[0]
+    return whiten_views([features], order.unsqueeze(0), groups, eps=eps, through=through, engine=engine)[0]
 
 
 def whiten_views(
-    views: Sequence[Tensor], orders: Tensor, groups: int, *, eps: float = 1e-5, through: bool = False
+    views: Sequence[Tensor],
+    orders: Tensor,
+    groups: int,
+    *,
+    eps: float = 1e-5,
+    through: bool = False,
+    engine: str = "zca",
 ) -> list[Tensor]:
     """:func:`group_whiten` of several views, each in an order of its own: one decomposition for all.
 
@@ -48,12 +67,15 @@ def whiten_views(
         groups: See :func:`group_whiten`, for errors too.
         eps: Likewise.
         through: Likewise.
+        engine: Likewise.
     """
+    if engine not in ENGINES or (through and engine == "lowrank"):
+        raise ValueError(f"engine {engine!r}, gradient through it: {through}")
     for features, order in zip(views, orders, strict=True):
         _check(features, order, groups, eps)
     centred = [_cut(features, order, groups) for features, order in zip(views, orders, strict=True)]
-    covariance = torch.cat([_covariance(part) for part in centred])
-    root = inverse_root(covariance if through else covariance.detach(), eps).to(centred[0].dtype)
+    covariance = torch.cat([_covariance(part, exact=engine == "cholesky") for part in centred])
+    root = _root(covariance if through else covariance.detach(), eps, engine).to(centred[0].dtype)
     white = [part @ matrix for part, matrix in zip(centred, root.chunk(len(views)), strict=True)]
     back = orders.argsort(dim=1)
     return [
@@ -69,9 +91,9 @@ def _cut(features: Tensor, order: Tensor, groups: int) -> Tensor:
     return shuffled - shuffled.mean(1, keepdim=True)
 
 
-def _covariance(centred: Tensor) -> Tensor:
-    """S of each group; on CUDA in float64, where rounding leaves no eigenvalue below -eps."""
-    rows = centred.double() if centred.is_cuda else centred
+def _covariance(centred: Tensor, *, exact: bool) -> Tensor:
+    """S of each group; on CUDA or ``exact`` in float64, where rounding leaves no eigenvalue below -eps."""
+    rows = centred.double() if exact or centred.is_cuda else centred
     return rows.transpose(1, 2) @ rows / rows.shape[1]
 
 
@@ -84,6 +106,21 @@ def _check(features: Tensor, order: Tensor, groups: int, eps: float) -> None:
         raise ValueError(f"{groups} groups don't divide {features.shape[1]} channels")
     if eps <= 0:
         raise ValueError(f"eps {eps} must be above 0")
+
+
+def _root(covariance: Tensor, eps: float, engine: str) -> Tensor:
+    """W of each group, (G, n, n): W^T (S + eps I) W = I, of "lowrank" in the directions that it keeps."""
+    if engine == "cholesky":
+        eye = torch.eye(covariance.shape[-1], dtype=covariance.dtype, device=covariance.device)
+        lower = torch.linalg.cholesky_ex(covariance + eps * eye).L  # in float64 eps keeps it from failing
+        inverse: Tensor = torch.linalg.solve_triangular(lower, eye.expand(lower.shape), upper=False)
+        return inverse.transpose(1, 2)
+    if engine == "lowrank":
+        values, vectors = torch.linalg.eigh(covariance)
+        values, vectors = values[:, -RANK:].clamp(min=0) + eps, vectors[:, :, -RANK:]
+        kept: Tensor = (vectors * values.rsqrt().unsqueeze(1)) @ vectors.transpose(1, 2)
+        return kept
+    return inverse_root(covariance, eps)
 
 
 def inverse_root(covariance: Tensor, eps: float) -> Tensor:

@@ -202,7 +202,7 @@ def made_of(
     """The peer's weights are others."""
     made, rows, tokenizer = objective_of("pcl", folder, sentences, **changes)
     with torch.no_grad():
-        for number, parameter in enumerate(made.peer.parameters()):
+        for number, parameter in enumerate(made.peer.parameters() if made.peer else ()):
             parameter.add_(0.1 * random(*parameter.shape, seed=number))
     return made, rows, tokenizer
 
@@ -215,6 +215,12 @@ def made_of(
         ("tiny_bert", {}, ["two"]),
         ("tiny_bert", {"max_length": 7}, ["a man is playing a guitar for the children on the hill", "a"]),
         ("tiny_roberta", {}, SENTENCES),
+        ("tiny_bert", {"augs": "dp+rp+rp"}, SENTENCES),
+        ("tiny_bert", {"posi_cst": False, "rounds": 1}, SENTENCES),
+        ("tiny_bert", {"peer_coop": False, "rounds": 1}, SENTENCES),
+        ("tiny_bert", {"peer_coop": False, "posi_cst": False, "rounds": 1}, SENTENCES),
+        ("tiny_bert", {"fix_peer": True, "rounds": 1}, SENTENCES),
+        ("tiny_bert", {"fix_peer": True, "posi_cst": False, "rounds": 1}, SENTENCES),
     ],
 )
 def test_one_step_equals_a_transcription(
@@ -228,22 +234,33 @@ def test_one_step_equals_a_transcription(
     for row in rows:
         groups.append([row, row])
         for _ in range(int(config["rounds"])):
-            groups[-1] += edited_views(row, float(config["share"]), longest, draw)
+            groups[-1] += edited_views(
+                row, float(config["share"]), longest, draw, str(config["augs"]).split("+")
+            )
     widest = max(len(view) for group in groups for view in group)
     assert widest <= longest
     z, y = [], []
     for view in (view for group in groups for view in group):
         z.append(under_head(made, view))
+        if not config["peer_coop"]:
+            continue
         padding = 0 if config["peer_mask"] else widest - len(view)
         h = cls_of(made.peer, view + [tokenizer.pad_token_id] * padding)  # it attends to padding
         pooled = torch.tanh(made.peer_pooler.weight @ h + made.peer_pooler.bias)
         y.append(torch.tanh(made.head.weight @ pooled + made.head.bias))
-    own, peer = (torch.stack(vectors).view(len(rows), len(groups[0]), -1) for vectors in (z, y))
-    got = same_step(made, made(rows), slow_loss(own, peer, float(config["tau"])))
-    assert {name.split(".")[0] for name in got} >= {"encoder", "peer", "head"}
+    own = torch.stack(z).view(len(rows), len(groups[0]), -1)
+    peer = torch.stack(y).view(own.shape) if y else None
+    if peer is not None and config["fix_peer"]:
+        peer = peer.detach()
+    switches = bool(config["posi_cst"]), not config["fix_peer"]
+    got = same_step(made, made(rows), slow_loss(own, peer, float(config["tau"]), *switches), least=30)
+    learning = {"encoder", "head"} | ({"peer"} if config["peer_coop"] and not config["fix_peer"] else set())
+    assert {name.split(".")[0] for name in got} - {"peer_pooler"} == learning
 
 
-def slow_loss(own: Tensor, peer: Tensor, tau: float) -> Tensor:
+def slow_loss(
+    own: Tensor, peer: Tensor | None, tau: float, contrast: bool = True, peer_learns: bool = True
+) -> Tensor:
     """The six terms sentence by sentence, with gradient; vectors are (B, V, H) here."""
 
     def row(i: int, one: Tensor, two: Tensor) -> Tensor:
@@ -252,16 +269,19 @@ def slow_loss(own: Tensor, peer: Tensor, tau: float) -> Tensor:
         return torch.stack([torch.cosine_similarity(one[i, 0], other, dim=0) / tau for other in others])
 
     batch, positives = len(own), own.shape[1] - 1
-    terms = []
+    terms = [own.new_zeros(())]
+    learn = [own] if peer is None or not peer_learns else [own, peer]
     for i in range(batch):
-        for vectors in (own, peer):
+        for vectors in learn if contrast else []:
             p = row(i, vectors, vectors).softmax(0)
             wanted = torch.tensor([1.0] * positives + [0.0] * (batch - 1), dtype=torch.float64)
             terms.append(nn.functional.binary_cross_entropy_with_logits(p, wanted))
+        if peer is None:
+            continue
         for one, two in ((row(i, own, peer), row(i, peer, own)), (row(i, own, own), row(i, peer, peer))):
             p, q = one.softmax(0), two.softmax(0)
             terms.append((q * (q / p).log()).mean())
-    views = [nce_by_loops(vectors[:, 0], vectors[:, 1], tau) for vectors in (own, peer)]
+    views = [nce_by_loops(vectors[:, 0], vectors[:, 1], tau) for vectors in learn]
     return torch.stack(terms).sum() / batch + torch.stack(views).sum()
 
 
@@ -285,6 +305,7 @@ def test_the_peer_starts_as_the_backbone_with_its_pooler_or_a_fresh_one(
     assert made.peer_pooler is made.peer.pooler.dense
     assert all(m.p == 0.1 for m in made.peer.modules() if isinstance(m, nn.Dropout))
     assert len(made.views([2, 7, 8, 9, 3])) == 10
+    assert objective_of("pcl", tiny_bert, peer_coop=False)[0].peer is None
     bare_folder = tmp_path / "bare"
     model, tokenizer = load_backbone(tiny_bert)
     model.pooler = None
@@ -305,6 +326,31 @@ def test_edits_are_drawn_anew_each_time(tiny_bert: Path) -> None:
     assert first[2:] != second[2:]
     assert first[2] != first[6]  # the second round is another draw
     assert first[3] == first[7] == backwards(row)
+
+
+def test_edits_come_in_the_order_that_augs_names_them(tiny_bert: Path) -> None:
+    """The released string names each round anew; two rounds of its half draw the same."""
+    half = "sf+rv+de+rp"
+    views = [
+        objective_of("pcl", tiny_bert, augs=augs, rounds=rounds)[0].views(ROW)
+        for augs, rounds in ((half, 2), (f"{half}+{half}", 1), ("dp+rv", 1))
+    ]
+    assert views[0] == views[1]
+    assert views[2] == [ROW, ROW, ROW, backwards(ROW)]
+
+
+def test_without_peer_and_contrast_it_is_simcse(tiny_bert: Path) -> None:
+    """Released: InfoNCE of the first two views is then the whole loss."""
+    made, rows, _ = objective_of("pcl", tiny_bert, peer_coop=False, posi_cst=False, rounds=1)
+    plain, _, _ = objective_of("simcse", tiny_bert)
+    plain.head.load_state_dict(made.head.state_dict())
+    assert float(made(rows).detach()) == pytest.approx(float(plain(rows).detach()), rel=1e-9)
+
+
+def test_a_fixed_peer_learns_nothing(tiny_bert: Path) -> None:
+    made, rows, _ = objective_of("pcl", tiny_bert, fix_peer=True)
+    assert not made.peer_vectors(made.padded([rows[0]] * 10)).requires_grad
+    assert not any(p.requires_grad for name, p in made.named_parameters() if name.startswith("peer"))
 
 
 # training

@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast, RobertaConfig, RobertaModel
 
 import bench
-from bench.baselines._promptbert import training_templates
+from bench.baselines._promptbert import training_templates, with_vectors
 from bench.card import BuildContext, OptionValue
 from bench.errors import InputError
 from bench.nn.backbone import TransformerEncoder, load_backbone
@@ -34,7 +34,7 @@ from bench.train.chunks import prompted_states
 from bench.train.recipe import info_nce
 from bench.train.sentence_encoder import set_dropout
 from tests.support.cli import Cli, records
-from tests.support.steps import nce_by_loops, objective_of, same_step
+from tests.support.steps import gradients_of, nce_by_loops, objective_of, same_step
 from tests.support.training import SENTENCES, options_of, stages_of, toy_score, train_alone
 
 OF = 'This sentence of "{sentence}" means{mask}.'
@@ -196,7 +196,7 @@ def test_noise_is_the_bare_templates_mask_state(name: str, request: pytest.Fixtu
     aligned, released = (noise_of(model, prompt, [0], way)[0] for way in ("aligned", "released"))
     torch.testing.assert_close(aligned, bare, rtol=1e-9, atol=1e-9)
     assert torch.allclose(released, bare) == (name == "tiny_bert")
-    with pytest.raises(ValueError, match="positions 'mine'; expected one of released, aligned"):
+    with pytest.raises(ValueError, match="positions 'mine'; expected one of released, aligned, unshifted"):
         noise_of(model, prompt, [0], "mine")
 
 
@@ -220,6 +220,14 @@ def test_noise_depends_on_the_length_through_the_suffixs_positions_alone(tiny_be
     again = noise_of(model, prompt, [0, 7])
     torch.testing.assert_close(again[0], found[1])
     assert not torch.allclose(again[1], found[3])
+
+
+def test_unshifted_noise_is_one_for_all_lengths(tiny_bert: Path) -> None:
+    """Released delta_no_position: in training dropout alone tells its rows apart."""
+    model, tokenizer = tower(tiny_bert)
+    prompt = Prompt(tokenizer, OF)
+    found = noise_of(model, prompt, [3, 0, 7], "unshifted")
+    torch.testing.assert_close(found, noise_of(model, prompt, [0, 0, 0]))
 
 
 def test_denoised_takes_away_each_rows_own_length(tiny_bert: Path) -> None:
@@ -252,11 +260,24 @@ def test_denoising_needs_position_ids() -> None:
 
 
 @pytest.mark.parametrize("name", ["tiny_bert", "byte_roberta"])
-@pytest.mark.parametrize("denoising", [True, False])
-def test_a_step_equals_a_transcription(name: str, denoising: bool, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"denoising": False},
+        {"noise_gradient": False},
+        {"noise_positions": "unshifted"},
+        {"noise_gradient": False, "noise_positions": "unshifted"},
+    ],
+)
+def test_a_step_equals_a_transcription(
+    name: str, changes: dict[str, OptionValue], request: pytest.FixtureRequest
+) -> None:
     """Loss and gradient: each row alone in a forward of its own, delta of each row by itself."""
     folder = request.getfixturevalue(name)
-    made, batch, tokenizer = objective_of("promptbert", folder, max_length=12, denoising=denoising)
+    made, batch, tokenizer = objective_of("promptbert", folder, max_length=12, **changes)
+    given = options(**changes)
+    shifted, learning = given["noise_positions"] == "released", bool(given["noise_gradient"])
     model, views = made.encoder, []
     for prompt in made.prompts:
         front = [tokenizer.cls_token_id, *prompt.before]
@@ -267,10 +288,12 @@ def test_a_step_equals_a_transcription(name: str, denoising: bool, request: pyte
             row = torch.tensor([[*front, *subwords, *back]])
             place = row[0].tolist().index(tokenizer.mask_token_id)
             h = model(input_ids=row).last_hidden_state[0, place]
-            if denoising:
-                places = [*range(len(front)), *(len(front) + len(subwords) + i for i in range(len(back)))]
+            if given["denoising"]:
+                shift = len(front) + (len(subwords) if shifted else 0)
+                places = [*range(len(front)), *(shift + i for i in range(len(back)))]
                 bare = torch.tensor([[*front, *back]])
-                states = model(input_ids=bare, position_ids=torch.tensor([places])).last_hidden_state[0]
+                with torch.set_grad_enabled(learning):
+                    states = model(input_ids=bare, position_ids=torch.tensor([places])).last_hidden_state[0]
                 h = h - states[bare[0].tolist().index(tokenizer.mask_token_id)]
             vectors.append(torch.tanh(made.head.weight @ h + made.head.bias))
         views.append(vectors)
@@ -286,6 +309,160 @@ def test_gradient_reaches_the_encoder_through_the_noise(tiny_bert: Path) -> None
     grad = made.encoder.embeddings.word_embeddings.weight.grad
     assert grad is not None
     assert set(grad.abs().sum(1).nonzero().flatten().tolist()) >= set(made.prompts[0].before)
+
+
+# the masked language model's head, and trained vectors
+
+COLON = 'This sentence : "{sentence}" means{mask}.'
+VECTORS = "[PROMPT1][PROMPT2][PROMPT3][PROMPT4]{sentence}[PROMPT5][PROMPT6]{mask}[PROMPT7]"
+
+
+def transform(weights: dict[str, Tensor], h: Tensor) -> Tensor:
+    """Dense layer, GELU and LayerNorm of a BertForMaskedLM's weights."""
+    name = "cls.predictions.transform."
+    h = weights[f"{name}dense.weight"] @ h + weights[f"{name}dense.bias"]
+    h = h * (1 + torch.erf(h / 2**0.5)) / 2
+    h = (h - h.mean()) / (h.var(unbiased=False) + 1e-12).sqrt()
+    return h * weights[f"{name}LayerNorm.weight"] + weights[f"{name}LayerNorm.bias"]
+
+
+@pytest.mark.parametrize("denoising", [False, True])
+@pytest.mark.parametrize("form", ["text", "continuous"])
+def test_a_step_under_the_masked_words_head_and_with_trained_vectors(
+    tiny_mlm: Path, form: str, denoising: bool
+) -> None:
+    """As released: vectors replace embeddings in the template, whose tokens the sentences don't have."""
+    template = "this means {sentence} on of {mask} ." if form == "continuous" else "auto"
+    sentences = ["the man", "a doctor", "children singing a song"]
+    made, batch, tokenizer = objective_of(
+        "promptbert", tiny_mlm, sentences, prompt_form=form, prompt_head="mlm", template=template,
+        denoising=denoising, prompt_init="random",
+    )  # fmt: skip
+    model, texts = (
+        made.encoder,
+        [template] * 2 if form == "continuous" else training_templates(options(), "[MASK]"),
+    )
+    table = model.embeddings.word_embeddings.weight
+    first = len(tokenizer)
+    assert len(table) == first + (5 if form == "continuous" else 0)
+    vectors = table[first:].detach().clone().requires_grad_()
+    head = {f"cls.predictions.transform.{name}": p for name, p in made.head.named_parameters()}
+
+    def state(row: list[int], template: list[int], places: list[int]) -> Tensor:
+        embedded = list(table[row].detach() if form == "continuous" else table[row])
+        for vector, token in zip(vectors, template, strict=False):
+            embedded[len(row) - 1 - row[::-1].index(token)] = vector  # the token's last place
+        states = model(inputs_embeds=torch.stack(embedded)[None], position_ids=torch.tensor([places]))
+        return transform(head, states.last_hidden_state[0, row.index(tokenizer.mask_token_id)])
+
+    views = []
+    for text in texts:
+        prompt = Prompt(tokenizer, text)
+        front, back = [tokenizer.cls_token_id, *prompt.before], [*prompt.after, tokenizer.sep_token_id]
+        words = [each for each in (*prompt.before, *prompt.after) if each != tokenizer.mask_token_id]
+        view = []
+        for sentence in sentences:
+            inner = tokenizer(sentence, add_special_tokens=False)["input_ids"]
+            if form == "continuous":
+                assert not set(inner) & set(words)
+            z = state([*front, *inner, *back], words, list(range(len([*front, *inner, *back]))))
+            if denoising:
+                shift = len(front) + len(inner)
+                places = [*range(len(front)), *range(shift, shift + len(back))]
+                z = z - state([*front, *back], words, places)
+            view.append(z)
+        views.append(view)
+    expected = nce_by_loops(views[0], views[1])
+    if form == "text":
+        same_step(made, made(batch), expected, rel=1e-8, least=30)
+        return
+    loss = made(batch)
+    assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-8)
+    got, wanted = gradients_of(made, loss), gradients_of(made, expected)
+    table_gradient = got.pop("encoder.embeddings.word_embeddings.weight")
+    assert got.keys() == wanted.keys() == {f"head.{name}" for name, _ in made.head.named_parameters()}
+    for name, gradient in wanted.items():
+        torch.testing.assert_close(got[name], gradient, rtol=1e-6, atol=1e-9)
+    (gradient,) = torch.autograd.grad(expected, [vectors], retain_graph=True)
+    torch.testing.assert_close(table_gradient[first:], gradient, rtol=1e-6, atol=1e-9)
+    assert bool(gradient.any(1).all())
+    assert not bool(table_gradient[:first].any())
+
+
+def test_vectors_start_as_the_templates_tokens(tiny_bert: Path) -> None:
+    """Then the first step says what the text would; [PROMPTk] counts each place, equal tokens too."""
+    made, batch, tokenizer = objective_of("promptbert", tiny_bert, prompt_form="continuous")
+    plain, _, _ = objective_of("promptbert", tiny_bert, template=COLON, template2=COLON)
+    assert [prompt.text for prompt in made.prompts] == [VECTORS] * 2
+    assert float(made(batch).detach()) == pytest.approx(float(plain(batch).detach()), rel=1e-9)
+    assert made.prompts[0].rows(["a man"], 30)[0][5:7] == tokenizer("a man")["input_ids"][1:-1]
+
+
+def test_vectors_in_a_vocabulary_of_words_with_their_blanks(byte_roberta: Path) -> None:
+    """The blank before the sentence stays with its first word, and none comes between the vectors."""
+    text = "This sentence : ' {sentence} ' means{mask}."
+    made, batch, _ = objective_of(
+        "promptbert", byte_roberta, max_length=12, prompt_form="continuous", template=text
+    )
+    plain, _, _ = objective_of("promptbert", byte_roberta, max_length=12, template=text, template2=text)
+    assert float(made(batch).detach()) == pytest.approx(float(plain(batch).detach()), rel=1e-9)
+    assert made.prompts[0].length == plain.prompts[0].length
+
+
+def test_training_changes_the_vectors_alone_and_exports(tmp_path: Path, tiny_mlm: Path) -> None:
+    changes: dict[str, OptionValue] = {"prompt_form": "continuous", "prompt_head": "mlm", "denoising": False}
+    found = train_alone("promptbert", tiny_mlm, tmp_path, max_length=16, **changes)
+    before, after = load_backbone(tiny_mlm)[0].state_dict(), found.kept()
+    name = "embeddings.word_embeddings.weight"
+    size = len(before[name])
+    assert torch.equal(after[name][:size], before[name])
+    assert all(
+        torch.equal(after[key], value) for key, value in before.items() if key in after and key != name
+    )
+    tokens = Prompt(load_backbone(tiny_mlm)[1], COLON)
+    start = before[name][
+        [*tokens.before, *(i for i in tokens.after if i != load_backbone(tiny_mlm)[1].mask_token_id)]
+    ]
+    assert bool((after[name][size:] != start).any(1).all())
+    encoder: Any = found.encoder()
+    assert encoder.prompt.text.count("[PROMPT") == len(start)
+    assert "{sentence.}" in encoder.prompt.text
+    vectors = encoder.encode(SENTENCES)
+    export_encoder(encoder, tmp_path / "out", "# A card\n")
+    np.testing.assert_allclose(
+        bench.load(str(tmp_path / "out")).encode(SENTENCES), vectors, rtol=0, atol=1e-6
+    )
+    assert found.score() == pytest.approx(
+        found.facts["selected_dev"], abs=1e-6
+    )  # toy sentences end in a stop
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"template2": OF}, "promptbert.template2: trained vectors are those of one template"),
+        ({"weight_decay": 0.1}, "promptbert.weight_decay: weight decay would shrink the embeddings"),
+        (
+            {"prompt_head": "mlm"},
+            "missing from the checkpoint, .* expected a masked language model with its head",
+        ),
+    ],
+)
+def test_refused_with_vectors(
+    tmp_path: Path, tiny_bert: Path, changes: dict[str, OptionValue], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        train_alone("promptbert", tiny_bert, tmp_path, max_length=16, prompt_form="continuous", **changes)
+
+
+def test_vectors_belong_to_their_template(tiny_bert: Path) -> None:
+    tokenizer = load_backbone(tiny_bert)[1]
+    assert (
+        with_vectors(tokenizer, "of {sentence.}{mask}", "of {sentence}{mask}")
+        == "[PROMPT1] {sentence.}{mask}"
+    )
+    with pytest.raises(InputError, match=r"promptbert.test_template: the template .* has other tokens than"):
+        with_vectors(tokenizer, "this {sentence}{mask}", "of {sentence}{mask}")
 
 
 # training, build and export

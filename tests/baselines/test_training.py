@@ -54,6 +54,7 @@ def test_odd_batches_have_a_finite_loss_and_gradient(
         ("esimcse", {}),
         ("infocse", {}),
         ("pcl", {}),
+        ("pcl", {"fix_peer": True, "augs": "dp"}),
         ("whitenedcse", {"groups": 4}),
     ],
 )
@@ -95,6 +96,11 @@ REFUSED: list[tuple[str, dict[str, OptionValue], str]] = [
     ("esimcse", {"momentum": 1.5}, "momentum 1.5; expected 0 to 1"),
     ("pcl", {"share": 1.5}, "pcl.share: share 1.5; expected 0 to 1"),
     (
+        "pcl",
+        {"augs": "sf+xx"},
+        "pcl.augs: there is no edit 'xx'; expected of sf, rv, de, rp, dp, joined by +",
+    ),
+    (
         "promptbert",
         {"max_length": 31},
         "max_length 31 and a template are longer than the model's longest",
@@ -109,6 +115,11 @@ REFUSED: list[tuple[str, dict[str, OptionValue], str]] = [
         "whitenedcse",
         {"groups": 5},
         "whitenedcse.groups: 5 groups don't divide the backbone's 16 channels; expected a divisor of 16",
+    ),
+    (
+        "whitenedcse",
+        {"groups": 4, "engine": "lowrank", "grad_through_whitening": True},
+        "whitenedcse.grad_through_whitening: the gradient through lowrank's matrices jumps where",
     ),
 ]
 

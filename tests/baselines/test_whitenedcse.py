@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -10,13 +11,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from bench.baselines._whitenedcse import multi_positive_nce
+from bench.baselines._whitenedcse import automatic_groups, multi_positive_nce
 from bench.card import OptionValue
 from bench.train.augment import repeat_subwords
 from bench.train.group_whitening import group_whiten, inverse_root, inverse_root_by_products, whiten_views
 from bench.train.streams import generator
 from tests.support.steps import cls_of, gradients_of, nce_by_loops, objective_of, same_step
-from tests.support.training import SENTENCES, by_loops, options_of, random
+from tests.support.training import SENTENCES, by_loops, options_of, random, toy_sentences
 
 EPS = 1e-5
 
@@ -79,6 +80,62 @@ def test_one_group_in_order_is_zca_and_the_channels_go_back() -> None:
     single = group_whiten(features, shuffle(6), 6, eps=EPS)  # groups of one: a batch norm without weights
     expected = torch.nn.functional.batch_norm(features, None, None, training=True, eps=EPS)
     torch.testing.assert_close(single, expected, rtol=1e-9, atol=1e-9)
+
+
+def released(features: Tensor, engine: str) -> Tensor:
+    """One group as the released engines whiten it, with nothing added to the eigenvalues."""
+    centred = features - features.mean(0)
+    covariance = centred.T @ centred / len(features)
+    if engine == "cholesky":
+        triangular: Tensor = centred @ torch.linalg.inv(torch.linalg.cholesky(covariance)).T
+        return triangular
+    base, values, _ = torch.linalg.svd(covariance)
+    if engine == "svd_lowrank":
+        base, values = base[:, :6], values[:6]
+    white: Tensor = centred @ base @ torch.diag(values**-0.5) @ base.T
+    return white
+
+
+@pytest.mark.parametrize(
+    ("engine", "theirs"), [("zca", "svd"), ("cholesky", "cholesky"), ("lowrank", "svd_lowrank")]
+)
+@pytest.mark.parametrize("size", [4, 8])
+def test_engines_are_the_released_ones(engine: str, theirs: str, size: int) -> None:
+    features = random(30, size) @ random(size, size, seed=1)
+    white = group_whiten(features, torch.arange(size), 1, eps=1e-12, engine=engine)
+    torch.testing.assert_close(white, released(features, theirs), rtol=1e-6, atol=1e-6)
+    spectrum = torch.linalg.eigvalsh(white.T @ white / 30).tolist()
+    kept = min(size, 6) if engine == "lowrank" else size
+    assert spectrum == pytest.approx([0.0] * (size - kept) + [1.0] * kept, abs=1e-6)
+    if engine == "cholesky":  # triangular: the first channel alone keeps its direction
+        first = features[:, 0] - features[:, 0].mean()
+        torch.testing.assert_close(white[:, 0], first / first.pow(2).mean().sqrt())
+    plain = group_whiten(features.float(), torch.arange(size), 1, engine=engine)
+    assert plain.dtype == torch.float32
+    single = group_whiten(torch.full((5, size), 3e3), torch.arange(size), 1, engine=engine)
+    assert float(single.abs().max()) == 0  # equal rows: finite, as float32 rounds them too
+
+
+def test_gradient_through_cholesky_and_none_through_lowrank() -> None:
+    order = shuffle(4)
+    assert torch.autograd.gradcheck(
+        lambda x: group_whiten(x, order, 2, eps=EPS, through=True, engine="cholesky"),
+        (random(9, 4).requires_grad_(),),
+    )
+    for engine, through in (("lowrank", True), ("newton", False)):
+        with pytest.raises(ValueError, match=f"engine '{engine}', gradient through it: {through}"):
+            group_whiten(random(9, 4), order, 2, engine=engine, through=through)
+
+
+@pytest.mark.parametrize(
+    ("channels", "rows", "groups"), [(768, 384, 4), (768, 192, 8), (768, 300, 6), (768, 310, 6), (16, 12, 4)]
+)
+def test_automatic_groups(channels: int, rows: int, groups: int) -> None:
+    """ceil(2 H / N) as released, where it divides H; else the next divisor."""
+    assert automatic_groups(channels, rows) == groups
+    assert channels / groups <= rows / 2
+    assert automatic_groups(channels, 10 * channels) == 1
+    assert automatic_groups(channels, 1) == channels
 
 
 def test_gradient_passes_by_the_matrix_or_through_it() -> None:
@@ -194,10 +251,15 @@ def test_loss_is_the_formula() -> None:
         ({"views": 2, "groups": 1, "shuffle": False}, SENTENCES),
         ({"repetition_rate": 0.6, "groups": 2}, [*SENTENCES, "a child and a farmer and a doctor"]),
         ({}, ["two", "a"]),  # one-word sentences in a batch smaller than a group
+        ({"engine": "cholesky"}, SENTENCES),
+        ({"engine": "cholesky", "grad_through_whitening": True}, SENTENCES),
+        ({"engine": "cholesky", "groups": 1}, SENTENCES),
+        ({"engine": "lowrank", "groups": 2}, toy_sentences()[:12]),  # fewer rows leave directions equal
+        ({"groups": 0}, SENTENCES),  # 2 x 16 channels / (3 x 4) rows: 4 groups
     ],
 )
 def test_one_step_equals_a_transcription(
-    tiny_bert: Path, changes: dict[str, OptionValue], sentences: list[str]
+    tiny_bert: Path, changes: dict[str, OptionValue], sentences: Sequence[str]
 ) -> None:
     changes = {"groups": 4} | changes
     config = options_of("whitenedcse", **changes)
@@ -209,13 +271,22 @@ def test_one_step_equals_a_transcription(
         texts.append([repeat_subwords(row, float(config["repetition_rate"]), repetitions) for row in rows])
     for text in texts:
         states = torch.stack([cls_of(made.encoder, row) for row in text])
-        order = torch.randperm(16, generator=orders) if config["shuffle"] else torch.arange(16)
+        shuffled = config["shuffle"] and (config["engine"], config["groups"]) != ("cholesky", 1)
+        order = torch.randperm(16, generator=orders) if shuffled else torch.arange(16)
         pieces: list[Tensor | None] = [None] * 16
-        for group in order.view(int(config["groups"]), -1).tolist():
+        for group in order.view(int(config["groups"]) or 4, -1).tolist():
             inside = states[:, group] - states[:, group].mean(0)
-            with torch.no_grad():
-                values, base = torch.linalg.eigh(inside.T @ inside / len(rows))
-                matrix = base @ torch.diag((values + EPS) ** -0.5) @ base.T
+            with torch.set_grad_enabled(bool(config["grad_through_whitening"])):
+                covariance = inside.T @ inside / len(rows)
+                if config["engine"] == "cholesky":
+                    shifted = covariance + EPS * torch.eye(len(group), dtype=torch.float64)
+                    matrix = torch.linalg.inv(torch.linalg.cholesky(shifted)).T
+                else:
+                    values, base = torch.linalg.eigh(covariance)
+                    weights = (values + EPS) ** -0.5
+                    if config["engine"] == "lowrank":
+                        weights = weights * (values >= values.sort().values[-6:][0])
+                    matrix = base @ torch.diag(weights) @ base.T
             for place, column in zip(group, (inside @ matrix).T, strict=True):
                 pieces[place] = column
         white = torch.stack([piece for piece in pieces if piece is not None], dim=1)

@@ -19,9 +19,6 @@ from tests.support.steps import nce_by_loops, objective_of, same_step
 from tests.support.training import SENTENCES, stages_of, train_alone
 
 FIRST, SECOND = 'This sentence : "{}" means [MASK] .', 'This sentence of "{}" means [MASK] .'
-LATER: dict[str, OptionValue] = {
-    "pooler": "mask", "freeze_layers": 1, "kernel": "power", "kernel_power": 2.0, "nu_after": 0.5,
-}  # fmt: skip
 
 
 def state_at_mask(model: torch.nn.Module, tokenizer: AutoTokenizer, text: str) -> Tensor:
