@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from bench.errors import DataError
-from bench.records.record import RunRecord
+from bench.records.record import Place, RunRecord
 from bench.records.store import ResultStore
 from bench.reports.records import by_profile_and_suite, check_comparable, senteval_rounding
 from bench.sweeps.manifest import Manifest
@@ -28,7 +28,7 @@ class Campaign:
     """Records to report on, and how.
 
     Args:
-        store: The campaign.
+        stores: The campaign, or several that are one here, see :mod:`bench.reports.joined`.
         records: Those that were asked for, averages rounded if asked for.
         sweeps: Grids of its sweeps.
         baseline: Method that the daggers compare with; None for none.
@@ -37,10 +37,11 @@ class Campaign:
         names: What is shown for a method in place of its id, by id.
         given: Methods in the order in which their rows stand; empty for the best first.
         known: Number of methods from which these were chosen, 0 where they were not.
+        homes: Of several campaigns that which has a record, by the record's place.
         kept: What several parts of a report need, computed once.
     """
 
-    store: ResultStore
+    stores: tuple[ResultStore, ...]
     records: tuple[RunRecord, ...]
     sweeps: tuple[Manifest, ...] = ()
     baseline: str | None = None
@@ -49,12 +50,31 @@ class Campaign:
     names: Mapping[str, str] = field(default_factory=dict)
     given: tuple[str, ...] = ()
     known: int = 0
+    homes: Mapping[Place, ResultStore] = field(default_factory=dict, compare=False)
     kept: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def name(self) -> str:
-        """The campaign's name."""
-        return self.store.campaign
+        """The campaign's name; of several their names with commas between them."""
+        return ",".join(store.campaign for store in self.stores)
+
+    @property
+    def several(self) -> bool:
+        """True for several campaigns."""
+        return len(self.stores) > 1
+
+    def home(self, record: RunRecord) -> ResultStore:
+        """The campaign that has a record."""
+        return self.homes.get(record.place, self.stores[0])
+
+    def files(self, pattern: str) -> list[tuple[ResultStore, Path]]:
+        """Files of other commands in the campaigns' folders; of those of one name and content the first."""
+        found: dict[tuple[str, bytes | None], tuple[ResultStore, Path]] = {}
+        for store in self.stores:
+            for path in sorted(store.root.glob(pattern)):
+                name = path.relative_to(store.root).as_posix()
+                found.setdefault((name, _content(path) if self.several else None), (store, path))
+        return list(found.values())
 
     def shown(self, method: str) -> str:
         """What a method is called here."""
@@ -65,6 +85,14 @@ class Campaign:
         return (self.given.index(method), "") if self.given else (-average, method)
 
 
+def _content(path: Path) -> bytes | None:
+    """A file's bytes; None for one that its reader will refuse."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
+
+
 def make_campaign(
     store: ResultStore,
     records: Sequence[RunRecord],
@@ -73,15 +101,21 @@ def make_campaign(
     *,
     rounded: bool = False,
 ) -> Campaign:
-    """Return the records as a report reads them.
+    """Return the records of a campaign as a report reads them.
 
     Raises:
         NotComparableError: a method's seeds under different specifications, or a suite's rows on other data.
     """
-    chosen = tuple(senteval_rounding(records)) if rounded else tuple(records)
-    for group in by_profile_and_suite(chosen):
-        check_comparable(group, store.campaign)
-    return Campaign(store, chosen, tuple(sweeps), baseline, rounded)
+    return ready(Campaign((store,), tuple(records), tuple(sweeps), baseline, rounded))
+
+
+def ready(campaign: Campaign) -> Campaign:
+    """Return a campaign with its averages rounded if asked for; raises what :func:`make_campaign` does."""
+    if campaign.rounded:
+        campaign = replace(campaign, records=tuple(senteval_rounding(campaign.records)))
+    for group in by_profile_and_suite(campaign.records):
+        check_comparable(group, campaign.name)
+    return campaign
 
 
 def read_table(path: Path, columns: Sequence[str]) -> list[dict[str, str]]:

@@ -32,6 +32,11 @@ def scanned(store: ResultStore) -> list[tuple[RunRecord, DataError | None]]:
     )
 
 
+def lacks_predictions(record: RunRecord) -> bool:
+    """True if a note of :func:`scanned` says that a record's predictions aren't there."""
+    return any(note.startswith(_NO_PREDICTIONS) for note in record.notes)
+
+
 def with_doubts(grids: Sequence[Grid], campaign: Campaign, form: str) -> list[Grid]:
     """Return the grids; what none of them says yet of such records stands below the last one.
 

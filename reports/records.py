@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -26,15 +26,20 @@ UNREADABLE = "unreadable"
 """Status of what stands in a report for a record that can't be read; no record on disk has it."""
 
 
-def long_frame(records: Sequence[RunRecord], campaign: str) -> DataFrame:
-    """Return one row a value, in the metric's own unit; a failed cell is one row with an empty value."""
+def long_frame(records: Sequence[RunRecord], campaign: Callable[[RunRecord], str]) -> DataFrame:
+    """Return one row a value, in the metric's own unit; a failed cell is one row with an empty value.
+
+    Args:
+        records: The records.
+        campaign: From a record to the campaign that has it.
+    """
     from pandas import DataFrame
 
     rows: list[dict[str, Any]] = []
     for record in records:
         backbone = record.backbone
         head = {
-            "campaign": campaign,
+            "campaign": campaign(record),
             "profile": record.profile,
             "backbone": f"{backbone['name']}@{backbone['sha256'][:8]}" if backbone else None,
             "method": record.method,

@@ -92,7 +92,7 @@ def _no_columns(look: Look, hint: str) -> None:
 
 def _long(campaign: Campaign, look: Look) -> str:
     """The records' values, a row each."""
-    frame = long_frame(campaign.records, campaign.name)
+    frame = long_frame(campaign.records, lambda record: campaign.home(record).campaign)
     frame["method"] = frame["method"].map(campaign.shown)
     columns.check(look.columns, list(frame.columns))
     wanted = columns.places(list(frame.columns), look.columns) or range(len(frame.columns))

@@ -65,6 +65,20 @@ SECTIONS = (
         "bench run --suite transfer7 makes them",
         "suites.transfer_grids",
     ),
+    Section(
+        "metrics",
+        "Metrics of retrieval",
+        "no suite has retrieval tasks",
+        "bench run --suite tncse-retrieval makes records of some",
+        "metrics.metric_grids",
+    ),
+    Section(
+        "categories",
+        "Kinds of task",
+        "no suite has several kinds of task",
+        "bench run --suite unsee makes records of seven",
+        "categories.category_grids",
+    ),
     Section("seeds", "Seeds", "no finished record", _RUN),
     Section(
         "significance",

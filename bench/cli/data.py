@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from bench.cli.options import PATH, data_option, format_option
+from bench.cli.options import PATH, Once, data_option, format_option
 from bench.cli.rtt import rtt
 from bench.errors import DataError, InputError
 
@@ -149,6 +149,7 @@ def _text_facts(path: Path) -> str:
 )
 @click.option(
     "--campaign",
+    cls=Once,
     help="Score this campaign's records on the clean pairs (csv: these rows instead of the counts).",
 )
 @click.option("--results", type=PATH, default=Path("results"))

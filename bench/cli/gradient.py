@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("method", required=False)
+@click.argument("methods", nargs=-1, metavar="[METHOD]...")
 @click.option("--out", type=PATH, required=True, help="Folder to write.")
 @click.option("--seed", type=click.IntRange(0), default=1)
 @click.option(
@@ -28,22 +28,34 @@ if TYPE_CHECKING:
     default=2560,
     help="Measure this many of the held-out sentences at most.",
 )
+@click.option("--figures", type=PATH, help="Then draw all that lies in --out into DIR: PDF, PNG and SVG.")
 @spec_options
-def gradient(method: str | None, out: Path, seed: int, most: int, **options: Any) -> None:
+def gradient(
+    methods: tuple[str, ...], out: Path, seed: int, most: int, figures: Path | None, **options: Any
+) -> None:
     """Write what the gradient paradigm's figures draw.
 
-    Without METHOD those of sampled angles (2, 3, 4 and 10), as CSV. With METHOD, one that trains one
-    transformer, it is trained on nine tenths of the text and measured on the rest, before, at every dev
-    evaluation and at the end (5, 7, 8 and 9), as JSON.
+    Without METHOD those of sampled angles (2, 3, 4 and 10), as CSV. Each METHOD, one that trains one
+    transformer, is trained on nine tenths of the text and measured on the rest, before, at every dev
+    evaluation and at the end (5, 7, 8 and 9), as JSON. Runs of one folder have figures together.
     """
+    if len(set(methods)) < len(methods):
+        raise InputError("a method is named twice", where="bench gradient")
     try:
         out.mkdir(parents=True, exist_ok=True)
-        if method is None:
+        cells = [_cell(method, out, seed, options) for method in methods]  # all checked before one trains
+        for plan, folder in cells:
+            _measured(plan, folder, most)
+        if not methods:
             _sampled(out, seed)
-            return
-        _measured(method, out, seed, most, options)
     except OSError as error:
         raise InputError(f"the figures can't be written: {error.strerror}", where=f"--out {out}") from error
+    if figures is not None:
+        from bench.reports.figures.draw import draw
+        from bench.reports.figures.of_files import gradient_figures
+
+        for path in draw(gradient_figures(out), figures):
+            click.echo(f"figure: {path}", err=True)
 
 
 def _sampled(out: Path, seed: int) -> None:
@@ -85,18 +97,10 @@ def _table(path: Path, header: Sequence[str], rows: Iterable[Sequence[float]]) -
     click.echo(path)
 
 
-def _measured(method: str, out: Path, seed: int, most: int, options: dict[str, Any]) -> None:
-    from dataclasses import asdict
-
-    from bench.gradient.training import watch_training
-    from bench.gradient.views import dropout_views, embedding_figures
-    from bench.nn.backbone import TransformerEncoder
-    from bench.nn.threads import torch_threads
+def _cell(method: str, out: Path, seed: int, options: dict[str, Any]) -> tuple[Plan, Path]:
+    """The plan of one method's training, and its folder; raises InputError where it can't be watched."""
     from bench.plan.plan import make_plan
     from bench.records.record import safe_name
-    from bench.run.builder import Builder
-    from bench.run.stage_cache import StageCache
-    from bench.train.sentence_encoder import set_dropout
 
     plan = make_plan(make_spec({**options, "methods": method, "seeds": str(seed)}))
     check_device(plan.spec.device)
@@ -116,8 +120,26 @@ def _measured(method: str, out: Path, seed: int, most: int, options: dict[str, A
     folder = out / f"{safe_name(cell.method)}-seed-{seed}"
     if folder.exists():
         raise InputError("the folder already exists", where=str(folder), expected="a new one")
+    return plan, folder
+
+
+def _measured(plan: Plan, folder: Path, most: int) -> None:
+    """Train one method and write what was measured."""
+    from dataclasses import asdict
+
+    from bench.gradient.training import watch_training
+    from bench.gradient.views import dropout_views, embedding_figures
+    from bench.nn.backbone import TransformerEncoder
+    from bench.nn.threads import torch_threads
+    from bench.run.builder import Builder
+    from bench.run.stage_cache import StageCache
+    from bench.train.sentence_encoder import set_dropout
+
+    cell = plan.jobs[0].cell
+    if cell.model is None or cell.seed is None:
+        raise ValueError("a cell that trains has a model and a seed")
+    model, seed, dropout = cell.model.path, cell.seed, float(dict(cell.options)["dropout"])
     folder.mkdir()
-    dropout = float(dict(cell.options)["dropout"])
 
     def figures(source: Path, sentences: Sequence[str]) -> dict[str, Any]:
         encoder = TransformerEncoder(source, device=plan.spec.device)
@@ -135,7 +157,7 @@ def _measured(method: str, out: Path, seed: int, most: int, options: dict[str, A
             "sentences": len(held),
             "dev_curve": facts["dev_curve"],
             "steps": [asdict(shot) for shot in found],
-            "before": figures(cell.model.path, held),
+            "before": figures(model, held),
             "after": figures(folder / "selected", held),
         }
     path = folder / "gradient.json"

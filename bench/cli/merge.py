@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from bench.cli.options import PATH, data_option
+from bench.cli.options import PATH, Once, data_option
 from bench.cli.progress import progress_bar
 from bench.errors import BenchError, printable
 
@@ -16,7 +16,9 @@ from bench.errors import BenchError, printable
 @click.option(
     "--into", type=PATH, required=True, metavar="FOLDER", help="Results folder that gets the records."
 )
-@click.option("--campaign", metavar="NAME", help="Campaign that gets them, instead of the bundle's own.")
+@click.option(
+    "--campaign", cls=Once, metavar="NAME", help="Campaign that gets them, instead of the bundle's own."
+)
 @data_option()
 @click.option(
     "--rerun",

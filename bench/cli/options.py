@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -31,6 +31,23 @@ class NumberRange(click.FloatRange):
         if math.isnan(number):
             self.fail(f"{value!r} is not a valid float range.", param, ctx)
         return number
+
+
+class Once(click.Option):
+    """An option with one value: given twice it is refused, where click would keep the last in silence."""
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        """Let the parser keep every value that is given."""
+        parser.add_option(obj=self, opts=self.opts, dest=self.name, action="append", nargs=self.nargs)
+
+    def handle_parse_result(
+        self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
+    ) -> tuple[Any, list[str]]:
+        """Return the value; fails as click does."""
+        given = opts.get(self.name or "", [])
+        if len(given) > 1:
+            raise click.BadOptionUsage(self.opts[0], f"{self.opts[0]} is given {len(given)} times", ctx)
+        return super().handle_parse_result(ctx, {**opts, self.name or "": given[0]} if given else opts, args)
 
 
 PATH = click.Path(path_type=Path)
@@ -69,7 +86,7 @@ def format_option(*forms: str) -> Callable[[F], F]:
 
 def seeds_option(default: str) -> Callable[[F], F]:
     """Return --seeds."""
-    return click.option("--seeds", default=default, help="Such as 1-5 or 1,3,7-9.")
+    return click.option("--seeds", cls=Once, default=default, help="Such as 1-5 or 1,3,7-9.")
 
 
 def level_option(about: str) -> Callable[[F], F]:
@@ -84,12 +101,15 @@ def precision_option(name: str, about: str, *more: str) -> Callable[[F], F]:
 
 
 results_option = click.option(
-    "--results", type=PATH, default=Path("results"), help="Where the campaigns are."
+    "--results", cls=Once, type=PATH, default=Path("results"), help="Where the campaigns are."
 )
-campaign_option = click.option("--campaign", default="local", help="Folder of records below --results.")
+campaign_option = click.option(
+    "--campaign", cls=Once, default="local", help="Folder of records below --results."
+)
 results_options = together(results_option, campaign_option)
 filter_options = together(
-    click.option("--profile", help="Only this profile."), click.option("--suite", help="Only this suite.")
+    click.option("--profile", cls=Once, help="Only this profile."),
+    click.option("--suite", cls=Once, help="Only this suite."),
 )
 item_options = together(
     level_option("Confidence level of the intervals."),
@@ -108,10 +128,11 @@ plugin_option = click.option(
     help="Methods from a file, whose code this runs, or from an installed package. Repeatable.",
 )
 spec_options = together(
-    click.option("--profile", help="See `bench list profiles`; default mini."),
+    click.option("--profile", cls=Once, help="See `bench list profiles`; default mini."),
     click.option(
         "--suite",
         "suites",
+        cls=Once,
         help="Comma-separated: `bench list suites`, mteb:TASK,TASK, local:FILE.toml. Default: the profile's.",
     ),
     data_option(),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli.options import PATH, filter_options, format_option, results_options, together
+from bench.cli.options import PATH, Once, filter_options, format_option, results_option, together
 from bench.errors import BenchError, DataError, InputError
 from bench.reports.sections import TABLES
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bench.reports.formats.paper import Style
 
 _rows = together(
-    click.option("--methods", metavar="IDS", help="Only these methods, with commas between them."),
+    click.option("--methods", cls=Once, metavar="IDS", help="Only these methods, with commas between them."),
     click.option(
         "--order",
         type=click.Choice(["score", "given"]),
@@ -41,17 +41,26 @@ _paper = together(
 
 @click.command()
 @format_option("text", "markdown", "csv", "json", "latex", "html")
-@click.option("--table", metavar="NAME", help=f"Only this table: {', '.join(TABLES)}.")
+@click.option("--table", cls=Once, metavar="NAME", help=f"Only this table: {', '.join(TABLES)}.")
 @filter_options
 @_rows
-@click.option("--baseline", metavar="METHOD", help="Mark what differs from this method with daggers.")
+@click.option(
+    "--baseline", cls=Once, metavar="METHOD", help="Mark what differs from this method with daggers."
+)
 @click.option(
     "--senteval-rounding", "rounded", is_flag=True, help="Average rounded scores, as SimCSE prints them."
 )
 @_paper
 @click.option("--standalone", is_flag=True, help="A LaTeX document, not tables for one.")
 @click.option("--figures", type=PATH, help="Draw every figure into DIR, as PDF, PNG and SVG.")
-@results_options
+@results_option
+@click.option(
+    "--campaign",
+    cls=Once,
+    metavar="NAME[,NAME...]",
+    default="local",
+    help="Folders of records below --results; several are one report, refused where they contradict.",
+)
 def report(
     form: str,
     table: str | None,
@@ -61,7 +70,7 @@ def report(
     figures: Path | None,
     **chosen: Any,
 ) -> None:
-    """Print the tables of a campaign from its records alone: leaderboards and sweeps, or one by name.
+    """Print the tables of campaigns from their records alone: leaderboards and sweeps, or one by name.
 
     html is one file for a browser, without a network: everything that the records hold.
     """
@@ -135,33 +144,28 @@ def _campaign(
     names: str | None,
     published: bool,
 ) -> tuple[Campaign, list[DataError]]:
-    """Return the chosen part of a campaign, and why records of it can't be read."""
-    from bench.records.store import ResultStore
-    from bench.reports import choice
-    from bench.reports.campaign import make_campaign
-    from bench.reports.doubts import scanned
-    from bench.sweeps.manifest import load_all
+    """Return the chosen part of a campaign or several, and why records of them can't be read."""
+    from bench.reports import choice, joined
+    from bench.reports.campaign import Campaign, ready
 
-    store = ResultStore(results, campaign)
-    every = list(scanned(store))
+    stores = joined.stores_of(results, campaign)
+    every = joined.gathered(stores)
     found = [
-        (record, error)
-        for record, error in every
-        if (profile is None or record.profile == profile) and (suite is None or record.suite == suite)
+        one for one in every if profile in (None, one.record.profile) and suite in (None, one.record.suite)
     ]
     if not found:
         raise InputError("no record matches", where=f"campaign {campaign}", hint="bench run makes records")
-    known = {record.method for record, _ in found}
+    known = {one.record.method for one in found}
     rows = choice.listed(methods, known)
-    found = [(record, error) for record, error in found if not rows or record.method in rows]
-    records = [record for record, _ in found]
+    found = joined.joined([one for one in found if not rows or one.record.method in rows])
+    records = tuple(one.record for one in found)
     _check_baseline(baseline, records)
-    sweeps = [m for m in load_all(results / campaign) if profile is None or m.profile == profile]
-    source = make_campaign(store, records, sweeps, baseline, rounded=rounded)
+    sweeps = tuple(joined.joined_sweeps(stores, profile))
+    source = ready(Campaign(stores, records, sweeps, baseline, rounded, homes=joined.homes_of(found)))
     source = choice.chosen(source, rows, len(known), given=order == "given")
     names = choice.PUBLISHED if names is None and published else names
-    source = choice.named(source, names, {record.method for record, _ in every})
-    return source, [error for _, error in found if error is not None]
+    source = choice.named(source, names, {one.record.method for one in every})
+    return source, [error for one in found for error in one.errors]
 
 
 def _check_baseline(baseline: str | None, records: Sequence[RunRecord]) -> None:

@@ -36,6 +36,7 @@ class ResultStore:
                 f"'{campaign}' is not a campaign name",
                 where="--campaign",
                 expected="letters, digits, '.', '_' and '-', at most 100",
+                hint="bench report takes several, with commas between them" if "," in campaign else None,
             )
         self.campaign = campaign
         self.root = results / campaign

@@ -258,6 +258,23 @@ def unsee_architectures(backbone: Backbone) -> Iterable[Point]:
         yield Point(architecture, method, f"{method}[architecture={architecture}]")
 
 
+def unsee_depth(architecture: str, figure: str) -> None:
+    """Add the sweep of the MLP's blocks under one architecture, at SimCSE's settings as the paper has it."""
+    settings = f"architecture={architecture},lr=3e-05,batch_size=64,max_length=32"
+    points = tuple(
+        Point(str(layers), method, f"{method}[{settings},layers={layers}]")
+        for layers, method in product(range(1, 6), UNSEE)
+    )
+    question = f"How many blocks of the MLP with architecture {architecture}, at SimCSE's settings?"
+    name, source = f"unsee_depth_{architecture}", f"UNSEE, {figure}"
+    sweep(question, source, "blocks", name, numeric=True, curves=True)(lambda _: points)
+
+
+unsee_depth("projection", "Figure 2")
+unsee_depth("online_projection", "Figure 3")
+unsee_depth("single_projection", "Figure 4")
+
+
 @sweep("How many blocks of the MLP?", "UNSEE, Figure 5", "blocks", numeric=True, curves=True)
 def unsee_mlp(backbone: Backbone) -> Iterable[Point]:
     """Each objective under one to five of them."""

@@ -71,7 +71,8 @@ def _drawn(figure: Figure) -> Any:
     }
     height = heights.get(figure.kind, 3.4)
     legend = figure.kind != "heat" and len(figure.series) > 1 and not figure.panels
-    below = math.ceil(len(figure.series) / 3) * 0.2 if legend else 0.0
+    columns = 3 if max((len(short(one.name)) for one in figure.series), default=0) <= 28 else 2
+    below = math.ceil(len(figure.series) / columns) * 0.2 if legend else 0.0
     if figure.panels:
         height = 0.7 + 0.95 * math.ceil(len(figure.series) / PANELS)
     canvas = Canvas(figsize=(6.4, height + below), layout="constrained")
@@ -86,7 +87,7 @@ def _drawn(figure: Figure) -> Any:
     axes.set_ylabel(figure.y)
     axes.set_title(short(figure.title, 110), fontsize=9, wrap=True)
     if legend:
-        canvas.legend(loc="outside lower center", ncols=3, fontsize=7)
+        canvas.legend(loc="outside lower center", ncols=columns, fontsize=7)
     return canvas
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,14 @@ from bench.errors import DataError
 from bench.records.record import safe_name
 from bench.reports.campaign import GRADIENT, PROBES, Campaign, read_json, read_table
 from bench.reports.figures.figure import Figure, Series
+from bench.reports.figures.of_gradient import joint_figures, run_figures
 from bench.schema import LARGEST
 
 _SPECIAL = ("[CLS]", "[SEP]", "<s>", "</s>")
 _GRID = ("mu_pos", "mu_neg")
 _HARDEST = ("mu_neg", "tau", "share", "share_released")
+_RUNS = ("*/gradient.json", "*/*/gradient.json")
+"""Files of measured trainings; those of one folder share figures."""
 _MOST_CELLS = 50  # a side of a drawn grid
 _NAMES = {
     "gd": "Gradient dissipation",
@@ -32,20 +37,48 @@ def extra_figures(campaign: Campaign) -> list[Figure]:
     Raises:
         DataError: a damaged file.
     """
-    root, folder = campaign.store.root, campaign.store.root / GRADIENT
-    readers = (
-        (root, PROBES, _probe_figures),
-        (folder, "gradient-grid.csv", _grids),
-        (folder, "gradient-hardest.csv", _hardest),
-        (folder, "*/gradient.json", _measured),
+    probes = [
+        (store, _checked(path, partial(_probe_figures, path))) for store, path in campaign.files(PROBES)
+    ]
+    sampled = [file for name in _SAMPLED for file in campaign.files(f"{GRADIENT}/{name}")]
+    runs = [file for names in _RUNS for file in campaign.files(f"{GRADIENT}/{names}")]
+    found = [*probes]
+    for store in campaign.stores:
+        own = ([path for home, path in files if home is store] for files in (sampled, runs))
+        found.append((store, _of_gradient(store.root / GRADIENT, *own)))
+    return [
+        _of_campaign(figure, store.campaign) if campaign.several else figure
+        for store, figures in found
+        for figure in figures
+    ]
+
+
+def gradient_figures(folder: Path) -> list[Figure]:
+    """Return the figures of what ``bench gradient`` wrote into a folder; raises DataError if damaged."""
+    sampled, runs = (
+        [path for name in names for path in sorted(folder.glob(name))] for names in (_SAMPLED, _RUNS)
     )
-    found = ((path, make) for place, names, make in readers for path in sorted(place.glob(names)))
-    return [figure for path, make in found for figure in _checked(path, make)]
+    return _of_gradient(folder, sampled, runs)
 
 
-def _checked(path: Path, make: Callable[[Path], Iterable[Figure]]) -> list[Figure]:
+def _of_gradient(folder: Path, sampled: Iterable[Path], runs: Iterable[Path]) -> list[Figure]:
+    found = [figure for path in sampled for figure in _checked(path, partial(_SAMPLED[path.name], path))]
+    for inside, paths in grouped(runs, lambda path: path.parent.parent).items():
+        group = "" if inside == folder else inside.name
+        found += [figure for path in paths for figure in _checked(path, partial(run_figures, path, group))]
+        found += _checked(inside, partial(joint_figures, paths, group))
+    return found
+
+
+def _of_campaign(figure: Figure, name: str) -> Figure:
+    """A figure of one of several campaigns, whose files may have one name."""
+    said = f"campaign: {name}", *figure.provenance
+    return replace(figure, name=f"{name}-{figure.name}", title=f"{figure.title} ({name})", provenance=said)
+
+
+def _checked(path: Path, make: Callable[[], Iterable[Figure]]) -> list[Figure]:
     try:
-        made = list(make(path))
+        made = list(make())
         if not all(map(_is_drawable, made)):
             raise ValueError("a number that can't be drawn, or another number of them than places")
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
@@ -135,54 +168,12 @@ def _hardest(path: Path) -> Iterator[Figure]:
         yield Figure(name, "gradient", title, "lines", *axes, source, series)
 
 
-def _measured(path: Path) -> Iterator[Figure]:
-    """Densities, hardest share and training curves of one method (Figures 5, 7, 8, 9)."""
-    data = read_json(path)
-    name = f"{data['method']}, seed {data['seed']}"
-    source = (f"file: {GRADIENT}/{path.parent.name}/{path.name}", f"held-out sentences: {data['sentences']}")
-    file = f"gradient-{safe_name(path.parent.name)}"
-    densities, shares = [], []
-    for when in ("before", "after"):
-        for kind in ("positive", "negative"):
-            heights = data[when]["density"][kind]
-            width = 2 / len(heights)
-            middles = tuple(-1 + width * (i + 0.5) for i in range(len(heights)))
-            densities.append(Series(f"{kind}, {when} training", middles, tuple(map(float, heights))))
-        share = data[when]["hardest_share"]
-        shares.append(Series(f"{when} training", tuple(share["taus"]), tuple(share["paper"])))
-
-    def lines(
-        short: str, what: str, axes: tuple[str, str], series: Sequence[Series], note: str = ""
-    ) -> Figure:
-        title = f"{what}: {name}"
-        return Figure(f"{file}-{short}", "gradient", title, "lines", *axes, source, tuple(series), note=note)
-
-    yield lines("density", "Cosines", ("cosine", "density"), densities)
-    yield lines("hardest", "Share of the hardest negative", ("tau", "share"), shares)
-    steps = data["steps"]
-    kinds = (
-        ("ratio", "ratio", {"ArcCon": "arccon_ratio", "MET": "met_ratio"}),
-        ("cosine", "mean cosine of positive pairs", {"positive": "positive_cosine"}),
-    )
-    for short, label, keys in kinds:
-        series = tuple(
-            Series(line, *_columns([(s["step"], s[key]) for s in steps if s[key] is not None]))
-            for line, key in keys.items()
-            if any(s[key] is not None for s in steps)
-        )
-        if series:
-            yield lines(short, f"{label.capitalize()} against the step", ("step", label), series)
-    angles = [
-        Series(
-            kind,
-            *_columns([(s["step"], s[f"{kind}_angle"][0]) for s in steps]),
-            tuple(float(s[f"{kind}_angle"][1]) for s in steps),
-        )
-        for kind in ("positive", "negative")
-    ]
-    note = "Bars are standard deviations over pairs."
-    yield lines("angles", "Angles", ("step", "angle"), angles, note)
-
-
 def _columns(pairs: Sequence[tuple[Any, Any]]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return tuple(float(x) for x, _ in pairs), tuple(float(y) for _, y in pairs)
+
+
+_SAMPLED: dict[str, Callable[[Path], Iterable[Figure]]] = {
+    "gradient-grid.csv": _grids,
+    "gradient-hardest.csv": _hardest,
+}
+"""Files of sampled angles and what makes their figures."""

@@ -267,7 +267,7 @@ def _cosines(place: _Place) -> Iterator[Figure]:
         heights = []
         for run in runs:
             try:
-                values = np.concatenate(list(place.campaign.store.predictions(run).values()))
+                values = np.concatenate(list(place.campaign.home(run).predictions(run).values()))
             except (DataError, ValueError):  # missing, or of a suite that isn't of pairs
                 continue
             if values.ndim == 1 and len(values) and float(np.abs(values).max()) <= 1 + 1e-5:

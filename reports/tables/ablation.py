@@ -40,7 +40,7 @@ def only_sweep(campaign: Campaign, name: str) -> Campaign:
             f"no sweep '{name}' ran here",
             where=f"--table ablation:{name}",
             expected=f"one of {known}" if known else None,
-            hint=f"bench sweep {name if name in SWEEPS else 'NAME'} --campaign {campaign.name}",
+            hint=f"bench sweep {name if name in SWEEPS else 'NAME'} --campaign {campaign.stores[0].campaign}",
         )
     return replace(campaign, sweeps=ran)
 

@@ -1,26 +1,46 @@
-"""Score against cost, by profile and suite (JTCSE, Table VII)."""
+"""Score against cost, by profile and suite, with the papers' figures beside (JTCSE, Table VII)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import fmean
 
+from bench.compare.select import grouped
+from bench.data.published import Figure, Line, figures
 from bench.records.record import RunRecord
 from bench.reports.campaign import Campaign
-from bench.reports.grid import DASH, SCALE, Grid, Value
-from bench.reports.records import by_method, by_profile_and_suite
+from bench.reports.grid import DASH, SCALE, Grid, Quoted, Value
+from bench.reports.names import PRINTED
+from bench.reports.records import by_method, by_profile_and_suite, main_metric
 from bench.reports.tables.leaderboard import OF_COLUMNS, OVER_SEEDS, Row, leaderboard
+from bench.reports.tables.published import GREY, Footnotes, matches, published_names
 from bench.reports.tables.suites import grouped_rows
+from bench.request.parse import split_outside_brackets
 
 _HEADER = (
     *("method", "avg", "GMAC", "eta", "M params", "sentences/s"),
     *("training sentences", "training CPU s"),
 )
+_METRICS = ("spearman", "gmac", "eta")
+_PRINTED = tuple(f"published {name}" for name in _HEADER[1:4])
+_SECTION, _SUITE = "ensemble_efficiency", "sts7"
+_SAID = (
+    "Published: JTCSE, Table VII, of sts7 and bert-base; single encoders, two of them as an ensemble, and "
+    "twins; rows of methods that have no record here stand at the end."
+)
+Cost = dict[str, Figure]
 
 
 def efficiency_grids(campaign: Campaign) -> list[Grid]:
     """Return a table for every profile and suite."""
     return [_grid(campaign, records) for records in by_profile_and_suite(campaign.records)]
+
+
+def published_costs() -> dict[tuple[str, str], Cost]:
+    """Return the rows of the paper's table by method and tower: figures by metric."""
+    of_table = [figure for figure in figures() if figure.section == _SECTION]
+    rows = grouped(of_table, lambda figure: (figure.method, dict(figure.setting)["tower"]))
+    return {place: {figure.metric: figure for figure in row} for place, row in rows.items()}
 
 
 def _grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid:
@@ -43,7 +63,9 @@ def _grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid:
     if lacking:
         notes.append(f"No GMAC for {', '.join(lacking)}: bench run --probes cost measures it.")
     title = f"Efficiency: {table.suite}, profile {table.profile}, campaign {campaign.name}"
-    return Grid(title, _HEADER, tuple(rows), tuple(notes), tuple(groups))
+    ids = [row.method for _, members in grouped_rows(table.rows) for row in members]
+    grid = Grid(title, _HEADER, tuple(rows), tuple(notes), tuple(groups))
+    return _with_published(grid, [runs[method] for method in ids])
 
 
 def _row(row: Row, records: Sequence[RunRecord]) -> tuple[Value, ...]:
@@ -67,3 +89,60 @@ def _row(row: Row, records: Sequence[RunRecord]) -> tuple[Value, ...]:
 def _cost(record: RunRecord) -> dict[str, float]:
     found: dict[str, float] = record.probes.get("cost", {})
     return found
+
+
+def _with_published(grid: Grid, rows: Sequence[Sequence[RunRecord]]) -> Grid:
+    """The table with the paper's figures where it prints a row's method; unchanged where it prints none."""
+    printed, footnotes = published_costs(), Footnotes()
+    places = [_place(runs[0], printed) for runs in rows]
+    if not any(places) or main_metric(rows[0]) != "spearman":
+        return grid
+    body = [
+        (*row, *_quoted(printed[place] if place else {}, footnotes, runs[0]))
+        for row, place, runs in zip(grid.rows, places, rows, strict=True)
+    ]
+    rest = [place for place in printed if place not in places]
+    empty = (DASH,) * (len(_HEADER) - 1)
+    more = [(_name(*place), *empty, *_quoted(printed[place], footnotes)) for place in rest]
+    groups = (*grid.groups, *([(len(body), "published only")] if rest else []))
+    return Grid(
+        grid.title,
+        (*grid.header, *_PRINTED),
+        (*body, *more),
+        (*grid.notes, _SAID, GREY, *footnotes.notes),
+        groups,
+    )
+
+
+def _place(record: RunRecord, printed: dict[tuple[str, str], Cost]) -> tuple[str, str] | None:
+    """The paper's row of a record's method."""
+    if record.name == "ensemble":
+        members = split_outside_brackets(str(record.options.get("of", "")), "+")
+        of = {member.partition("[")[0] for member in members}
+        found = [(name, "ensemble") for name in of if len(of) == 1 and len(members) == 2]
+    else:
+        own = ("ensemble", "distilled") if record.name in ("tncse", "jtcse") else ("single", "distilled")
+        names = () if "pooling=" in record.method else published_names(record)  # the paper's are of [CLS]
+        found = [(name, tower) for name in names for tower in own]
+    return next((place for place in found if place in printed), None)
+
+
+def _quoted(cost: Cost, footnotes: Footnotes, record: RunRecord | None = None) -> list[Value]:
+    """The figures of a row, grey where they are not of our backbone, data and text."""
+    same = False
+    if record is not None and cost and record.suite == _SUITE and record.name != "ensemble":
+        same = matches(record, Line({"avg": cost["spearman"]}))
+    found: list[Value] = []
+    for metric in _METRICS:
+        if metric not in cost:
+            found.append(DASH)
+            continue
+        figure = cost[metric]
+        remarks = [f"{figure.source}, {figure.method}: {what}" for what in figure.misprints]
+        found.append(Quoted(figure.text, not same, footnotes.sign(remarks)))
+    return found
+
+
+def _name(method: str, tower: str) -> str:
+    name = PRINTED.get(method, method)
+    return f"{name} x 2" if tower == "ensemble" and method not in ("tncse", "jtcse", "edfse") else name

@@ -12,7 +12,7 @@ _CLEAN = ("profile", "method", "seed", "task", "level", "all", "n_all", "clean",
 def overlap_grids(campaign: Campaign) -> list[Grid]:
     """Return a table for every csv file of ``bench data overlap`` in the campaign's folder."""
     grids = []
-    for path in sorted(campaign.store.root.glob(OVERLAP)):
+    for store, path in campaign.files(OVERLAP):
         with_scores = "method" in path.open(encoding="utf-8", errors="replace").readline().split(",")
         columns = _CLEAN if with_scores else _COUNTS
         rows = tuple(tuple(row[name] or DASH for name in columns) for row in read_table(path, columns))
@@ -24,5 +24,6 @@ def overlap_grids(campaign: Campaign) -> list[Grid]:
             "eight words in a row (near); a pair is clean where it contains neither sentence."
         )
         header = tuple(name.replace("_", " ") for name in columns)
-        grids.append(Grid(f"Overlap with training text, {path.name}", header, rows, (note,)))
+        where = f"{store.campaign}/{path.name}" if campaign.several else path.name
+        grids.append(Grid(f"Overlap with training text, {where}", header, rows, (note,)))
     return grids

@@ -21,7 +21,7 @@ class Run:
         seed: Its seed, a dash for a method without.
         scores: By task, "avg" among them; None without one.
         reason: Why it has none, or "".
-        path: Of its record, below the campaign's folder.
+        path: Of its record, below the campaign's folder; of several campaigns below the results folder.
         key: Of its cell.
     """
 
@@ -33,7 +33,7 @@ class Run:
 
     @property
     def link(self) -> str:
-        """The record's address from a page in the campaign's folder."""
+        """The record's address from a page in that folder."""
         return f"./{quote(self.path)}"
 
 
@@ -120,7 +120,8 @@ def _order(record: RunRecord) -> int:
 
 def _run(campaign: Campaign, record: RunRecord, tasks: Sequence[str]) -> Run:
     seed = DASH if record.seed is None else str(record.seed)
-    path = campaign.store.path(record.place).relative_to(campaign.store.root).as_posix()
+    home = campaign.home(record)
+    path = home.path(record.place).relative_to(home.root.parent if campaign.several else home.root).as_posix()
     scores = {task: record.score(task) for task in tasks}
     return Run(seed, scores, record.reason or "", path, record.key)
 

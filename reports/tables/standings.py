@@ -43,11 +43,11 @@ class Standings:
         done, self._shown = finished(records), campaign.shown
         self._metric = main_metric(done)
         self._groups = {
-            method: Group(method, tuple(by_seed(Run(campaign.store, record) for record in runs)))
+            method: Group(method, tuple(by_seed(Run(campaign.home(record), record) for record in runs)))
             for method, runs in by_method(done).items()
         }
         self._sides = {frozenset(pair): self._side(*pair) for pair in combinations(self._groups, 2)}
-        kept = self._groups if (campaign.store.root / FOLDER).is_dir() else ()
+        kept = self._groups if any((s.root / FOLDER).is_dir() for s in campaign.stores) else ()
         self.drawn = {method: drawn for method in kept if (drawn := self._draws(method)) is not None}
         seeds = any(not group.deterministic for group in self._groups.values())
         self.with_items = seeds and len(self.drawn) == len(self._groups) and len(self._tasks) == 1

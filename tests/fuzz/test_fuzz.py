@@ -141,7 +141,7 @@ def test_the_oracle_sees_unclear_errors(
 )
 def test_the_oracle_sees_a_wrong_number(good: str, bad: str) -> None:
     record = json.loads(to_json(make_record("m", 1, {"T": 0.25})))
-    out = frame_csv(long_frame([from_json(json.dumps(record), "x")], "camp"))
+    out = frame_csv(long_frame([from_json(json.dumps(record), "x")], lambda _: "camp"))
     assert good in out
     check_csv(out, record)
     with pytest.raises(RuleError, match="csv has"):
@@ -213,7 +213,7 @@ def test_any_json_is_a_record_or_refused_in_one_line(name: str, data: object) ->
 @given(_LABELS, _SCORES)
 @quick
 def test_csv_holds_any_method_name_and_every_digit(method: str, value: float) -> None:
-    text = frame_csv(long_frame([make_record(method, 1, {"A": value})], "camp"))
+    text = frame_csv(long_frame([make_record(method, 1, {"A": value})], lambda _: "camp"))
     rows = list(csv.DictReader(io.StringIO(text, newline="")))
     assert [row["task"] for row in rows] == ["A", "avg"]
     assert {row["method"] for row in rows} in ({method}, {f"'{method}"})  # no text is a formula

@@ -48,6 +48,7 @@ from bench.methods._paradigm_losses import Paradigm, negative_weights, positive_
 from bench.methods._paradigm_losses import dissipation as loss_dissipation
 from bench.nn.backbone import TransformerEncoder
 from bench.registry import discover
+from bench.reports.figures.of_files import gradient_figures
 from bench.stages import StageContext, TrainedMethod
 from bench.stats.checks import generator
 from bench.train.sentence_encoder import set_dropout
@@ -572,6 +573,53 @@ def test_the_command_measures_a_training(
     assert not (tmp_path / "results").exists()  # what was trained on a part of the text is nobody's stage
     with pytest.raises(InputError, match="the folder already exists"):
         run(method, *where)
+
+
+def test_several_methods_share_figures(where: tuple[str, ...], tmp_path: Path) -> None:
+    """All are checked before one trains, and each is measured as alone."""
+    one, other = f"paradigm[{STEPS},lr=1e-3]", f"paradigm[{STEPS},lr=1e-3,gd=none]"
+    for wrong in ((one, one), (one, "untrained")):
+        with pytest.raises(InputError):
+            run(*wrong, *where)
+    assert list((tmp_path / "out").glob("*")) == []
+    run(one, other, "--most", "128", *where)
+    found = {figure.name: figure for figure in gradient_figures(tmp_path / "out")}
+    joint = {name.removeprefix("gradient-runs-") for name in found if name.startswith("gradient-runs-")}
+    assert joint >= {"density-negative", "density-positive", "hardest", "cosine"}
+    cosines = found["gradient-runs-cosine"]
+    paths = sorted((tmp_path / "out").glob("*/gradient.json"))
+    for line, path in zip(cosines.series, paths, strict=True):
+        data = json.loads(path.read_text())
+        assert line.name == f"{data['method']}, seed 1"
+        assert line.y == tuple(shot["positive_cosine"] for shot in data["steps"])
+    originals = [line.name for line in found["gradient-runs-hardest"].series]
+    assert originals == ["before training", *(line.name for line in cosines.series)]
+    apart = tmp_path / "apart"  # runs of other folders have figures of their own
+    for place, path in zip(("a", "b"), paths, strict=True):
+        (apart / place).mkdir(parents=True)
+        path.parent.rename(apart / place / path.parent.name)
+    assert not any("runs" in figure.name for figure in gradient_figures(apart))
+
+
+def test_lemmas_bounds_are_shares_of_the_kept_anchors(tmp_path: Path) -> None:
+    side = {
+        "density": {"positive": [0.5] * 4, "negative": [0.5] * 4},
+        "hardest_share": {"taus": [0.05], "paper": [0.5], "released": None},
+    }
+    lemma = [{"lambda": 0.5, "kept": 4, "imaginary": 1, "nearer": {}, "lower": [0.95, 1.15, 1.12]}]
+    none = [{"lambda": 0.5, "kept": 0, "imaginary": 0, "nearer": {}, "lower": []}]
+    steps = [{"step": 0, "arccon_ratio": None, "met_ratio": None, "positive_cosine": 0.9}]
+    steps[0] |= {"positive_angle": [0.4, 0.1], "negative_angle": [1.5, 0.2]}  # type: ignore[dict-item]
+    said = {"method": "mhe", "seed": 1, "sentences": 9, "steps": steps}
+    (tmp_path / "mhe").mkdir()
+    data = {**said, "before": {**side, "lemma": none}, "after": {**side, "lemma": lemma}}
+    (tmp_path / "mhe" / "gradient.json").write_text(json.dumps(data))
+    found = {figure.name: figure for figure in gradient_figures(tmp_path)}
+    assert "gradient-mhe-lemma-before" not in found
+    (line,) = found["gradient-mhe-lemma-after"].series
+    at = {round(x, 2): y for x, y in zip(line.x, line.y, strict=True) if y}
+    assert at == {0.95: 0.25, 1.15: 0.5}
+    assert "gradient-mhe-ratio" not in found
 
 
 @pytest.mark.parametrize("wrong", ["untrained", "tncse[rtt=none]", "paradigm,infonce"])

@@ -8,7 +8,7 @@ import pytest
 
 from bench.reports.campaign import Campaign, make_campaign
 from bench.sweeps.manifest import Manifest
-from tests.support.campaigns import HOSTILE, TASKS, hostile_campaign, make_record
+from tests.support.campaigns import HOSTILE, TASKS, hostile_campaign, kinds_record, make_record
 
 OVERLAP = "task,level,sentences,touched,pairs,clean_pairs\nSTSB,key,10,2,5,4\n"
 PROBED = [
@@ -26,7 +26,8 @@ PROBED = [
 ]
 GRID = "mu_pos,mu_neg,gd_infonce\n0.1,0.2,0.5\n0.1,0.4,0.6\n0.3,0.2,0.1\n0.3,0.4,0\n"
 SHARE = {"taus": [0.05, 0.1], "paper": [0.4, 0.2], "released": None}
-SIDE = {"density": {"positive": [0.5] * 200, "negative": [0.5] * 200}, "hardest_share": SHARE}
+LEMMA = [{"lambda": 0.5, "kept": 4, "imaginary": 1, "nearer": {"1": 2}, "lower": [0.9, 1.1, 1.15]}]
+SIDE = {"lemma": LEMMA, "density": {"positive": [0.5] * 200, "negative": [0.5] * 200}, "hardest_share": SHARE}
 STEP = {
     **{"step": 0, "arccon_ratio": 1.1, "met_ratio": None, "positive_cosine": 0.9},
     **{"positive_angle": [0.4, 0.1], "negative_angle": [1.5, 0.2]},
@@ -48,6 +49,7 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
         make_record("simcse", seed, {"MR": 0.8, "CR": 0.85}, suite="transfer7", metric="accuracy")
         for seed in (1, 2)
     ]
+    more += [kinds_record(method, seed) for method in ("simcse", HOSTILE[0]) for seed in (1, 2)]
     (store.root / "overlap.csv").write_text(OVERLAP)
     (store.root / "probes.json").write_text(json.dumps(PROBED))
     (store.root / "gradient").mkdir()
@@ -55,6 +57,9 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
     (store.root / "gradient" / "gradient-hardest.csv").write_text(HARDEST)
     (store.root / "gradient" / "m_mhe-seed-1").mkdir()
     (store.root / "gradient" / "m_mhe-seed-1" / "gradient.json").write_text(json.dumps(MEASURED))
+    other = store.root / "gradient" / "mhe-seed-1"
+    other.mkdir()
+    (other / "gradient.json").write_text(json.dumps({**MEASURED, "method": "mhe"}))
     sweep = Manifest(
         "caels", "mini", ("sts7",), (1, 2), (("1", "jtcse", "jtcse[caels=1]"), ("2", "jtcse", "jtcse"))
     )

@@ -386,12 +386,12 @@ def test_every_figure_is_drawn_and_twice_the_same(
     cli: Cli, campaign: Campaign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The command draws all, here as SVG alone; one figure of each kind becomes all three files, twice."""
-    source, drawn = str(campaign.store.root.parent), tmp_path / "drawn"
+    source, drawn = str(campaign.stores[0].root.parent), tmp_path / "drawn"
     with monkeypatch.context() as patch:
         patch.setattr("bench.reports.figures.draw._FORMATS", {"svg": {"Date": None}})
         code, _, err = cli("report", "--results", source, "--campaign", "camp", "--figures", str(drawn))
     assert code == 0, err
-    figures = all_figures(make_campaign(campaign.store, campaign.store.records()))
+    figures = all_figures(make_campaign(campaign.stores[0], campaign.stores[0].records()))
     names = {figure.name for figure in figures}
     assert names == {path.stem for path in drawn.glob("*.svg")}
     assert {

@@ -44,8 +44,8 @@ def test_every_link_leads_somewhere(hostile: Campaign) -> None:
     inside = {unescape(link[1:]) for link, _ in links if link.startswith("#")}
     assert inside <= set(map(unescape, ids))
     files = {link for link, _ in links if link.startswith("./")}
-    written = {path.resolve() for path in hostile.store.root.rglob("*.json")}
-    assert {(hostile.store.root / unquote(unescape(link))).resolve() for link in files} == written
+    written = {path.resolve() for path in hostile.stores[0].root.rglob("*.json")}
+    assert {(hostile.stores[0].root / unquote(unescape(link))).resolve() for link in files} == written
     for link, more in links:
         if link[0] not in "#.":
             assert link.startswith("https://github.com/")

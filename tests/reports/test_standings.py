@@ -73,12 +73,12 @@ def test_ranks_groups_and_bold_go_together(tmp_path: Path) -> None:
 
 def keep_draws(source: Campaign, rng: np.random.Generator) -> None:
     """Keep draws of the items of all records, with noise that all share and noise of their own."""
-    (source.store.root / "stats").mkdir(parents=True)
+    (source.stores[0].root / "stats").mkdir(parents=True)
     shared = 0.01 * rng.normal(size=(item_draws.DRAWS, 2))
     for record in source.records:
         centre = np.array([record.score("STS12"), record.score("STSB")])
         drawn = (centre + shared + 0.002 * rng.normal(size=shared.shape)).astype(np.float32)
-        item_draws._write(item_draws.Run(source.store, record), drawn, item_draws.SEED, print)
+        item_draws._write(item_draws.Run(source.stores[0], record), drawn, item_draws.SEED, print)
 
 
 def test_with_draws_of_all_items_the_tests_speak_for_seeds_and_items(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_with_draws_of_all_items_the_tests_speak_for_seeds_and_items(tmp_path: P
     found = standings(source, source.records)
     assert found.with_items
     groups = {name: [r for r in records if r.method == name] for name in ("x", "y", "z", "fixed")}
-    kept = [item_draws.stored_draws(item_draws.Run(source.store, record)) for record in records]
+    kept = [item_draws.stored_draws(item_draws.Run(source.stores[0], record)) for record in records]
     drawn = np.stack([np.asarray(one, dtype=np.float64) for one in kept], axis=1)
     rows, start = {}, 0
     for name, own in groups.items():
@@ -115,7 +115,7 @@ def test_with_draws_of_all_items_the_tests_speak_for_seeds_and_items(tmp_path: P
     assert one_task.interval == pytest.approx((expected.low, expected.high), rel=1e-6)
     (grid,) = table_grids(source, "leaderboard")
     assert "by tests over seeds and items (variance components): paired t where" in " ".join(grid.notes)
-    (next((source.store.root / "stats").iterdir())).unlink()
+    (next((source.stores[0].root / "stats").iterdir())).unlink()
     source = campaign(tmp_path, *records)
     found = standings(source, source.records)
     assert (found.with_items, found.test("x", "z").test) == (False, "Welch")
@@ -236,11 +236,11 @@ def test_items_tell_methods_without_seeds_apart(tmp_path: Path) -> None:
     )
     (matrix,) = table_grids(source, "significance")
     assert matrix.rows[0][1:4] == ("", "+10.00?", "+11.00?")
-    (source.store.root / "stats").mkdir(parents=True)
+    (source.stores[0].root / "stats").mkdir(parents=True)
     rng = np.random.default_rng(1)
     for record, centre in zip(source.records[:3], (0.70, 0.60, 0.59), strict=True):
         drawn = (centre + 0.01 * rng.normal(size=(item_draws.DRAWS, 2))).astype(np.float32)
-        item_draws._write(item_draws.Run(source.store, record), drawn, item_draws.SEED, print)
+        item_draws._write(item_draws.Run(source.stores[0], record), drawn, item_draws.SEED, print)
     source = campaign(tmp_path, *source.records)  # a report computes its tests once
     found = {(one.first, one.second): one for one in Standings(source, source.records).of().pairs}
     assert {pair[0] + pair[1]: one.test for pair, one in found.items() if "s" not in pair} == dict.fromkeys(

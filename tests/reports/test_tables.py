@@ -219,7 +219,7 @@ def test_efficiency_and_probes(tmp_path: Path) -> None:
     )
     (grid,) = table_grids(source, "efficiency")
     row = next(row for row in grid.rows if row[0] == "simcse")
-    assert row[2:] == ("1.500", "50.00", "2.0", "-", "640", "12")
+    assert row[2:8] == ("1.500", "50.00", "2.0", "-", "640", "12")
     assert "No GMAC for jtcse: bench run --probes cost measures it." in grid.notes
     vectors, attention = table_grids(source, "probes")
     assert vectors.rows[0][:4] == ("simcse", "1", "0.210", "-2.100")
@@ -271,11 +271,11 @@ def test_significance_matrix_and_pairs(tmp_path: Path) -> None:
 
 def keep_draws(source: Campaign, centre: float) -> None:
     """Keep 10,000 draws a record that lie evenly about a centre, 0.01 to either side."""
-    (source.store.root / "stats").mkdir(parents=True, exist_ok=True)
+    (source.stores[0].root / "stats").mkdir(parents=True, exist_ok=True)
     for record in source.records:
         spread = np.linspace(-0.01, 0.01, item_draws.DRAWS)[:, None]
         drawn = (centre + spread + np.zeros((1, 2))).astype(np.float32)
-        item_draws._write(item_draws.Run(source.store, record), drawn, item_draws.SEED, print)
+        item_draws._write(item_draws.Run(source.stores[0], record), drawn, item_draws.SEED, print)
 
 
 def test_kept_draws_of_the_items_give_intervals(tmp_path: Path) -> None:
@@ -289,7 +289,7 @@ def test_kept_draws_of_the_items_give_intervals(tmp_path: Path) -> None:
     assert found["b"] == pytest.approx((0.5905, 0.6095), abs=1e-5)
     assert found["c"] is None
     assert not any("items (variance" in note for note in board.notes)  # c has no draws
-    (next((high.store.root / "stats").iterdir())).write_bytes(b"damaged")
+    (next((high.stores[0].root / "stats").iterdir())).write_bytes(b"damaged")
     (board,) = boards(campaign(tmp_path, *records))
     assert sum(line.item_interval is not None for line in board.lines) == 1
 

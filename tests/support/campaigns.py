@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -73,6 +74,45 @@ def make_record(
             "git": {"commit": "0" * 40, "dirty": False},
         },
     )
+
+
+def kinds_record(
+    method: str,
+    seed: int,
+    kinds: dict[str, str] | None = None,
+    metrics: tuple[str, ...] = ("ndcg@10", "map@1", "map@10", "recall@1"),
+    *,
+    suite: str = "varied",
+    profile: str = "mini",
+    corpus: tuple[str, int] | None = ("wiki1m_for_simcse.txt", 1_000_000),
+) -> RunRecord:
+    """A record of a suite of several kinds of task; those of retrieval have metrics at ranks.
+
+    Args:
+        method: The method.
+        seed: The seed, which changes the scores by 0.01.
+        kinds: mteb's kind of each task; default two of retrieval and one of classification.
+        metrics: Of the tasks of retrieval, 0.1 apart; the first is the main one.
+        suite: Its suite.
+        profile: Its profile.
+        corpus: As for :func:`make_record`.
+    """
+    kinds = kinds or {"R1": "Retrieval", "R2": "Retrieval", "C": "Classification"}
+    values = {task: 0.1 * (place + 1) + 0.01 * seed for place, task in enumerate(kinds)}
+    record = make_record(
+        method, seed, values, suite=suite, metric="main_score", profile=profile, corpus=corpus
+    )
+    scores = list(record.scores)
+    for task, kind in kinds.items():
+        record.tasks[task]["type"] = kind
+        if kind == "Retrieval":
+            scores += [
+                Score(task, "all", name, values[task] + 0.1 * place, 10) for place, name in enumerate(metrics)
+            ]
+    for kind in dict.fromkeys(kinds.values()):
+        of_kind = [values[task] for task in kinds if kinds[task] == kind]
+        scores.append(Score(kind, "mean", record.metric, sum(of_kind) / len(of_kind), len(of_kind)))
+    return replace(record, scores=tuple(scores))
 
 
 def probes_of(number: int) -> dict[str, object]:

@@ -52,6 +52,14 @@ def arguments(tiny_bert: Path, corpus: Path, name: str, *extra: str) -> tuple[st
         ),
         ("modified_grid_2", 200, {"m_barlow[m=0.37,ratio=1.25,tau=0.05]", "m_mhs[m=0.27,ratio=2]"}),
         ("unsee_architectures", 12, {"unsee_vicreg[architecture=projection]"}),
+        (
+            "unsee_depth_online_projection",
+            20,
+            {
+                f"unsee_barlow[architecture=online_projection,lr=3e-05,batch_size=64,max_length=32,layers={n}]"
+                for n in range(1, 6)
+            },
+        ),
         ("unsee_mlp", 20, {"unsee_byol[layers=1]", "unsee_corinfomax[layers=5]"}),
         ("norm_ratio", 0, set()),
     ],

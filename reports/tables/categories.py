@@ -1,0 +1,103 @@
+"""Means over the tasks of each kind, and over all (UNSEE, Table 1)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from bench.compare.select import grouped
+from bench.data.published import Line, figures
+from bench.records.record import AVERAGE, RunRecord
+from bench.reports.campaign import Campaign
+from bench.reports.grid import Grid, Value, summarise
+from bench.reports.names import PRINTED
+from bench.reports.records import (
+    UNREADABLE,
+    by_method,
+    by_profile_and_suite,
+    failures,
+    finished,
+    without_score,
+)
+from bench.reports.tables.published import GREY, Footnotes, matches, published_names, quoted_row
+
+KINDS = {
+    "Classification": ("Class.", "classification"),
+    "Clustering": ("Clust.", "clustering"),
+    "PairClassification": ("PairClass.", "pair_classification"),
+    "Reranking": ("Rerank.", "reranking"),
+    "Retrieval": ("Retr.", "retrieval"),
+    "STS": ("STS", "sts"),
+    "Summarization": ("Summ.", "summarization"),
+}
+"""mteb's kinds of task in the paper's order, with its headings and the names of its stored figures."""
+_SUITE, _SECTION = "unsee", "mteb_english"
+
+
+def category_grids(campaign: Campaign) -> list[Grid]:
+    """Return a table for every profile and suite of several kinds of task."""
+    return [grid for group in by_profile_and_suite(campaign.records) if (grid := _grid(group, campaign))]
+
+
+def kinds_of(records: Sequence[RunRecord]) -> dict[str, int]:
+    """Return the kinds of task of a suite and how many tasks each has, in the paper's order, others last."""
+    facts = next((record.tasks for record in records if record.tasks), {})
+    counts = Counter(str(each["type"]) for each in facts.values() if "type" in each)
+    order = (*(kind for kind in KINDS if kind in counts), *(kind for kind in counts if kind not in KINDS))
+    return {kind: counts[kind] for kind in order}
+
+
+def _grid(records: Sequence[RunRecord], campaign: Campaign) -> Grid | None:
+    kinds, runs = kinds_of(records), by_method(records)
+    if len(kinds) < 2 or not finished(records):
+        return None
+    cells = {
+        method: [
+            *(summarise([run.score(kind, "mean") for run in finished(own)]) for kind in kinds),
+            summarise([run.score(AVERAGE) for run in finished(own)]),
+        ]
+        for method, own in runs.items()
+    }
+    means = {method: own[-1].mean for method, own in cells.items()}
+    order = sorted(
+        cells,
+        key=lambda method: campaign.place(method, float("-inf") if (mean := means[method]) is None else mean),
+    )
+    rows: list[tuple[Value, ...]] = [(campaign.shown(method), *cells[method]) for method in order]
+    groups, footnotes = [], Footnotes()
+    if printed := _printed(records[0].suite):
+        groups = [(0, "ours"), (len(rows), "published: UNSEE, Table 1")]
+        tasks = [KINDS[kind][1] if kind in KINDS else kind for kind in kinds]
+        for line in printed:
+            same = any(matches(run, line) for run in _named(records, line))
+            name = PRINTED.get(line.first.method, line.first.method)
+            rows.append((name, *quoted_row(line, [*tasks, AVERAGE], not same, footnotes)))
+    total = sum(kinds.values())
+    header = (
+        *("method", *(f"{KINDS.get(kind, (kind,))[0]} {count}" for kind, count in kinds.items())),
+        f"Avg. {total}",
+    )
+    notes = (
+        "Main scores x 100: means over the tasks of a kind, as many as the heading says, and over all tasks; "
+        "mean and standard deviation over seeds.",
+        *([GREY] if printed else []),
+        *footnotes.notes,
+        *dict.fromkeys(note for record in records for note in record.notes),
+        *without_score(failures(records), failures(records, UNREADABLE)),
+    )
+    where = f"{records[0].suite}, profile {records[0].profile}, campaign {campaign.name}"
+    return Grid(f"Kinds of task: {where}", header, tuple(rows), notes, tuple(groups))
+
+
+def _printed(suite: str) -> list[Line]:
+    """The rows of the paper's table, for its suite."""
+    if suite != _SUITE:
+        return []
+    of_table = [figure for figure in figures() if figure.section == _SECTION]
+    of_method = grouped(of_table, lambda figure: figure.method).values()
+    return [Line({figure.task: figure for figure in own}) for own in of_method]
+
+
+def _named(records: Sequence[RunRecord], line: Line) -> list[RunRecord]:
+    """Our records of the method of a row."""
+    return [record for record in records if line.first.method in published_names(record)]

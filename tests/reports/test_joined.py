@@ -1,0 +1,285 @@
+"""Several campaigns in one report: equal records count once, and what contradicts is refused."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.cli.main import main
+from bench.errors import DataError, NotComparableError
+from bench.records.record import RunRecord
+from bench.records.store import ResultStore
+from bench.reports.joined import Found, joined, joined_sweeps
+from bench.sweeps.manifest import Manifest, save
+from tests.support.campaigns import make_record
+from tests.support.cli import Cli, refusal
+from tests.support.forge import forge
+
+A, B = Path("results/a/mini"), Path("results/b/mini")
+NOISE = Path("noise/seed-1/toy.json")
+OVERLAP = "task,level,sentences,touched,pairs,clean_pairs\nSTSB,key,10,2,5,4\n"
+POINTS = (("1", "jtcse", "jtcse[caels=1]"), ("2", "jtcse", "jtcse"))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Campaign a with two seeds of a method, campaign b with a third and a deterministic method."""
+    folder = tmp_path_factory.mktemp("made") / "results"
+    for name, methods, seeds in (("a", "noise", "1-2"), ("b", "noise,word_overlap", "3")):
+        run = ("run", "--methods", methods, "--seeds", seeds, "--suite", "toy", "--workers", "1")
+        with pytest.raises(SystemExit) as stopped:
+            main([*run, "--results", str(folder), "--campaign", name])
+        assert not stopped.value.code
+    return folder
+
+
+@pytest.fixture
+def both(made: Path, cli: Cli, tmp_path: Path) -> Cli:
+    """A copy of them where commands look."""
+    shutil.copytree(made, tmp_path / "results")
+    return cli
+
+
+def rows(out: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(out)))
+
+
+def ask(cli: Cli, *arguments: str, campaign: str = "a,b") -> str:
+    code, out, err = cli("report", "--campaign", campaign, *arguments)
+    assert (code, err) == (0, ""), err
+    return out
+
+
+def test_a_report_has_the_rows_of_all_campaigns(both: Cli) -> None:
+    out = ask(both)
+    assert "toy, profile mini, campaign a,b" in out
+    assert "Mean and standard deviation over 3 seeds." in out
+    found = {(row["campaign"], row["method"], row["seed"]) for row in rows(ask(both, "--format", "csv"))}
+    assert found == {("a", "noise", "1"), ("a", "noise", "2"), ("b", "noise", "3"), ("b", "word_overlap", "")}
+    page = ask(both, "--format", "html")  # links for a page in the results folder
+    for link in ("./a/mini/noise/seed-2/toy.json", "./b/mini/noise/seed-3/toy.json"):
+        assert f'href="{link}"' in page
+    assert "if this page lies in the results folder" in page
+    assert "if this page lies in the campaign's folder" in ask(both, "--format", "html", campaign="a")
+
+
+def test_a_baseline_may_be_in_the_other_campaign(both: Cli) -> None:
+    shutil.rmtree(B / "noise")
+    assert "word_overlap" in ask(both, "--baseline", "word_overlap")
+    assert "no record of 'word_overlap'" in refusal(
+        both, "report", "--campaign", "a", "--baseline", "word_overlap"
+    )
+
+
+def test_every_figure_has_all_campaigns(both: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Predictions come from the campaign of each record, and files of one name are told apart."""
+    for name in ("a", "b"):
+        (Path("results") / name / "gradient").mkdir()
+        grid = f"mu_pos,mu_neg,gd_infonce\n0.1,0.2,0.5\n0.1,0.4,{0.5 if name == 'a' else 0.6}\n"
+        (Path("results") / name / "gradient" / "gradient-grid.csv").write_text(grid)
+    monkeypatch.setattr("bench.reports.figures.draw._FORMATS", {"svg": {"Date": None}})
+    code, _, err = both("report", "--campaign", "a,b", "--figures", "drawn")
+    assert code == 0
+    assert sorted(err.split()[1::2]) == sorted(map(str, Path("drawn").glob("*")))
+    found = {path.name for path in Path("drawn").glob("*.svg")}
+    assert {"a-gradient-gd-infonce.svg", "b-gradient-gd-infonce.svg", "mini-toy-cosines.svg"} <= found
+    drawn = Path("drawn/mini-toy-cosines.svg").read_text()
+    assert "noise" in drawn
+    assert "word_overlap" in drawn
+
+
+def test_the_same_record_counts_once(both: Cli) -> None:
+    alone = rows(ask(both, "--format", "csv", campaign="a"))
+    shutil.copytree(A / "noise/seed-1", B / "noise/seed-1")
+    shutil.rmtree(B / "noise/seed-3")
+    shutil.rmtree(B / "word_overlap")
+    assert rows(ask(both, "--format", "csv")) == alone
+    (A / NOISE).with_suffix(".npz").unlink()  # then it is read where its predictions are
+    first, *_ = rows(ask(both, "--format", "csv"))
+    assert (first["seed"], first["campaign"]) == ("1", "b")
+    assert "missing" not in first["note"]
+
+
+def test_a_damaged_copy_is_told_and_changes_no_figure(both: Cli) -> None:
+    shutil.copytree(A / "noise/seed-1", B / "noise/seed-1")
+    whole = ask(both, "--columns", "avg,seeds", "--format", "markdown")
+    forge(B / NOISE, lambda record: record["scores"][0].update(value=0.99), "kept")
+    code, out, err = both("report", "--campaign", "a,b", "--columns", "avg,seeds", "--format", "markdown")
+    assert (code, err.count("\n")) == (1, 1)
+    assert str(B / NOISE) in err
+    table = [line for line in out.splitlines() if line.startswith("|")]
+    assert table == [line for line in whole.splitlines() if line.startswith("|")]
+    assert "noise seed 1 is of campaign a; in b it can't be read." in out
+    forge(A / NOISE, lambda record: record["scores"][0].update(value=0.99), "kept")
+    code, out, err = both("report", "--campaign", "a,b")
+    assert (code, "Unreadable: noise seed 1" in out, "2 of 3" in out) == (1, True, True)
+    assert err.splitlines()[-1] == "error: 2 records can't be read; the lines above say why"
+
+
+def change_score(record: dict[str, Any]) -> None:
+    for score in record["scores"]:
+        score["value"] += 0.01
+
+
+def fail(record: dict[str, Any]) -> None:
+    record.update(status="failed", scores=[], predictions=None, reason="out of memory", traceback=[])
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        (change_score, "it has other scores: avg "),
+        (fail, "it finished in a and failed in b"),
+        (lambda record: record.update(version=7), "under different specifications: method version 1 and 7"),
+        (
+            lambda record: record["provenance"].update(threads=2),
+            "under different specifications: threads 1 and 2",
+        ),
+    ],
+)
+def test_two_results_of_one_run_are_refused(
+    both: Cli, edit: Callable[[dict[str, Any]], None], said: str
+) -> None:
+    shutil.copytree(A / "noise/seed-1", B / "noise/seed-1")
+    forge(B / NOISE, edit)
+    told = refusal(both, "report", "--campaign", "a,b", code=3)
+    assert "campaigns a and b both have noise seed 1 of suite toy, profile mini, but " in told
+    assert said in told
+    assert "word_overlap" in ask(both, "--methods", "word_overlap")  # which it doesn't concern
+
+
+def test_another_seeds_copy_is_refused(both: Cli) -> None:
+    shutil.copytree(A / "noise/seed-1", B / "noise/seed-5")
+    forge(B / "noise/seed-5/toy.json", lambda record: record.update(seed=5))
+    assert ask(both, campaign="b")
+    told = refusal(both, "report", "--campaign", "a,b")
+    assert "noise/seed-1/toy.json" in told
+    assert "copy" in told
+
+
+@pytest.mark.parametrize(
+    ("campaigns", "said"),
+    [
+        ("a,", "'' is not a campaign name"),
+        (",", "is named twice"),
+        ("a,a", "'a' is named twice"),
+        ("a,../b", "'../b' is not a campaign name"),
+        ("a, b", "' b' is not a campaign name"),
+        ("a,c", "no campaign 'c'; expected one of a, b"),
+    ],
+)
+def test_names_of_campaigns(both: Cli, campaigns: str, said: str) -> None:
+    assert said in refusal(both, "report", "--campaign", campaigns)
+
+
+@pytest.mark.parametrize("command", ["report", "compare noise word_overlap", "stats", "watch", "run"])
+def test_a_campaign_given_twice_is_refused(both: Cli, command: str) -> None:
+    """Click keeps the last one in silence."""
+    told = refusal(both, *command.split(), "--campaign", "a", "--campaign", "b")
+    assert told.endswith("--campaign is given 2 times\n")
+
+
+def test_other_commands_take_one_campaign(both: Cli) -> None:
+    told = refusal(both, "compare", "noise", "word_overlap", "--campaign", "a,b")
+    assert "'a,b' is not a campaign name" in told
+    assert "bench report takes several" in told
+
+
+def found(*campaigns: RunRecord) -> list[Found]:
+    stores = [ResultStore(Path("results"), name) for name in "ab"]
+    return [Found(record, store) for record, store in zip(campaigns, stores, strict=True)]
+
+
+def change(record: RunRecord, **more: Any) -> RunRecord:
+    training = {**record.training, "corpus": {**record.training["corpus"], **more.pop("corpus", {})}}
+    return replace(record, training=training, **more)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (
+            {"backbone": {"name": "other", "sha256": "d" * 64}},
+            "weights bert-base-uncased bbbbbbbb in a, other dddddddd in b",
+        ),
+        (
+            {"corpus": {"name": "x.txt", "sha256": "e" * 64}},
+            "training text wiki1m_for_simcse.txt cccccccc in a",
+        ),
+        ({"evaluation": {"version": 2}}, "version of the evaluation 1 in a, 2 in b"),
+        ({"evaluation": {"precision": "bf16"}}, "precision fp32 in a, bf16 in b"),
+        ({"world": {"seed": 3}}, None),  # the other says none
+    ],
+)
+def test_a_profile_that_is_another_in_each_is_refused(more: dict[str, Any], said: str | None) -> None:
+    one, other = (make_record(method, 1, {"STS12": 0.5}) for method in ("simcse", "tncse"))
+    assert len(joined(found(one, other))) == 2
+    records = found(one, change(other, **more))
+    if said is None:
+        assert len(joined(records)) == 2
+        return
+    with pytest.raises(NotComparableError) as refused:
+        joined(records)
+    assert "profile mini is not the same in campaigns a and b: " in str(refused.value)
+    assert said in str(refused.value)
+    assert len(joined(found(one, replace(change(other, **more), profile="other")))) == 2
+    assert len(joined(found(one, replace(change(other, **more), suite="other")))) == 2
+
+
+def test_checkpoints_bring_weights_of_their_own() -> None:
+    one = make_record("simcse", 1, {"STS12": 0.5})
+    other = make_record("st:x", None, {"STS12": 0.5}, name="st", corpus=None)
+    own = replace(other, backbone={"name": "x", "sha256": "d" * 64})
+    assert len(joined(found(one, own))) == 2
+
+
+def test_of_equal_records_that_with_more_is_kept() -> None:
+    one = make_record("simcse", 1, {"STS12": 0.5})
+    more = replace(one, probes={"version": 1, "data": {}, "cost": {"gmac": 1.0}})
+    (kept,) = joined(found(one, more))
+    assert kept.home.campaign == "b"
+    less = replace(one, probes={"version": 1, "data": {}, "cost": {"gmac": 2.0}})
+    with pytest.raises(NotComparableError, match="its probes say something else: cost"):
+        joined(found(more, less))
+
+
+def manifest(seeds: tuple[int, ...], points: tuple[tuple[str, str, str], ...] = POINTS) -> Manifest:
+    return Manifest("caels", "mini", ("mini",), seeds, points)
+
+
+def test_a_sweep_of_both_is_one(tmp_path: Path) -> None:
+    stores = [ResultStore(tmp_path, name) for name in "ab"]
+    save(manifest((1, 2)), tmp_path / "a")
+    assert joined_sweeps(stores, None) == [manifest((1, 2))]  # in one only
+    save(manifest((2, 3)), tmp_path / "b")
+    assert joined_sweeps(stores, "mini") == [manifest((1, 2, 3))]
+    assert joined_sweeps(stores, "other") == []
+    save(manifest((1, 2), POINTS[:1]), tmp_path / "b")
+    with pytest.raises(NotComparableError, match="sweep caels has other cells in campaigns a and b"):
+        joined_sweeps(stores, None)
+    (tmp_path / "b" / "sweeps" / "mini-caels.json").write_text(
+        json.dumps({**asdict(manifest((1,))), "seeds": 1})
+    )
+    with pytest.raises(DataError, match="damaged"):
+        joined_sweeps(stores, None)
+
+
+def test_files_of_one_content_are_one(both: Cli) -> None:
+    for name in ("a", "b"):
+        (Path("results") / name / "overlap.csv").write_text(OVERLAP)
+    out = ask(both, "--table", "overlap")
+    assert (out.count("Overlap with"), "a/overlap.csv" in out) == (1, True)
+    (Path("results") / "b" / "overlap.csv").write_text(OVERLAP.replace("10", "20"))
+    out = ask(both, "--table", "overlap")
+    assert (out.count("Overlap with"), "b/overlap.csv" in out) == (2, True)
+    (Path("results") / "b" / "overlap.csv").unlink()
+    (Path("results") / "b" / "overlap.csv").mkdir()
+    assert "b/overlap.csv" in refusal(both, "report", "--campaign", "a,b", "--table", "overlap")
