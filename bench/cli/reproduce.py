@@ -4,23 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from bench.cli.options import PATH, check_device, make_spec, run_options, tell
+from bench.cli.progress import progress_bar
 from bench.cli.run import estimate_option, execute, leave_if_failed, own_records, show_estimate, show_plan
 from bench.errors import BenchError, InputError
 
 if TYPE_CHECKING:
     from bench.papers.items import Item
     from bench.papers.work import Work
+    from bench.plan.plan import Plan
     from bench.records.record import RunRecord
+    from bench.reports.figures.figure import Figure
     from bench.reports.grid import Grid
     from bench.request.spec import RunSpec
 
 CAMPAIGN = "reproduce"
+MOST = 2560
+"""Held-out sentences on which a watched training is measured."""
 
 
 @click.command()
@@ -86,10 +92,16 @@ def reproduce(
 
 def _reproduced(made: Work, show: bool, figures: Path | None, grids: list[Grid]) -> int:
     """Run what is missing of an item, add its table, draw its figures; return what failed."""
+    from bench.papers.curves import item_tables
+
+    if made.item.gradient:
+        drawn = _measured(made, show)
+        grids += item_tables(made.item, drawn)
+        _draw(drawn, figures)
+        return 0
     records, failed = _run(made, show)
     grids += _grids(made, records)
-    if figures is not None:
-        _draw(made, records, figures)
+    _draw(_figures(made, records) if figures is not None else [], figures)
     return failed
 
 
@@ -138,8 +150,9 @@ def _preview(made: Work, estimate: bool) -> int:
     click.echo(f"{made.item.id}: {made.item.title}; profile {made.spec.profile}")
     for method, why in made.impossible.items():
         click.echo(f"{method}: not run, {why}")
+    for plan in _watched(made):
+        click.echo(f"bench gradient: {plan.jobs[0].cell.describe()}")
     if not made.spec.methods:
-        click.echo("nothing to run")
         return 0
     plan = make_plan(made.spec)
     conflicts = show_plan(plan)
@@ -208,18 +221,60 @@ def _said(item: Item) -> list[Grid]:
     return [settings_grid(item)] if item.settings else []
 
 
-def _draw(made: Work, records: Iterable[tuple[str, RunRecord]], folder: Path) -> None:
+def _measured(made: Work, show: bool) -> list[Figure]:
+    """Measure what ``bench gradient`` does for an item and isn't there yet; return its figures."""
+    from bench.papers.curves import item_figures
+    from bench.records.store import ResultStore
+    from bench.run.gradient import FILE, check_watched, folder_of, measure, sampled_files, write_sampled
+
+    store = ResultStore(made.spec.results, made.spec.campaign)
+    folder = store.root / "gradient" / made.spec.profile
+    files = sampled_files(folder) if "" in made.item.gradient else []
+    if not show and not all(path.exists() for path in files):
+        store.prepare()
+        folder.mkdir(parents=True, exist_ok=True)
+        write_sampled(folder, made.spec.seeds[0])
+    for plan in _watched(made):
+        path = folder_of(plan, folder) / FILE
+        if not show and not path.exists():
+            check_watched(plan)
+            check_device(plan.spec.device)
+            plan.store.prepare()
+            tell(f"{made.item.id}: {plan.jobs[0].cell.describe()}")
+            measure(plan, folder, MOST, progress_bar)
+        files.append(path)
+    return item_figures(made.item, folder, [path for path in files if path.exists()])
+
+
+def _watched(made: Work) -> Iterator[Plan]:
+    """The plan of each training that an item watches."""
+    from bench.plan.plan import make_plan
+    from bench.request.parse import parse_methods
+
+    for method, seed in product(filter(None, made.item.gradient), made.spec.seeds):
+        yield make_plan(replace(made.spec, methods=parse_methods(method), seeds=(seed,)))
+
+
+def _figures(made: Work, records: Iterable[tuple[str, RunRecord]]) -> list[Figure]:
+    """The report's figures that draw an item, of its own records."""
+    from bench.papers.work import manifest
     from bench.records.store import ResultStore
     from bench.reports.campaign import make_campaign
-    from bench.reports.figures.draw import draw
     from bench.reports.report import all_figures
 
-    own = list({id(record): record for _, record in records}.values())
-    campaign = make_campaign(ResultStore(made.spec.results, made.spec.campaign), own)
-    wanted = [figure for figure in all_figures(campaign) if figure.section in made.item.draws]
-    if not wanted:
-        tell(f"{made.item.id}: no figure to draw")
-    for path in draw(wanted, folder):
+    own = {id(record): record for _, record in records}.values()
+    grid = manifest(made, {text: record.method for text, record in records})
+    store = ResultStore(made.spec.results, made.spec.campaign)
+    campaign = make_campaign(store, list(own), [grid] if grid else [])
+    return [figure for figure in all_figures(campaign) if made.item.draws_it(figure.section, figure.name)]
+
+
+def _draw(figures: Sequence[Figure], folder: Path | None) -> None:
+    if folder is None:
+        return
+    from bench.reports.figures.draw import draw
+
+    for path in draw(list(figures), folder):
         tell(f"figure: {path}")
 
 

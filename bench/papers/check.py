@@ -63,7 +63,7 @@ def _names(item: Item) -> Iterator[str]:
         ("profile", item.backbones, profiles.names()),
         ("suite", item.suites, SUITES.names()),
         ("probe", item.probes, PROBES),
-        ("section of the report", item.draws, [section.name for section in SECTIONS]),
+        ("section of the report", (d.partition("/")[0] for d in item.draws), [s.name for s in SECTIONS]),
         ("sweep", filter(None, (item.sweep, item.formula)), SWEEPS),
         ("section of figures", item.sections, {f.section for f in figures() if f.paper == item.paper}),
         ("table", item.tables, {figure.table for figure in figures() if figure.paper == item.paper}),

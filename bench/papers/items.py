@@ -52,7 +52,7 @@ class Item:
         tasks: Quantity here by printed task, where it isn't the same name in the one suite.
         metrics: Quantity here by printed metric, where it isn't the suite's.
         shows: Quantities by the label of their column, for an item without stored figures.
-        draws: Sections of the report whose figures draw it.
+        draws: Sections of the report whose figures draw it; "SECTION/PART": those with PART in their name.
         sweep: The sweep whose grid it is, or "".
         set: Options that each of the grid's methods gets in addition.
         keep: Columns of the grid that belong to it; empty for all.
@@ -97,6 +97,11 @@ class Item:
     def id(self) -> str:
         """Paper and name, as on the command line."""
         return f"{self.paper}:{self.name}"
+
+    def draws_it(self, section: str, name: str) -> bool:
+        """True if a figure of a section and a name belongs to it."""
+        wanted = (each.partition("/") for each in self.draws)
+        return any(section == own and part in name for own, _, part in wanted)
 
     @property
     def runs(self) -> bool:

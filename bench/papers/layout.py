@@ -72,7 +72,7 @@ def settings_grid(item: Item) -> Grid:
         for setting in settings(item)
     ]
     header = ("method", "backbone", "hyperparameter", "printed", "here", "option", "why it differs")
-    return Grid(_title(item), header, tuple(rows), _said(item))
+    return Grid(title(item), header, tuple(rows), said(item))
 
 
 def _of(setting: Iterable[tuple[str, str]]) -> str:
@@ -97,10 +97,11 @@ def grid(item: Item, places: Sequence[Place], found: Found) -> Grid:
             whose = ("bench",) if printed else ()
             body.append((name, *whose, *(_ours(item, place, found) for place in here)))
     header = (_heading(item, item.rows), *(("",) if printed else ()), *columns)
-    return Grid(f"{_title(item)}; profile {found.profile}", header, tuple(body), _notes(item, places, found))
+    return Grid(f"{title(item)}; profile {found.profile}", header, tuple(body), _notes(item, places, found))
 
 
-def _title(item: Item) -> str:
+def title(item: Item) -> str:
+    """Return paper and title."""
     return f"{PAPERS[item.paper]}, {item.title}"
 
 
@@ -197,7 +198,8 @@ def _plain(values: Sequence[float]) -> str:
     return f"{fmean(values):.4g}{spread}"
 
 
-def _said(item: Item) -> tuple[str, ...]:
+def said(item: Item) -> tuple[str, ...]:
+    """Return what the paper concludes, and what differs here."""
     says = f"The paper: {item.says}" if item.says else ""
     return tuple(filter(None, (says, item.note)))
 
@@ -206,7 +208,7 @@ def _notes(item: Item, places: Sequence[Place], found: Found) -> tuple[str, ...]
     own = [place for place in places if place.methods]
     used = {method for place in own for method in place.methods}
     records = list({id(r): r for method in used for r in found.records.get(method, ())}.values())
-    lines = list(_said(item))
+    lines = list(said(item))
     if own:
         seeds = ", ".join(map(str, found.seeds))
         lines.append(f"bench: mean and standard deviation over seeds {seeds}; scores x {SCALE:g}.")
@@ -233,4 +235,4 @@ def _notes(item: Item, places: Sequence[Place], found: Found) -> tuple[str, ...]
 def surface(item: Item) -> list[Grid]:
     """Return the values of an item's formula."""
     manifest = Manifest(item.formula, "", ("formula",), (), ())
-    return [replace(found, title=_title(item)) for found in sweep_grids([manifest], [], "")]
+    return [replace(found, title=title(item)) for found in sweep_grids([manifest], [], "")]

@@ -20,6 +20,7 @@ from bench.request import profiles
 from bench.request.parse import parse_methods
 from bench.request.spec import RunSpec
 from bench.sweeps.grids import Backbone
+from bench.sweeps.manifest import Manifest
 
 PAPERS_BACKBONE = Backbone(layers=12, pooler=True)
 """BERT-base and RoBERTa-base, also where their folders aren't here."""
@@ -158,3 +159,22 @@ def _seconds(results: Path, profile: str) -> dict[str, float]:
                 # a stage that another cell trained isn't in the cell's own time
                 found.setdefault(record.method, []).append(max(record.timing["cpu_seconds"], stages))
     return {method: fmean(values) for method, values in found.items()}
+
+
+def manifest(made: Work, ids: Mapping[str, str]) -> Manifest | None:
+    """Return the grid of an item that is a sweep, for its figures; None for another.
+
+    Args:
+        made: The item in a profile.
+        ids: Method id of each method that has records, by its text.
+    """
+    if not made.item.sweep:
+        return None
+    points = tuple(
+        (dict(place.row)["row"], dict(place.column)["column"], ids[method])
+        for place in made.places
+        for method in place.methods
+        if method in ids
+    )
+    label = profiles.load(made.spec.profile).name
+    return Manifest(made.item.sweep, label, made.spec.suites, made.spec.seeds, points)

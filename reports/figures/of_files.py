@@ -55,9 +55,12 @@ def extra_figures(campaign: Campaign) -> list[Figure]:
 
 def gradient_figures(folder: Path) -> list[Figure]:
     """Return the figures of what ``bench gradient`` wrote into a folder; raises DataError if damaged."""
-    sampled, runs = (
-        [path for name in names for path in sorted(folder.glob(name))] for names in (_SAMPLED, _RUNS)
-    )
+    return gradient_figures_of(folder, [p for name in (*_SAMPLED, *_RUNS) for p in sorted(folder.glob(name))])
+
+
+def gradient_figures_of(folder: Path, files: Sequence[Path]) -> list[Figure]:
+    """Return the figures of some of the files in such a folder; raises DataError for a damaged one."""
+    sampled, runs = ([p for p in files if (p.name in _SAMPLED) == alone] for alone in (True, False))
     return _of_gradient(folder, sampled, runs)
 
 

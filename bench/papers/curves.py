@@ -1,0 +1,54 @@
+"""What ``bench gradient`` measures for an item: its figures, and their numbers as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from bench.papers.items import Item
+from bench.papers.layout import said, title
+from bench.reports.figures.figure import Figure
+from bench.reports.figures.of_files import gradient_figures_of
+from bench.reports.grid import DASH, Grid
+
+T = TypeVar("T")
+_MOST = 9
+"""Lines and columns of a table; a figure has more points."""
+
+
+def item_figures(item: Item, folder: Path, files: Sequence[Path]) -> list[Figure]:
+    """Return the figures that draw an item, of files of its runs in a folder; raises DataError for a damaged one."""
+    found = gradient_figures_of(folder, files)
+    return [figure for figure in found if item.draws_it(figure.section, figure.name)]
+
+
+def item_tables(item: Item, figures: Sequence[Figure]) -> list[Grid]:
+    """Return the numbers behind an item's figures, a table each, the first with the item's notes."""
+    grids = [_table(figure) for figure in figures]
+    return [
+        replace(
+            grid, title=f"{title(item)}; {grid.title}", notes=(*(() if place else said(item)), *grid.notes)
+        )
+        for place, grid in enumerate(grids)
+    ]
+
+
+def _table(figure: Figure) -> Grid:
+    """A figure's points, thinned."""
+    if figure.kind == "heat":
+        rows, columns = (_thinned(range(len(labels))) for labels in (figure.rows, figure.columns))
+        header = (f"{figure.y}, by {figure.x}", *(figure.columns[j] for j in columns))
+        body = [(figure.rows[i], *(f"{figure.cells[i][j]:.3f}" for j in columns)) for i in rows]
+        return Grid(figure.title, header, tuple(body), ())
+    points = _thinned(sorted({x for series in figure.series for x in series.x}))
+    at = [dict(zip(series.x, series.y, strict=True)) for series in figure.series]
+    body = [(f"{x:g}", *(f"{line[x]:.4g}" if x in line else DASH for line in at)) for x in points]
+    header = (figure.x, *(series.name for series in figure.series))
+    return Grid(figure.title, header, tuple(body), tuple(filter(None, (f"{figure.y}.", figure.note))))
+
+
+def _thinned(values: Sequence[T]) -> list[T]:
+    step = (len(values) - 1) / (_MOST - 1)
+    return list(values) if len(values) <= _MOST else [values[round(step * i)] for i in range(_MOST)]
