@@ -68,7 +68,11 @@ def reproduce(
     spec = _spec(options)
     wanted = chosen(name) if name else tuple(items().values())
     if name is None:
-        click.echo(_render(_listing(wanted, spec, options["profile"], options["seeds"]), form), nl=False)
+        from bench.papers.listing import lines, listing
+
+        each = {item.id: list(_works(item, spec, options["profile"], options["seeds"])) for item in wanted}
+        listed = listing(wanted, each)
+        click.echo(lines(listed) if form == "text" else _render([listed], form), nl=False)
         return
     failed = 0
     grids: list[Grid] = []
@@ -224,18 +228,19 @@ def _said(item: Item) -> list[Grid]:
 def _measured(made: Work, show: bool) -> list[Figure]:
     """Measure what ``bench gradient`` does for an item and isn't there yet; return its figures."""
     from bench.papers.curves import item_figures
+    from bench.papers.work import MEASURED, gradient_folder
     from bench.records.store import ResultStore
-    from bench.run.gradient import FILE, check_watched, folder_of, measure, sampled_files, write_sampled
+    from bench.run.gradient import check_watched, folder_of, measure, sampled_files, write_sampled
 
     store = ResultStore(made.spec.results, made.spec.campaign)
-    folder = store.root / "gradient" / made.spec.profile
+    folder = gradient_folder(made)
     files = sampled_files(folder) if "" in made.item.gradient else []
     if not show and not all(path.exists() for path in files):
         store.prepare()
         folder.mkdir(parents=True, exist_ok=True)
         write_sampled(folder, made.spec.seeds[0])
     for plan in _watched(made):
-        path = folder_of(plan, folder) / FILE
+        path = folder_of(plan, folder) / MEASURED
         if not show and not path.exists():
             check_watched(plan)
             check_device(plan.spec.device)
@@ -276,14 +281,6 @@ def _draw(figures: Sequence[Figure], folder: Path | None) -> None:
 
     for path in draw(list(figures), folder):
         tell(f"figure: {path}")
-
-
-def _listing(wanted: Sequence[Item], spec: RunSpec, profile: str | None, seeds: str | None) -> list[Grid]:
-    """All items with what is done, and what the rest costs."""
-    from bench.papers.listing import listing
-
-    works = {item.id: list(_works(item, spec, profile, seeds)) for item in wanted}
-    return [listing(wanted, works)]
 
 
 def _render(grids: Sequence[Grid], form: str) -> str:

@@ -19,7 +19,7 @@ _MOST = 9
 
 
 def item_figures(item: Item, folder: Path, files: Sequence[Path]) -> list[Figure]:
-    """Return the figures that draw an item, of files of its runs in a folder; raises DataError for a damaged one."""
+    """Return the figures that draw an item, of its files in a folder; raises DataError for a damaged one."""
     found = gradient_figures_of(folder, files)
     return [figure for figure in found if item.draws_it(figure.section, figure.name)]
 
@@ -46,7 +46,7 @@ def _table(figure: Figure) -> Grid:
     at = [dict(zip(series.x, series.y, strict=True)) for series in figure.series]
     body = [(f"{x:g}", *(f"{line[x]:.4g}" if x in line else DASH for line in at)) for x in points]
     header = (figure.x, *(series.name for series in figure.series))
-    return Grid(figure.title, header, tuple(body), tuple(filter(None, (f"{figure.y}.", figure.note))))
+    return Grid(figure.title, header, tuple(body), tuple(filter(None, [figure.note])))
 
 
 def _thinned(values: Sequence[T]) -> list[T]:

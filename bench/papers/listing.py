@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from bench.data.published import PAPERS
 from bench.papers.items import Item
 from bench.papers.work import Work, cpu_seconds, done, gpu_hours
-from bench.reports.grid import DASH, Grid, Value
+from bench.reports.grid import DASH, Grid, Value, plain
 
-_HEADER = ("item", "profiles", "printed figures", "cells done", "to do costs")
+_HEADER = ("item", "profiles", "printed", "done", "to do costs", "shows")
 
 
 def listing(items: Sequence[Item], works: Mapping[str, Sequence[Work]]) -> Grid:
@@ -30,29 +30,36 @@ def listing(items: Sequence[Item], works: Mapping[str, Sequence[Work]]) -> Grid:
 
 _NOTES = (
     "Costs: GPU h, hours of one H200 for bert-base and roberta-base, by arithmetic (docs: Scale), every stage "
-    "of a seed once, evaluation left out; CPU s, of other profiles: by records of the method in the "
-    "results folder, with what methods share counted each time.",
+    "of a seed once, without evaluation. CPU s, of other profiles: by records of the same method in the "
+    "results folder, with what methods share counted each time; unknown: no record tells.",
 )
+
+
+def lines(grid: Grid) -> str:
+    """Return the table for a terminal or a file: words begin below each other."""
+    cells = [grid.header, *(tuple(map(plain, row)) for row in grid.rows)]
+    widths = [max(len(row[place]) for row in cells) for place in range(len(grid.header))]
+    shown = []
+    for heading, row in [(None, grid.header), *grid.lines]:
+        shown += [f"\n{heading}"] if heading else []
+        shown.append(
+            "  ".join(plain(cell).ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        )
+    return "\n".join([*shown, "", *grid.notes]) + "\n"
 
 
 def _row(item: Item, works: Sequence[Work]) -> tuple[Value, ...]:
     printed = str(len(item.figures)) if item.figures else DASH
     profiles = ", ".join(work.spec.profile for work in works) or DASH
-    name = f"{item.id}  {item.title}"
     if item.nothing:
-        return name, DASH, DASH, DASH, "nothing to compute"
-    if not item.runs:
-        return name, profiles, printed, DASH, _without_cells(item)
+        return item.id, DASH, DASH, DASH, "nothing to compute", item.title
+    if not item.runs and not item.gradient:
+        what = "a formula" if item.formula else "options of the profiles"
+        return item.id, profiles, printed, DASH, what, item.title
     counts = [done(work) for work in works]
     finished, planned = (sum(count[i] for count in counts) for i in (0, 1))
-    cost = DASH if finished == planned else _cost(works)
-    return name, profiles, printed, f"{finished} of {planned}", cost
-
-
-def _without_cells(item: Item) -> str:
-    if item.gradient:
-        return "bench gradient"
-    return "a formula" if item.formula else "options of the profiles"
+    cost = DASH if finished == planned else "bench gradient" if item.gradient else _cost(works)
+    return item.id, profiles, printed, f"{finished} of {planned}", cost, item.title
 
 
 def _cost(works: Sequence[Work]) -> str:
@@ -63,7 +70,6 @@ def _cost(works: Sequence[Work]) -> str:
     if others:
         found = [cpu_seconds(work) for work in others]
         seconds, unknown = sum(each for each, _ in found), sum(count for _, count in found)
-        told.append(
-            f"{seconds:,.0f} CPU s" + (f" and {unknown} cells that no record tells of" if unknown else "")
-        )
+        more = f", {unknown} cells unknown" if unknown else ""
+        told.append(f"{seconds:,.0f} CPU s{more}")
     return ", ".join(told)

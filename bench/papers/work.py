@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
@@ -14,14 +14,19 @@ from bench.papers.places import Place, methods, places
 from bench.plan import scale
 from bench.plan.cells import make_cells
 from bench.records.record import Place as Kept
+from bench.records.record import safe_name
 from bench.records.store import ResultStore
 from bench.registry import discover
 from bench.request import profiles
 from bench.request.parse import parse_methods
-from bench.request.spec import RunSpec
+from bench.request.spec import MethodRequest, RunSpec
 from bench.sweeps.grids import Backbone
 from bench.sweeps.manifest import Manifest
 
+GRADIENT = "gradient"
+"""Folder of what ``bench gradient`` measures, in the campaign's, by profile."""
+SAMPLED, MEASURED = "gradient-grid.csv", "gradient.json"
+"""Its files: of the sampled angles, of a watched training."""
 PAPERS_BACKBONE = Backbone(layers=12, pooler=True)
 """BERT-base and RoBERTa-base, also where their folders aren't here."""
 
@@ -100,18 +105,22 @@ def _impossible(method: str, backbone: Backbone) -> str:
 
 def ids(made: Work) -> dict[str, tuple[str, tuple[int | None, ...]]]:
     """Return the method id in results, and the seeds, of each method by its text."""
+    return {request.text: _id(made, request) for request in made.spec.methods}
+
+
+def _id(made: Work, request: MethodRequest) -> tuple[str, tuple[int | None, ...]]:
     profile = profiles.load(made.spec.profile)
-    found = {}
-    for request in made.spec.methods:
-        card = discover().get(request.name, where=request.text).card
-        cells = make_cells(request, card, made.spec, profile, profile.name, None, 0, lambda load: None)
-        found[request.text] = cells[0].method, tuple(cell.seed for cell in cells)
-    return found
+    card = discover().get(request.name, where=request.text).card
+    cells = make_cells(request, card, made.spec, profile, profile.name, None, 0, lambda load: None)
+    return cells[0].method, tuple(cell.seed for cell in cells)
 
 
 def done(made: Work) -> tuple[int, int]:
-    """Return how many cells of an item have a finished record, and how many there are."""
+    """Return how many cells (or watched trainings) of an item are finished, and how many there are."""
     store, label = ResultStore(made.spec.results, made.spec.campaign), profiles.load(made.spec.profile).name
+    if made.item.gradient:
+        files = list(_watched(made, gradient_folder(made)))
+        return sum(file.exists() for file in files), len(files)
     wanted = [
         Kept(label, method, seed, suite)
         for method, seeds in ids(made).values()
@@ -120,6 +129,20 @@ def done(made: Work) -> tuple[int, int]:
     ]
     records = (store.read(place) if store.path(place).exists() else None for place in wanted)
     return sum(record is not None and record.status == "ok" for record in records), len(wanted)
+
+
+def gradient_folder(made: Work) -> Path:
+    """Return where the runs of ``bench gradient`` for an item are."""
+    return made.spec.results / made.spec.campaign / GRADIENT / profiles.load(made.spec.profile).name
+
+
+def _watched(made: Work, folder: Path) -> Iterator[Path]:
+    for text in made.item.gradient:
+        if not text:
+            yield folder / SAMPLED
+            continue
+        method, seeds = _id(made, parse_methods(text)[0])
+        yield from (folder / f"{safe_name(method)}-seed-{seed}" / MEASURED for seed in seeds)
 
 
 def gpu_hours(made: Iterable[Work]) -> float:

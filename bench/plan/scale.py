@@ -99,7 +99,7 @@ def stages(method: str, profile: str) -> tuple[Trained, ...]:
 def builds_on(method: str, profile: str) -> dict[str, str]:
     """The methods that one builds on, as ``--methods`` names them, by role."""
     found = discover().get(_parsed(method).name)
-    if not isinstance(found, ComposedMethod):
+    if not isinstance(found, ComposedMethod) or found.card.name == "released":  # which is trained already
         return {}
     return dict(found.members(options_of(method, profile)))
 

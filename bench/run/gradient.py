@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from bench.errors import InputError
+from bench.papers.work import MEASURED, SAMPLED
 from bench.plan.plan import Plan
 from bench.records.record import safe_name
 
-FILE = "gradient.json"
-GRID, HARDEST = "gradient-grid.csv", "gradient-hardest.csv"
+HARDEST = "gradient-hardest.csv"
 Progress = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 """From what is done and how many sentences that takes to what is told of each batch."""
 
 
 def sampled_files(out: Path) -> list[Path]:
     """Return the files of sampled angles in a folder."""
-    return [out / GRID, out / HARDEST]
+    return [out / SAMPLED, out / HARDEST]
 
 
 def write_sampled(out: Path, seed: int) -> list[Path]:
@@ -37,7 +37,7 @@ def write_sampled(out: Path, seed: int) -> list[Path]:
         grids |= {f"ratio_{name}_{kind}": grid for name, grid in ratios.items()}
     grids |= {f"shaded_{name}": probe.shaded(name).astype(float) for name in ("arccon", "met")}
     _table(
-        out / GRID,
+        out / SAMPLED,
         ("mu_pos", "mu_neg", *grids),
         (
             (p, n, *(grid[i, j] for grid in grids.values()))
@@ -131,9 +131,9 @@ def measure(plan: Plan, out: Path, most: int, progress: Progress) -> Path:
             "before": figures(model, held),
             "after": figures(folder / "selected", held),
         }
-    (folder / FILE).write_text(json.dumps(measured, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    (folder / MEASURED).write_text(json.dumps(measured, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     folder.rename(final)
-    return final / FILE
+    return final / MEASURED
 
 
 def _sentences(plan: Plan) -> int:
