@@ -1,10 +1,10 @@
-"""``local:`` suites: tasks of any of mteb's five kinds, from files that a small TOML file names.
+"""``local:`` suites: tasks of mteb's kinds, from files that a small TOML file names.
 
 ::
 
     [[task]]
     name = "my-sts"
-    type = "sts"               # sts, classification, retrieval, reranking or bitext
+    type = "sts"               # a key of KINDS
     language = "eng-Latn"      # default
     split = "test"             # default
     file = "pairs.tsv"         # next to the TOML file; .tsv, .csv or .jsonl
@@ -41,6 +41,9 @@ KINDS: dict[str, dict[str, Row]] = {
         "queries": ("id", "text"),
         "qrels": ("query", "document", "relevant"),
     },
+    "clustering": {"file": ("text", "label")},
+    "pair-classification": {"file": ("sentence1", "sentence2", "label")},
+    "summarisation": {"references": ("text", "summary"), "summaries": ("text", "summary", "score")},
 }
 """The files of each type of task, by the name they have in the TOML file, and their columns."""
 _NUMBERS = ("score", "relevant")
@@ -293,10 +296,36 @@ def _check_retrieval(task: LocalTask, files: dict[str, str]) -> Faults:
         yield "qrels", f"query '{lacking[0]}' has no relevant document", "one or more each"
 
 
+def _check_clusters(task: LocalTask, files: dict[str, str]) -> Faults:
+    if (found := len({label for _, label in task.table("file")})) < 2:
+        yield "file", f"{found} label(s)", "two or more"
+
+
+def _check_labels(task: LocalTask, files: dict[str, str]) -> Faults:
+    if (found := {label for _, _, label in task.table("file")}) != {"0", "1"}:
+        yield (
+            "file",
+            f"labels {', '.join(sorted(found)[:5]) or 'missing'}",
+            "0 and 1, for the same",
+        )
+
+
+def _check_summaries(task: LocalTask, files: dict[str, str]) -> Faults:
+    texts = {name: {row[0] for row in task.table(name)} for name in files if name in KINDS["summarisation"]}
+    for text in sorted(texts["references"] ^ texts["summaries"]):
+        lacking = "summaries" if text in texts["references"] else "references"
+        yield lacking, f"nothing of the text '{text[:40]}'", "both kinds for every text"
+    if len({float(row[2]) for row in task.table("summaries")}) < 2:
+        yield "summaries", "all scores are equal", "different scores"
+
+
 _CHECKS = {
     "sts": _check_pairs,
     "bitext": _check_pairs,
     "classification": _check_classes,
     "reranking": _check_candidates,
     "retrieval": _check_retrieval,
+    "clustering": _check_clusters,
+    "pair-classification": _check_labels,
+    "summarisation": _check_summaries,
 }

@@ -10,6 +10,7 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
+from bench.data.mini.suites import MTEB_SUITES
 from bench.errors import InputError
 
 TASKS = "mteb:"
@@ -75,7 +76,12 @@ def named_suites() -> dict[str, MtebSuite]:
 
 def is_mteb(suite: str) -> bool:
     """True if mteb measures a suite, so that it has no pairs for anything else."""
-    return suite.startswith((TASKS, FILES)) or suite == STSB_MULTI or suite in named_suites()
+    return suite.startswith(TASKS) or has_own_tasks(suite) or suite in named_suites()
+
+
+def has_own_tasks(suite: str) -> bool:
+    """True if mteb measures a suite's tasks without having them itself: local files', the mini world's."""
+    return suite.startswith(FILES) or suite == STSB_MULTI or suite in MTEB_SUITES
 
 
 def parse_task(text: str, printed: str | None = None) -> MtebName:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.data import senteval
+from bench.data.mini.suites import MTEB_SUITES, TRANSFER_SUITE, MiniSuite, transfer_tasks
 from bench.data.mini.text import pairs
 from bench.data.mini.world import DEFAULT_SEED, World
 from bench.data.mteb_names import STSB_MULTI, is_mteb, named_suites
@@ -22,6 +23,15 @@ from bench.registry import Registry
 SUITES: Registry[Suite] = Registry("suite")
 TRANSFER = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")
 """SentEval's transfer tasks in the order of the papers' tables."""
+MINI_TRANSFER = "mini-transfer"
+
+
+def _mini(name: str, suite: MiniSuite, how: str = "") -> Suite:
+    said = f"The world of suite {name} is made up: its figures are no benchmark of the methods."
+    note = " ".join(filter(None, (said, suite.note)))
+    return Suite(name, f"{suite.summary}{how}", suite.tasks, True, note)
+
+
 for _suite in (
     Suite(
         "sts7",
@@ -46,6 +56,8 @@ for _suite in (
     Suite(
         "mini-dev", "dev pairs of the embedded world, for choosing, never for reporting", ("MINI-dev",), True
     ),
+    _mini(MINI_TRANSFER, TRANSFER_SUITE),
+    *(_mini(name, suite, " (mteb)") for name, suite in MTEB_SUITES.items()),
     Suite(
         "toy",
         "180 embedded pairs for the program's own tests",
@@ -71,8 +83,8 @@ _EMBEDDED: dict[str, Callable[[int], PairTask]] = {
     "toy": lambda seed: toy_task(),
 }
 
-MINI_SUITES = frozenset({"mini", "mini-dev"})
-TRANSFER_SUITES = frozenset({"transfer7", "transfer8"})
+MINI_SUITES = frozenset({"mini", "mini-dev", MINI_TRANSFER, *MTEB_SUITES})
+TRANSFER_SUITES = frozenset({"transfer7", "transfer8", MINI_TRANSFER})
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "sts7": (*SUITES.get("sts7").tasks, "STSB-dev", "STSB-train", "SICKR-dev", "SICKR-train"),
@@ -120,6 +132,10 @@ def load_suite(
             expected="a suite of pairs here, such as sts7, stsb-dev or mini",
         )
     suite = SUITES.get(name, where="--suite")
+    if name == MINI_TRANSFER:
+        raise InputError(
+            f"suite '{name}' holds {suite.tasks[0]}, which is not a sentence-pair task", where="--suite"
+        )
     if suite.embedded:
         return suite, [_EMBEDDED[name](world_seed)]
     root = _root(name, data, "transfer7" if name == "transfer7" else "sts7")
@@ -136,18 +152,23 @@ def load_suite(
     return suite, tasks
 
 
-def load_transfer(name: str, data: Path | None, *, accept_data: bool = False) -> list[LabelledTask]:
+def load_transfer(
+    name: str, data: Path | None, *, accept_data: bool = False, world_seed: int = DEFAULT_SEED
+) -> list[LabelledTask]:
     """Read all tasks of a transfer suite and check them.
 
     Args:
         name: One of TRANSFER_SUITES.
         data: Data folder, or None.
         accept_data: Take data that differ from the reference (every record says so).
+        world_seed: Which world the tasks of the embedded one are drawn from.
 
     Raises:
         InputError: no data folder.
         DataError: missing, damaged or differing data; names every task that has them.
     """
+    if name == MINI_TRANSFER:
+        return transfer_tasks(World(world_seed))
     root = _root(name, data, "transfer7")
     tasks: list[LabelledTask] = []
     failed: list[str] = []

@@ -44,16 +44,21 @@ def local_items(task: LocalTask) -> Items:
     if task.type == "sts":
         rows = task.table("file")
         return Items(tuple((a, b) for a, b, _ in rows), np.array([float(score) for _, _, score in rows]))
+    if task.type == "pair-classification":
+        rows = task.table("file")
+        return Items(tuple((a, b) for a, b, _ in rows), np.array([float(label) for _, _, label in rows]))
     if task.type == "bitext":
         rows = task.table("file")
         return Items(tuple((a, b) for a, b in rows), np.arange(float(len(rows))))
-    if task.type == "classification":
-        names = tuple(sorted({label for _, label in task.table("train")}))
-        rows = task.table("test")
+    if task.type in ("classification", "clustering"):
+        rows = task.tables[-1][1]
+        names = tuple(sorted({label for _, label in task.tables[0][1]}))
         gold = np.array([float(names.index(label)) for _, label in rows])
         return Items(tuple((text,) for text, _ in rows), gold, names)
     if task.type == "retrieval":
         queries = {number: text for number, text in task.table("queries")}
+    elif task.type == "summarisation":
+        queries = {text: text for text, _ in task.table("references")}
     else:
         queries = {f"q{i}": text for i, text in enumerate(dict.fromkeys(q for q, _, _ in task.table("file")))}
     return _queries(list(queries), list(queries.values()))

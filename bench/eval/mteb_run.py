@@ -235,7 +235,7 @@ def _said(task: AbsTask, asked: MtebTask) -> Iterator[tuple[Callable[[str, str],
 def _entry(asked: MtebTask, task: AbsTask, split: str, scores: Any, said: Callable[[str, str], Any]) -> Entry:
     """What mteb measured on a subset, with what is kept of its predictions."""
     subset = scores["hf_subset"]
-    entry = Entry(split, subset, _numbers(scores), _items(task, split, subset))
+    entry = Entry(split, subset, _numbers(scores), asked.items or _items(task, split, subset))
     kind, value = kind_of(asked), entry.scores.get(asked.score)
     if kind is None or value is None:
         return entry

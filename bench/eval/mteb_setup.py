@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import logging
 import random
 import sys
@@ -50,12 +51,20 @@ def import_mteb() -> ModuleType:
         with kept_random_state():
             import mteb
     except ImportError as error:
-        raise InputError(
-            f"mteb can't be imported: {error}",
-            expected="the extra mteb",
-            hint="pip install 'cse-bench[mteb]'",
-        ) from error
+        raise _missing(str(error)) from error
     return mteb
+
+
+def need_mteb() -> None:
+    """Raise :func:`import_mteb`'s error where mteb isn't installed, without the seconds that it imports."""
+    if importlib.util.find_spec("mteb") is None:
+        raise _missing("it isn't installed")
+
+
+def _missing(why: str) -> InputError:
+    return InputError(
+        f"mteb can't be imported: {why}", expected="the extra mteb", hint="pip install 'cse-bench[mteb]'"
+    )
 
 
 @contextmanager

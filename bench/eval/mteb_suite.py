@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.data.mteb_names import FILES, STSB_MULTI
+from bench.data.mteb_names import has_own_tasks
 from bench.encoder import Encoder, FloatArray, PairScorer
 from bench.eval.measure import Measure, Measured, Setting
 from bench.eval.mteb_cached import check_at_hand, check_declared
+from bench.eval.mteb_setup import need_mteb
 from bench.eval.mteb_tasks import MtebTask, load_mteb_suite
 from bench.records.record import RunRecord, Score, safe_name
 
@@ -44,15 +45,16 @@ class MtebSuite(Measure[MtebTask]):
 
     def load(self, data: Path | None, *, accept_data: bool, world_seed: int) -> list[MtebTask]:
         """Look the tasks up; see :func:`bench.eval.mteb_tasks.load_mteb_suite`."""
-        return load_mteb_suite(self.name, data)
+        return load_mteb_suite(self.name, data, world_seed)
 
     def check_early(self) -> None:
         """Refuse data sets that are neither here nor may be fetched, if mteb needn't be imported for that."""
-        if self.name != STSB_MULTI and not self.name.startswith(FILES):
+        if not has_own_tasks(self.name):
             check_declared(self.name)
 
     def check(self, tasks: Sequence[MtebTask]) -> None:
-        """Refuse data sets that are neither here nor may be fetched, all at once."""
+        """Refuse to go on without mteb, or with data sets that are neither here nor may be fetched."""
+        need_mteb()
         check_at_hand(self.name, tasks)
 
     def sentences(self, tasks: Sequence[MtebTask]) -> Iterator[str]:

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.data.local_tasks import KINDS, LocalTask, read_local_suite
+from bench.data.mini.suites import MTEB_SUITES, mteb_tasks
+from bench.data.mini.world import DEFAULT_SEED, World
 from bench.data.mteb_names import FILES, STSB_MULTI, MtebName, parse_suite
 from bench.errors import InputError, did_you_mean
 from bench.eval.mteb_items import local_items
@@ -26,6 +28,9 @@ _BASES = {
     "classification": ("AbsTaskClassification", "Classification", "accuracy"),
     "reranking": ("AbsTaskRetrieval", "Reranking", "map_at_1000"),
     "retrieval": ("AbsTaskRetrieval", "Retrieval", "ndcg_at_10"),
+    "clustering": ("AbsTaskClusteringLegacy", "Clustering", "v_measure"),
+    "pair-classification": ("AbsTaskPairClassification", "PairClassification", "max_ap"),
+    "summarisation": ("AbsTaskSummarization", "Summarization", "cosine_spearman"),
 }
 
 _NOT_NAMES = ("file", "allow_pickle")  # what numpy calls its own arguments beside the names of predictions
@@ -80,14 +85,16 @@ class MtebTask:
         }
 
 
-def load_mteb_suite(suite: str, data: Path | None) -> list[MtebTask]:
+def load_mteb_suite(suite: str, data: Path | None, world_seed: int = DEFAULT_SEED) -> list[MtebTask]:
     """Return the tasks of a suite for which :func:`bench.data.mteb_names.is_mteb` holds.
 
-    Tasks of mteb are looked up in its registry, so nothing is fetched; local files are read and checked.
+    Tasks of mteb are looked up in its registry, so nothing is fetched; local files are read and checked, the
+    mini world's tasks are drawn.
 
     Args:
-        suite: A paper's suite, ``mteb:TASK,...``, ``local:FILE.toml`` or ``stsb-multi``.
+        suite: A paper's suite, ``mteb:TASK,...``, ``local:FILE.toml``, ``stsb-multi``, one of the world's.
         data: Data folder, for ``stsb-multi``.
+        world_seed: Which world.
 
     Raises:
         InputError: mteb isn't installed, or no task of that name, subset or split, or no data.
@@ -98,6 +105,9 @@ def load_mteb_suite(suite: str, data: Path | None) -> list[MtebTask]:
             raise InputError(f"suite '{suite}' needs evaluation data", expected="--data DIR or BENCH_DATA")
         with resources.as_file(resources.files("bench.data").joinpath("stsb_multi.toml")) as file:
             return [_local(task) for task in read_local_suite(file, data / "stsb_multi")]
+    if suite in MTEB_SUITES:
+        score = MTEB_SUITES[suite].score
+        return [_made_up(task, score) for task in mteb_tasks(suite, World(world_seed))]
     if suite.startswith(FILES):
         return [_local(task) for task in read_local_suite(Path(suite.removeprefix(FILES)))]
     import_mteb()
@@ -122,6 +132,12 @@ def _local(task: LocalTask) -> MtebTask:
     return MtebTask(
         MtebName(task.name, f"Local-{task.name}"), kind, score, ("local", task.sha256), (task.split,), task
     )
+
+
+def _made_up(task: LocalTask, score: str) -> MtebTask:
+    _, kind, main = _BASES[task.type]
+    asked, data = MtebName(task.name, task.name), ("mini", task.sha256)
+    return MtebTask(asked, kind, score or main, data, (task.split,), task)
 
 
 def _resolved(asked: MtebName, score: str, suite: str) -> MtebTask:
@@ -175,15 +191,15 @@ def _from_files(task: MtebTask) -> AbsTask:
     facts: dict[str, Any] = {"type": task.kind, "main_score": task.score}
     about = TaskMetadata(
         name=task.asked.name,
-        description="A task from local files.",
+        description="A task of bench's, not of mteb's.",
         **facts,
         dataset={"path": task.dataset[0], "revision": task.dataset[1]},
         eval_splits=[local.split],
         eval_langs=[local.language],
     )
     members: dict[str, Any] = {"metadata": about}
-    if local.type == "sts":
-        scores = [float(row[2]) for row in local.table("file")]
+    if local.type in ("sts", "summarisation"):
+        scores = [float(row[2]) for row in local.tables[-1][1]]
         members |= {"min_score": min(scores), "max_score": max(scores)}
     made: AbsTask = type("LocalTask", (getattr(abstasks, _BASES[local.type][0]),), members)()
     made.dataset = _dataset(local)
@@ -211,7 +227,36 @@ def _dataset(task: LocalTask) -> Any:
                 for split, part in parts.items()
             }
         )
+    if task.type in _TABLES:
+        return splits({task.split: table(_TABLES[task.type](task))})
     return {"default": {task.split: _ranking(task, table)}}
+
+
+def _clusters(task: LocalTask) -> dict[str, Any]:
+    """All in one row, as mteb has the sets that it clusters one by one."""
+    texts, labels = zip(*task.table("file"), strict=True)
+    names = sorted(set(labels))
+    return {"sentences": [list(texts)], "labels": [[names.index(label) for label in labels]]}
+
+
+def _labelled_pairs(task: LocalTask) -> dict[str, Any]:
+    first, second, labels = map(list, zip(*task.table("file"), strict=True))
+    return {"sentence1": first, "sentence2": second, "labels": [int(label) for label in labels]}
+
+
+def _summaries(task: LocalTask) -> dict[str, Any]:
+    """A row for each text, with all its summaries."""
+    texts = [*dict.fromkeys(text for text, _ in task.table("references"))]
+    judged = [[row[1:] for row in task.table("summaries") if row[0] == text] for text in texts]
+    return {
+        "text": texts,
+        "human_summaries": [[s for t, s in task.table("references") if t == text] for text in texts],
+        "machine_summaries": [[summary for summary, _ in of_text] for of_text in judged],
+        "relevance": [[float(score) for _, score in of_text] for of_text in judged],
+    }
+
+
+_TABLES = {"clustering": _clusters, "pair-classification": _labelled_pairs, "summarisation": _summaries}
 
 
 def _ranking(task: LocalTask, table: Any) -> dict[str, Any]:

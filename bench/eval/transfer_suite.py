@@ -31,7 +31,7 @@ class TransferSuite(Measure[LabelledTask]):
 
     def load(self, data: Path | None, *, accept_data: bool, world_seed: int) -> list[LabelledTask]:
         """Read and check the tasks; see :func:`bench.data.suites.load_transfer`."""
-        return load_transfer(self.name, data, accept_data=accept_data)
+        return load_transfer(self.name, data, accept_data=accept_data, world_seed=world_seed)
 
     def settings(self, solver: str) -> dict[str, Any]:
         """The solver."""

@@ -72,14 +72,10 @@ def work(item: Item, spec: RunSpec, profile: str) -> Work:
     found = () if item.settings or item.nothing else places(item, profile, backbone)
     wanted = methods(found) if item.runs else ()
     impossible = {text: why for text in wanted if (why := _impossible(text, backbone))}
-    suites = tuple(
-        dict.fromkeys(
-            getattr(known, "stand_ins", {"sts7": "mini"}).get(suite, suite) for suite in item.suites
-        )
-    )
+    suites = tuple(dict.fromkeys(known.stand_ins.get(suite, suite) for suite in item.suites))
     requests = tuple(request for text in wanted if text not in impossible for request in parse_methods(text))
     own = replace(spec, methods=requests, suites=suites, probes=item.probes, profile=profile)
-    return Work(item, own, found, getattr(known, "stand_ins", {"sts7": "mini"}), impossible)
+    return Work(item, own, found, known.stand_ins, impossible)
 
 
 def _shape(profile: profiles.Profile, spec: RunSpec) -> Backbone:

@@ -13,7 +13,7 @@ from pathlib import Path
 from bench.data import senteval
 from bench.data.mteb_names import STSB_MULTI, is_mteb
 from bench.data.pins import lock_file
-from bench.data.suites import SUITES, data_folder
+from bench.data.suites import MINI_SUITES, SUITES, data_folder
 from bench.data.training import copy_files, uses_world
 from bench.errors import BenchError, InputError
 from bench.nn.folder import ModelFolder, content_hash, parts
@@ -125,7 +125,7 @@ def _fill(
 
 def _check(plan: Plan, cells: Sequence[Cell]) -> None:
     for suite in plan.suites:
-        if is_mteb(suite) and suite != STSB_MULTI:
+        if is_mteb(suite) and suite != STSB_MULTI and suite not in MINI_SUITES:
             raise InputError(
                 f"suite '{suite}' can't be packed: its tasks are not below the data folder", where="--suite"
             )

@@ -18,6 +18,7 @@ from bench.conformance.suite import FAILED, NO_CASE, NOT_RUN, PASSED, Finding, c
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.export import export_encoder
 from bench.registry import METHODS, discover
+from bench.request import profiles
 from bench.request.plugins import load_plugin, read_plugin
 from tests.support.architectures import tiny
 from tests.support.conformance import RIGHT
@@ -295,14 +296,26 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("conformance")
 
 
+@pytest.fixture(scope="session")
+def two_layers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The mini backbone without its upper half: a check of many trainings asks for no more."""
+    from transformers import BertForMaskedLM
+
+    source = Path(profiles.backbone_reference(profiles.load("mini")))
+    folder = Path(shutil.copytree(source, tmp_path_factory.mktemp("two-layers") / "mini-bert"))
+    BertForMaskedLM.from_pretrained(source, num_hidden_layers=2).save_pretrained(folder)
+    return folder
+
+
 COSTLY = [name for name in (*methods_of("all"), *MADE) if name not in CHEAP]
 
 
 @pytest.mark.parametrize("method", [*CHEAP, *(pytest.param(m, marks=pytest.mark.slow) for m in COSTLY)])
 def test_a_method_passes(
-    method: str, scratch: Path, models: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    method: str, scratch: Path, models: dict[str, str], two_layers: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BENCH_CHECKPOINTS", models["RELEASED"])
+    monkeypatch.setattr(profiles, "backbone_reference", lambda profile: str(two_layers))
     for name, path in models.items():
         method = method.replace(name, path)
     found = check_method(method, scratch)

@@ -21,10 +21,16 @@ FILES = {
     "corpus.tsv": "id\ttext\n1\tone\n2\ttwo\n",
     "queries.tsv": "id\ttext\nq\tfirst\n",
     "qrels.tsv": "query\tdocument\trelevant\nq\t2\t1\n",
+    "same.tsv": "sentence1\tsentence2\tlabel\na\tb\t1\na\tc\t0\n",
+    "references.tsv": "text\tsummary\nlong\tshort\n",
+    "summaries.tsv": "text\tsummary\tscore\nlong\tgood\t1\nlong\tbad\t0.5\n",
 }
 STS = 'type = "sts"\nfile = "pairs.tsv"'
 CLASSES = 'type = "classification"\ntrain = "train.tsv"\ntest = "test.tsv"'
 RETRIEVAL = 'type = "retrieval"\ncorpus = "corpus.tsv"\nqueries = "queries.tsv"\nqrels = "qrels.tsv"'
+CLUSTERING = 'type = "clustering"\nfile = "train.tsv"'
+SAME = 'type = "pair-classification"\nfile = "same.tsv"'
+SUMMARIES = 'type = "summarisation"\nreferences = "references.tsv"\nsummaries = "summaries.tsv"'
 RERANKING = 'type = "reranking"\nfile = "candidates.tsv"'
 
 
@@ -49,10 +55,13 @@ def test_every_kind_and_format_is_read(tmp_path: Path) -> None:
             CLASSES,
             RERANKING,
             RETRIEVAL,
+            CLUSTERING,
+            SAME,
+            SUMMARIES,
         )
     )
     assert {task.type for task in tasks} == KINDS.keys()
-    tsv, quoted, lines, bitext, classes, candidates, retrieval = tasks
+    tsv, quoted, lines, bitext, classes, candidates, retrieval, clusters, same, summaries = tasks
     assert tsv.table("file") == (('a "b"', "c", "1.5"), ("", "d", "0"))  # no quoting in .tsv
     assert (tsv.name, tsv.language, tsv.split) == ("t0", "eng-Latn", "test")
     assert quoted.table("file") == (('a, "b"', "c", "1.5"), ("", "d", "0"))
@@ -62,6 +71,9 @@ def test_every_kind_and_format_is_read(tmp_path: Path) -> None:
     assert classes.tables == (("train", (("one", "x"), ("two", "y"))), ("test", (("three", "y"),)))
     assert candidates.table("file") == (("q", "yes", "2"), ("q", "no", "0"))
     assert retrieval.table("qrels") == (("q", "2", "1"),)
+    assert clusters.table("file") == (("one", "x"), ("two", "y"))
+    assert same.table("file") == (("a", "b", "1"), ("a", "c", "0"))
+    assert summaries.table("summaries") == (("long", "good", "1"), ("long", "bad", "0.5"))
 
 
 def test_the_fingerprint_is_that_of_the_rows(tmp_path: Path) -> None:
@@ -136,6 +148,13 @@ def test_a_wrong_suite_is_named(tmp_path: Path, text: str, said: str) -> None:
         (RETRIEVAL, "queries.tsv", "id\ttext\n", "queries.tsv: no line"),
         (RETRIEVAL, "qrels.tsv", FILES["qrels.tsv"] + "q\t3\t1\n", "'3' is not an id of corpus.tsv"),
         (RETRIEVAL, "qrels.tsv", FILES["qrels.tsv"].replace("\t1", "\t0"), "query 'q' has no relevant"),
+        (CLUSTERING, "train.tsv", "text\tlabel\na\tx\n", "train.tsv: 1 label.s.; expected two or more"),
+        (SAME, "same.tsv", FILES["same.tsv"].replace("\t1", "\t2"), "labels 0, 2; expected 0 and 1"),
+        (SAME, "same.tsv", FILES["same.tsv"].replace("\t0", "\t1"), "labels 1; expected 0 and 1"),
+        (SUMMARIES, "summaries.tsv", "text\tsummary\tscore\nx\ty\t1\n", "summaries.tsv: nothing of the text"),
+        (SUMMARIES, "references.tsv", "text\tsummary\nx\ty\n", "references.tsv: nothing of the text"),
+        (SUMMARIES, "summaries.tsv", FILES["summaries.tsv"].replace("0.5", "1"), ": all scores are equal"),
+        (SUMMARIES, "summaries.tsv", FILES["summaries.tsv"].replace("0.5", "x"), ":3: score is 'x'"),
     ],
 )  # fmt: skip
 def test_damaged_data_are_named_by_file_and_line(

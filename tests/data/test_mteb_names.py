@@ -171,6 +171,9 @@ def test_mteb_is_asked_for_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "mteb", None)
     with pytest.raises(InputError, match=r"mteb can't be imported.*pip install 'cse-bench\[mteb\]'"):
         import_mteb()
+    for suite in ("mini-mteb", "local:x.toml"):
+        with pytest.raises(InputError, match=r"mteb can't be imported.*pip install 'cse-bench\[mteb\]'"):
+            measure_of(suite).check([])
 
 
 def test_all_three_random_states_are_kept() -> None:

@@ -46,7 +46,7 @@ def git(folder: Path, *words: str) -> str:
 def words_of(command: Command) -> list[str]:
     """The page's command on the embedded world, with nobody at a terminal."""
     text = command.text.partition(" > ")[0]
-    text = text.replace("--suite sts7", "--suite mini").replace(" --data data", "")
+    text = text.replace("--suite sts7", "--suite toy").replace(" --data data", "")
     return [*shlex.split(text)[1:], *(["--yes"] if "--update" in text else [])]
 
 

@@ -203,6 +203,51 @@ def test_what_is_kept_gives_every_score_again(suite: Path, tmp_path: Path) -> No
         np.testing.assert_array_equal(ours.gold, theirs.gold)
 
 
+@pytest.mark.parametrize("name", ["mini-mteb", "mini-retrieval"])
+def test_the_made_up_suites_need_no_download(name: str, tmp_path: Path) -> None:
+    tasks = {task.id: task for task in load_mteb_suite(name, None)}
+    run = evaluate(WordVectors(), list(tasks.values()), name="bench/words", folder=tmp_path / "mteb")
+    values = {score.task: score for score in run.scores if score.subset == "all"}
+    assert {task: values[task].n for task in tasks} == {task.id: task.items for task in tasks.values()}
+    # words say something of every kind but the graded pairs, where overlap is drawn as widely at every grade
+    chance = {
+        "MiniActionClassification": 1 / 6,
+        "MiniNegationClassification": 0.5,
+        "MiniPairClassification": 0.5,
+    }
+    for task in tasks.keys() - {"MiniSTS"}:
+        assert chance.get(task, 0.05) < values[task].value < 1, task
+    record = measured_record(tasks, run)
+    found = rescore(record, tasks, run.predictions or {})
+    assert found.wrong == ()
+    unkept = {task.id for task in tasks.values() if task.kind in ("Clustering", "Summarization")}
+    assert {task for task, kept in (run.predictions or {}).items() if not len(kept)} == unkept
+    for made in tasks.values():
+        if made.id not in unkept and made.local is not None:
+            ours, theirs = local_items(made.local), mteb_items(mteb_task(made), "test", "default")
+            assert (ours.texts, ours.ids) == (theirs.texts, theirs.ids)
+            np.testing.assert_array_equal(ours.gold, theirs.gold)
+
+
+def test_summaries_are_scored_against_the_references_of_their_own_text(tmp_path: Path) -> None:
+    """The one that is a reference word by word is the most similar, then by shared words."""
+    rows = {
+        "references.tsv": ["text\tsummary", "one\ta b c d", "one\te f g h", "two\ta e"],
+        "summaries.tsv": ["text\tsummary\tscore"]
+        + [f"one\t{text}\t{score}" for text, score in (("a b c d", 3), ("a b x y", 2), ("v w x y", 1))]
+        + [f"two\t{text}\t{score}" for text, score in (("a b c d", 1), ("a e", 2))],
+    }
+    for name, lines in rows.items():
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    files = 'references = "references.tsv"\nsummaries = "summaries.tsv"'
+    (tmp_path / "mine.toml").write_text(f'[[task]]\nname = "short"\ntype = "summarisation"\n{files}\n')
+    (task,) = load_mteb_suite(f"local:{tmp_path / 'mine.toml'}", None)
+    run = evaluate(WordVectors(dim=512), [task], name="bench/words", folder=tmp_path / "mteb")
+    (score,) = (score for score in run.scores if (score.task, score.subset) == ("short", "all"))
+    assert (score.metric, score.n) == ("spearman", 2)
+    assert score.value == pytest.approx(1)
+
+
 def measured_record(tasks: dict[str, MtebTask], run: Measured) -> RunRecord:
     facts = {n: {"items": t.items, "sha256": t.sha256, "reference": True} for n, t in tasks.items()}
     return RunRecord(

@@ -31,6 +31,8 @@ KINDS = {
     "mteb:STS17": MtebSuite,
     "local:mine": MtebSuite,
     "stsb-multi": MtebSuite,
+    "mini-bitext": MtebSuite,
+    "mini-transfer": TransferSuite,
 }
 
 

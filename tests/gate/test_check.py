@@ -186,7 +186,7 @@ def test_ten_unchanged_cells_fail_the_gate_by_chance_in_one_of_twenty_at_most(
 
     Three standard deviations of three seeds would fail in more than a quarter.
     """
-    random, gates = np.random.default_rng(2), 100
+    random, gates = np.random.default_rng(2), 60
     then, now = ten_cells(np.zeros((10, 3)), {}, (1, 2, 3)), ten_cells(np.zeros((10, len(new))), {}, new)
     now = [replace(each, provenance=OTHER) for each in now]
     failed = 0

@@ -262,7 +262,7 @@ def test_versions_and_hardware_are_warnings() -> None:
 
 def test_a_drop_of_that_size_fails_with_the_chance_that_is_said() -> None:
     """Over samples of items, at a tolerance below and above what the items show; half of it fails less."""
-    gates = 250
+    gates = 150
     for tolerance in (0.0, 0.005, 0.03):
         truth = max(tolerance, 1.96 * 0.1 / 300**0.5) + 0.8416 * 0.1 / 300**0.5  # the error is known here
         failed, said = {1.0: 0, 0.5: 0}, []

@@ -45,7 +45,7 @@ def test_a_drop_of_that_size_fails_with_the_chance_that_is_said(
     then: int, new: int, first: int, correlation: float, tolerance: float
 ) -> None:
     """Over references and new runs; half of it fails clearly less often."""
-    random, gates = np.random.default_rng(7), 300
+    random, gates = np.random.default_rng(7), 150
     failed = {1.0: 0, 0.5: 0}
     for _ in range(gates):
         shared, one, other = random.normal(size=(3, 20))

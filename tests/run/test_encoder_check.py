@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,12 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from bench.compare.draws import RefusedError
+from bench.data.mini.text import pairs
+from bench.data.mini.world import World
+from bench.data.suites import _EMBEDDED
+from bench.data.tasks import PairTask
 from bench.errors import BenchError, DataError, InputError
-from bench.eval.rescore import tasks_of
+from bench.eval.rescore import _suite, tasks_of
 from bench.eval.suite import measure_of
 from bench.gate.verdict import CellVerdict, Gate, Question
 from bench.plan.plan import Plan
@@ -24,6 +28,7 @@ from bench.records.record import Place, RunRecord
 from bench.records.store import ResultStore
 from bench.request import profiles
 from bench.run import encoder_check
+from bench.run.cell import _suite_tasks
 from bench.run.encoder_check import encoder_gate, encoder_request
 from bench.run.reference import update
 from bench.run.runner import run_plan
@@ -83,6 +88,22 @@ class Check:
         gate, source, new = self.whole(text, update=True, **options)
         update(self.store, source, new, gate.cells)
         self.planned = []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fewer_pairs() -> Iterator[None]:
+    """A third of suite mini's pairs: encoding them takes nearly all of the time."""
+    (subset,) = pairs(World(), "test").subsets
+    cut = {name: getattr(subset, name)[:600] for name in ("first", "second", "gold")}
+    fewer = PairTask("MINI", (replace(subset, **cut),))
+    loaded = (_suite, _suite_tasks)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(_EMBEDDED, "mini", lambda seed: fewer)
+        for kept in loaded:
+            kept.cache_clear()
+        yield
+    for kept in loaded:
+        kept.cache_clear()
 
 
 @pytest.fixture(scope="module")

@@ -60,13 +60,15 @@ def shallow(tiny_bert: Path, tiny_mlm: Path, tmp_path_factory: pytest.TempPathFa
 
 
 def trained() -> list[str]:
-    """Every registered method with a stage of its own, but for those that CASES has."""
-    found = {
-        name: method.stages({option.name: option.default for option in method.card.options})
-        for name, method in discover()
-        if isinstance(method, TrainedMethod) and not method.card.takes_methods and name != "released"
-    }
-    return [name for name, stages in found.items() if stages and name not in CASES]
+    """Every registered method with a stage that no other and none of CASES has; students share theirs."""
+    registry, kinds = discover(), dict[str, str]()
+    for name in dict.fromkeys([*CASES, *registry.names()]):
+        method = registry.get(name)
+        if isinstance(method, TrainedMethod) and not method.card.takes_methods and name != "released":
+            stages = method.stages({option.name: option.default for option in method.card.options})
+            if stages:
+                kinds.setdefault(stages[-1].kind, name)
+    return [name for name in kinds.values() if name not in CASES]
 
 
 def case_of(name: str) -> tuple[str, Any, str]:

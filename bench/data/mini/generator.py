@@ -175,7 +175,7 @@ def pair_rows(seed: int, split: str) -> list[tuple[str, str, float]]:
     while len(rows) < PAIRS[split]:
         grade = len(rows) % 6
         event = sample_event(world, draw, split)
-        other = _partner(world, draw, split, event, grade)
+        other = partner(world, draw, split, event, grade)
         if other is None:
             continue
         changed, general = other
@@ -194,7 +194,7 @@ def overlap(first: str, second: str) -> float:
     return float(len(a & b) / (len(a) * len(b)) ** 0.5)
 
 
-def _partner(world: Customs, draw: Draw, split: str, event: Event, grade: int) -> tuple[Event, float] | None:
+def partner(world: Customs, draw: Draw, split: str, event: Event, grade: int) -> tuple[Event, float] | None:
     """An event whose likeness to ``event`` has this grade, and the share of more general words."""
     for _ in range(50):
         changed, general = _change(world, draw, split, event, grade)

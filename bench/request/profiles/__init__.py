@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,7 @@ _PROFILE = Block(
         "methods": Each(Each(_option)),
         "pretrain": Each(setting),
         "tuning": Rows(Each(anything)),
+        "stand_ins": Each(label),
     },
     closed=True,
 )
@@ -85,6 +87,7 @@ class Profile:
         tuning: What ``bench tune`` tried: method, option, seed and [value, dev score] rows.
         budget: How long a method without a table here trains, None for what its card says.
         title: What a paper's table calls it, or "" for its backbone's name.
+        stand_ins: Suite that takes the place of one whose data this profile's runs can't have; no key has it.
     """
 
     name: str
@@ -99,6 +102,7 @@ class Profile:
     tuning: tuple[dict[str, Any], ...]
     budget: Budget | None = None
     title: str = ""
+    stand_ins: Mapping[str, str] = field(default_factory=dict)
 
 
 def names() -> list[str]:
@@ -158,6 +162,7 @@ def _profile(name: str, text: str) -> Profile:
         tuple(data.get("tuning", ())),
         Budget(**data["budget"]) if "budget" in data else None,
         data.get("title", ""),
+        dict(data.get("stand_ins", {})),
     )
 
 

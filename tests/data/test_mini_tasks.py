@@ -1,0 +1,166 @@
+"""The world's suites beside its graded pairs: what their tasks hold, and for which suites they stand."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bench.data.local_tasks import KINDS, LocalTask, read_local_suite
+from bench.data.mini.suites import MTEB_SUITES, TRANSFER_SUITE, mteb_tasks, transfer_tasks
+from bench.data.mini.text import pairs, training_copy, training_text
+from bench.data.mini.world import COPIES, World
+from bench.data.mteb_names import named_suites
+from bench.data.suites import MINI_SUITES, SUITES, load_suite
+from bench.errors import InputError
+from bench.eval.suite import measure_of
+from bench.plan.plan import make_plan
+from bench.request import profiles
+from bench.request.parse import parse_methods
+from bench.request.spec import RunSpec
+from tests.support.cli import Cli
+
+FROZEN = "6eb73b57248299778ab75107efd41a16df3e4b0a468ba8405a3b738369e72e68"
+
+
+def tasks_of(seed: int) -> dict[str, LocalTask]:
+    return {task.name: task for name in MTEB_SUITES for task in mteb_tasks(name, World(seed))}
+
+
+def sentences(seed: int) -> set[str]:
+    """What is encoded, of all tasks but the graded pairs."""
+    of_mteb = (
+        cell
+        for task in tasks_of(seed).values()
+        if task.type != "sts"
+        for name, rows in task.tables
+        if name != "qrels"
+        for row in rows
+        for cell, column in zip(row, KINDS[task.type][name], strict=True)
+        if column not in ("id", "label", "relevant", "score")
+        and (task.type, column) != ("summarisation", "text")
+    )
+    own = (
+        s for task in transfer_tasks(World(seed)) for split in task.splits for s in split.first + split.second
+    )
+    return {*of_mteb, *own}
+
+
+def test_the_tasks_are_frozen() -> None:
+    """Whoever changes these raises GENERATOR."""
+    found = [task.sha256 for task in tasks_of(1).values()]
+    found += [task.sha256 for task in transfer_tasks(World())]
+    assert hashlib.sha256(" ".join(found).encode()).hexdigest() == FROZEN
+
+
+def test_every_task_is_one_of_local_files(tmp_path: Path) -> None:
+    """Written and read again, with every check of them, it is the same."""
+    entries, tasks = [], tasks_of(1)
+    for task in tasks.values():
+        files = {}
+        for name, rows in task.tables:
+            files[name] = f"{task.name}-{name}.tsv"
+            lines = [KINDS[task.type][name], *rows]
+            (tmp_path / files[name]).write_text("".join("\t".join(line) + "\n" for line in lines))
+        said = {"name": task.name, "type": task.type, **files}
+        entries.append("[[task]]\n" + "".join(f'{key} = "{value}"\n' for key, value in said.items()))
+    (tmp_path / "all.toml").write_text("".join(entries))
+    assert {t.name: t.sha256 for t in read_local_suite(tmp_path / "all.toml")} == {
+        name: task.sha256 for name, task in tasks.items()
+    }
+    assert {task.type for task in tasks.values()} == KINDS.keys()
+
+
+def test_no_sentence_is_one_of_training_or_of_the_dev_set() -> None:
+    world, found = World(), sentences(1)
+    texts = [training_text(world), *(training_copy(world, copy) for copy in COPIES)]
+    assert not found & {s for text in texts for s in text.sentences}
+    assert not found & {s for pair in pairs(world, "dev").all_pairs() for s in pair}
+    assert len(found) > 4000
+
+
+def test_labels_are_balanced_and_true() -> None:
+    tasks = tasks_of(1)
+    for name, classes in (("Topic", 12), ("Action", 6), ("Negation", 2)):
+        task = tasks[f"Mini{name}Classification"]
+        for split in ("train", "test"):
+            counts = Counter(label for _, label in task.table(split))
+            assert len(counts) == classes
+            assert len(set(counts.values())) == 1
+    denied = {text: " not " in text for text, _ in tasks["MiniNegationClassification"].table("test")}
+    assert denied == {t: said == "no" for t, said in tasks["MiniNegationClassification"].table("test")}
+    assert Counter(label for *_, label in tasks["MiniPairClassification"].table("file")) == {
+        "0": 150,
+        "1": 150,
+    }
+    relevant = Counter(
+        query for query, _, yes in tasks["MiniParaphraseReranking"].table("file") if yes == "1"
+    )
+    assert set(relevant.values()) == {2}
+    topic, negation, same = transfer_tasks(World())
+    assert topic.counts == {"train": 240, "test": 180}
+    assert negation.counts == {"yes": 100, "no": 100}
+    assert same.counts == {"train": 300, "test": 200}
+
+
+def test_the_thirds_of_the_pairs_share_few_some_and_many_words() -> None:
+    shared = []
+    for name in MTEB_SUITES["mini-sts"].tasks:
+        rows = tasks_of(1)[name].table("file")
+        assert set(Counter(score for *_, score in rows)) == set("012345")
+        shared.append(sum(len({*a.split()} & {*b.split()}) for a, b, _ in rows) / len(rows))
+    assert shared == sorted(shared)
+    assert {row[:2] for row in tasks_of(1)["MiniSTS"].table("file")} <= {*pairs(World(), "test").all_pairs()}
+
+
+def test_transfer_is_measured_from_the_world_asked_for() -> None:
+    suite = measure_of("mini-transfer")
+    one, two = (suite.load(None, accept_data=False, world_seed=seed) for seed in (1, 2))
+    assert [task.id for task in one] == list(TRANSFER_SUITE.tasks)
+    assert not {task.sha256 for task in one} & {task.sha256 for task in two}
+    assert all(map(suite.is_reference, one))
+    with pytest.raises(
+        InputError, match="'mini-transfer' holds MINI-topic, which is not a sentence-pair task"
+    ):
+        load_suite("mini-transfer", None)
+
+
+def test_every_suite_of_the_world_says_that_it_is_made_up() -> None:
+    for name in MINI_SUITES - {"mini-dev"}:
+        assert f"The world of suite {name} is made up" in measure_of(name).notes[-1]
+        assert SUITES.get(name).embedded
+    assert "nothing is translated" in measure_of("mini-bitext").notes[-1]
+
+
+def test_a_suite_stands_in_for_every_one_that_needs_data() -> None:
+    found = profiles.load("mini").stand_ins
+    assert found.keys() == {name for name, suite in SUITES if not suite.embedded}
+    assert set(found.values()) == MINI_SUITES
+    for name, other in found.items():
+        assert type(measure_of(other)) is type(measure_of(name)) or other == "mini-sts", name
+    papers = named_suites()
+    for name in found.keys() & papers.keys():
+        assert MTEB_SUITES[found[name]].score == papers[name].score, name
+    assert profiles.load("bert-base").stand_ins == {}
+
+
+def test_no_key_depends_on_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    spec = RunSpec(parse_methods("simcse"), (1,), "mini", suites=("mini", "mini-bitext"), results=tmp_path)
+    keys = [job.key for job in make_plan(spec).jobs]
+    bare = replace(profiles.load("mini"), stand_ins={})
+    monkeypatch.setattr(profiles, "load", lambda name: bare)
+    assert [job.key for job in make_plan(spec).jobs] == keys
+    assert len(set(keys)) == 2
+
+
+def test_without_mteb_one_line_says_so_before_anything_runs(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "mteb", None)
+    code, _, err = cli("run", "--methods", "noise", "--seeds", "1", "--suite", "mini-bitext")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "mteb can't be imported: it isn't installed; expected the extra mteb" in err
