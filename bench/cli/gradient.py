@@ -36,7 +36,7 @@ def gradient(
     transformer, is trained on nine tenths of the text and measured on the rest, before, at every dev
     evaluation and at the end (5, 7, 8 and 9), as JSON. Runs of one folder have figures together.
     """
-    from bench.run.gradient import measure, write_sampled
+    from bench.run.gradient import folder_of, measure, write_sampled
 
     if len(set(methods)) < len(methods):
         raise InputError("a method is named twice", where="bench gradient")
@@ -44,7 +44,7 @@ def gradient(
         out.mkdir(parents=True, exist_ok=True)
         plans = [_plan(method, out, seed, options) for method in methods]  # all checked before one trains
         for plan in plans:
-            click.echo(measure(plan, out, most, progress_bar))
+            click.echo(measure(plan, folder_of(plan, out), most, progress_bar))
         for path in write_sampled(out, seed) if not methods else ():
             click.echo(path)
     except OSError as error:

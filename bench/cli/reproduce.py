@@ -228,9 +228,9 @@ def _said(item: Item) -> list[Grid]:
 def _measured(made: Work, show: bool) -> list[Figure]:
     """Measure what ``bench gradient`` does for an item and isn't there yet; return its figures."""
     from bench.papers.curves import item_figures
-    from bench.papers.work import MEASURED, gradient_folder
+    from bench.papers.work import MEASURED, gradient_folder, watched_folder
     from bench.records.store import ResultStore
-    from bench.run.gradient import check_watched, folder_of, measure, sampled_files, write_sampled
+    from bench.run.gradient import check_watched, measure, sampled_files, write_sampled
 
     store = ResultStore(made.spec.results, made.spec.campaign)
     folder = gradient_folder(made)
@@ -240,13 +240,14 @@ def _measured(made: Work, show: bool) -> list[Figure]:
         folder.mkdir(parents=True, exist_ok=True)
         write_sampled(folder, made.spec.seeds[0])
     for plan in _watched(made):
-        path = folder_of(plan, folder) / MEASURED
+        cell = plan.jobs[0].cell
+        path = watched_folder(made, cell.method, cell.seed) / MEASURED
         if not show and not path.exists():
             check_watched(plan)
             check_device(plan.spec.device)
             plan.store.prepare()
-            tell(f"{made.item.id}: {plan.jobs[0].cell.describe()}")
-            measure(plan, folder, MOST, progress_bar)
+            tell(f"{made.item.id}: {cell.describe()}")
+            measure(plan, path.parent, MOST, progress_bar)
         files.append(path)
     return item_figures(made.item, folder, [path for path in files if path.exists()])
 

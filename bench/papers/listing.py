@@ -29,8 +29,8 @@ def listing(items: Sequence[Item], works: Mapping[str, Sequence[Work]]) -> Grid:
 
 
 _NOTES = (
-    "Costs: GPU h, hours of one H200 for bert-base and roberta-base, by arithmetic (docs: Scale), every stage "
-    "of a seed once, without evaluation. CPU s, of other profiles: by records of the method in the results "
+    "GPU h: hours of one H200 for bert-base and roberta-base, by arithmetic (docs: Scale), every stage of a "
+    "seed once, without evaluation. CPU s, of other profiles: by records of the method in the results "
     "folder, with what methods share counted each time; unknown: no record tells.",
 )
 

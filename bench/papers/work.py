@@ -24,7 +24,7 @@ from bench.sweeps.grids import Backbone
 from bench.sweeps.manifest import Manifest
 
 GRADIENT = "gradient"
-"""Folder of what ``bench gradient`` measures, in the campaign's, by profile."""
+"""Folder of what ``bench gradient`` measures, in the campaign's."""
 SAMPLED, MEASURED = "gradient-grid.csv", "gradient.json"
 """Its files: of the sampled angles, of a watched training."""
 PAPERS_BACKBONE = Backbone(layers=12, pooler=True)
@@ -115,7 +115,7 @@ def done(made: Work) -> tuple[int, int]:
     """Return how many cells (or watched trainings) of an item are finished, and how many there are."""
     store, label = ResultStore(made.spec.results, made.spec.campaign), profiles.load(made.spec.profile).name
     if made.item.gradient:
-        files = list(_watched(made, gradient_folder(made)))
+        files = list(_watched(made))
         return sum(file.exists() for file in files), len(files)
     wanted = [
         Kept(label, method, seed, suite)
@@ -128,17 +128,22 @@ def done(made: Work) -> tuple[int, int]:
 
 
 def gradient_folder(made: Work) -> Path:
-    """Return where the runs of ``bench gradient`` for an item are."""
-    return made.spec.results / made.spec.campaign / GRADIENT / profiles.load(made.spec.profile).name
+    """Return where ``bench gradient`` for an item writes, and the report reads."""
+    return made.spec.results / made.spec.campaign / GRADIENT
 
 
-def _watched(made: Work, folder: Path) -> Iterator[Path]:
+def watched_folder(made: Work, method: str, seed: int | None) -> Path:
+    """Return the folder of one watched training, by the method's id."""
+    return gradient_folder(made) / safe_name(f"{profiles.load(made.spec.profile).name}-{method}-seed-{seed}")
+
+
+def _watched(made: Work) -> Iterator[Path]:
     for text in made.item.gradient:
         if not text:
-            yield folder / SAMPLED
+            yield gradient_folder(made) / SAMPLED
             continue
         method, seeds = _id(made, parse_methods(text)[0])
-        yield from (folder / f"{safe_name(method)}-seed-{seed}" / MEASURED for seed in seeds)
+        yield from (watched_folder(made, method, seed) / MEASURED for seed in seeds)
 
 
 def gpu_hours(made: Iterable[Work]) -> float:

@@ -90,8 +90,8 @@ def folder_of(plan: Plan, out: Path) -> Path:
     return out / f"{safe_name(cell.method)}-seed-{cell.seed}"
 
 
-def measure(plan: Plan, out: Path, most: int, progress: Progress) -> Path:
-    """Train one method and write what was measured into a new folder below another; return the file.
+def measure(plan: Plan, final: Path, most: int, progress: Progress) -> Path:
+    """Train one method and write what was measured into a new folder; return the file.
 
     The folder gets its name when all of it is there.
     """
@@ -107,7 +107,6 @@ def measure(plan: Plan, out: Path, most: int, progress: Progress) -> Path:
     if cell.model is None or cell.seed is None:
         raise ValueError("a cell that trains has a model and a seed")
     model, seed, dropout = cell.model.path, cell.seed, float(dict(cell.options)["dropout"])
-    final = folder_of(plan, out)
     folder = final.with_name(f".{final.name}.unfinished")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

@@ -21,7 +21,7 @@ from bench.schema import LARGEST
 _SPECIAL = ("[CLS]", "[SEP]", "<s>", "</s>")
 _GRID = ("mu_pos", "mu_neg")
 _HARDEST = ("mu_neg", "tau", "share", "share_released")
-_RUNS = ("*/gradient.json", "*/*/gradient.json")
+_RUNS = ("*/gradient.json",)
 """Files of measured trainings; those of one folder share figures."""
 _MOST_CELLS = 50  # a side of a drawn grid
 _NAMES = {
@@ -64,13 +64,10 @@ def gradient_figures_of(folder: Path, files: Sequence[Path]) -> list[Figure]:
     return _of_gradient(folder, sampled, runs)
 
 
-def _of_gradient(folder: Path, sampled: Iterable[Path], runs: Iterable[Path]) -> list[Figure]:
+def _of_gradient(folder: Path, sampled: Iterable[Path], runs: Sequence[Path]) -> list[Figure]:
     found = [figure for path in sampled for figure in _checked(path, partial(_SAMPLED[path.name], path))]
-    for inside, paths in grouped(runs, lambda path: path.parent.parent).items():
-        group = "" if inside == folder else inside.name
-        found += [figure for path in paths for figure in _checked(path, partial(run_figures, path, group))]
-        found += _checked(inside, partial(joint_figures, paths, group))
-    return found
+    found += [figure for path in runs for figure in _checked(path, partial(run_figures, path))]
+    return found + _checked(folder, partial(joint_figures, runs))
 
 
 def _of_campaign(figure: Figure, name: str) -> Figure:

@@ -35,29 +35,26 @@ class Measured:
         return f"{self.data['method']}, seed {self.data['seed']}"
 
 
-def run_figures(path: Path, group: str = "") -> Iterator[Figure]:
+def run_figures(path: Path) -> Iterator[Figure]:
     """Yield the figures of one run (Figures 5, 7, 8 and 9).
 
     Args:
         path: The run's file.
-        group: The name of the folder below ``gradient`` that has its folder, "" for that itself.
     """
     run = Measured(path, read_json(path))
-    file = "-".join(map(safe_name, filter(None, ("gradient", group, path.parent.name))))
+    file = f"gradient-{safe_name(path.parent.name)}"
     yield from _Drawn(file, run.name, (run,)).figures()
 
 
-def joint_figures(paths: Sequence[Path], group: str) -> Iterator[Figure]:
+def joint_figures(paths: Sequence[Path]) -> Iterator[Figure]:
     """Yield figures with a line a run of one folder (5, 7, 8b and 8c), nothing for a single run.
 
     Args:
         paths: The runs' files.
-        group: The folder's name below ``gradient``, "" for that itself.
     """
     if len(paths) > 1:
         runs = tuple(Measured(path, read_json(path)) for path in paths)
-        file = f"gradient-{safe_name(group)}-runs" if group else "gradient-runs"
-        yield from _Drawn(file, group or "runs", runs).joint()
+        yield from _Drawn("gradient-runs", "runs", runs).joint()
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,12 @@ import pytest
 from bench.data.published import PAPERS
 from bench.data.released import checkpoints
 from bench.papers.items import Item, items
+from bench.request import profiles
 from tests.support.cli import Cli, refusal
 from tests.support.released import hub_folder
 from tests.support.shortened import shortened
 
-MINI = ("--profile", "mini", "--seeds", "1")
+MINI = ("--profile", "mini", "--seeds", "1", "--workers", "1")
 BACKBONE = Path(str(resources.files("bench.data.mini") / "backbone"))
 Table = dict[str, Any]
 
@@ -54,22 +56,68 @@ def is_number(value: object) -> bool:
     return isinstance(value, dict) and value.get("mean") is not None
 
 
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch, short: None) -> None:
+    """Pairs in the place of what mteb and classifiers measure, which takes most of the time."""
+    load = profiles.load
+
+    def only_pairs(name: str) -> profiles.Profile:
+        profile = load(name)
+        pairs = {
+            suite: other if other == "mini-dev" else "mini" for suite, other in profile.stand_ins.items()
+        }
+        return replace(profile, stand_ins=pairs)
+
+    monkeypatch.setattr(profiles, "load", only_pairs)
+
+
 @pytest.mark.slow
 @pytest.mark.minutes
+@pytest.mark.usefixtures("small", "published")
+def test_every_item_runs_on_mini(cli: Cli) -> None:
+    everything_runs(cli, *PAPERS)
+
+
+@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("paper", PAPERS)
 @pytest.mark.usefixtures("short", "published")
-def test_every_item_runs_on_mini(paper: str, cli: Cli) -> None:
-    own = {item.id: item for item in items().values() if item.paper == paper}
-    found, out, err = cli("reproduce", paper, *MINI, "--format", "json")
-    assert found == 0, err
-    tables = {table["title"]: table for table in json.loads(out)}
-    for item in own.values():
-        if not item.nothing:
+def test_every_item_runs_on_mini_with_tasks_of_its_kind(paper: str, cli: Cli) -> None:
+    everything_runs(cli, paper)
+
+
+def everything_runs(cli: Cli, *papers: str) -> None:
+    """Run all items of some papers, and look at their tables, at the list and at a second call."""
+    tables: dict[str, Table] = {}
+    for paper in papers:
+        tables |= {table["title"]: table for table in printed(cli, paper, *MINI)}
+        assert "to do" not in cli("reproduce", paper, *MINI, "--dry-run")[1]
+    for item in items().values():
+        if item.paper in papers and not item.nothing:
             has_its_layout(item, tables)
-    # all of it is there now
-    assert "0 of" not in printed(cli, *MINI)[0]["rows"]
-    again = cli("reproduce", paper, *MINI, "--dry-run")[1]
-    assert "to do" not in again
+    rows = [row for row in printed(cli, *MINI)[0]["rows"] if row[0].partition(":")[0] in papers]
+    counts = [row[3].split(" of ") for row in rows if row[3] != "-"]
+    assert len(counts) > 5
+    assert [done for done, planned in counts if done != planned] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "first"), [("unsee:table1", "bert_base"), ("jtcse:table6", "simcse"), ("tncse:table2", "simcse")]
+)
+@pytest.mark.usefixtures("short")
+def test_tasks_of_its_kind_fill_the_columns(
+    name: str, first: str, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kinds of task, metrics of retrieval, several lists: for one method."""
+    item = items()[name]
+    kept = {key: text if key == first else "" for key, text in item.methods.items()}
+    monkeypatch.setitem(items(), name, replace(item, methods=kept))
+    (table,) = printed(cli, name, *MINI)
+    cells = [cell for row in table["rows"] if "bench" in row for cell in row[2:]]
+    assert len([cell for cell in cells if is_number(cell)]) == {"unsee:table1": 8, "jtcse:table6": 16}.get(
+        name, 5
+    )
 
 
 def has_its_layout(item: Item, tables: dict[str, Table]) -> None:
