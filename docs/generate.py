@@ -11,7 +11,6 @@ from pathlib import Path
 from statistics import fmean
 
 import evidence
-import papers
 from click.testing import CliRunner
 
 from bench.card import Method, MethodCard, Option, OptionValue
@@ -289,6 +288,5 @@ _TABLES = {
     "scale": scale_table,
     "facts": facts_table,
     "checks": checks_table,
-    "papers": papers.table,
 }
 """Tables by the comment in whose place they stand."""

@@ -1,8 +1,11 @@
-"""The items of ``bench reproduce`` as markdown, for docs/reproduce.md."""
+"""The items of ``bench reproduce`` as markdown: ``python docs/papers.py`` writes them into reproduce.md."""
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections.abc import Iterator
+from pathlib import Path
 
 from bench.data.published import PAPERS
 from bench.papers.items import Item, items
@@ -11,10 +14,16 @@ from bench.papers.work import Work, gpu_hours, work
 from bench.request.parse import parse_seeds
 from bench.request.spec import RunSpec
 
+PAGE = Path(__file__).parent / "reproduce.md"
+_BEGIN, _END = "<!-- papers -->\n", "<!-- /papers -->\n"
 
-def table() -> str:
-    """All items: what each shows, what runs for it, and what differs from the paper."""
-    return "\n".join(line for paper in PAPERS for line in _paper(paper))
+
+def page(text: str) -> str:
+    """Return a page with all items in the place of those that it has: what runs for each, what differs."""
+    head, _, rest = text.partition(_BEGIN)
+    _, _, tail = rest.partition(_END)
+    made = "\n".join(line for paper in PAPERS for line in _paper(paper))
+    return f"{head}{_BEGIN}\n{made}\n{_END}{tail}"
 
 
 def _paper(paper: str) -> Iterator[str]:
@@ -27,15 +36,19 @@ def _paper(paper: str) -> Iterator[str]:
 def _item(item: Item) -> Iterator[str]:
     yield f"### {_text(item.title)}\n"
     if item.nothing:
-        yield f"Nothing to compute: {_text(item.nothing)}\n"
+        yield _paragraph(f"Nothing to compute. {_text(item.nothing)}")
         return
     yield f"```sh\nbench reproduce {item.id} --data data --device cuda\n```\n"
     if item.says:
-        yield f"The paper: {_text(item.says)}\n"
-    yield f"{_runs(item)}\n"
-    yield from (f"Another value here: {line}\n" for line in _differing(item))
+        yield _paragraph(f"The paper: {_text(item.says)}")
+    yield _paragraph(_runs(item))
+    yield from (_paragraph(line) for line in _differing(item))
     if item.note:
-        yield f"{_text(item.note)}\n"
+        yield _paragraph(_text(item.note))
+
+
+def _paragraph(text: str) -> str:
+    return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False) + "\n"
 
 
 def _runs(item: Item) -> str:
@@ -56,7 +69,8 @@ def _runs(item: Item) -> str:
     hours = gpu_hours(made)
     cost = f" About {hours:,.0f} H200 hours, by arithmetic." if hours >= 0.5 else ""
     where = f"on {' and '.join(item.backbones)}; suites {', '.join(item.suites)}{probes}"
-    return f"Seeds {item.seeds or '1'} {where}: {shown}{more}.{cost}{beside}"
+    seeds = f"Seeds {item.seeds}" if item.seeds else "Seed 1"
+    return f"{seeds} {where}: {shown}{more}.{cost}{beside}"
 
 
 def _works(item: Item) -> list[Work]:
@@ -69,9 +83,14 @@ def _differing(item: Item) -> Iterator[str]:
             if not setting.equal:
                 figure = setting.figure
                 named = _text(f"{figure.method} {figure.metric} ({figure.backbone})")
-                yield f"{named} is {figure.text} in print and {setting.ours} here, as {setting.differs}"
+                why = _text(setting.differs)
+                yield f"Another value: {named} is {figure.text} in print, {setting.ours} here; {why}."
 
 
 def _text(text: str) -> str:
     """Plain text in markdown: nothing in it is markup."""
-    return text.translate({ord(sign): f"&#{ord(sign)};" for sign in "\\`*_{}[]<>#|"})
+    return re.sub(r"([\\`*_{}\[\]<>#|])", r"\\\1", text)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -30,7 +30,7 @@ MOST = 2560
 
 
 @click.command()
-@click.argument("name", metavar="[PAPER[:ITEM]]", required=False)
+@click.argument("name", metavar="[PAPER[:ITEM],...]", required=False)
 @click.option("--seeds", help="Such as 1-5; default: those that the paper states, else 1.")
 @run_options
 @click.option("--check", is_flag=True, help="Compare all items with the papers' figures; run nothing.")
@@ -196,6 +196,7 @@ def _run(made: Work, show: bool) -> tuple[list[tuple[str, RunRecord]], int]:
 def _grids(made: Work, records: Sequence[tuple[str, RunRecord]]) -> list[Grid]:
     from bench.papers.layout import Found, grid, surface
     from bench.papers.places import single_tasks
+    from bench.reports.records import by_profile_and_suite, check_comparable
     from bench.request import profiles
 
     if made.item.formula:
@@ -203,6 +204,8 @@ def _grids(made: Work, records: Sequence[tuple[str, RunRecord]]) -> list[Grid]:
     by_text: dict[str, list[RunRecord]] = {}
     for text, record in records:
         by_text.setdefault(text, []).append(record)
+    for group in by_profile_and_suite({id(r): r for _, r in records}.values()):
+        check_comparable(group, made.spec.campaign)
     profile = profiles.load(made.spec.profile)
     found = Found(
         profile.name,

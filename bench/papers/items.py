@@ -27,7 +27,7 @@ _ITEM = Block(
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Item:
     """A table or figure of a paper: what is run for it, how it is laid out, which figures stand beside.
 
@@ -125,8 +125,12 @@ def items() -> Mapping[str, Item]:
     return {item.id: item for paper in PAPERS for item in _read(paper)}
 
 
-def chosen(name: str) -> tuple[Item, ...]:
-    """Return the items that "PAPER" or "PAPER:ITEM" names; raises InputError with a suggestion."""
+def chosen(names: str) -> tuple[Item, ...]:
+    """Return the items of "PAPER" or "PAPER:ITEM", several with commas, each once; raises InputError."""
+    return tuple(dict.fromkeys(item for name in names.split(",") for item in _named(name.strip())))
+
+
+def _named(name: str) -> tuple[Item, ...]:
     paper, colon, _ = name.partition(":")
     if paper not in PAPERS:
         raise unknown("paper", paper, PAPERS, where="bench reproduce")

@@ -201,6 +201,8 @@ def test_a_quantity_that_is_none_is_refused() -> None:
 def test_names_on_the_command_line() -> None:
     assert [item.paper for item in chosen("unsee")] == ["unsee"] * len(chosen("unsee"))
     assert chosen("tncse:table4")[0].name == "table4"
+    several = chosen("tncse:table6, unsee:table1,tncse:table6")
+    assert [item.id for item in several] == ["tncse:table6", "unsee:table1"]
     with pytest.raises(InputError, match="did you mean 'tncse:table4'"):
         chosen("tncse:tabel4")
     with pytest.raises(InputError, match="did you mean 'jtcse'"):

@@ -13,6 +13,7 @@ import click
 from bench.cli.main import cli
 from bench.data.mteb_names import split_suites
 from bench.data.suites import SUITES
+from bench.papers.items import chosen
 from bench.registry import discover
 from bench.request import profiles
 from bench.request.parse import parse_methods, parse_override, parse_seeds
@@ -61,7 +62,7 @@ DROPPED = (
     *("--workers", "--ranks", "--compile"),
 )
 """Options that lead away from profile mini or from one process, left out with their values."""
-WRITERS = ("run", "sweep")
+WRITERS = ("run", "sweep", "reproduce")
 
 
 @dataclass(frozen=True)
@@ -144,6 +145,8 @@ def check_names(name: str, params: dict[str, Any]) -> None:
             check_method(request)
     if name == "sweep" and params and params["name"] != "NAME":
         assert params["name"] in SWEEPS
+    if name == "reproduce" and params.get("name"):
+        chosen(params["name"])
     for text in params.get("overrides", ()):
         override = parse_override(text.replace("...", "0"))
         option = f"{override.stage}.{override.option}" if override.stage else override.option
@@ -213,6 +216,8 @@ def small(words: list[str]) -> list[str]:
             kept.append(re.sub(r"\bsteps=\d+", "steps=2", word))
     if words[1] == "check" and not {"--methods", "--results", "--reference", "--encoder"} & {*words}:
         kept += ["--methods", "untrained,word_overlap"]  # to train the others is what `make check` does
+    if words[1] == "reproduce" and "--check" not in words:  # else on the paper's backbones
+        kept += ["--profile", "mini"]
     if words[1] in ("compare", "stats") and "--draws" not in words:
         kept += ["--draws", "200"]
     return kept
