@@ -279,7 +279,7 @@ def _figures(made: Work, records: Iterable[tuple[str, RunRecord]]) -> list[Figur
 
 
 def _draw(figures: Sequence[Figure], folder: Path | None) -> None:
-    if folder is None:
+    if folder is None or not figures:
         return
     from bench.reports.figures.draw import draw
 

@@ -9,8 +9,9 @@ from typing import TypeVar
 
 from bench.papers.items import Item
 from bench.papers.layout import said, title
-from bench.reports.figures.figure import Figure
+from bench.reports.figures.figure import Figure, Series
 from bench.reports.figures.of_files import gradient_figures_of
+from bench.reports.figures.of_gradient import JOINT
 from bench.reports.grid import DASH, Grid
 
 T = TypeVar("T")
@@ -19,18 +20,22 @@ _MOST = 9
 
 
 def item_figures(item: Item, folder: Path, files: Sequence[Path]) -> list[Figure]:
-    """Return the figures that draw an item, of its files in a folder; raises DataError for a damaged one."""
-    found = gradient_figures_of(folder, files)
+    """Return the figures that draw an item, of its files in a folder: of the first run, and of all.
+
+    Raises:
+        DataError: a damaged file.
+    """
+    alone = gradient_figures_of(folder, files[:1])
+    own = {figure.name for figure in alone}
+    found = [f for f in gradient_figures_of(folder, files) if f.name in own or f.name.startswith(JOINT)]
     return [figure for figure in found if item.draws_it(figure.section, figure.name)]
 
 
 def item_tables(item: Item, figures: Sequence[Figure]) -> list[Grid]:
     """Return the numbers behind an item's figures, a table each, the first with the item's notes."""
-    grids = [_table(figure) for figure in figures]
+    grids, short = [_table(figure) for figure in figures], title(item).partition(":")[0]
     return [
-        replace(
-            grid, title=f"{title(item)}; {grid.title}", notes=(*(() if place else said(item)), *grid.notes)
-        )
+        replace(grid, title=f"{short}; {grid.title}", notes=(*(() if place else said(item)), *grid.notes))
         for place, grid in enumerate(grids)
     ]
 
@@ -43,10 +48,16 @@ def _table(figure: Figure) -> Grid:
         body = [(figure.rows[i], *(f"{figure.cells[i][j]:.3f}" for j in columns)) for i in rows]
         return Grid(figure.title, header, tuple(body), ())
     points = _thinned(sorted({x for series in figure.series for x in series.x}))
-    at = [dict(zip(series.x, series.y, strict=True)) for series in figure.series]
-    body = [(f"{x:g}", *(f"{line[x]:.4g}" if x in line else DASH for line in at)) for x in points]
+    at = [dict(zip(series.x, _values(series), strict=True)) for series in figure.series]
+    body = [(f"{x:g}", *(line.get(x, DASH) for line in at)) for x in points]
     header = (figure.x, *(series.name for series in figure.series))
     return Grid(figure.title, header, tuple(body), tuple(filter(None, [figure.note])))
+
+
+def _values(series: Series) -> list[str]:
+    """Points, with deviations where the series has them."""
+    spread = [f"±{each:.2g}" for each in series.spread] or [""] * len(series.y)
+    return [f"{y:.4g}{deviation}" for y, deviation in zip(series.y, spread, strict=True)]
 
 
 def _thinned(values: Sequence[T]) -> list[T]:

@@ -52,7 +52,7 @@ class Item:
         tasks: Quantity here by printed task, where it isn't the same name in the one suite.
         metrics: Quantity here by printed metric, where it isn't the suite's.
         shows: Quantities by the label of their column, for an item without stored figures.
-        draws: Sections of the report whose figures draw it; "SECTION/PART": those with PART in their name.
+        draws: Sections of the report whose figures draw it; "SECTION/PART": those whose name ends so.
         sweep: The sweep whose grid it is, or "".
         set: Options that each of the grid's methods gets in addition.
         keep: Columns of the grid that belong to it; empty for all.
@@ -101,7 +101,7 @@ class Item:
     def draws_it(self, section: str, name: str) -> bool:
         """True if a figure of a section and a name belongs to it."""
         wanted = (each.partition("/") for each in self.draws)
-        return any(section == own and part in name for own, _, part in wanted)
+        return any(section == own and (not part or name.endswith(f"-{part}")) for own, _, part in wanted)
 
     @property
     def runs(self) -> bool:

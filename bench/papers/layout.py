@@ -18,6 +18,7 @@ from bench.reports.tables.metrics import at_ranks
 from bench.reports.tables.sweeps import sweep_grids
 from bench.sweeps.manifest import Manifest
 
+_COMPARE = "bench compare METHOD METHOD --campaign CAMPAIGN"
 ALONE = " *"
 """After the name of a row that has no method here."""
 
@@ -211,7 +212,9 @@ def _notes(item: Item, places: Sequence[Place], found: Found) -> tuple[str, ...]
     lines = list(said(item))
     if own:
         seeds = ", ".join(map(str, found.seeds))
-        lines.append(f"bench: mean and standard deviation over seeds {seeds}; scores x {SCALE:g}.")
+        told = f"bench: mean and standard deviation over seeds {seeds}; scores x {SCALE:g}."
+        more = f"{told} Whether two rows differ: {_COMPARE}." if len(used) > 1 and not item.sweep else told
+        lines.append(more)
     if any(place.figure for place in places) and not found.comparable:
         lines.append(
             f"Printed figures are in parentheses: they are of {item.backbones[0]} and the paper's data, ours "

@@ -13,6 +13,8 @@ from bench.records.record import safe_name
 from bench.reports.campaign import GRADIENT, read_json
 from bench.reports.figures.figure import Figure, Series
 
+JOINT = "gradient-runs"
+"""Begins the names of figures of several runs."""
 _WHEN = {"before": "before training", "after": "after training"}
 _LEMMA_BINS = 30
 
@@ -54,7 +56,7 @@ def joint_figures(paths: Sequence[Path]) -> Iterator[Figure]:
     """
     if len(paths) > 1:
         runs = tuple(Measured(path, read_json(path)) for path in paths)
-        yield from _Drawn("gradient-runs", "runs", runs).joint()
+        yield from _Drawn(JOINT, "runs", runs).joint()
 
 
 @dataclass(frozen=True)
