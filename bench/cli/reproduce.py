@@ -216,6 +216,7 @@ def _grids(made: Work, records: Sequence[tuple[str, RunRecord]]) -> list[Grid]:
         profile.name in made.item.backbones,
         tuple(dict.fromkeys(note for _, record in records for note in record.notes)),
         single_tasks(made.places, made.item.id),
+        made.spec.campaign,
     )
     return [grid(made.item, made.places, found)] if made.places else []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, stdev
@@ -18,7 +19,8 @@ from bench.reports.tables.metrics import at_ranks
 from bench.reports.tables.sweeps import sweep_grids
 from bench.sweeps.manifest import Manifest
 
-_COMPARE = "bench compare METHOD METHOD --campaign CAMPAIGN"
+_MOST_TESTED = 16
+"""Methods that a command names."""
 ALONE = " *"
 """After the name of a row that has no method here."""
 
@@ -36,6 +38,7 @@ class Found:
         comparable: True for the paper's own backbone and data.
         notes: What every table of the profile has to say.
         alone: Suites of which the item shows one task, or the average, alone.
+        campaign: Where the records are.
     """
 
     profile: str
@@ -46,6 +49,7 @@ class Found:
     comparable: bool = True
     notes: tuple[str, ...] = ()
     alone: frozenset[str] = frozenset()
+    campaign: str = ""
 
     def read(self, shown: Quantity) -> Quantity:
         """Return what is read for a quantity: a stand-in has other tasks, so for one alone its average."""
@@ -205,6 +209,17 @@ def said(item: Item) -> tuple[str, ...]:
     return tuple(filter(None, (says, item.note)))
 
 
+def _tested(found: Found, records: Sequence[RunRecord]) -> list[str]:
+    """The command that says which of the methods differ, where there is more than a seed of some."""
+    named = list(dict.fromkeys(record.method for record in records))
+    if len(found.seeds) < 2 or not 1 < len(named) <= _MOST_TESTED:
+        return []
+    suites = list(dict.fromkeys(record.suite for record in records))
+    suite = f" --suite {shlex.quote(suites[0])}" if len(suites) == 1 else ""
+    command = f"bench report --campaign {shlex.quote(found.campaign)} --profile {found.profile}{suite}"
+    return [f"Which of them differ: {command} --table significance --methods {shlex.quote(','.join(named))}"]
+
+
 def _notes(item: Item, places: Sequence[Place], found: Found) -> tuple[str, ...]:
     own = [place for place in places if place.methods]
     used = {method for place in own for method in place.methods}
@@ -212,9 +227,8 @@ def _notes(item: Item, places: Sequence[Place], found: Found) -> tuple[str, ...]
     lines = list(said(item))
     if own:
         seeds = ", ".join(map(str, found.seeds))
-        told = f"bench: mean and standard deviation over seeds {seeds}; scores x {SCALE:g}."
-        more = f"{told} Whether two rows differ: {_COMPARE}." if len(used) > 1 and not item.sweep else told
-        lines.append(more)
+        lines.append(f"bench: mean and standard deviation over seeds {seeds}; scores x {SCALE:g}.")
+        lines += _tested(found, records)
     if any(place.figure for place in places) and not found.comparable:
         lines.append(
             f"Printed figures are in parentheses: they are of {item.backbones[0]} and the paper's data, ours "
