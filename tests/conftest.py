@@ -241,15 +241,25 @@ def bench(tmp_path: Path) -> Bench:
 def cli(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., tuple[int, str, str]]:
-    """Run the command line in this process: cli("run", ...) -> (exit code, stdout, stderr)."""
+    """Run the command line in this process: cli("run", ...) -> (exit code, stdout, stderr).
+
+    Of an option that takes one value the last counts, as most calls add to a base, but with ``as_is``.
+    """
     from bench.cli.main import main
 
     monkeypatch.chdir(tmp_path)
+    once = {"--seeds", "--suite", "--campaign", "--profile", "--results", "--methods", "--table"}
 
-    def run(*arguments: str) -> tuple[int, str, str]:
+    def last(words: tuple[str, ...]) -> list[str]:
+        again = {word for word in once if words.count(word) > 1}
+        ends = {word: max(i for i, other in enumerate(words) if other == word) for word in again}
+        gone = {i for i, word in enumerate(words) if word in again and i < ends[word]}
+        return [word for i, word in enumerate(words) if not {i, i - 1} & gone]
+
+    def run(*arguments: str, as_is: bool = False) -> tuple[int, str, str]:
         capsys.readouterr()
         with pytest.raises(SystemExit) as stopped:
-            main(list(arguments))
+            main(list(arguments) if as_is else last(arguments))
         output = capsys.readouterr()
         return int(stopped.value.code or 0), output.out, output.err
 

@@ -52,7 +52,7 @@ def test_the_shell_completes_commands_and_options(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     complete = BashComplete(group, {}, "bench", "_BENCH_COMPLETE")
-    assert [item.value for item in complete.get_completions([], "re")] == ["report", "rerun"]
+    assert [item.value for item in complete.get_completions([], "re")] == ["report", "reproduce", "rerun"]
     assert "--config" in [item.value for item in complete.get_completions(["run"], "--con")]
     assert "campaigns" in [item.value for item in complete.get_completions(["list"], "")]
     for name, value in (

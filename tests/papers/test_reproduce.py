@@ -172,6 +172,9 @@ def test_an_item_in_the_papers_layout_and_again_from_its_records(cli: Cli) -> No
     assert ours[:2] == ["", "bench"]
     assert [cell["n"] for cell in ours[2:]] == [2, 2]
     notes = " ".join(table["notes"])
+    assert (
+        "Which of them differ: bench report --campaign reproduce --profile mini --suite mini --table" in notes
+    )
     assert "Stand-ins of this profile: mini for sts7." in notes
     assert "so the two can't be compared" in notes
     assert printed(cli, *call) == [table]
@@ -205,6 +208,8 @@ def test_what_is_refused(cli: Cli) -> None:
     assert "did you mean 'tncse'" in refusal(cli, "reproduce", "tnsce")
     assert "an item says its suites" in refusal(cli, "reproduce", "tncse:table4", "--suite", "mini")
     assert "it is for all items" in refusal(cli, "reproduce", "tncse:table4", "--check")
+    twice = cli("reproduce", "tncse:table4", "--seeds", "1", "--seeds", "2", as_is=True)
+    assert (twice[0], "--seeds is given 2 times" in twice[2]) == (2, True)
     assert "is not a seed" in refusal(cli, "reproduce", "tncse:table4", "--seeds", "x")
     assert "unknown profile 'mimi'" in refusal(cli, "reproduce", "tncse:table4", "--profile", "mimi")
     # nothing is silently left out where a backbone or data aren't here

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from bench.plan.plan import make_plan
+from bench.request import profiles
 from bench.request.parse import parse_methods
 from bench.request.spec import RunSpec
 from tests.conftest import Bench
@@ -36,13 +39,18 @@ def test_it_says_what_the_plan_says(cli: Cli) -> None:
     assert (sources["sub2.steps=30"], sources["tau=0.05"]) == ("profile mini)", "card)")
 
 
-def test_sources_of_a_method_without_a_table(cli: Cli) -> None:
+def test_sources_of_a_method_without_a_table(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    load = profiles.load
+    monkeypatch.setattr(
+        profiles, "load", lambda name: replace(load(name), methods={"simcse": load(name).methods["simcse"]})
+    )
     found = shown(cli, "distill:simcse", "--profile", "mini", "--set", "distill.batch_size=32")
     assert found["budget"] == ["9,600 sentences a training stage, a dev evaluation every 1,600"]
     assert "steps=300  (budget of profile mini)" in found["option"]
     assert found["stage"][1].startswith("distill: 300 steps of 32 = 9,600 sentences; a dev evaluation every")
     found = shown(cli, "distill:simcse", "--profile", "mini", "--set", "distill.epochs=1")
     assert "steps=0  (epochs given)" in found["option"]
+    monkeypatch.undo()
     found = shown(cli, "simcse[match=tncse]", "--profile", "mini")
     assert "steps=70  (match=tncse)" in found["option"]
 

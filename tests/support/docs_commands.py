@@ -18,7 +18,7 @@ from bench.registry import discover
 from bench.request import profiles
 from bench.request.parse import parse_methods, parse_override, parse_seeds
 from bench.request.spec import ALL_METHODS, MethodRequest
-from bench.sweeps.grids import SWEEPS
+from bench.sweeps.grids import get
 
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
@@ -63,6 +63,8 @@ DROPPED = (
 )
 """Options that lead away from profile mini or from one process, left out with their values."""
 WRITERS = ("run", "sweep", "reproduce")
+MINI = {"reproduce": ["--profile", "mini"]}
+"""What a command needs to run on profile mini where that isn't its default."""
 
 
 @dataclass(frozen=True)
@@ -143,10 +145,8 @@ def check_names(name: str, params: dict[str, Any]) -> None:
     if name == "run" and params:
         for request in parse_methods(params["methods"]):
             check_method(request)
-    if name == "sweep" and params and params["name"] != "NAME":
-        assert params["name"] in SWEEPS
-    if name == "reproduce" and params.get("name"):
-        chosen(params["name"])
+    if params and params.get("name") not in (None, "NAME"):
+        {"sweep": get, "reproduce": chosen}.get(name, str)(params["name"])
     for text in params.get("overrides", ()):
         override = parse_override(text.replace("...", "0"))
         option = f"{override.stage}.{override.option}" if override.stage else override.option
@@ -214,10 +214,9 @@ def small(words: list[str]) -> list[str]:
             rest.pop(0)
         else:
             kept.append(re.sub(r"\bsteps=\d+", "steps=2", word))
+    kept += MINI.get(words[1], []) if "--check" not in words else []
     if words[1] == "check" and not {"--methods", "--results", "--reference", "--encoder"} & {*words}:
         kept += ["--methods", "untrained,word_overlap"]  # to train the others is what `make check` does
-    if words[1] == "reproduce" and "--check" not in words:  # else on the paper's backbones
-        kept += ["--profile", "mini"]
     if words[1] in ("compare", "stats") and "--draws" not in words:
         kept += ["--draws", "200"]
     return kept
