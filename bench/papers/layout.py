@@ -239,8 +239,11 @@ def _notes(item: Item, places: Sequence[Place], found: Found) -> tuple[str, ...]
         lines.append(f"Stand-ins of this profile: {told}.")
     if any(not place.methods and place.figure for place in places):
         lines.append("*, and a dash below a printed figure: bench has no such method, it stands alone.")
-    doubts = {what: place for place in places if place.figure for what in place.figure.misprints}
-    lines += [f"? {label(item, place.row)}: {what}." for what, place in doubts.items()]
+    doubts: dict[str, dict[str, None]] = {}
+    for place in places:
+        for what in place.figure.misprints if place.figure else ():
+            doubts.setdefault(what, {})[label(item, place.row)] = None
+    lines += [f"? {', '.join(rows)}: {what}." for what, rows in doubts.items()]
     lines += [f"Not run: {method}: {why}." for method, why in found.impossible.items() if method in used]
     missing = sorted(method for method in used - found.impossible.keys() if not found.records.get(method))
     if missing:
