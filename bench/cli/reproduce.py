@@ -175,7 +175,8 @@ def _run(made: Work, show: bool) -> tuple[list[tuple[str, RunRecord]], int]:
         return [], 0
     if show:
         store, known = ResultStore(made.spec.results, made.spec.campaign), ids(made)
-        own = [record for record in store.records() if record.profile == made.spec.profile]
+        records = store.records() if store.root.is_dir() else []
+        own = [record for record in records if record.profile == made.label]
         return [
             (text, record)
             for text, (method, seeds) in known.items()
@@ -197,7 +198,6 @@ def _grids(made: Work, records: Sequence[tuple[str, RunRecord]]) -> list[Grid]:
     from bench.papers.layout import Found, grid, surface
     from bench.papers.places import single_tasks
     from bench.reports.records import by_profile_and_suite, check_comparable
-    from bench.request import profiles
 
     if made.item.formula:
         return surface(made.item)
@@ -206,14 +206,13 @@ def _grids(made: Work, records: Sequence[tuple[str, RunRecord]]) -> list[Grid]:
         by_text.setdefault(text, []).append(record)
     for group in by_profile_and_suite({id(r): r for _, r in records}.values()):
         check_comparable(group, made.spec.campaign)
-    profile = profiles.load(made.spec.profile)
     found = Found(
-        profile.name,
+        made.label,
         by_text,
         made.spec.seeds,
         made.stand_ins,
         made.impossible,
-        profile.name in made.item.backbones,
+        made.label in made.item.backbones,
         tuple(dict.fromkeys(note for _, record in records for note in record.notes)),
         single_tasks(made.places, made.item.id),
         made.spec.campaign,

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean
 
 from bench.errors import InputError
-from bench.nn.folder import resolve, shape
+from bench.nn.folder import ModelFolder, resolve, shape
 from bench.papers.items import Item
 from bench.papers.places import Place, methods, places
 from bench.plan import scale
@@ -41,6 +41,7 @@ class Work:
         places: Its cells.
         stand_ins: Suite that is measured in another's place, by suite.
         impossible: Why this backbone can't have a method, by its text.
+        label: The profile's name in results, with another backbone's hash.
     """
 
     item: Item
@@ -48,6 +49,7 @@ class Work:
     places: tuple[Place, ...]
     stand_ins: Mapping[str, str] = field(default_factory=dict)
     impossible: Mapping[str, str] = field(default_factory=dict)
+    label: str = ""
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -68,23 +70,24 @@ def work(item: Item, spec: RunSpec, profile: str) -> Work:
         DataError: the item's own data contradict each other.
     """
     known = profiles.load(profile)
-    backbone = _shape(known, spec)
+    folder = resolve(spec.backbone, where="--backbone") if spec.backbone else _own(known)
+    backbone = Backbone(*shape(folder.path)) if folder else PAPERS_BACKBONE
+    label = f"{known.name}@{folder.sha256[:8]}" if folder and spec.backbone else known.name
     found = () if item.settings or item.nothing else places(item, profile, backbone)
     wanted = methods(found) if item.runs else ()
     impossible = {text: why for text in wanted if (why := _impossible(text, backbone))}
     suites = tuple(dict.fromkeys(known.stand_ins.get(suite, suite) for suite in item.suites))
     requests = tuple(request for text in wanted if text not in impossible for request in parse_methods(text))
     own = replace(spec, methods=requests, suites=suites, probes=item.probes, profile=profile)
-    return Work(item, own, found, known.stand_ins, impossible)
+    return Work(item, own, found, known.stand_ins, impossible, label)
 
 
-def _shape(profile: profiles.Profile, spec: RunSpec) -> Backbone:
-    """Layers of the backbone that is used; a paper's where its folder isn't here."""
+def _own(profile: profiles.Profile) -> ModelFolder | None:
+    """A profile's backbone; None where its folder isn't here."""
     try:
-        folder = resolve(spec.backbone or profiles.backbone_reference(profile), where="the backbone")
+        return resolve(profiles.backbone_reference(profile), where="the backbone")
     except InputError:
-        return PAPERS_BACKBONE
-    return Backbone(*shape(folder.path))
+        return None
 
 
 def _impossible(method: str, backbone: Backbone) -> str:
@@ -113,12 +116,12 @@ def _id(made: Work, request: MethodRequest) -> tuple[str, tuple[int | None, ...]
 
 def done(made: Work) -> tuple[int, int]:
     """Return how many cells (or watched trainings) of an item are finished, and how many there are."""
-    store, label = ResultStore(made.spec.results, made.spec.campaign), profiles.load(made.spec.profile).name
+    store = ResultStore(made.spec.results, made.spec.campaign)
     if made.item.gradient:
         files = list(_watched(made))
         return sum(file.exists() for file in files), len(files)
     wanted = [
-        Kept(label, method, seed, suite)
+        Kept(made.label, method, seed, suite)
         for method, seeds in ids(made).values()
         for seed in seeds
         for suite in made.spec.suites
@@ -134,7 +137,7 @@ def gradient_folder(made: Work) -> Path:
 
 def watched_folder(made: Work, method: str, seed: int | None) -> Path:
     """Return the folder of one watched training, by the method's id."""
-    return gradient_folder(made) / safe_name(f"{profiles.load(made.spec.profile).name}-{method}-seed-{seed}")
+    return gradient_folder(made) / safe_name(f"{made.label}-{method}-seed-{seed}")
 
 
 def _watched(made: Work) -> Iterator[Path]:
@@ -160,12 +163,12 @@ def gpu_hours(made: Iterable[Work]) -> float:
 
 def cpu_seconds(made: Work) -> tuple[float, int]:
     """Return what the missing cells take by records of the same profile here, and how many none tells of."""
-    known = _seconds(made.spec.results, profiles.load(made.spec.profile).name)
+    known = _seconds(made.spec.results, made.label)
     store, total, unknown = ResultStore(made.spec.results, made.spec.campaign), 0.0, 0
     for method, seeds in ids(made).values():
         bare = method.partition("[")[0]
         for seed in seeds:
-            places = [Kept(made.spec.profile, method, seed, suite) for suite in made.spec.suites]
+            places = [Kept(made.label, method, seed, suite) for suite in made.spec.suites]
             if all(store.path(place).exists() for place in places):
                 continue
             seconds = known.get(method, known.get(bare))
@@ -200,5 +203,4 @@ def manifest(made: Work, ids: Mapping[str, str]) -> Manifest | None:
         for method in place.methods
         if method in ids
     )
-    label = profiles.load(made.spec.profile).name
-    return Manifest(made.item.sweep, label, made.spec.suites, made.spec.seeds, points)
+    return Manifest(made.item.sweep, made.label, made.spec.suites, made.spec.seeds, points)

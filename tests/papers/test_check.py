@@ -182,7 +182,7 @@ def test_settings_that_several_methods_share_are_compared_with_each(monkeypatch:
     assert not next(s for s in settings(item) if s.option == shared.option).equal
 
 
-def test_layers_and_pooler_say_what_a_backbone_cannot_have() -> None:
+def test_layers_and_pooler_say_what_a_backbone_cannot_have(tiny_bert: Path) -> None:
     spec = RunSpec((), (1,), "mini")
     caels = work(items()["jtcse:table9"], spec, "mini")
     assert set(caels.impossible.values()) == {"the backbone has 4 layers"}
@@ -190,6 +190,12 @@ def test_layers_and_pooler_say_what_a_backbone_cannot_have() -> None:
     pooled = work(items()["tncse:suppl-table2-1"], spec, "mini")
     assert list(pooled.impossible.values()) == ["the backbone has no pooler"]
     assert not work(items()["jtcse:table9"], spec, "bert-base").impossible
+    other = work(items()["jtcse:table9"], replace(spec, backbone=str(tiny_bert)), "mini")
+    assert (len(other.methods), other.label[:5], caels.label) == (
+        3,
+        "mini@",
+        "mini",
+    )  # 0, 1 and 3 of 3 layers
 
 
 def test_a_quantity_that_is_none_is_refused() -> None:

@@ -182,6 +182,8 @@ def test_an_item_in_the_papers_layout_and_again_from_its_records(cli: Cli) -> No
     (listed,) = printed(cli, "--profile", "mini", "--seeds", "1-2")
     row = next(row for row in listed["rows"] if row[0] == "tncse:table5")
     assert row[3:5] == ["4 of 4", "-"]
+    (none,) = printed(cli, *call, "--show", "--campaign", "other")
+    assert none["rows"][0] == table["rows"][0]
     # another seed is not there
     (more,) = printed(cli, "tncse:table5", "--profile", "mini", "--seeds", "3", "--show")
     assert [cell["n"] for cell in more["rows"][1][2:]] == [0, 0]
