@@ -15,6 +15,8 @@ from bench.request.parse import parse_seeds
 from bench.request.spec import RunSpec
 
 PAGE = Path(__file__).parent / "reproduce.md"
+NO_RESULTS = Path("no-results")
+"""Where nothing is done yet."""
 _BEGIN, _END = "<!-- papers -->\n", "<!-- /papers -->\n"
 
 
@@ -74,7 +76,10 @@ def _runs(item: Item) -> str:
 
 
 def _works(item: Item) -> list[Work]:
-    return [work(item, RunSpec((), parse_seeds(item.seeds or "1"), name), name) for name in item.backbones]
+    return [
+        work(item, RunSpec((), parse_seeds(item.seeds or "1"), name, results=NO_RESULTS), name)
+        for name in item.backbones
+    ]
 
 
 def _differing(item: Item) -> Iterator[str]:

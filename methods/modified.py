@@ -43,8 +43,8 @@ _ORIGINAL = {
 _WEIGHTS = {
     "mhe": "w: w_ij = e^(h_i . h_j/tau) / (tau sum_{k<l} e^(h_k . h_l/tau)), U over tau",
     "mhs": "w changes nothing: the weights are at the nearest row alone from the start",
-    "barlow": "w: w_ij = e^(h'_i . h'_j/tau) / sum_{k != l} e^(h'_k . h'_l/tau); or max(., 1e-4)^kernel_power",
-    "vicreg": "w: w_ij = e^(h_i . h_j/tau) / sum_{k != l} e^(h_k . h_l/tau), or so max(., 1e-4)^kernel_power",
+    "barlow": "w: w_ij = e^(h'_i . h'_j/tau) / sum_{k != l} e^(h'_k . h'_l/tau); or max(., 1e-4)^power",
+    "vicreg": "w: w_ij = e^(h_i . h_j/tau) / sum_{k != l} e^(h_k . h_l/tau); max(., 1e-4)^kernel_power",
 }
 _EQUATION = {
     "mhe": "eq. 14 and 16",

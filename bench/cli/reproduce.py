@@ -74,24 +74,31 @@ def reproduce(
         listed = listing(wanted, each)
         click.echo(lines(listed) if form == "text" else _render([listed], form), nl=False)
         return
-    failed = 0
+    failed, stopped = 0, list[BenchError]()
     grids: list[Grid] = []
     for item in wanted:
         works = _works(item, spec, options["profile"], options["seeds"])
         try:
-            if dry_run or estimate:
-                failed += sum(_preview(made, estimate) for made in works)
-                continue
-            failed += sum(_reproduced(made, show, figures, grids) for made in works)
-        except InputError as error:  # a checkpoint that isn't here stops no other item
-            if len(wanted) == 1:
-                raise
-            tell(f"{item.id}: not run, {error}")
-            failed += 1
+            for made in works:
+                if dry_run or estimate:
+                    failed += _preview(made, estimate)
+                else:
+                    failed += _reproduced(made, show, figures, grids)
+        except BenchError as error:  # a checkpoint that isn't here stops no other item, and loses no table
+            stopped.append(error)
+            _tell_stopped(item, error, alone=len(wanted) == 1)
         grids += _said(item)
     if grids:
         click.echo(_render(grids, form), nl=False)
-    leave_if_failed(failed)
+    if len(wanted) == len(stopped) == 1:
+        raise stopped[0]
+    leave_if_failed(failed + len(stopped))
+
+
+def _tell_stopped(item: Item, error: BenchError, *, alone: bool) -> None:
+    """Say why an item isn't whole; of one alone the command's last line says it."""
+    if not alone:
+        tell(f"{item.id}: not run, {error}")
 
 
 def _reproduced(made: Work, show: bool, figures: Path | None, grids: list[Grid]) -> int:

@@ -126,8 +126,7 @@ def done(made: Work) -> tuple[int, int]:
         for seed in seeds
         for suite in made.spec.suites
     ]
-    records = (store.read(place) if store.path(place).exists() else None for place in wanted)
-    return sum(record is not None and record.status == "ok" for record in records), len(wanted)
+    return sum(_finished(store, place) for place in wanted), len(wanted)
 
 
 def gradient_folder(made: Work) -> Path:
@@ -149,31 +148,38 @@ def _watched(made: Work) -> Iterator[Path]:
         yield from (watched_folder(made, method, seed) / MEASURED for seed in seeds)
 
 
+def missing(made: Work) -> list[tuple[str, str, int | None]]:
+    """Return text, id and seed of what lacks a finished record on a suite."""
+    store = ResultStore(made.spec.results, made.spec.campaign)
+    return [
+        (text, method, seed)
+        for text, (method, seeds) in ids(made).items()
+        for seed in seeds
+        if not all(_finished(store, Kept(made.label, method, seed, suite)) for suite in made.spec.suites)
+    ]
+
+
+def _finished(store: ResultStore, place: Kept) -> bool:
+    record = store.read(place) if store.path(place).exists() else None
+    return record is not None and record.status == "ok"
+
+
 def gpu_hours(made: Iterable[Work]) -> float:
-    """Hours of one H200 for all trainings, each stage of a seed once; see :mod:`bench.plan.scale`."""
+    """Hours of one H200 for what is missing, each stage of a seed once; see :mod:`bench.plan.scale`."""
     stages = {
         (each.spec.profile, seed, stage)
         for each in made
-        for method in each.methods
-        for stage in scale.stages(method, each.spec.profile)
-        for seed in each.spec.seeds
+        for text, _, seed in missing(each)
+        for stage in scale.stages(text, each.spec.profile)
     }
     return sum(stage.operations for _, _, stage in stages) / scale.SUSTAINED / 3600
 
 
 def cpu_seconds(made: Work) -> tuple[float, int]:
-    """Return what the missing cells take by records of the same profile here, and how many none tells of."""
+    """Return what is missing takes by records of the same profile here, and how many none tells of."""
     known = _seconds(made.spec.results, made.label)
-    store, total, unknown = ResultStore(made.spec.results, made.spec.campaign), 0.0, 0
-    for method, seeds in ids(made).values():
-        bare = method.partition("[")[0]
-        for seed in seeds:
-            places = [Kept(made.label, method, seed, suite) for suite in made.spec.suites]
-            if all(store.path(place).exists() for place in places):
-                continue
-            seconds = known.get(method, known.get(bare))
-            total, unknown = total + (seconds or 0.0), unknown + (seconds is None)
-    return total, unknown
+    each = [known.get(method, known.get(method.partition("[")[0])) for _, method, _ in missing(made)]
+    return sum(filter(None, each)), each.count(None)
 
 
 def _seconds(results: Path, profile: str) -> dict[str, float]:
@@ -184,7 +190,7 @@ def _seconds(results: Path, profile: str) -> dict[str, float]:
             if record.profile == profile and record.status == "ok":
                 stages = sum(record.timing.get("training_cpu_seconds", {}).values())
                 # a stage that another cell trained isn't in the cell's own time
-                found.setdefault(record.method, []).append(max(record.timing["cpu_seconds"], stages))
+                found.setdefault(record.method, []).append(max(record.timing.get("cpu_seconds", 0.0), stages))
     return {method: fmean(values) for method, values in found.items()}
 
 
