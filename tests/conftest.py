@@ -243,18 +243,15 @@ def cli(
 ) -> Callable[..., tuple[int, str, str]]:
     """Run the command line in this process: cli("run", ...) -> (exit code, stdout, stderr).
 
-    Of an option that takes one value the last counts, as most calls add to a base, but with ``as_is``.
+    Of several campaigns the last counts, as most calls add to a base, but with ``as_is``.
     """
     from bench.cli.main import main
 
     monkeypatch.chdir(tmp_path)
-    once = {"--seeds", "--suite", "--campaign", "--profile", "--results", "--methods", "--table"}
 
     def last(words: tuple[str, ...]) -> list[str]:
-        again = {word for word in once if words.count(word) > 1}
-        ends = {word: max(i for i, other in enumerate(words) if other == word) for word in again}
-        gone = {i for i, word in enumerate(words) if word in again and i < ends[word]}
-        return [word for i, word in enumerate(words) if not {i, i - 1} & gone]
+        places = [i for i, word in enumerate(words) if word == "--campaign"][:-1]
+        return [word for i, word in enumerate(words) if i not in places and i - 1 not in places]
 
     def run(*arguments: str, as_is: bool = False) -> tuple[int, str, str]:
         capsys.readouterr()

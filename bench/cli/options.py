@@ -86,7 +86,7 @@ def format_option(*forms: str) -> Callable[[F], F]:
 
 def seeds_option(default: str) -> Callable[[F], F]:
     """Return --seeds."""
-    return click.option("--seeds", cls=Once, default=default, help="Such as 1-5 or 1,3,7-9.")
+    return click.option("--seeds", default=default, help="Such as 1-5 or 1,3,7-9.")
 
 
 def level_option(about: str) -> Callable[[F], F]:
@@ -101,15 +101,15 @@ def precision_option(name: str, about: str, *more: str) -> Callable[[F], F]:
 
 
 results_option = click.option(
-    "--results", cls=Once, type=PATH, default=Path("results"), help="Where the campaigns are."
+    "--results", type=PATH, default=Path("results"), help="Where the campaigns are."
 )
 campaign_option = click.option(
     "--campaign", cls=Once, default="local", help="Folder of records below --results."
 )
 results_options = together(results_option, campaign_option)
 filter_options = together(
-    click.option("--profile", cls=Once, help="Only this profile."),
-    click.option("--suite", cls=Once, help="Only this suite."),
+    click.option("--profile", help="Only this profile."),
+    click.option("--suite", help="Only this suite."),
 )
 item_options = together(
     level_option("Confidence level of the intervals."),
@@ -128,11 +128,10 @@ plugin_option = click.option(
     help="Methods from a file, whose code this runs, or from an installed package. Repeatable.",
 )
 spec_options = together(
-    click.option("--profile", cls=Once, help="See `bench list profiles`; default mini."),
+    click.option("--profile", help="See `bench list profiles`; default mini."),
     click.option(
         "--suite",
         "suites",
-        cls=Once,
         help="Comma-separated: `bench list suites`, mteb:TASK,TASK, local:FILE.toml. Default: the profile's.",
     ),
     data_option(),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bench.reports.formats.paper import Style
 
 _rows = together(
-    click.option("--methods", cls=Once, metavar="IDS", help="Only these methods, with commas between them."),
+    click.option("--methods", metavar="IDS", help="Only these methods, with commas between them."),
     click.option(
         "--order",
         type=click.Choice(["score", "given"]),
@@ -41,12 +41,10 @@ _paper = together(
 
 @click.command()
 @format_option("text", "markdown", "csv", "json", "latex", "html")
-@click.option("--table", cls=Once, metavar="NAME", help=f"Only this table: {', '.join(TABLES)}.")
+@click.option("--table", metavar="NAME", help=f"Only this table: {', '.join(TABLES)}.")
 @filter_options
 @_rows
-@click.option(
-    "--baseline", cls=Once, metavar="METHOD", help="Mark what differs from this method with daggers."
-)
+@click.option("--baseline", metavar="METHOD", help="Mark what differs from this method with daggers.")
 @click.option(
     "--senteval-rounding", "rounded", is_flag=True, help="Average rounded scores, as SimCSE prints them."
 )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli.options import PATH, Once, check_device, make_spec, run_options, tell
+from bench.cli.options import PATH, check_device, make_spec, run_options, tell
 from bench.cli.progress import progress_bar
 from bench.cli.run import estimate_option, execute, leave_if_failed, own_records, show_estimate, show_plan
 from bench.errors import BenchError, InputError
@@ -31,7 +31,7 @@ MOST = 2560
 
 @click.command()
 @click.argument("name", metavar="[PAPER[:ITEM],...]", required=False)
-@click.option("--seeds", cls=Once, help="Such as 1-5; default: those that the paper states, else 1.")
+@click.option("--seeds", help="Such as 1-5; default: those that the paper states, else 1.")
 @run_options
 @click.option("--check", is_flag=True, help="Compare all items with the papers' figures; run nothing.")
 @click.option("--dry-run", is_flag=True, help="Show what would run; run nothing.")

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from bench.papers.items import Item
 from bench.papers.layout import said, title
+from bench.papers.work import MEASURED
 from bench.reports.figures.figure import Figure, Series
 from bench.reports.figures.of_files import gradient_figures_of
 from bench.reports.figures.of_gradient import JOINT
@@ -25,7 +26,8 @@ def item_figures(item: Item, folder: Path, files: Sequence[Path]) -> list[Figure
     Raises:
         DataError: a damaged file.
     """
-    alone = gradient_figures_of(folder, files[:1])
+    runs = [file for file in files if file.name == MEASURED]
+    alone = gradient_figures_of(folder, [file for file in files if file not in runs[1:]])
     own = {figure.name for figure in alone}
     found = [f for f in gradient_figures_of(folder, files) if f.name in own or f.name.startswith(JOINT)]
     return [figure for figure in found if item.draws_it(figure.section, figure.name)]

@@ -11,6 +11,7 @@ import pytest
 
 from bench.data.mini import generator, text
 from bench.eval import rescore
+from bench.plan import scale
 from bench.request import profiles
 from bench.request.budget import Budget
 from bench.run import runner
@@ -53,8 +54,8 @@ def shortened() -> Iterator[None]:
 
 
 def forget_worlds() -> None:
-    """Clear what modules keep of the world's sentences."""
-    for module in (generator, text, rescore, runner):
+    """Clear what modules keep of the world's sentences and of profiles."""
+    for module in (generator, text, rescore, runner, scale):
         for function in vars(module).values():
             if hasattr(function, "cache_clear"):
                 function.cache_clear()

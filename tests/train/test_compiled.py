@@ -63,7 +63,7 @@ def trained() -> list[str]:
     """Every registered method with a stage that no other and none of CASES has; students share theirs."""
     registry, kinds = discover(), dict[str, str]()
     for name in dict.fromkeys([*CASES, *registry.names()]):
-        method = registry.get(name)
+        method = registry.get(CASES[name][0] if name in CASES else name)
         if isinstance(method, TrainedMethod) and not method.card.takes_methods and name != "released":
             stages = method.stages({option.name: option.default for option in method.card.options})
             if stages:

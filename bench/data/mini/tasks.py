@@ -166,7 +166,9 @@ def _sts(source: _Source, third: int | None) -> Tables:
     rows = [*zip(subset.first, subset.second, map("{:g}".format, subset.gold), strict=True)]
     if third is not None:
         rows.sort(key=lambda row: overlap(row[0], row[1]))  # equal ones stay in their order
-        rows = rows[third * len(rows) // 3 : (third + 1) * len(rows) // 3 : len(rows) // (3 * _STS_PAIRS)]
+        rows = rows[
+            third * len(rows) // 3 : (third + 1) * len(rows) // 3 : max(1, len(rows) // (3 * _STS_PAIRS))
+        ]
     return {"file": tuple(rows[:_STS_PAIRS])}
 
 
