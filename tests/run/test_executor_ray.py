@@ -404,6 +404,7 @@ TRAINED = (
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_node_lost_in_the_middle_costs_nothing_but_time(
     cluster: Cluster, cli: Cli, tmp_path: Path, tiny_bert: Path
 ) -> None:

@@ -216,7 +216,8 @@ def test_the_gradient_is_watched_uncompiled(cli: Cli, tiny_bert: Path, corpus: P
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_the_command_trains_compiled_steps(
     cli: Cli,
     tmp_path: Path,
