@@ -202,7 +202,7 @@ def _run(made: Work, show: bool) -> tuple[list[tuple[str, RunRecord]], int]:
 
 
 def _grids(made: Work, records: Sequence[tuple[str, RunRecord]]) -> list[Grid]:
-    from bench.papers.layout import Found, grid, surface
+    from bench.papers.layout import Found, grid, like_printed, surface
     from bench.papers.places import single_tasks
     from bench.reports.records import by_profile_and_suite, check_comparable
 
@@ -213,13 +213,14 @@ def _grids(made: Work, records: Sequence[tuple[str, RunRecord]]) -> list[Grid]:
         by_text.setdefault(text, []).append(record)
     for group in by_profile_and_suite({id(r): r for _, r in records}.values()):
         check_comparable(group, made.spec.campaign)
+    own = made.label in made.item.backbones and not made.spec.overrides
     found = Found(
         made.label,
         by_text,
         made.spec.seeds,
         made.stand_ins,
         made.impossible,
-        made.label in made.item.backbones,
+        own and like_printed(made.item, (record for _, record in records)),
         tuple(dict.fromkeys(note for _, record in records for note in record.notes)),
         single_tasks(made.places, made.item.id),
         made.spec.campaign,
@@ -240,7 +241,7 @@ def _measured(made: Work, show: bool) -> list[Figure]:
     from bench.papers.curves import item_figures
     from bench.papers.work import MEASURED, gradient_folder, watched_folder
     from bench.records.store import ResultStore
-    from bench.run.gradient import check_watched, measure, sampled_files, write_sampled
+    from bench.run.gradient import check_same, check_watched, measure, sampled_files, write_sampled
 
     store = ResultStore(made.spec.results, made.spec.campaign)
     folder = gradient_folder(made)
@@ -252,7 +253,9 @@ def _measured(made: Work, show: bool) -> list[Figure]:
     for plan in _watched(made):
         cell = plan.jobs[0].cell
         path = watched_folder(made, cell.method, cell.seed) / MEASURED
-        if not show and not path.exists():
+        if path.exists():
+            check_same(plan, path)
+        elif not show:
             check_watched(plan)
             check_device(plan.spec.device)
             plan.store.prepare()

@@ -13,9 +13,10 @@ from bench.papers.places import Place, Quantity, label, quantity
 from bench.papers.settings import settings
 from bench.records.record import AVERAGE, RunRecord
 from bench.reports.grid import DASH, SCALE, Cell, Grid, Quoted, Value, summarise
-from bench.reports.records import failures
+from bench.reports.records import failures, finished
 from bench.reports.tables.categories import KINDS
 from bench.reports.tables.metrics import at_ranks
+from bench.reports.tables.published import backbone_of, text_of
 from bench.reports.tables.sweeps import sweep_grids
 from bench.sweeps.manifest import Manifest
 
@@ -35,7 +36,7 @@ class Found:
         seeds: Seeds that were asked for.
         stand_ins: Suite that was measured in another's place, by suite.
         impossible: Why a method can't be run on this backbone, by its text.
-        comparable: True for the paper's own backbone and data.
+        comparable: True for the paper's own backbone, data and settings.
         notes: What every table of the profile has to say.
         alone: Suites of which the item shows one task, or the average, alone.
         campaign: Where the records are.
@@ -60,6 +61,16 @@ class Found:
         """Return a method's records on a suite, or on what stands in for it."""
         suite = self.stand_ins.get(suite, suite)
         return [record for record in self.records.get(method, ()) if record.suite == suite]
+
+
+def like_printed(item: Item, records: Iterable[RunRecord]) -> bool:
+    """True where every record is of a backbone of the paper, on reference data, from a text of the papers."""
+    return all(
+        backbone_of(record) in item.backbones
+        and all(facts["reference"] for facts in record.tasks.values())
+        and text_of(record) is not None
+        for record in finished(records)
+    )
 
 
 def settings_grid(item: Item) -> Grid:
@@ -231,8 +242,8 @@ def _notes(item: Item, places: Sequence[Place], found: Found) -> tuple[str, ...]
         lines += _tested(found, records)
     if any(place.figure for place in places) and not found.comparable:
         lines.append(
-            f"Printed figures are in parentheses: they are of {item.backbones[0]} and the paper's data, ours "
-            f"of profile {found.profile}, so the two can't be compared."
+            f"Printed figures are in parentheses: they are of {item.backbones[0]}, the paper's data and "
+            f"settings, ours of others (profile {found.profile}), so the two can't be compared."
         )
     if replaced := {suite: other for suite, other in found.stand_ins.items() if suite in item.suites}:
         told = ", ".join(f"{other} for {suite}" for suite, other in sorted(replaced.items()))

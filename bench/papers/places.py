@@ -62,8 +62,8 @@ KINDS = ("probe", "cost", "stage")
 def quantity(text: str, where: str) -> Quantity:
     """Parse a quantity; raises DataError where it is none.
 
-    >>> quantity("tncse-retrieval/avg@ndcg_at_10", "")
-    Quantity(kind='score', suite='tncse-retrieval', name='avg', metric='ndcg_at_10')
+    >>> quantity("tncse-retrieval/avg@ndcg@10", "")
+    Quantity(kind='score', suite='tncse-retrieval', name='avg', metric='ndcg@10')
     >>> quantity("probe:cls_energy/mean", "").name
     'cls_energy/mean'
     """

@@ -84,6 +84,20 @@ def check_watched(plan: Plan) -> None:
         )
 
 
+def check_same(plan: Plan, file: Path) -> None:
+    """Raise InputError for a measurement that is there of another text, backbone, version or option."""
+    try:
+        there = json.loads(file.read_text(encoding="utf-8")).get("stage")
+    except (OSError, ValueError, AttributeError):
+        there = None
+    if there != plan.jobs[0].cell.stages[0].key:
+        raise InputError(
+            "this was measured under another specification",
+            where=str(file),
+            hint="name another --campaign, or move the folder away",
+        )
+
+
 def folder_of(plan: Plan, out: Path) -> Path:
     """Return the folder of a plan's training below another."""
     cell = plan.jobs[0].cell
@@ -124,6 +138,7 @@ def measure(plan: Plan, final: Path, most: int, progress: Progress) -> Path:
         measured = {
             "method": cell.method,
             "seed": seed,
+            "stage": stage.key,
             "sentences": len(held),
             "dev_curve": facts["dev_curve"],
             "steps": [asdict(shot) for shot in found],

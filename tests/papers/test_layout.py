@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bench.papers.items import Item, items
-from bench.papers.layout import Found, grid
+from bench.papers.layout import Found, grid, like_printed
 from bench.papers.places import places
 from bench.papers.work import PAPERS_BACKBONE
 from bench.records.record import RunRecord, Score
@@ -70,6 +70,28 @@ def test_figures_of_another_backbone_are_grey_and_what_stands_alone_is_marked() 
         assert any("can't be compared" in note for note in table.notes) != comparable
         (alone,) = (cells for cells in table.rows if str(cells[0]).endswith(" *"))
         assert alone[1] == "paper"
+
+
+def test_what_is_like_the_printed_ones() -> None:
+    """Another backbone, other data or another text, and the two can't be compared."""
+    item = items()["tncse:table5"]
+    text = {"corpus": {"name": "wiki1m_for_simcse.txt", "sentences": 1_000_000}, "stages": {"simcse": {}}}
+    own = replace(
+        BASE,
+        method="simcse[text=train+sick]",
+        options={"text": "train+sick"},
+        backbone={"name": "bert-base-uncased", "sha256": ""},
+        tasks={"STSB": {"reference": True}},
+        training=text,
+        scores=(Score("avg", "all", "spearman", 0.5, 1),),
+    )
+    assert like_printed(item, [own])
+    for change in (
+        {"backbone": {"name": "mini-bert", "sha256": ""}},
+        {"tasks": {"STSB": {"reference": False}}},
+        {"training": {**text, "corpus": {"name": "mine.txt", "sentences": 1_000_000}}},
+    ):
+        assert not like_printed(item, [own, replace(own, **change)])
 
 
 def test_misprints_are_marked_with_the_rows_that_they_touch() -> None:

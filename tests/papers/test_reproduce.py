@@ -227,6 +227,16 @@ def test_what_is_refused(cli: Cli) -> None:
     assert "--data" in refusal(cli, "reproduce", "tncse:table4", "--seeds", "1")
 
 
+@pytest.mark.usefixtures("short")
+def test_a_watched_training_of_another_specification_is_refused(cli: Cli, tmp_path: Path) -> None:
+    call = ("gradient_paradigm:figure7", *MINI)
+    tables = printed(cli, *call)
+    assert printed(cli, *call) == tables
+    (tmp_path / "text.txt").write_text("".join(f"The {i} sentences are {i * i}.\n" for i in range(2000)))
+    told = refusal(cli, "reproduce", *call, "--corpus", "text.txt")
+    assert "this was measured under another specification" in told
+
+
 def test_settings_and_formulas_need_no_run(cli: Cli) -> None:
     (table,) = printed(cli, "gradient_paradigm:table6")
     assert [row[3]["text"] for row in table["rows"]][:5] == ["128", "1e-5", "0.30", "5e-2", "1.75"]
