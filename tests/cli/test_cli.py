@@ -49,6 +49,7 @@ def test_seeds_differ_and_repeat_to_the_byte(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_workers_give_the_same_bytes(cli: Cli, tmp_path: Path, tiny_bert: Path) -> None:
     methods = f"noise,untrained:avg,ours=hf:{tiny_bert}:cls"
     arguments = ("run", "--methods", methods, "--seeds", "1-2", *TOY, "--backbone", str(tiny_bert))

@@ -263,6 +263,7 @@ def test_a_changed_profile_is_noticed_and_own_options_are_kept(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_worker_processes_give_the_same_verdict(cli: Cli) -> None:
     cli(*REFERENCE)
     code, out, err = cli("check", "--workers", "2")

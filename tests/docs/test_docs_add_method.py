@@ -114,8 +114,7 @@ def here(command: str, cli: Cli) -> str:
 
 def shell(command: str, folder: Path) -> str:
     """Run a command in a shell, where `pip install .` has no network and another target than these tests'."""
-    environment = {name: value for name, value in os.environ.items() if name != "BENCH_WORKERS"}
-    environment |= {
+    environment = os.environ | {
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
         "PYTHONPATH": os.pathsep.join([str(HERE / "support" / "block_network"), str(folder / "installed")]),
         "PIP_TARGET": str(folder / "installed"),

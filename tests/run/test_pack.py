@@ -34,6 +34,7 @@ def run_packed(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
         "HOME": str(folder.parent / "home"),
         "PYTHON": sys.executable,
         "OMP_NUM_THREADS": "1",
+        "BENCH_WORKERS": "1",
     }
     return subprocess.run(
         ["sh", str(folder / "run.sh"), *more],  # noqa: S607

@@ -32,9 +32,18 @@ IN_PARTS: dict[str, str] = {}
 """Methods whose second half has no single graph, and the shape in it that depends on the data."""
 FIRST = ("simcse",)
 """In the fast suite."""
+IN_CI = ("diffcse", "jtcse", "m_mhe", "promptbert", "unsee_barlow")
+"""Two models, two towers, a loss without pairs, a template, a moving average; the others are long."""
 SEVERAL_LAYERS = ("infocse", "jtcse")
 """Methods that need more than one layer."""
 Step = tuple[float, dict[str, Tensor], bool]
+
+
+def marks(name: str) -> tuple[pytest.MarkDecorator, ...]:
+    """Where a method's graph is traced, which takes seconds."""
+    if name in FIRST:
+        return ()
+    return (pytest.mark.slow,) if name in IN_CI else (pytest.mark.slow, pytest.mark.long)
 
 
 @pytest.fixture(autouse=True)
@@ -97,11 +106,7 @@ def first_step(
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=() if name in FIRST else pytest.mark.slow)
-        for name in dict.fromkeys([*CASES, *trained()])
-    ],
+    "name", [pytest.param(name, marks=marks(name)) for name in dict.fromkeys([*CASES, *trained()])]
 )
 def test_the_second_half_is_one_graph_of_the_same_value(
     name: str,

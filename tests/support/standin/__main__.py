@@ -13,7 +13,7 @@ def main() -> None:
     """Read the arguments, make this process one with a device, run what is asked for in it."""
     parser = argparse.ArgumentParser(prog="python -m tests.support.standin", description=__doc__)
     parser.add_argument("folder", type=Path, help="where to work, and where PART.json is written")
-    parser.add_argument("parts", nargs="+", choices=("faults", "methods", "works"))
+    parser.add_argument("parts", nargs="+", choices=("faults", "methods", "lowered", "works"))
     parser.add_argument("--bert", type=Path, help="model folder")
     parser.add_argument("--mlm", type=Path, help="folder of a masked language model of its vocabulary")
     parser.add_argument("--transfer", type=Path, help="data folder of transfer tasks")
@@ -37,8 +37,9 @@ def _found(part: str, only: str, material: object) -> object:
     assert isinstance(material, methods.Material)
     if part == "faults":
         return faults.planted()
-    if part == "methods":
-        return [methods.compared(case, material) for case in methods.cases() if only in case.name]
+    if part in ("methods", "lowered"):
+        cases = methods.cases(rest=part == "lowered")
+        return [methods.compared(case, material) for case in cases if only in case.name]
     return [works.compared(work, material) for work in works.works() if only in work.name]
 
 

@@ -22,7 +22,8 @@ from tests.support.standin.device import TALLY
 from tests.support.standin.patches import device
 from tests.support.training import options_of, toy_score, toy_sentences
 
-PRECISIONS = ("fp32", "bf16")
+LOWERED = ("diffcse", "jtcse", "m_mhe", "promptbert", "simcse", "unsee_barlow", "whitenedcse")
+"""Methods that CI trains in bf16 too: towers, heads and losses of all kinds; the rest is a long test."""
 WITH_MASTERS = ("diffcse", "jtcse", "promptbert", "simcse")
 """Methods that step in bfloat16 weights too: several kinds of towers."""
 STEPS = 3
@@ -69,8 +70,12 @@ class Case:
         return f"{self.methods[0]}/{self.stage.role}/{self.precision}"
 
 
-def cases() -> Iterator[Case]:
-    """Every kind of stage of every registered method; what several train alike, such as a student, once."""
+def cases(*, rest: bool = False) -> Iterator[Case]:
+    """Every kind of stage of every registered method; what several train alike, such as a student, once.
+
+    Args:
+        rest: Those in bf16 that are left out without it.
+    """
     registry, methods = discover(), defaultdict[Any, list[str]](list)
     stages: dict[Any, StageSpec] = {}
     for name, method in registry:
@@ -81,8 +86,12 @@ def cases() -> Iterator[Case]:
                 stages.setdefault(key, stage)
     for key, stage in stages.items():
         names = tuple(dict.fromkeys(methods[key]))
-        more = ("bf16-weights",) if names[0] in WITH_MASTERS else ()
-        yield from (Case(names, stage, precision) for precision in (*PRECISIONS, *more))
+        precisions = [] if rest else ["fp32"]
+        if rest == (names[0] not in LOWERED):
+            precisions.append("bf16")
+        if names[0] in WITH_MASTERS and not rest:
+            precisions.append("bf16-weights")
+        yield from (Case(names, stage, precision) for precision in precisions)
 
 
 def compared(case: Case, material: Material) -> dict[str, Any]:
