@@ -17,6 +17,8 @@ PRINTED = {
     "sncse": "SNCSE",
     "whitenedcse": "WhitenedCSE",
     "rankcse": "RankCSE",
+    "mixcse": "MixCSE",
+    "dclr": "DCLR",
     "rankcse_uc": "RankCSE+UC",
     "rankcse_uc_d": "RankCSE+UC D",
     "pcl": "PCL",

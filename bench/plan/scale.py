@@ -34,7 +34,9 @@ PASSES = {
     "esimcse": 8.6,  # longer rows, the momentum encoder
     "diffcse": 13.6,  # two views, the generator's six layers and words, the discriminator
     "infocse": 8.7,  # two views, the frozen half, the decoder's two layers and words
+    "mixcse": 6.0,
     "rankcse": 8.0,  # two views, two teachers
+    "dclr": 7.0,  # two views, the complement
     "sncse": 9.0,  # three views
     "promptbert": 7.8,  # two views in longer rows, the templates' noise
     "whitenedcse": 9.0,  # three views

@@ -12,10 +12,12 @@ from torch import Tensor
 
 from bench.baselines._arccse import arccon, triplet_loss
 from bench.baselines._bsl import byol_loss
+from bench.baselines._dclr import debiased_nce
 from bench.baselines._diffcse import rtd_loss
 from bench.baselines._edfse import distillation_loss
 from bench.baselines._esimcse import queue_nce
 from bench.baselines._infocse import masked_lm_loss
+from bench.baselines._mixcse import mixed_nce
 from bench.baselines._pcl import contrast_rows, group_contrast, pcl_loss, row_divergence
 from bench.baselines._rankcse import consistency, list_mle, list_net
 from bench.baselines._sncse import bidirectional_margin_loss
@@ -38,6 +40,7 @@ FIXED = random(4, 3, seed=9)
         (lambda s: distillation_loss(s, FIXED, "contrastive", 0.3), [PLAIN]),
         (lambda s: distillation_loss(s, FIXED, "mse", 0.3), [PLAIN]),
         (lambda a, p: queue_nce(a, p, FIXED, 0.3), [PLAIN] * 2),
+        (lambda a, p: debiased_nce(a, p, FIXED, FIXED @ FIXED.T > 0, 0.3), [PLAIN] * 2),
         (partial(bidirectional_margin_loss, alpha=2.5, beta=3.0), [PLAIN] * 3),
         (lambda *views: multi_positive_nce(views, 0.3), [PLAIN] * 3),
         (partial(pcl_loss, tau=0.5), [(3, 3, 4)] * 2),
@@ -88,6 +91,10 @@ REFUSED: list[tuple[Loss, list[tuple[int, ...]], tuple[Any, ...], str]] = [
     ),
     (queue_nce, [(2, 3), (2, 3), (1, 4)], (0.05,), r"the queue \(1, 4\) \(M, H\)"),
     (queue_nce, [(2, 3), (2, 3), (1, 3)], (0.0,), "tau 0.0 must be above 0"),
+    (mixed_nce, [(2, 3), (3, 3)], (0.05,), r"anchors \(2, 3\) and positives \(3, 3\) must be \(B, H\)"),
+    (mixed_nce, [(2, 3), (2, 3)], (0.0,), "tau 0.0 must be above 0"),
+    (partial(mixed_nce, mix=1.5), [(2, 3), (2, 3)], (0.05,), "mix 1.5 must be 0 to 1"),
+    (partial(mixed_nce, form="x"), [(2, 3), (2, 3)], (0.05,), "form 'x'; expected one of released, paper"),
     (rtd_loss, [(2, 3), (2, 3), (2, 3)], (), r"logits \(2, 3\), labels \(2, 3\) and mask \(2, 3\) must be"),
     (rtd_loss, [(2, 3, 2), (2, 4), (2, 4)], (), r"must be \(N, L, 2\), \(N, L\) and \(N, L\)"),
     (rtd_loss, [(2, 3, 2), (2, 3), (2, 4)], (), r"and mask \(2, 4\) must be"),

@@ -16,6 +16,11 @@ SETTINGS: dict[str, dict[str, OptionValue]] = {
         "weight_decay": 0.0, "clip": 1.0, "epochs": 1, "rtt": "copies", "pooling": "avg",
         "adam_eps": 1e-6, "select": "best_of_four",
     },
+    "dclr": {
+        "batch_size": 128, "lr": 3e-5, "epochs": 3, "max_length": 32, "eval_every": 125, "dropout": 0.1,
+        "tau": 0.05, "complement": "simcse", "noise_steps": 4, "noise_rate": 1e-3, "loss": "released",
+        "head": "stacked", "mask_padding": False,
+    },
     "diffcse": {
         "batch_size": 64, "epochs": 2, "rtd_weight": 0.005, "tau": 0.05, "max_length": 32,
         "eval_every": 125, "head": "bn",
@@ -25,6 +30,10 @@ SETTINGS: dict[str, dict[str, OptionValue]] = {
     "infocse": {
         "batch_size": 64, "lr": 7e-6, "epochs": 2, "mask": 0.4, "mlm_weight": 1e-5, "tau": 0.05,
         "max_length": 32, "eval_every": 125, "head": "bn",
+    },
+    "mixcse": {
+        "batch_size": 64, "lr": 3e-5, "epochs": 1, "max_length": 32, "eval_every": 125, "tau": 0.05,
+        "mix": 0.2, "mixed": "released",
     },
     "pcl": {"lr": 3e-5, "batch_size": 256, "rounds": 2, "tau": 0.05, "epochs": 1},
     "promptbert": {
@@ -48,6 +57,8 @@ PROFILES: list[tuple[str, str, dict[str, OptionValue]]] = [
     ("arccse", "roberta-base", {"lr": 1e-5, "batch_size": 512}),
     ("bsl", "bert-base", {}),
     ("bsl", "roberta-base", {}),
+    ("dclr", "bert-base", {"phi": 0.9, "noise_times": 1.0}),
+    ("dclr", "roberta-base", {"phi": 0.85, "noise_times": 2.5}),
     ("diffcse", "bert-base", {"lr": 7e-6, "mask": 0.3}),
     ("diffcse", "roberta-base", {"lr": 1e-5, "mask": 0.2}),
     ("edfse_d", "", {}),
@@ -56,6 +67,8 @@ PROFILES: list[tuple[str, str, dict[str, OptionValue]]] = [
     ("esimcse", "mini", {"momentum_init": "pretrained"}),
     ("esimcse", "minilm", {"momentum_init": "pretrained", "lr": 3e-5}),
     ("infocse", "", {}),
+    ("mixcse", "bert-base", {}),
+    ("mixcse", "roberta-base", {}),
     ("pcl", "bert-base", {}),
     ("pcl", "roberta-base", {}),
     ("promptbert", "bert-base", {}),

@@ -55,6 +55,7 @@ def test_odd_batches_have_a_finite_loss_and_gradient(
         ("infocse", {}),
         ("pcl", {}),
         ("pcl", {"fix_peer": True, "augs": "dp"}),
+        ("mixcse", {}),
         ("whitenedcse", {"groups": 4}),
     ],
 )
@@ -94,6 +95,7 @@ REFUSED: list[tuple[str, dict[str, OptionValue], str]] = [
         "max_length 36 grows to 45 tokens with the repeated ones, the model tak",
     ),
     ("esimcse", {"momentum": 1.5}, "momentum 1.5; expected 0 to 1"),
+    ("mixcse", {"mix": 1.5}, "mixcse.mix: mix 1.5; expected 0 to 1"),
     ("pcl", {"share": 1.5}, "pcl.share: share 1.5; expected 0 to 1"),
     (
         "pcl",

@@ -39,6 +39,8 @@ SETTINGS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
     "esimcse": (SIMCSE, (64, 1e-5, 1, 32, 125)),
     "diffcse": ((64, 7e-6, 2, 32, 125), (64, 1e-5, 2, 32, 125)),
     "infocse": ((64, 7e-6, 2, 32, 125),) * 2,  # no RoBERTa script
+    "mixcse": (SIMCSE,) * 2,  # not documented for RoBERTa
+    "dclr": ((128, 3e-5, 3, 32, 125),) * 2,
     "rankcse": ((128, 3e-5, 1, 32, 125),) * 2,  # its RoBERTa script doesn't run
     "sncse": ((256, 1e-5, 1, 32, 125),) * 2,
     "promptbert": ((256, 1e-5, 1, 32, 125),) * 2,
@@ -316,6 +318,7 @@ def test_the_page_says_what_the_arithmetic_gives() -> None:
         ("simcse", "simcse", None),
         ("whitenedcse", "whitenedcse", None),
         ("rankcse", "rankcse", None),
+        ("dclr", "dclr", None),
         ("pcl", "pcl", None),
         ("tncse", "joint", None),
         ("jtcse", "joint", None),

@@ -19,6 +19,8 @@ CASES: dict[str, tuple[str, dict[str, OptionValue], str]] = {
     "infocse": ("infocse", {"mask": 0.5, "mlm_weight": 1.0}, "infocse"),
     "rankcse": ("rankcse", {}, "rankcse"),
     "pcl": ("pcl", {"rounds": 1}, "pcl"),
+    "mixcse": ("mixcse", {}, "mixcse"),
+    "dclr": ("dclr", {}, "dclr"),
     "promptbert": ("promptbert", {}, "promptbert"),
     "sncse": ("sncse", {"bml_weight": 1.0, "max_length": 30}, "sncse"),
     "whitenedcse": ("whitenedcse", {"groups": 8}, "whitenedcse"),
