@@ -10,9 +10,11 @@ from bench.errors import printable
 PRINTED = {
     "simcse": "SimCSE",
     "esimcse": "ESimCSE",
+    "crop": "Cropping",
     "diffcse": "DiffCSE",
     "arccse": "ArcCSE",
     "infocse": "InfoCSE",
+    "iscse": "IS-CSE",
     "promptbert": "PromptBERT",
     "sncse": "SNCSE",
     "whitenedcse": "WhitenedCSE",

@@ -27,9 +27,10 @@ SUITE_TOKENS = 372_650
 LAYERS, WIDTH, INNER = 12, 768, 3072
 
 PASSES = {
-    **dict.fromkeys(("simcse", "sub_encoder", "edfse_sub", "tncse_single"), 6.0),
+    **dict.fromkeys(("simcse", "sub_encoder", "edfse_sub", "tncse_single", "iscse"), 6.0),
     **dict.fromkeys(("infonce", "arccon", "mpt", "met", "mat", "paradigm"), 6.0),
     **dict.fromkeys(("mhe", "mhs", "barlow", "vicreg", "m_mhe", "m_mhs", "m_barlow", "m_vicreg"), 6.0),
+    "crop": 6.0,  # two views, as if they were no shorter than the text
     "arccse": 12.0,  # two views and two maskings, as if every sentence were long enough
     "esimcse": 8.6,  # longer rows, the momentum encoder
     "diffcse": 13.6,  # two views, the generator's six layers and words, the discriminator

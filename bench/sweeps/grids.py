@@ -182,6 +182,19 @@ def dual_ensembles(backbone: Backbone) -> Iterable[Point]:
         yield Point(twin, "score", f"{twin}[sick=true]")
 
 
+@sweep(
+    "Do two spans of a text make better views than two dropout masks, at equal sentences?",
+    "Cropping, there on texts of several sentences",
+    "views",
+)
+def crop_views(backbone: Backbone) -> Iterable[Point]:
+    """Spans, dropout, and both, in one method with everything else equal."""
+    yield Point("spans", "score", "crop[dropout=0]")
+    yield Point("spans and dropout", "score", "crop")
+    yield Point("dropout", "score", "crop[views=dropout]")
+    yield Point("dropout, of one span", "score", "crop[views=dropout_span]")
+
+
 MODIFIED = ("mhe", "mhs", "barlow", "vicreg")
 
 

@@ -1,4 +1,4 @@
-"""Positives made from a sentence's own tokens or words: repetition (ESimCSE)."""
+"""Positives made from a sentence's own tokens or words: repetition (ESimCSE), spans (cropping)."""
 
 from __future__ import annotations
 
@@ -70,3 +70,48 @@ def repeat_words(sentence: str, rate: float, draw: torch.Generator) -> str:
     count = int(torch.randint(bound, (), generator=draw))
     twice = set(torch.randperm(len(words) - 1, generator=draw)[:count].tolist())
     return " ".join(f"{word} {word}" if place in twice else word for place, word in enumerate(words))
+
+
+def span_length(units: int, length: int, share: float, shortest: int) -> int:
+    """Units of a span: ``length``; where that is 0, max(shortest, floor(share n + 1/2)) of n units.
+
+    >>> [span_length(n, 0, 0.5, 3) for n in (4, 9, 20)], span_length(20, 2, 0.5, 3)
+    ([3, 5, 10], 2)
+    """
+    return length or max(shortest, int(share * units + 0.5))
+
+
+def two_spans(units: int, size: int, draw: torch.Generator) -> tuple[slice, slice] | None:
+    """Return two different spans of ``size`` neighbours, which may overlap; None where there are not two.
+
+    Their places are drawn from the units - size + 1 that there are, without replacement (González-Márquez et
+    al. 2025, MultOverlappingSentencesPairDataset).
+
+    Args:
+        units: How many units the text has.
+        size: Units of a span, at least 1.
+        draw: A generator of the run's own.
+    """
+    places = units - size + 1
+    if places < 2:
+        return None
+    first, second = torch.randperm(places, generator=draw)[:2].tolist()
+    return slice(first, first + size), slice(second, second + size)
+
+
+def sentences_in(text: str, shortest: int = 0, longest: int | None = None) -> list[str]:
+    """Return what full stops end, of ``shortest`` to ``longest`` characters, blanks before it counted.
+
+    As released for cropping: abbreviations and numbers are split too, and what follows the last full stop
+    gets one.
+
+    >>> sentences_in("A dog ran. It was 3.5 years old. Then")
+    ['A dog ran.', 'It was 3.', '5 years old.', 'Then.']
+    >>> sentences_in("A dog ran. It was 3.5 years old. Then", 6, 11)
+    ['A dog ran.', 'It was 3.']
+    """
+    return [
+        f"{part.strip()}."
+        for part in text.split(".")
+        if part.strip() and shortest <= len(part) and (longest is None or len(part) <= longest)
+    ]

@@ -21,6 +21,11 @@ SETTINGS: dict[str, dict[str, OptionValue]] = {
         "tau": 0.05, "complement": "simcse", "noise_steps": 4, "noise_rate": 1e-3, "loss": "released",
         "head": "stacked", "mask_padding": False,
     },
+    "crop": {
+        "lr": 2e-5, "batch_size": 64, "epochs": 1, "tau": 0.05, "warmup": 0.1, "clip": 0.0, "dropout": 0.1,
+        "weight_decay": 0.0, "views": "crop", "train_pooling": "avg", "pooling": "avg",
+        "shortest_sentence": 100, "longest_sentence": 250,
+    },
     "diffcse": {
         "batch_size": 64, "epochs": 2, "rtd_weight": 0.005, "tau": 0.05, "max_length": 32,
         "eval_every": 125, "head": "bn",
@@ -34,6 +39,11 @@ SETTINGS: dict[str, dict[str, OptionValue]] = {
     "mixcse": {
         "batch_size": 64, "lr": 3e-5, "epochs": 1, "max_length": 32, "eval_every": 125, "tau": 0.05,
         "mix": 0.2, "mixed": "released",
+    },
+    "iscse": {
+        "tau": 0.05, "max_length": 32, "epochs": 1, "eval_every": 125, "buffer": 1024, "neighbours": 16,
+        "grouping": "knn", "aggregation": "attention", "attention_tau": 2.0, "alpha": 0.1,
+        "alpha_schedule": "constant",
     },
     "pcl": {"lr": 3e-5, "batch_size": 256, "rounds": 2, "tau": 0.05, "epochs": 1},
     "promptbert": {
@@ -59,6 +69,8 @@ PROFILES: list[tuple[str, str, dict[str, OptionValue]]] = [
     ("bsl", "roberta-base", {}),
     ("dclr", "bert-base", {"phi": 0.9, "noise_times": 1.0}),
     ("dclr", "roberta-base", {"phi": 0.85, "noise_times": 2.5}),
+    ("crop", "bert-base", {}),
+    ("crop", "roberta-base", {}),
     ("diffcse", "bert-base", {"lr": 7e-6, "mask": 0.3}),
     ("diffcse", "roberta-base", {"lr": 1e-5, "mask": 0.2}),
     ("edfse_d", "", {}),
@@ -69,6 +81,8 @@ PROFILES: list[tuple[str, str, dict[str, OptionValue]]] = [
     ("infocse", "", {}),
     ("mixcse", "bert-base", {}),
     ("mixcse", "roberta-base", {}),
+    ("iscse", "bert-base", {"lr": 3e-5, "batch_size": 64}),
+    ("iscse", "roberta-base", {"lr": 1e-5, "batch_size": 512}),
     ("pcl", "bert-base", {}),
     ("pcl", "roberta-base", {}),
     ("promptbert", "bert-base", {}),

@@ -18,8 +18,10 @@ from tests.support.training import toy_sentences, train_alone
 
 SHORT: list[tuple[str, dict[str, OptionValue]]] = [
     ("arccse", {"triplet_min_length": 1, "triplet_margin": 2.5, "dropout": 0.3}),
+    ("crop", {"dropout": 0.3}),
     ("diffcse", {}),
     ("esimcse", {}),
+    ("iscse", {"buffer": 3, "neighbours": 2, "dropout": 0.3}),
     ("promptbert", {"dropout": 0.3}),
 ]
 """Methods to which single words, equal and empty sentences could matter, and are not tested elsewhere."""
@@ -50,9 +52,11 @@ def test_odd_batches_have_a_finite_loss_and_gradient(
     ("method", "changes"),
     [
         ("bsl", {"blocks": 1, "lr": 1e-2}),
+        ("crop", {}),
         ("diffcse", {}),
         ("esimcse", {}),
         ("infocse", {}),
+        ("iscse", {"buffer": 24}),
         ("pcl", {}),
         ("pcl", {"fix_peer": True, "augs": "dp"}),
         ("mixcse", {}),
@@ -89,6 +93,12 @@ REFUSED: list[tuple[str, dict[str, OptionValue], str]] = [
     ),
     ("bsl", {"decay": 1.5}, "momentum 1.5; expected 0 to 1"),
     ("bsl", {"warmup": 2.0}, "warmup 2.0; expected a share of the steps, 0 to 1"),
+    ("crop", {"share": 1.5}, "crop.share: share 1.5; expected 0 to 1"),
+    (
+        "crop",
+        {"shortest_sentence": 300},
+        "crop.shortest_sentence: no sentence has 300 characters or more and 250 or fewer; expected at most",
+    ),
     (
         "esimcse",
         {"max_length": 36},
@@ -96,6 +106,17 @@ REFUSED: list[tuple[str, dict[str, OptionValue], str]] = [
     ),
     ("esimcse", {"momentum": 1.5}, "momentum 1.5; expected 0 to 1"),
     ("mixcse", {"mix": 1.5}, "mixcse.mix: mix 1.5; expected 0 to 1"),
+    (
+        "iscse",
+        {"buffer": 20},
+        "iscse.buffer: a memory of 20 vectors; expected at least a batch, 24, and a group, 17",
+    ),
+    ("iscse", {"buffer": 40, "neighbours": 40}, "expected at least a batch, 24, and a group, 41"),
+    (
+        "iscse",
+        {"alpha_schedule": "cosine", "alpha_start": 0.2},
+        "iscse.alpha_start: alpha_start 0.2 is above alpha 0.1; expected a weight that rises",
+    ),
     ("pcl", {"share": 1.5}, "pcl.share: share 1.5; expected 0 to 1"),
     (
         "pcl",

@@ -37,10 +37,12 @@ SETTINGS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
     "tncse_single": (SIMCSE, (512, 1e-5, 1, 32, 125)),  # not documented for RoBERTa: simcse's
     "arccse": (SIMCSE, (512, 1e-5, 1, 32, 125)),  # not documented: simcse's
     "esimcse": (SIMCSE, (64, 1e-5, 1, 32, 125)),
+    "crop": ((64, 2e-5, 1, 32, 125),) * 2,  # not documented for RoBERTa
     "diffcse": ((64, 7e-6, 2, 32, 125), (64, 1e-5, 2, 32, 125)),
     "infocse": ((64, 7e-6, 2, 32, 125),) * 2,  # no RoBERTa script
     "mixcse": (SIMCSE,) * 2,  # not documented for RoBERTa
     "dclr": ((128, 3e-5, 3, 32, 125),) * 2,
+    "iscse": (SIMCSE, (512, 1e-5, 1, 32, 125)),
     "rankcse": ((128, 3e-5, 1, 32, 125),) * 2,  # its RoBERTa script doesn't run
     "sncse": ((256, 1e-5, 1, 32, 125),) * 2,
     "promptbert": ((256, 1e-5, 1, 32, 125),) * 2,

@@ -15,6 +15,8 @@ CASES: dict[str, tuple[str, dict[str, OptionValue], str]] = {
     "simcse_noise": ("simcse", {"noise_negatives": 3}, "simcse"),
     "arccse": ("arccse", {"triplet_min_length": 4}, "arccse"),
     "esimcse": ("esimcse", {"queue": 6, "momentum_init": "pretrained"}, "esimcse"),
+    "crop": ("crop", {}, "crop"),
+    "iscse": ("iscse", {"buffer": 5, "neighbours": 2, "batch_size": 5}, "iscse"),
     "diffcse": ("diffcse", {"mask": 0.5}, "diffcse"),
     "infocse": ("infocse", {"mask": 0.5, "mlm_weight": 1.0}, "infocse"),
     "rankcse": ("rankcse", {}, "rankcse"),

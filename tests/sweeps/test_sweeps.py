@@ -61,6 +61,7 @@ def arguments(tiny_bert: Path, corpus: Path, name: str, *extra: str) -> tuple[st
             },
         ),
         ("unsee_mlp", 20, {"unsee_byol[layers=1]", "unsee_corinfomax[layers=5]"}),
+        ("crop_views", 4, {"crop", "crop[dropout=0]", "crop[views=dropout]", "crop[views=dropout_span]"}),
         ("norm_ratio", 0, set()),
     ],
 )

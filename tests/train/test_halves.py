@@ -41,6 +41,8 @@ def cases() -> dict[str, Case]:
     return found | {
         "arccse, no row is long enough": ("arccse", {}, "arccse"),
         "bsl, pairs": ("bsl", {}, "bsl"),
+        "crop, tokens": ("crop", {"unit": "token"}, "crop"),
+        "crop, dropout": ("crop", {"views": "dropout"}, "crop"),
         "esimcse, no queue": ("esimcse", {"queue": 0}, "esimcse"),
         "esimcse, per epoch": ("esimcse", {"repetition_resample": "per_epoch", "queue": 6}, "esimcse"),
         "promptbert, plain": ("promptbert", {"denoising": False}, "promptbert"),

@@ -35,6 +35,8 @@ _SHORT: dict[str, OptionValue] = {
     "max_length": 20,
     "groups": 4,  # of whitenedcse: a divisor of the tiny width
     "generator_dropout": False,  # diffcse's; the device draws other masks
+    "buffer": 12,  # iscse's memory: full in the second step
+    "neighbours": 4,
     "tau": 0.5,  # or losses at dropout 0 are differences of nothing
 }
 

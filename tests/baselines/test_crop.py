@@ -1,0 +1,205 @@
+"""Cropping: spans, sentences, steps against an independent transcription, its options, training."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from bench.card import OptionValue
+from bench.registry import discover
+from bench.train.augment import sentences_in, span_length, two_spans
+from bench.train.chunks import batch_states
+from bench.train.streams import generator
+from tests.support.steps import nce_by_loops, objective_of, same_step
+from tests.support.training import options_of, stages_of, train_alone
+
+TEXT = [
+    "The doctor is reading a book to the children on the hill.",
+    "two",
+    "The woman sings. A farmer is on the hill. It is late. The man is reading a song. Ok",
+    "",
+    "the man is singing a song",
+    "A child is here. A doctor is there. The farmer reads a book",
+]
+
+
+@pytest.mark.parametrize(
+    ("units", "length", "share", "shortest", "size"),
+    [
+        (20, 0, 0.5, 3, 10),
+        (5, 0, 0.5, 3, 3),  # half a unit is one
+        (7, 0, 0.5, 1, 4),
+        (4, 0, 0.5, 3, 3),
+        (0, 0, 0.5, 3, 3),
+        (9, 0, 0.0, 1, 1),
+        (9, 0, 1.0, 1, 9),
+        (9, 2, 0.5, 3, 2),  # a length counts as it is
+    ],
+)
+def test_how_long_a_span_is(units: int, length: int, share: float, shortest: int, size: int) -> None:
+    assert span_length(units, length, share, shortest) == size
+
+
+def test_spans_are_two_different_places_and_all_pairs_are_as_likely() -> None:
+    draw, found = generator(1, "spans"), Counter[tuple[int, int]]()
+    for _ in range(2400):
+        spans = two_spans(6, 3, draw)
+        assert spans is not None
+        assert [span.stop - span.start for span in spans] == [3, 3]
+        found[spans[0].start, spans[1].start] += 1
+    assert set(found) == {(i, j) for i in range(4) for j in range(4) if i != j}
+    spread = math.sqrt(2400 / 12 * 11 / 12)
+    assert all(abs(count - 200) <= 5 * spread for count in found.values())
+    assert two_spans(4, 3, draw) in ((slice(0, 3), slice(1, 4)), (slice(1, 4), slice(0, 3)))
+    assert [two_spans(n, 3, draw) for n in (0, 2, 3)] == [None] * 3
+
+
+def test_sentences_end_at_full_stops_and_have_their_length() -> None:
+    text = "One two. Three 4.5 six? Seven.. Eight "
+    assert sentences_in(text) == ["One two.", "Three 4.", "5 six? Seven.", "Eight."]
+    assert sentences_in(text, 7, 8) == ["One two.", "Three 4.", "Eight."]  # the blanks around it count
+    assert sentences_in(text, 8, 12) == ["Three 4.", "5 six? Seven."]
+    assert sentences_in(" . ") == []
+
+
+# a step
+
+
+def rows_by_hand(tokenizer: Any, number: int, options: dict[str, Any], epoch: int = 0) -> list[list[int]]:
+    """Both views of a text, written from the description: lists, one draw of two places."""
+    text, read = TEXT[number], partial(tokenizer, truncation=True, max_length=options["max_length"])
+    ids = read(text)["input_ids"]
+    if options["unit"] == "token":
+        pieces: list[Any] = ids[1:-1]
+    elif options["unit"] == "word":
+        pieces = text.split()
+    else:
+        kept = [p for p in text.split(".") if p and p.strip()]
+        low, high = options["shortest_sentence"], options["longest_sentence"]
+        pieces = [p.strip() + "." for p in kept if low <= len(p) <= high]
+    size = options["length"] or max(options["shortest"], math.floor(options["share"] * len(pieces) + 0.5))
+    if options["views"] == "dropout" or len(pieces) <= size:
+        return [ids, ids]
+    places = torch.randperm(
+        len(pieces) - size + 1, generator=generator(1, f"augment/crop/{epoch}/{number}")
+    ).tolist()
+    spans = [[pieces[place + i] for i in range(size)] for place in places[:2]]
+    views = [
+        [ids[0], *span, ids[-1]] if options["unit"] == "token" else read(" ".join(span))["input_ids"]
+        for span in spans
+    ]
+    return [views[0], views[0]] if options["views"] == "dropout_span" else views
+
+
+def vector(made: Any, row: list[int], pooling: str) -> Tensor:
+    """Of one row alone: the mean of its states, the specials' among them, or the first."""
+    states: Tensor = made.encoder(input_ids=torch.tensor([row])).last_hidden_state[0]
+    return sum(states[i] for i in range(len(row))) / len(row) if pooling == "avg" else states[0]  # type: ignore[return-value]
+
+
+CHANGES: list[dict[str, OptionValue]] = [
+    {},
+    {"views": "dropout"},
+    {"views": "dropout_span"},
+    {"unit": "token"},
+    {"unit": "sentence", "length": 2, "shortest_sentence": 10, "longest_sentence": 30},
+    {"unit": "sentence", "share": 0.2, "shortest": 1, "shortest_sentence": 0},
+    {"length": 4},
+    {"share": 0.8},
+    {"share": 0.1, "shortest": 2},
+    {"train_pooling": "cls"},
+    {"tau": 0.2},
+    {"max_length": 7},
+]
+
+
+@pytest.mark.parametrize("changes", CHANGES, ids=str)
+def test_a_step_equals_a_transcription(tiny_bert: Path, changes: dict[str, OptionValue]) -> None:
+    """Loss and gradients: each view alone in a forward of its own."""
+    made, batch, tokenizer = objective_of("crop", tiny_bert, TEXT, **changes)
+    options: dict[str, Any] = options_of("crop", **{"max_length": 20, **changes})
+    pairs = [rows_by_hand(tokenizer, number, options) for number in range(len(TEXT))]
+    assert [list(made.views(number, row, 0)) for number, row in batch] == pairs
+    assert all(len(row) <= options["max_length"] for pair in pairs for row in pair)
+    z, positives = ([vector(made, pair[side], options["train_pooling"]) for pair in pairs] for side in (0, 1))
+    same_step(made, made(batch), nce_by_loops(z, positives, options["tau"]), rel=1e-8, least=30)
+
+
+def test_every_option_changes_the_loss(tiny_bert: Path) -> None:
+    values = []
+    for changes in CHANGES:
+        made, batch, _ = objective_of("crop", tiny_bert, TEXT, **changes)
+        values.append(float(made(batch).detach()))
+    assert len({round(value, 9) for value in values}) == len(CHANGES)
+
+
+def test_spans_of_words_are_readable_and_differ_by_epoch(tiny_bert: Path) -> None:
+    made, rows, tokenizer = objective_of("crop", tiny_bert, TEXT, max_length=36)
+    for number in (0, 4):
+        whole, starts = tokenizer.convert_ids_to_tokens(rows[number][1]), set()
+        for epoch in range(6):
+            for row in made.views(*rows[number], epoch):
+                view = tokenizer.convert_ids_to_tokens(row)
+                ends = (view[0], view[-1])
+                assert ends == (whole[0], whole[-1])
+                (start,) = (i for i in range(len(whole)) if whole[i : i + len(row) - 2] == view[1:-1])
+                assert not any(whole[i].startswith("##") for i in (start, start + len(row) - 2))
+                starts.add(start)
+        assert len(starts) > 1
+    assert made.views(*rows[1], 0) == (rows[1][1], rows[1][1])  # one word: its own two views
+    first = [chunk.ids.tolist() for chunk in made.prepare(rows).chunks]
+    second = [chunk.ids.tolist() for chunk in made.prepare(rows).chunks]  # the next epoch
+    made.seen = 0
+    assert [chunk.ids.tolist() for chunk in made.prepare(rows).chunks] == first != second
+
+
+def test_dropout_alone_tells_dropout_views_apart_and_stays_on_beside_crops(tiny_bert: Path) -> None:
+    two = ["the man is singing a song on the hill", "a doctor is reading a book to the children"]
+    for views in ("crop", "dropout", "dropout_span"):
+        made, batch, _ = objective_of("crop", tiny_bert, two, views=views, dropout=0.3)
+        assert float(made(batch).detach()) != float(made(batch).detach())  # other masks
+        still, batch, _ = objective_of("crop", tiny_bert, two, views=views, dropout=0.0)
+        tokens = still.prepare(batch)
+        anchors, positives = batch_states(still.encoder, tokens, still.pooling).detach().chunk(2)
+        assert torch.allclose(anchors, positives, rtol=0, atol=1e-9) == (views != "crop")
+
+
+def test_the_spans_of_the_three_kinds_are_paired(tiny_bert: Path) -> None:
+    """One span twice is the first of two: the kinds differ in nothing else."""
+    found = {}
+    for views in ("crop", "dropout", "dropout_span"):
+        made, rows, _ = objective_of("crop", tiny_bert, TEXT, views=views)
+        found[views] = made.views(*rows[0], 0)
+    assert found["dropout_span"] == (found["crop"][0],) * 2
+    assert len(found["crop"][0]) < len(found["dropout"][0])
+
+
+# training
+
+
+def test_training_repeats_with_its_seed(tmp_path: Path, tiny_bert: Path) -> None:
+    train = partial(train_alone, "crop", tiny_bert, tmp_path)
+    one, two, other = train(), train(), train({"seed": 2})
+    kept = [(run.folder / "selected" / "model.safetensors").read_bytes() for run in (one, two, other)]
+    assert kept[0] == kept[1] != kept[2]
+    assert one.losses == two.losses != other.losses
+    assert one.score() == pytest.approx(one.facts["selected_dev"], abs=1e-6)  # both pool the mean
+    assert one.score(pooling="cls") != one.score()
+    cls = train(train_pooling="cls")
+    assert cls.score(pooling="cls") == pytest.approx(cls.facts["selected_dev"], abs=1e-6)
+    for views in ("dropout", "dropout_span"):
+        found = train(views=views)
+        assert found.losses != one.losses
+        assert found.facts["sentences_seen"] == one.facts["sentences_seen"]
+
+
+def test_pooling_at_inference_is_no_setting_of_the_training() -> None:
+    assert stages_of("crop", options_of("crop", pooling="cls")) == stages_of("crop", options_of("crop"))
+    assert discover().get("crop").card.option("pooling", "").default == "avg"

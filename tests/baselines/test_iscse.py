@@ -1,0 +1,246 @@
+"""IS-CSE: groups, smoothing, the weight's schedule, steps against an independent transcription, training."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from bench.baselines._iscse import neighbours, principal_groups, smoothed, weight_at
+from bench.card import OptionValue
+from tests.support.steps import nce_by_loops, objective_of, same_step, under_head
+from tests.support.training import SENTENCES, random, train_alone
+
+TEXT = [
+    *SENTENCES,
+    "a woman is reading a song on the hill",
+    "The farmer and the doctor sing to a child.",
+    "two",
+    "the man is singing",
+    "a child and a farmer and a book",
+]
+
+
+def units(*shape: int, seed: int = 0) -> Tensor:
+    return torch.nn.functional.normalize(random(*shape, seed=seed), dim=-1)
+
+
+# smoothing
+
+
+def smoothed_by_loops(anchor: Tensor, group: list[Tensor], tau: float) -> Tensor:
+    weights = [torch.exp((anchor * member).sum() / tau) for member in group]
+    total = sum(weights)
+    return sum(weight / total * member for weight, member in zip(weights, group, strict=True))  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("tau", [2.0, 0.1, math.inf])
+def test_smoothing_is_the_formula(tau: float) -> None:
+    anchors, keys = units(4, 5), units(7, 5, seed=1)
+    members = torch.tensor(
+        [[1, 1, 1, 1, 1, 1, 1], [1, 0, 0, 1, 0, 1, 0], [0, 0, 0, 0, 0, 0, 1], [0, 1, 1, 0, 0, 0, 0]]
+    )
+    found = smoothed(anchors, keys, members.bool(), tau)
+    for i, chosen in enumerate(members.tolist()):
+        group = [key for key, inside in zip(keys, chosen, strict=True) if inside]
+        torch.testing.assert_close(found[i], smoothed_by_loops(anchors[i], group, tau))
+    torch.testing.assert_close(found[2], keys[6])  # alone in its group
+    assert bool((found.norm(dim=1) <= 1 + 1e-12).all())
+
+
+def test_smoothing_by_hand_and_its_gradient() -> None:
+    anchor = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
+    keys = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]], dtype=torch.float64)
+    found = smoothed(anchor, keys, torch.tensor([[True, True, False]]), 2.0)
+    share = math.exp(0.5) / (math.exp(0.5) + 1)
+    torch.testing.assert_close(found, torch.tensor([[share, 1 - share]], dtype=torch.float64))
+    members = torch.tensor([[True, False, True], [True, True, True]])
+    leaves = [units(2, 4).requires_grad_(), units(3, 4, seed=1).requires_grad_()]
+    for tau in (2.0, math.inf):
+        assert torch.autograd.gradcheck(partial(smoothed, members=members, tau=tau), leaves)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "tau", "message"),
+    [
+        (((3,), (2, 3), (1, 2)), 1.0, r"anchors \(3,\), keys \(2, 3\) and members \(1, 2\) must be \(B, H\)"),
+        (((2, 3), (4, 5), (2, 4)), 1.0, r"must be \(B, H\), \(K, H\) and \(B, K\)"),
+        (((2, 3), (4, 3), (2, 3)), 1.0, r"members \(2, 3\) must be"),
+        (((2, 3), (4, 3), (2, 4)), 0.0, "tau 0.0 must be above 0"),
+    ],
+)
+def test_smoothing_refuses(shapes: tuple[tuple[int, ...], ...], tau: float, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        smoothed(torch.ones(shapes[0]), torch.ones(shapes[1]), torch.ones(shapes[2]).bool(), tau)
+
+
+def test_neighbours_are_the_nearest_but_one() -> None:
+    anchors, memory = units(5, 4), units(12, 4, seed=3)
+    found = neighbours(anchors, memory, 3)
+    for i, anchor in enumerate(anchors):
+        order = sorted(range(12), key=lambda k: -float(anchor @ memory[k]))
+        assert found[i].nonzero()[:, 0].tolist() == sorted(order[1:4])
+    own = neighbours(memory[4:6], memory, 11)  # everything but its own copy
+    assert own.tolist() == [[k != i for k in range(12)] for i in (4, 5)]
+
+
+def groups_by_lists(vectors: Tensor, count: int) -> list[list[int]]:
+    """As it is described: lists of numbers, the largest one replaced by its halves."""
+    points = vectors.numpy() - vectors.numpy().mean(axis=0)
+    groups = [list(range(len(points)))]
+    for _ in range(count - 1):
+        largest = max(groups, key=len)
+        inside = np.linalg.svd(points[largest].T)[2][0]  # the first right singular vector
+        halves = [
+            [n for n, x in zip(largest, inside, strict=True) if (x > 0) == side] for side in (True, False)
+        ]
+        groups = [group for group in groups if group is not largest] + [half for half in halves if half]
+    return groups
+
+
+@pytest.mark.parametrize(("points", "count"), [(9, 2), (20, 3), (33, 5), (4, 1)])
+def test_divisive_groups_equal_those_of_lists(points: int, count: int) -> None:
+    vectors = random(points, 5, seed=points)
+    labels = principal_groups(vectors, count).tolist()
+    found = sorted([n for n, own in enumerate(labels) if own == label] for label in set(labels))
+    assert found == sorted(groups_by_lists(vectors, count))
+    assert len(found) == (count if points < 33 else 4)  # a cut of vectors on one side does nothing
+
+
+def test_equal_vectors_are_one_group() -> None:
+    assert len(set(principal_groups(torch.ones(6, 3), 3).tolist())) == 1
+
+
+def test_the_weights_schedule() -> None:
+    found = [weight_at(t, 10, "cosine", 0.05, 0.005) for t in range(10)]
+    assert found[0] == pytest.approx(0.005)
+    assert found[2] == pytest.approx(0.05 - 0.045 * math.cos(math.pi / 5))
+    assert found[:5] == sorted(found[:5])
+    assert found[5:] == [0.05] * 5
+    assert [weight_at(t, 10, "constant", 0.1, 0.005) for t in (0, 9)] == [0.1, 0.1]
+
+
+# steps
+
+
+def group_of(own: int, batch: list[Tensor], memory: list[Tensor], settings: dict[str, Any]) -> list[Tensor]:
+    """The group of a second view: the released description, a vector at a time."""
+    size, held = settings["neighbours"], [vector.detach() for vector in memory]
+    if settings["grouping"] == "knn":
+        order = sorted(range(len(held)), key=lambda k: -float(batch[own].detach() @ held[k]))
+        return [batch[own], *(held[k] for k in order[1 : size + 1])]
+    keys = [*batch, *held[: -len(batch)]]
+    groups = groups_by_lists(torch.stack([key.detach() for key in keys]), len(keys) // size)
+    return [keys[k] for group in groups if own in group for k in group]
+
+
+BASE: dict[str, OptionValue] = {"buffer": 9, "neighbours": 3, "alpha": 0.7}
+CHANGES: list[dict[str, OptionValue]] = [
+    {},
+    {"aggregation": "mean"},
+    {"attention_tau": 0.2},
+    {"neighbours": 2},
+    {"buffer": 6},
+    {"alpha": 0.2},
+    {"buffer": 6, "alpha_schedule": "cosine", "alpha_start": 0.1},
+    {"buffer": 6, "alpha_schedule": "cosine", "alpha_start": 0.3},
+    {"grouping": "pddp"},
+    {"grouping": "pddp", "aggregation": "mean"},
+    {"tau": 0.2},
+]
+BATCHES = ([0, 1, 2, 3], [4, 5, 6, 7], [8], [0, 2, 4, 6], [8, 1, 3])
+
+
+@pytest.mark.parametrize("changes", CHANGES, ids=str)
+def test_steps_equal_a_transcription(tiny_bert: Path, changes: dict[str, OptionValue]) -> None:
+    """Losses and gradients of five batches of several sizes, between which the weights move."""
+    made, rows, _ = objective_of("iscse", tiny_bert, TEXT, **{**BASE, **changes})
+    settings: dict[str, Any] = {
+        "grouping": "knn", "aggregation": "attention", "attention_tau": 2.0, "tau": 0.05,
+        "alpha_schedule": "constant", "alpha_start": 0.005, **BASE, **changes,
+    }  # fmt: skip
+    memory: list[Tensor] = []
+    smooth = 0
+    for step, batch in enumerate(BATCHES):
+        loss = made([rows[i] for i in batch])
+        anchors, views = ([under_head(made, rows[i]) for i in batch] for _ in range(2))  # dropout 0
+        expected = nce_by_loops(anchors, views, settings["tau"])
+        unit = [view / view.norm() for view in views]
+        memory = [*memory, *(vector.detach() for vector in unit)][-settings["buffer"] :]
+        if len(memory) == settings["buffer"]:
+            tau = settings["attention_tau"] if settings["aggregation"] == "attention" else 1e12
+            groups = [group_of(i, unit, memory, settings) for i in range(len(batch))]
+            positives = [smoothed_by_loops(unit[i], group, tau) for i, group in enumerate(groups)]
+            alpha = settings["alpha"]
+            if settings["alpha_schedule"] == "cosine":  # 9 sentences in batches of 2: 5 steps
+                low = settings["alpha_start"]
+                alpha = min(alpha, alpha + (low - alpha) * math.cos(math.pi * step / 5))
+            expected = expected + alpha * nce_by_loops(anchors, positives, settings["tau"])
+            smooth += 1
+        got = same_step(made, loss, expected, rel=1e-8)
+        torch.testing.assert_close(made.memory.vectors, torch.stack(memory), rtol=1e-9, atol=1e-9)
+        assert not made.memory.vectors.requires_grad
+        with torch.no_grad():
+            for name, gradient in got.items():
+                made.get_parameter(name).sub_(0.1 * gradient)
+    assert smooth == (3 if settings["buffer"] == 9 else 4)
+
+
+@pytest.mark.parametrize("grouping", ["knn", "pddp"])
+def test_first_views_are_anchors_and_second_ones_are_smoothed(tiny_bert: Path, grouping: str) -> None:
+    """Two steps of views that differ, as under dropout: the gradient of every vector."""
+    settings: dict[str, Any] = {"buffer": 6, "neighbours": 2, "alpha": 0.7, "grouping": grouping}
+    made, rows, _ = objective_of("iscse", tiny_bert, TEXT, **settings)
+    memory: list[Tensor] = []
+    for step in range(2):
+        both = random(8, 5, seed=step).requires_grad_()
+        made.projected = lambda _, both=both: both
+        loss = made(rows[:4])
+        anchors, views = both.chunk(2)
+        unit = [view / view.norm() for view in views]
+        memory = [*memory, *(vector.detach() for vector in unit)][-6:]
+        expected = nce_by_loops(anchors, views)
+        if step:
+            groups = [group_of(i, unit, memory, settings) for i in range(4)]
+            smooth = [smoothed_by_loops(unit[i], group, 2.0) for i, group in enumerate(groups)]
+            expected = expected + 0.7 * nce_by_loops(anchors, smooth)
+        torch.testing.assert_close(loss, expected)
+        torch.testing.assert_close(*(torch.autograd.grad(each, both)[0] for each in (loss, expected)))
+
+
+def test_every_option_changes_the_loss(tiny_bert: Path) -> None:
+    values = []
+    for changes in CHANGES:
+        made, rows, _ = objective_of("iscse", tiny_bert, TEXT, **{**BASE, **changes})
+        values.append(sum(float(made([rows[i] for i in batch]).detach()) for batch in BATCHES))
+    assert len({round(value, 9) for value in values}) == len(CHANGES)
+
+
+def test_until_the_memory_is_full_and_without_weight_it_is_simcse(tiny_bert: Path) -> None:
+    plain, rows, _ = objective_of("simcse", tiny_bert, TEXT)
+    for changes in ({"buffer": 19}, {"buffer": 5, "neighbours": 2, "alpha": 0.0}):
+        made, _, _ = objective_of("iscse", tiny_bert, TEXT, **{**BASE, **changes})
+        plain.head.load_state_dict(made.head.state_dict())
+        for _ in range(2):
+            assert float(made(rows).detach()) == float(plain(rows).detach())
+    assert len(made.memory.vectors) == 5
+    full, _, _ = objective_of("iscse", tiny_bert, TEXT, **{**BASE, "buffer": 18})
+    losses = [float(full(rows).detach()) for _ in range(2)]  # the memory is kept over epochs
+    assert losses[1] > losses[0]
+
+
+def test_training_repeats_with_its_seed(tmp_path: Path, tiny_bert: Path) -> None:
+    train = partial(train_alone, "iscse", tiny_bert, tmp_path, buffer=30, neighbours=4)
+    one, two, other = train(), train(), train({"seed": 2})
+    kept = [(run.folder / "selected" / "model.safetensors").read_bytes() for run in (one, two, other)]
+    assert kept[0] == kept[1] != kept[2]
+    assert one.losses == two.losses != other.losses
+    more = [a - b for a, b in zip(one.losses, train(alpha=0.0).losses, strict=True)]
+    assert more[0] == 0  # 24 of 30 vectors
+    assert more[1] > 0
