@@ -66,6 +66,7 @@ def _suites() -> Rows:
     return [
         *((name, suite.summary) for name, suite in SUITES),
         ("mteb:TASK,TASK", "any tasks of mteb, each NAME, NAME[SUBSET+SUBSET] or NAME[SUBSET]@SPLIT"),
+        ("contrast:FILE.txt", "minimal pairs of your own sentences, by rule, accuracy"),
         ("local:FILE.toml", "sts, classification, retrieval, reranking and bitext tasks from files (mteb)"),
     ]
 

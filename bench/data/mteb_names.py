@@ -15,6 +15,8 @@ from bench.errors import InputError
 
 TASKS = "mteb:"
 FILES = "local:"
+CONTRAST_TEXT = "contrast:"
+"""Before a user's text of sentences, from which the suite ``contrast`` makes its items."""
 STSB_MULTI = "stsb-multi"
 """The suite of local tasks that comes with the program; its files are ``stsb_multi`` in the data folder."""
 _ENTRY = re.compile(r"(?P<name>[^\[\]@,]*[^\[\]@,\s])(?:\[(?P<subsets>[^\[\]]+)\])?(?:@(?P<split>[\w.-]+))?")
@@ -128,7 +130,7 @@ def split_suites(text: str, known: Collection[str]) -> tuple[str, ...]:
     both = {name for name, suite in named_suites().items() if {task.name for task in suite.tasks} == {name}}
     suites: list[str] = []
     for part in (part.strip() for part in _OUTSIDE_BRACKETS.split(text)):
-        starts = part in known or part.startswith((TASKS, FILES))
+        starts = part in known or part.startswith((TASKS, FILES, CONTRAST_TEXT))
         if suites and suites[-1].startswith(TASKS) and (not starts or part in both):
             suites[-1] += f",{part}"
         else:
@@ -137,5 +139,8 @@ def split_suites(text: str, known: Collection[str]) -> tuple[str, ...]:
 
 
 def suite_label(suite: str) -> str:
-    """Name of a suite in records: no folder of a ``local:`` file."""
-    return f"{FILES}{Path(suite.removeprefix(FILES)).stem}" if suite.startswith(FILES) else suite
+    """Name of a suite in records: no folder of a ``local:`` or ``contrast:`` file."""
+    for kind in (FILES, CONTRAST_TEXT):
+        if suite.startswith(kind):
+            return f"{kind}{Path(suite.removeprefix(kind)).stem}"
+    return suite

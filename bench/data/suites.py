@@ -10,11 +10,19 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from bench.data import senteval
-from bench.data.mini.suites import MTEB_SUITES, TRANSFER_SUITE, MiniSuite, transfer_tasks
+from bench.data import contrast, rank, senteval
+from bench.data.mini.suites import (
+    CONTRAST_SUITE,
+    MTEB_SUITES,
+    RANK_SUITE,
+    TRANSFER_SUITE,
+    MiniSuite,
+    contrast_tasks,
+    transfer_tasks,
+)
 from bench.data.mini.text import pairs
 from bench.data.mini.world import DEFAULT_SEED, World
-from bench.data.mteb_names import STSB_MULTI, is_mteb, named_suites
+from bench.data.mteb_names import CONTRAST_TEXT, STSB_MULTI, is_mteb, named_suites
 from bench.data.tasks import LabelledTask, PairTask, Suite, Task
 from bench.data.toy import toy_task
 from bench.errors import DataError, InputError
@@ -24,6 +32,9 @@ SUITES: Registry[Suite] = Registry("suite")
 TRANSFER = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")
 """SentEval's transfer tasks in the order of the papers' tables."""
 MINI_TRANSFER = "mini-transfer"
+CONTRAST, MINI_CONTRAST = "contrast", "mini-contrast"
+EVALRANK, MINI_EVALRANK = "evalrank", "mini-evalrank"
+_STSB = ("STSB-train", "STSB-dev", "STSB")
 
 
 def _mini(name: str, suite: MiniSuite, how: str = "") -> Suite:
@@ -56,7 +67,23 @@ for _suite in (
     Suite(
         "mini-dev", "dev pairs of the embedded world, for choosing, never for reporting", ("MINI-dev",), True
     ),
+    Suite(
+        CONTRAST,
+        "minimal pairs of STS-B's test sentences, by rule: a paraphrase against a distractor, accuracy",
+        contrast.PHENOMENA,
+        note=contrast.NOTE,
+        reads=("STSB",),
+    ),
+    Suite(
+        EVALRANK,
+        "EvalRank: the partner of each of STS-B's best pairs among all of its sentences, MRR",
+        ("EvalRank",),
+        note=rank.NOTE,
+        reads=_STSB,
+    ),
     _mini(MINI_TRANSFER, TRANSFER_SUITE),
+    _mini(MINI_CONTRAST, CONTRAST_SUITE),
+    _mini(MINI_EVALRANK, RANK_SUITE),
     *(_mini(name, suite, " (mteb)") for name, suite in MTEB_SUITES.items()),
     Suite(
         "toy",
@@ -83,8 +110,9 @@ _EMBEDDED: dict[str, Callable[[int], PairTask]] = {
     "toy": lambda seed: toy_task(),
 }
 
-MINI_SUITES = frozenset({"mini", "mini-dev", MINI_TRANSFER, *MTEB_SUITES})
+MINI_SUITES = frozenset({"mini", "mini-dev", MINI_TRANSFER, MINI_CONTRAST, MINI_EVALRANK, *MTEB_SUITES})
 TRANSFER_SUITES = frozenset({"transfer7", "transfer8", MINI_TRANSFER})
+RANK_SUITES = frozenset({EVALRANK, MINI_EVALRANK})
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "sts7": (*SUITES.get("sts7").tasks, "STSB-dev", "STSB-train", "SICKR-dev", "SICKR-train"),
@@ -131,8 +159,10 @@ def load_suite(
             where="--suite",
             expected="a suite of pairs here, such as sts7, stsb-dev or mini",
         )
-    suite = SUITES.get(name, where="--suite")
-    if name == MINI_TRANSFER:
+    suite = SUITES.get(
+        CONTRAST if is_contrast(name) and name not in SUITES.names() else name, where="--suite"
+    )
+    if name == MINI_TRANSFER or name in RANK_SUITES or is_contrast(name):
         raise InputError(
             f"suite '{name}' holds {suite.tasks[0]}, which is not a sentence-pair task", where="--suite"
         )
@@ -185,6 +215,60 @@ def load_transfer(
     if failed:
         count = f"{len(failed)} of {len(SUITES.get(name).tasks)} tasks"
         raise DataError(f"suite '{name}' lacks {count}: {' | '.join(failed)}")
+    return tasks
+
+
+def is_contrast(name: str) -> bool:
+    """True for a suite of minimal pairs, of a user's text too."""
+    return name in (CONTRAST, MINI_CONTRAST) or name.startswith(CONTRAST_TEXT)
+
+
+def load_contrast(
+    name: str, data: Path | None, *, accept_data: bool = False, world_seed: int = DEFAULT_SEED
+) -> list[contrast.ContrastTask]:
+    """Make the tasks of a suite of minimal pairs.
+
+    Args:
+        name: One for which :func:`is_contrast` holds.
+        data: Data folder, or None.
+        accept_data: Take sentences of STS-B that differ from the reference (every record says so).
+        world_seed: Which world the items of ``mini-contrast`` are drawn from.
+
+    Raises:
+        InputError: no data folder, or no such text.
+        DataError: missing, damaged or differing data, or a text that gives no item of a phenomenon.
+    """
+    if name == MINI_CONTRAST:
+        return contrast_tasks(World(world_seed))
+    if name.startswith(CONTRAST_TEXT):
+        path = Path(name.removeprefix(CONTRAST_TEXT))
+        return contrast.contrast_tasks(contrast.read_text(path), str(path))
+    (task,) = _pair_tasks(name, data, accept_data)
+    sentences = [sentence for pair in task.all_pairs() for sentence in pair]
+    where = f"suite {name}"
+    return contrast.contrast_tasks(sentences, where, reference=is_reference(task))
+
+
+def load_rank(
+    name: str, data: Path | None, *, accept_data: bool = False, world_seed: int = DEFAULT_SEED
+) -> list[rank.RankTask]:
+    """Make the task of a suite of :data:`RANK_SUITES`; arguments and errors as :func:`load_contrast`."""
+    (task,) = SUITES.get(name).tasks
+    if name == MINI_EVALRANK:
+        return [rank.rank_task(task, [pairs(World(world_seed), "test")])]
+    tasks = _pair_tasks(name, data, accept_data)
+    return [rank.rank_task(task, tasks, reference=all(map(is_reference, tasks)))]
+
+
+def _pair_tasks(name: str, data: Path | None, accept_data: bool) -> list[PairTask]:
+    """The pairs that a suite's tasks are made from."""
+    root, tasks = _root(name, data, "sts7"), []
+    for task_id in SUITES.get(name).reads:
+        task = read_task(root, task_id)
+        if not accept_data:
+            check_reference(task, root)
+        if isinstance(task, PairTask):
+            tasks.append(task)
     return tasks
 
 

@@ -125,6 +125,7 @@ class Suite:
         tasks: Task ids, in the tables' order.
         embedded: Made by the program, needs no data folder.
         note: What every record and table of it must say, or "".
+        reads: Tasks from whose files its own are made; empty where it has files of its own.
     """
 
     name: str
@@ -132,6 +133,7 @@ class Suite:
     tasks: tuple[str, ...]
     embedded: bool = False
     note: str = ""
+    reads: tuple[str, ...] = ()
 
 
 def suite_average(values: Iterable[float]) -> float:

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from bench.data.mini.world import DEFAULT_SEED
-from bench.data.mteb_names import FILES
+from bench.data.mteb_names import CONTRAST_TEXT, FILES
 from bench.data.suites import data_folder
 from bench.encoder import FloatArray
 from bench.errors import BenchError, DataError, InputError, NotComparableError
@@ -63,11 +63,12 @@ def tasks_of(record: RunRecord, data: Path | None) -> dict[str, SuiteTask]:
 def _source(suite: str, folder: Path | None) -> str:
     """What loads a record's suite: of ``local:NAME`` the file NAME.toml in the data folder, and no other.
 
-    A record may name any file, but only who asks says which may be opened.
+    Of ``contrast:NAME`` it is NAME.txt. A record may name any file, but only who asks says which is opened.
     """
-    if not suite.startswith(FILES):
+    kind, ending = (FILES, ".toml") if suite.startswith(FILES) else (CONTRAST_TEXT, ".txt")
+    if not suite.startswith(kind):
         return suite
-    name = f"{suite.removeprefix(FILES)}.toml"
+    name = f"{suite.removeprefix(kind)}{ending}"
     file = folder / name if folder is not None and Path(name).name == name else None
     if (
         folder is None
@@ -78,9 +79,9 @@ def _source(suite: str, folder: Path | None) -> str:
         raise InputError(
             f"suite '{suite}' came from a file that isn't in the data folder",
             where="--data",
-            expected="the folder that holds its .toml, which says that it may be read",
+            expected=f"the folder that holds its {ending}, which says that it may be read",
         )
-    return f"{FILES}{file}"
+    return f"{kind}{file}"
 
 
 @cache

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from bench.data.contrast import ContrastTask
 from bench.data.mteb_names import is_mteb
-from bench.data.suites import TRANSFER_SUITES
+from bench.data.rank import RankTask
+from bench.data.suites import RANK_SUITES, TRANSFER_SUITES, is_contrast
 from bench.data.tasks import LabelledTask, PairTask
+from bench.eval.contrast import ContrastSuite
 from bench.eval.measure import Measure
 from bench.eval.mteb_suite import MtebSuite
 from bench.eval.mteb_tasks import MtebTask
 from bench.eval.pair_suite import PairSuite
+from bench.eval.rank import RankSuite
 from bench.eval.transfer_suite import TransferSuite
 
-SuiteTask = PairTask | LabelledTask | MtebTask
+SuiteTask = PairTask | LabelledTask | MtebTask | ContrastTask | RankTask
 
 
 def measure_of(name: str) -> Measure[Any]:
@@ -24,4 +28,8 @@ def measure_of(name: str) -> Measure[Any]:
     """
     if is_mteb(name):
         return MtebSuite(name)
+    if is_contrast(name):
+        return ContrastSuite(name)
+    if name in RANK_SUITES:
+        return RankSuite(name)
     return TransferSuite(name) if name in TRANSFER_SUITES else PairSuite(name)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.data import senteval
-from bench.data.mteb_names import STSB_MULTI, is_mteb
+from bench.data.mteb_names import CONTRAST_TEXT, STSB_MULTI, is_mteb
 from bench.data.pins import lock_file
 from bench.data.suites import MINI_SUITES, SUITES, data_folder
 from bench.data.training import copy_files, uses_world
@@ -125,7 +125,8 @@ def _fill(
 
 def _check(plan: Plan, cells: Sequence[Cell]) -> None:
     for suite in plan.suites:
-        if is_mteb(suite) and suite != STSB_MULTI and suite not in MINI_SUITES:
+        elsewhere = suite.startswith(CONTRAST_TEXT) or (is_mteb(suite) and suite != STSB_MULTI)
+        if elsewhere and suite not in MINI_SUITES:
             raise InputError(
                 f"suite '{suite}' can't be packed: its tasks are not below the data folder", where="--suite"
             )
@@ -150,7 +151,8 @@ def _data(plan: Plan) -> Iterator[tuple[Path, str]]:
     if plan.training is not None:
         names.add(spec.dev or profiles.load(spec.profile).dev)
     known = [SUITES.get(name) for name in sorted(names)]
-    tasks = sorted({task for s in known if not s.embedded and not is_mteb(s.name) for task in s.tasks})
+    own = (s for s in known if not s.embedded and not is_mteb(s.name))
+    tasks = sorted({task for s in own for task in s.reads or s.tasks})
     if tasks and data is not None:
         root = senteval.find_root(data)
         for file in dict.fromkeys(senteval.iter_files(tuple(tasks))):

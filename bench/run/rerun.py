@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.data.mteb_names import FILES
+from bench.data.mteb_names import CONTRAST_TEXT, FILES
 from bench.data.suites import SUITES
 from bench.data.training import uses_world
 from bench.errors import CellFailedError, InputError, NotComparableError
@@ -134,11 +134,11 @@ def _check_files(
     record: RunRecord, profile: str, corpus: Path | None, copies: tuple[tuple[str, Path], ...]
 ) -> None:
     """Raise InputError where a record needs a file or model of which it doesn't say where it is."""
-    if record.suite.startswith(FILES):
+    if record.suite.startswith((FILES, CONTRAST_TEXT)):
         raise InputError(
             f"the record's suite '{record.suite}' came from a file that only its bench run named",
             where=record.method,
-            hint="repeat that bench run, with --suite local:FILE.toml",
+            hint="repeat that bench run, with --suite local:FILE.toml or contrast:FILE.txt",
         )
     for member in _flat(record.training.get("members", {})):
         (part,) = parse_methods(member["method"])

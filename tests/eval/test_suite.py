@@ -13,9 +13,11 @@ import pytest
 from bench.data.mteb_names import MtebName
 from bench.data.toy import toy_task
 from bench.errors import BenchError, InputError
+from bench.eval.contrast import ContrastSuite
 from bench.eval.mteb_suite import MtebSuite
 from bench.eval.mteb_tasks import MtebTask
 from bench.eval.pair_suite import PairSuite
+from bench.eval.rank import RankSuite
 from bench.eval.suite import measure_of
 from bench.eval.transfer_suite import TransferSuite
 from bench.request.spec import RunSpec
@@ -33,6 +35,11 @@ KINDS = {
     "stsb-multi": MtebSuite,
     "mini-bitext": MtebSuite,
     "mini-transfer": TransferSuite,
+    "contrast": ContrastSuite,
+    "contrast:own.txt": ContrastSuite,
+    "mini-contrast": ContrastSuite,
+    "evalrank": RankSuite,
+    "mini-evalrank": RankSuite,
 }
 
 

@@ -45,7 +45,10 @@ NOT_RUN = (
     (r"^bench check --reference \S*(origin|v1\.0)", "needs a git revision that this clone lacks"),
     (r"released:|--campaign published", "needs published checkpoints"),
     (r"st:PATH", "needs a model folder"),
-    (r"--suite \S*(mteb:|local:|tncse-|jtcse-|unsee)", "needs tasks of the hub or files of the reader's"),
+    (
+        r"--suite \S*(mteb:|local:|contrast:|tncse-|jtcse-|unsee)",
+        "needs tasks of the hub or files of the reader's",
+    ),
     (
         r"bench sweep NAME|METHOD\b|RECORD\.json|\bDIR\b|\bTEXT\b|\b[AB] B\b|\.\.\.|=N\b|seed N\b",
         "a placeholder",
@@ -157,7 +160,7 @@ def check_names(name: str, params: dict[str, Any]) -> None:
         profiles.load(params["profile"])
     if params.get("suites") not in (None, "SUITE", "NAME,..."):
         for suite in split_suites(params["suites"], SUITES.names()):
-            if not suite.startswith(("mteb:", "local:")):
+            if not suite.startswith(("mteb:", "local:", "contrast:")):
                 SUITES.get(suite)
 
 

@@ -97,7 +97,7 @@ def realise(
     """
     topic = lexicon.topics[event.topic]
     frame = topic.frames[event.frame]
-    agent, what = _nouns(event, lexicon, draw, general)
+    agent, what = noun_phrases(event, lexicon, draw, general)
     verb = draw.pick(frame.verb.words)
     order, opener = form or (draw.pick(ORDERS), draw.pick(lexicon.openers) if draw.chance(_OPENED) else "")
     where = [draw.pick(topic.places[event.place].words)] if event.place is not None else []
@@ -113,7 +113,7 @@ def realise(
     return f"{text[0].upper()}{text[1:]}."
 
 
-def _nouns(event: Event, lexicon: Lexicon, draw: Draw, general: float) -> tuple[str, str]:
+def noun_phrases(event: Event, lexicon: Lexicon, draw: Draw, general: float) -> tuple[str, str]:
     """The noun phrases of a sentence: who does it, and to what."""
     topic = lexicon.topics[event.topic]
     noun = _noun(topic.agents[event.agent], draw, general)

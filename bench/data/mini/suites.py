@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from bench.data.mini.world import World
 
 if TYPE_CHECKING:
+    from bench.data.contrast import ContrastTask
     from bench.data.local_tasks import LocalTask
     from bench.data.tasks import LabelledTask
 
@@ -76,6 +77,17 @@ TRANSFER_SUITE = MiniSuite(
     ("MINI-topic", "MINI-negation", "MINI-same"),
 )
 """The suite ``mini-transfer``."""
+CONTRAST_SUITE = MiniSuite(
+    "minimal pairs of the embedded world: a paraphrase against a distractor, accuracy",
+    ("negation", "swap", "number", "antonym", "order"),
+    note="Chance is 50, a tie counts half.",
+)
+"""The suite ``mini-contrast``."""
+RANK_SUITE = MiniSuite(
+    "EvalRank on suite mini: the partner of each of its best pairs among all its sentences, MRR",
+    ("EvalRank",),
+)
+"""The suite ``mini-evalrank``."""
 
 
 def mteb_tasks(suite: str, world: World) -> list[LocalTask]:
@@ -90,3 +102,10 @@ def transfer_tasks(world: World) -> list[LabelledTask]:
     from bench.data.mini.tasks import transfer_task
 
     return [transfer_task(name, world.seed) for name in TRANSFER_SUITE.tasks]
+
+
+def contrast_tasks(world: World) -> list[ContrastTask]:
+    """Return the tasks of ``mini-contrast``."""
+    from bench.data.mini.contrast import contrast_task
+
+    return [contrast_task(phenomenon, world.seed) for phenomenon in CONTRAST_SUITE.tasks]

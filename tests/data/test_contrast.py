@@ -1,0 +1,327 @@
+"""Minimal pairs: every rule one by one, the words they use, a user's text, and the embedded world's items."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from bench.baselines.word_overlap import WordOverlapScorer, words
+from bench.data.contrast import PHENOMENA, ContrastTask, contrast_tasks, read_text, triple
+from bench.data.contrast_rules import (
+    RULES,
+    antonym,
+    is_plain,
+    negation,
+    number,
+    order,
+    paraphrase,
+    swap,
+)
+from bench.data.contrast_words import Sentence, load_words
+from bench.data.mini.contrast import changes, contrast_task
+from bench.data.mini.generator import customs
+from bench.data.mini.suites import CONTRAST_SUITE
+from bench.data.mini.text import training_text
+from bench.data.mini.world import World
+from bench.data.suites import SUITES, load_contrast, load_suite
+from bench.errors import DataError, InputError
+
+WORDS = "89b0a19cbf260e5f06bc8d4681451936c1e9f2a7bbeb67f2349eb3e8750eaf77"
+FROZEN = "d534ad9249a2985477f97c246f8edd21cd62e053cb3c118f986463a51827fdd1"
+TEXT = (
+    "A tall man is peeling a pear with a spoon.",
+    "Two cats are asleep on the sofa.",
+    "The large ship is sailing under a bridge.",
+    "A gray dog is running through the kitchen.",
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("A painter is mixing colours.", "A painter is not mixing colours."),
+        ("The bakers were late .", "The bakers were not late ."),
+        ("You can swim here.", "You can not swim here."),
+        ("A painter is not mixing colours.", None),  # denied already
+        ("A painter isn't mixing colours.", None),
+        ("Nobody in town is mixing colours.", None),
+        ("All painters are mixing colours.", None),  # "not all" or "none"?
+        ("A painter is mixing colours because it was cheap.", None),  # two clauses
+        ("A painter that is mixing colours is old.", None),
+        ("A painter mixes bright colours.", None),  # no auxiliary
+        ("A painter has mixed bright colours.", None),  # "has" may be a main verb
+        ("The painter may mix bright colours.", None),  # "may not" is no denial
+        ("A painter opened the can slowly.", None),  # a noun
+        ("Is a painter mixing colours", None),  # it begins there
+        ("The oldest painter there is", None),  # it ends there
+    ],
+)
+def test_negation(text: str, expected: str | None) -> None:
+    assert negation(Sentence(text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("A tall cook is slicing an onion.", "An onion is slicing a tall cook."),
+        ("The cook is chasing a hen in the yard.", "A hen is chasing the cook in the yard."),
+        ("The cooks are chasing the hens .", "The hens are chasing the cooks ."),
+        ("A cook slicing an onion", "An onion slicing a cook"),  # a caption
+        ("A hen is being chased by the cook.", "The cook is being chased by a hen."),
+        ("A hen is being chased near the cook.", None),
+        ("A cook is meeting a baker.", None),  # means the same
+        ("A cook is slicing the onions.", None),  # "the onions is"
+        ("A cook are slicing an onion.", None),
+        ("A cook is slicing an onion and a leek.", None),
+        ("A cook is slicing a bag of onions.", None),
+        ("A cook is slicing a slowly rotting onion.", None),
+        ("A cook is sleeping the whole day.", None),
+        ("A cook is slicing a cook.", None),
+        ("A cook slices an onion.", None),  # "slices" may be a noun
+        ("Yesterday a cook was slicing an onion.", None),
+        ("A cook, as ever, is slicing an onion.", None),
+    ],
+)
+def test_swapped_arguments(text: str, expected: str | None) -> None:
+    assert swap(Sentence(text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("A gray hen is running through the kitchen.", "The kitchen is running through a gray hen."),
+        ("A hen sleeping on a roof near the barn", "A roof sleeping on a hen near the barn"),
+        ("A hen is peeling a pear under the tree.", "The tree is peeling a pear under a hen."),
+        ("A hen is standing near the barn.", None),  # it may say the same
+        ("A hen is sitting on a pile of straw.", None),
+        ("A hen is running through the rooms.", None),  # "the rooms is"
+        ("A hen reels in a fish.", None),  # "reels" may be a noun
+        ("A hen is not running through the kitchen.", None),
+        ("A hen is running through London.", None),
+        ("A hen is running, through the kitchen.", None),
+    ],
+)
+def test_word_order(text: str, expected: str | None) -> None:
+    assert order(Sentence(text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Two hens and a duck swim.", "Four hens and a duck swim."),
+        ("We saw twelve hens there.", "We saw ten hens there."),
+        ("We saw 8 hens there.", "We saw 5 hens there."),
+        ("We saw 96 hens there.", "We saw 99 hens there."),
+        ("We saw 98 hens there.", "We saw 95 hens there."),
+        ("We saw 1 hen there.", None),  # a plural follows all others
+        ("We saw one hen there.", None),
+        ("We saw two hens and three ducks.", None),  # which?
+        ("We saw two hens and one duck.", None),
+        ("We saw 120 hens there.", None),
+        ("We saw 1.5 hens there.", None),
+        ("We saw a 9-day-old hen.", None),
+        ("We saw 07 hens there.", None),
+    ],
+)
+def test_number(text: str, expected: str | None) -> None:
+    assert number(Sentence(text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The large hen sleeps here.", ("The small hen sleeps here.", 1)),
+        ("Large hens sleep here.", ("Small hens sleep here.", 0)),
+        ("The hen went up there.", ("The hen went down there.", 3)),
+        ("The hen looks after ducks.", None),  # no time
+        ("The hen left after lunch.", ("The hen left before lunch.", 3)),
+        ("The hen looked up there.", None),
+        ("The black and white hen sleeps.", None),  # it has both
+        ("The Black hen sleeps here.", None),  # a name
+        ("A hen in New Harbour sleeps.", None),
+        ("They live in new york now.", None),
+        ("We saw an old barn there.", None),
+        ("We met an old man there.", None),  # "a young"
+        ("We met the old man there.", ("We met the young man there.", 3)),
+        ("The hen is not large at all.", None),
+        ("A more than full bucket stands here.", ("A less than full bucket stands here.", 1)),
+        ("The hen eats more grain.", None),
+    ],
+)
+def test_antonym(text: str, expected: tuple[str, int] | None) -> None:
+    assert antonym(Sentence(text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("A man sleeps there.", "A guy sleeps there."),
+        ("Man and hen sleep there.", "Guy and hen sleep there."),
+        ("A man and a guy sleep there.", None),  # "a guy and a guy"
+        ("Hot dog stands are everywhere.", None),
+        ("The Man Inn is nearby.", None),  # a name
+        ("We saw a huge barn there.", None),  # "an enormous"
+        ("We saw the huge barn there.", "We saw the enormous barn there."),
+        ("They were sitting there quietly.", "They were seated there quietly."),
+        ("We saw them sitting there.", None),
+        ("They begin a hen house.", None),
+    ],
+)
+def test_paraphrase(text: str, expected: str | None) -> None:
+    assert paraphrase(Sentence(text)) == expected
+
+
+def test_a_paraphrase_takes_the_place_that_is_asked_for_else_any() -> None:
+    sentence = Sentence("The large dog chased a man.")
+    assert paraphrase(sentence, 1) == "The big dog chased a man."
+    found = {
+        paraphrase(Sentence(f"The large dog {verb} a man."))
+        for verb in ("chased", "saw", "met", "fed", "bit")
+    }
+    for verb in ("chased", "saw", "met", "fed", "bit"):
+        item = triple("antonym", f"The large dog {verb} a man.")
+        assert item == tuple(f"The {size} dog {verb} a man." for size in ("large", "big", "small"))
+    assert len({tuple(Counter(text.split()) - Counter(["The", "a"])) for text in found if text}) > 1
+
+
+@pytest.mark.parametrize(
+    "text", ["Two dogs sleep", "Do two dogs sleep there?", 'Two dogs "sleep" there.', "two " * 41]
+)
+def test_other_sentences_are_left_alone(text: str) -> None:
+    assert not is_plain(Sentence(text.strip()))
+    assert triple("number", text) is None
+
+
+def test_the_lists_hold_together() -> None:
+    """No word stands for itself, no synonym is an antonym, and who changes a word raises RULES."""
+    known = load_words()
+    for name, entries in (("synonyms", known.synonyms), ("antonyms", known.antonyms)):
+        assert len(entries) > 150, name
+        for old, found in entries.items():
+            assert old.islower() or not old.isalpha()
+            assert old not in {word.new for word in found}
+            assert len({word.new for word in found}) == len(found), old
+    for old, found in known.antonyms.items():
+        assert not {word.new for word in found} & {word.new for word in known.synonyms.get(old, ())}, old
+    text = resources.files("bench.data").joinpath("contrast.toml").read_bytes()
+    assert (RULES, hashlib.sha256(text).hexdigest()) == (1, WORDS)
+
+
+def test_items_of_a_text() -> None:
+    tasks = {task.id: task for task in contrast_tasks([*TEXT, TEXT[0]], "x")}
+    assert tuple(tasks) == PHENOMENA
+    assert {name: task.items for name, task in tasks.items()} == {
+        "negation": 4, "swap": 1, "number": 1, "antonym": 3, "order": 2,
+    }  # fmt: skip
+    assert tasks["antonym"].triples[2] == (
+        "The large ship is sailing under a bridge.",
+        "The big ship is sailing under a bridge.",  # the word of which there is an antonym
+        "The small ship is sailing under a bridge.",
+    )
+    assert tasks["swap"].text[:2] == ("rules", 4)
+
+
+def test_rules_text_and_items_enter_the_fingerprint(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = {task.sha256 for task in contrast_tasks(TEXT, "x")}
+    other = {task.sha256 for task in contrast_tasks([*TEXT, "Nothing comes of this."], "x")}
+    assert len(one | other) == 10
+    monkeypatch.setattr("bench.data.contrast.RULES", 2)
+    assert not one & {task.sha256 for task in contrast_tasks(TEXT, "x")}
+
+
+def test_a_text_that_lacks_a_phenomenon_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "own.txt"
+    file.write_text("\n".join((*TEXT[1:], "", "  Two  hens sleep here. ")))
+    assert read_text(file)[3] == "Two hens sleep here."
+    with pytest.raises(
+        DataError, match=r"4 distinct sentences give no item of swap.*every rule surely applies"
+    ):
+        load_contrast(f"contrast:{file}", None)
+    file.write_bytes(b"Two hens sleep.\n\xff\n")
+    with pytest.raises(DataError, match=r"own\.txt:2: these bytes are not utf-8"):
+        load_contrast(f"contrast:{file}", None)
+    for name in ("none.txt", "own.csv"):
+        with pytest.raises(InputError, match=r"expected a \.txt, a sentence a line"):
+            load_contrast(f"contrast:{tmp_path / name}", None)
+
+
+def test_it_is_no_suite_of_pairs() -> None:
+    for name in ("contrast", "mini-contrast", "contrast:own.txt", "evalrank", "mini-evalrank"):
+        with pytest.raises(InputError, match=f"suite '{name}' holds .*, which is not a sentence-pair task"):
+            load_suite(name, None)
+
+
+@pytest.fixture(scope="module")
+def mini() -> dict[str, ContrastTask]:
+    return {name: contrast_task(name, 1) for name in CONTRAST_SUITE.tasks}
+
+
+def test_the_worlds_items_are_frozen(mini: dict[str, ContrastTask]) -> None:
+    """Whoever changes these raises GENERATOR."""
+    assert CONTRAST_SUITE.tasks == SUITES.get("contrast").tasks == PHENOMENA
+    assert hashlib.sha256(" ".join(t.sha256 for t in mini.values()).encode()).hexdigest() == FROZEN
+    assert contrast_task("swap", 2).sha256 != mini["swap"].sha256
+
+
+def test_the_worlds_items_change_what_they_say(mini: dict[str, ContrastTask]) -> None:
+    lexicon = customs(1).lexicon
+    synonyms = {
+        frozenset(concept.words)
+        for topic in lexicon.topics
+        for concept in (*topic.agents, *(frame.verb for frame in topic.frames),
+                        *(noun for frame in topic.frames for noun in frame.objects))
+    }  # fmt: skip
+    forms = (str, lexicon.plural, lexicon.third, lexicon.gerund, lexicon.preterite, lexicon.participle)
+    known = {frozenset(form(word) for word in concept) for concept in synonyms for form in forms}
+    expected = {"negation": (0, 1), "swap": (0, 0), "number": (1, 1), "antonym": (1, 1), "order": (0, 0)}
+    opposites = [lexicon.qualities[i].words for i in range(4)]
+    for name, task in mini.items():
+        assert task.items == len({item[0] for item in task.triples}) == 200
+        for text, same, changed in task.triples:
+            assert changes(text, same) == (1, 1)
+            assert changes(text, changed) == expected[name]
+            assert text != changed
+            (old,), (new,) = (tuple(c) for c in _apart(text, same))
+            assert any({old, new} <= forms_of for forms_of in known), (old, new)
+            lost, gained = _apart(text, changed)
+            if name == "negation":
+                assert gained == ["not"]
+            if name == "antonym":
+                pair = {
+                    next(i for i, words in enumerate(opposites) if side[0] in words)
+                    for side in (lost, gained)
+                }
+                assert pair in ({0, 1}, {2, 3})
+
+
+def test_the_worlds_items_are_not_of_the_training_text(mini: dict[str, ContrastTask]) -> None:
+    trained = set(training_text(World()).sentences)
+    for task in mini.values():
+        assert not trained & {sentence for item in task.triples for sentence in item}
+
+
+def test_word_overlap_never_explains_a_score_above_chance(mini: dict[str, ContrastTask]) -> None:
+    scorer = WordOverlapScorer()
+    for task in (*mini.values(), *contrast_tasks(TEXT, "x")):
+        anchors, same, changed = (list(side) for side in zip(*task.triples, strict=True))
+        better = scorer.score_pairs(anchors, same) > scorer.score_pairs(anchors, changed) + 1e-6
+        repeated = [
+            len(words(text)) < len(text.split()) for text in anchors
+        ]  # a word that stands there twice
+        assert not (better & ~_array(repeated)).any(), task.id
+        assert better.mean() < 0.05
+
+
+def _apart(one: str, other: str) -> tuple[list[str], list[str]]:
+    first, second = (Counter(text.lower().rstrip(".").split()) for text in (one, other))
+    return list((first - second).elements()), list((second - first).elements())
+
+
+def _array(values: list[bool]) -> NDArray[np.bool_]:
+    return np.array(values)

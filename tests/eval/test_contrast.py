@@ -1,0 +1,146 @@
+"""Contrast suites: what an item counts, and records that can be checked, compared and looked at."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from bench.baselines.word_overlap import WordOverlapScorer
+from bench.data.contrast import ContrastTask
+from bench.errors import BenchError
+from bench.eval.contrast import ContrastSuite, credit
+from bench.eval.measure import Setting
+from bench.eval.suite import measure_of
+from bench.stats.checks import generator
+from tests.support.cli import Cli, records
+from tests.support.forge import forge
+
+TASK = ContrastTask(
+    "number",
+    (
+        ("a b c", "a b d", "a x y"),
+        ("a b c", "a y z", "a b d"),
+        ("a b c", "a b d", "a b e"),
+        ("q r", "q r", "s"),
+    ),
+    ("rules", 4, "0" * 64),
+)
+SETTING = Setting("exact", "m", "i", Path())
+SENTENCES = (
+    "A tall man is peeling a pear with a spoon.",
+    "Two cats are asleep on the sofa.",
+    "The large ship is sailing under a bridge.",
+    "A gray dog is running through the kitchen.",
+    "Seven people are painting a small boat.",
+)
+
+
+class Vectors:
+    """Angles by hand: the first sentence stands at 0 degrees."""
+
+    dim = 2
+    angles: ClassVar = {"a b c": 0, "a b d": 10, "a x y": 20, "a y z": -20, "a b e": -10, "q r": 0, "s": 90}
+
+    def __init__(self) -> None:
+        self.facts: dict[str, str | int] = {}
+        self.calls: list[list[str]] = []
+
+    def encode(self, sentences: Any, batch_tokens: Any = None, progress: Any = None) -> Any:
+        self.calls.append(list(sentences))
+        radians = np.deg2rad([self.angles[sentence] for sentence in sentences])
+        return np.stack([np.cos(radians), np.sin(radians)], axis=1).astype(np.float32)
+
+
+def test_by_hand() -> None:
+    """Nearer to the paraphrase, to the distractor, as near to both, equal to the paraphrase."""
+    encoder = Vectors()
+    found = ContrastSuite("contrast").measure(encoder, [TASK], SETTING)
+    expected = np.cos(np.deg2rad([[10, 20], [20, 10], [10, 10], [0, 90]])) @ [1, -1]
+    assert found.predictions is not None
+    assert np.allclose(found.predictions["number"], expected, atol=1e-6)
+    assert [(s.task, s.metric, s.value, s.n) for s in found.scores] == [
+        ("number", "accuracy", 0.625, 4),
+        ("avg", "accuracy", 0.625, 1),
+    ]
+    assert found.facts["contrast"]["number"]["ties"] == 1
+    assert [len(call) for call in encoder.calls] == [len(set(sum(TASK.triples, ())))]  # each once
+
+
+def test_a_method_without_vectors_compares_by_its_own_similarity() -> None:
+    found = ContrastSuite("contrast").measure(WordOverlapScorer(), [TASK], SETTING)
+    assert found.predictions is not None
+    assert np.allclose(found.predictions["number"], [1 / 3, -1 / 3, 0, 1])
+    assert found.scores[0].value == 0.625
+
+
+def test_what_cannot_be_scored_again() -> None:
+    assert credit(TASK, np.array([[1, -1, 1e-7, -1e-7]], dtype=np.float32)).tolist() == [[1, 0, 0.5, 0.5]]
+    with pytest.raises(BenchError, match="3 predictions for 4 items"):
+        credit(TASK, np.zeros(3, dtype=np.float32))
+    with pytest.raises(BenchError, match="a prediction is not finite"):
+        credit(TASK, np.array([1, np.nan, 0, 0], dtype=np.float32))
+
+
+def test_draws_are_of_items() -> None:
+    rows = np.array([[1, 1, -1, 0], [-1, -1, -1, -1]], dtype=np.float32)
+    drawn = ContrastSuite("contrast").draws(TASK, rows, None, generator(1, "x"), 400)  # type: ignore[arg-type]
+    assert drawn.shape == (400, 2)
+    assert not drawn[:, 1].any()
+    assert set((drawn[:, 0] * 8).tolist()) <= set(range(9))
+    assert abs(drawn[:, 0].mean() - 0.625) < 0.05
+
+
+@pytest.fixture
+def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    file = tmp_path / "texts" / "own.txt"
+    file.parent.mkdir()
+    file.write_text("\n".join(SENTENCES))
+    monkeypatch.chdir(tmp_path)
+    return file
+
+
+def test_records_of_a_users_text(cli: Cli, text: Path, tmp_path: Path) -> None:
+    code, out, err = cli(
+        "run", "--methods", "noise,word_overlap", "--seeds", "1-2", "--suite", f"contrast:{text}"
+    )
+    assert code == 0, err
+    assert "Chance is 50, a tie counts half." in out
+    assert all(name in out for name in ("negation", "swap", "number", "antonym", "order", "word_overlap"))
+    found = records(tmp_path)
+    (record,) = (r for r in found.values() if r.method == "word_overlap")
+    assert (record.suite, record.metric, sorted(record.tasks)) == (
+        "contrast:own", "accuracy", ["antonym", "negation", "number", "order", "swap"],
+    )  # fmt: skip
+    assert record.tasks["number"]["items"] == 2
+    assert record.provenance["contrast"]["swap"]["sentences"] == len(SENTENCES)
+
+
+def better(record: dict[str, Any]) -> None:
+    """A tenth more of one phenomenon, and on average what follows."""
+    for score in record["scores"]:
+        score["value"] += {"swap": 0.1, "avg": 0.02}.get(score["task"], 0)
+
+
+def test_a_users_text_is_verified_where_it_may_be_read(cli: Cli, text: Path, tmp_path: Path) -> None:
+    assert cli("run", "--methods", "noise", "--seeds", "1-2", "--suite", f"contrast:{text}")[0] == 0
+    code, out, _ = cli("compare", "noise#1", "noise#2", "--data", str(text.parent))
+    assert code == 0
+    assert "McNemar" in out
+    code, out, _ = cli("stats", "--data", str(text.parent), "--format", "json")
+    first, _ = json.loads(out)["records"]
+    assert set(first["intervals"]) == {"negation", "swap", "number", "antonym", "order", "avg"}
+    code, out, err = cli("verify", "--data", str(text.parent))
+    assert code == 0, out + err
+    (path,) = Path("results").glob("*/*/noise/seed-1/*.json")
+    forge(path, better)
+    code, out, _ = cli("verify", "--data", str(text.parent))
+    assert (code, "swap all accuracy is" in out) == (1, True)
+
+
+def test_notes_name_chance() -> None:
+    for name in ("contrast", "contrast:own.txt", "mini-contrast"):
+        assert "Chance is 50, a tie counts half." in measure_of(name).notes[-1]
