@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
 from bench.card import Option, OptionValue
-from bench.stages import StageContext
-from bench.train.recipe import POOLING_OPTION, TEXT_OPTION, TrainedOnce, training_options
+from bench.stages import PAIRS, StageContext, StageSpec
+from bench.train.recipe import POOLING_OPTION, TEXT_OPTION, TrainedOnce, one_stage, training_options
 
 
 class TrainedApart(TrainedOnce):
@@ -18,6 +19,14 @@ class TrainedApart(TrainedOnce):
         package, _, name = type(self).__module__.rpartition(".")
         facts: dict[str, Any] = import_module(f"{package}._{name}").train(context)
         return facts
+
+
+class TrainedOnPairs(TrainedApart):
+    """Base of a method whose one stage learns from labelled pairs."""
+
+    def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
+        """One stage."""
+        return one_stage(self.card, {**options, "text": PAIRS}, self.train)
 
 
 def usual_options(**defaults: OptionValue) -> tuple[Option, ...]:

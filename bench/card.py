@@ -12,6 +12,8 @@ from bench.errors import InputError, not_one_of
 from bench.schema import Block, Maybe, Rows, fault, flag, label, number, setting, text, whole
 
 OptionValue = str | int | float | bool
+SUPERVISED = "supervised"
+"""Kind of a method that learns from labels: its rows stand apart from those of unsupervised ones."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class MethodCard:
 
     Args:
         name: Registered name, the field's standard term.
-        kind: "baseline", "method" or "external".
+        kind: "baseline", "method", "external" or "supervised": it learns from labelled pairs.
         summary: One line.
         version: Raised whenever the method's numbers change; part of every cell's key.
         paper: Citation of the paper, or "".

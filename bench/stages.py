@@ -26,6 +26,8 @@ SICK = "+sick"
 """Ending of a training text's name: SICK's unlabelled sentences stand at its end."""
 
 
+PAIRS = "pairs"
+"""Name of the training text that is a file of labelled pairs: what learns from it is supervised."""
 _PAIRED = f"{TRAIN}:"
 
 
@@ -42,7 +44,7 @@ def is_paired(text: str) -> bool:
 def copy_name(text: str) -> str:
     """The round-trip translated copy that a training text needs, "" for none."""
     name = text.removesuffix(SICK).removeprefix(_PAIRED)
-    return "" if name == TRAIN else name
+    return "" if name in (TRAIN, PAIRS) else name
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,10 @@ class StageContext:
         report: Called with the news of each step and dev evaluation, for who watches.
         members: Encoder of each other method it builds on, by role.
         auxiliaries: Folder of each auxiliary model, by the option that names it.
-        partners: A translation of each sentence where the stage asks for a paired text, else empty.
+        partners: A translation of each sentence where the stage asks for a paired text, its positive where it
+            asks for pairs, else empty.
+        negatives: A hard negative of each sentence where the stage asks for pairs and the file has them, else
+            empty.
     """
 
     config: Mapping[str, OptionValue]
@@ -83,6 +88,7 @@ class StageContext:
     auxiliaries: Mapping[str, Path] = field(default_factory=dict)
     partners: Sequence[str] = ()
     report: Report | None = None
+    negatives: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -97,8 +103,8 @@ class StageSpec:
         config: Settings that matter.
         train: Does it: writes files into ``context.out`` and returns facts for the record (JSON values).
         inputs: Roles of the earlier stages and of the members it builds on.
-        text: Which training text it sees: the profile's own, a round-trip translated copy ("a", "b"), or the
-            profile's own together with a copy (see :func:`paired`).
+        text: Which training text it sees: the profile's own, a round-trip translated copy ("a", "b"), the
+            profile's own together with a copy (see :func:`paired`), or the file of labelled pairs (PAIRS).
     """
 
     role: str

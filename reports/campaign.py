@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.errors import DataError
-from bench.records.record import Place, RunRecord
+from bench.records.record import Place, RunRecord, is_supervised
 from bench.records.store import ResultStore
 from bench.reports.records import by_profile_and_suite, check_comparable, senteval_rounding
 from bench.sweeps.manifest import Manifest
@@ -38,6 +38,7 @@ class Campaign:
         given: Methods in the order in which their rows stand; empty for the best first.
         known: Number of methods from which these were chosen, 0 where they were not.
         homes: Of several campaigns that which has a record, by the record's place.
+        rank_supervised: True to rank supervised rows among the others.
         kept: What several parts of a report need, computed once.
     """
 
@@ -51,6 +52,7 @@ class Campaign:
     given: tuple[str, ...] = ()
     known: int = 0
     homes: Mapping[Place, ResultStore] = field(default_factory=dict, compare=False)
+    rank_supervised: bool = False
     kept: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -80,9 +82,20 @@ class Campaign:
         """What a method is called here."""
         return self.names.get(method, method)
 
-    def place(self, method: str, average: float) -> tuple[float, str]:
-        """Return the sort key of a method's row."""
-        return (self.given.index(method), "") if self.given else (-average, method)
+    def place(self, method: str, average: float) -> tuple[bool, float, str]:
+        """Return the sort key of a method's row: supervised ones stand below the others."""
+        if self.given:
+            return False, self.given.index(method), ""
+        return method in self.apart, -average, method
+
+    @property
+    def apart(self) -> frozenset[str]:
+        """The supervised methods, unless they are ranked among the others."""
+        if "apart" not in self.kept:
+            found = () if self.rank_supervised else filter(is_supervised, self.records)
+            self.kept["apart"] = frozenset(record.method for record in found)
+        apart: frozenset[str] = self.kept["apart"]
+        return apart
 
 
 def _content(path: Path) -> bytes | None:

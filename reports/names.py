@@ -18,6 +18,8 @@ PRINTED = {
     "promptbert": "PromptBERT",
     "sncse": "SNCSE",
     "whitenedcse": "WhitenedCSE",
+    "sup_simcse": "Supervised SimCSE",
+    "angle": "AnglE",
     "rankcse": "RankCSE",
     "mixcse": "MixCSE",
     "dclr": "DCLR",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bench.compare.select import grouped
 from bench.errors import DataError, NotComparableError
 from bench.records.facts import family_of
-from bench.records.record import ALL, EXTERNAL, RunRecord
+from bench.records.record import ALL, EXTERNAL, RunRecord, is_supervised
 from bench.reports.grid import SCALE
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ LONG_COLUMNS = (
     *("status", "reason", "note"),
 )
 
+SUPERVISED_GROUP = "learned from labelled pairs"
+"""Heading of supervised rows, see :func:`group_of`."""
 UNREADABLE = "unreadable"
 """Status of what stands in a report for a record that can't be read; no record on disk has it."""
 
@@ -133,6 +135,8 @@ def senteval_rounding(records: Sequence[RunRecord]) -> list[RunRecord]:
 
 def group_of(record: RunRecord) -> str:
     """Say what kind of encoder a method makes, for the groups of a table."""
+    if is_supervised(record):
+        return SUPERVISED_GROUP
     if record.name in (*EXTERNAL, "released"):
         return "checkpoints as they are"
     stages = record.training.get("stages", {})
@@ -144,8 +148,14 @@ def group_of(record: RunRecord) -> str:
     return "several encoders" if parts > 1 else "one encoder"
 
 
-def is_ranked(record: RunRecord) -> bool:
-    """False where the mini grammar's own paraphrases were positives in training."""
+def is_ranked(record: RunRecord, *, supervised: bool = False) -> bool:
+    """False for a row below the ranked ones.
+
+    It is supervised, unless ``supervised`` ranks such rows too, or the mini grammar's own paraphrases were
+    positives in its training.
+    """
+    if is_supervised(record) and not supervised:
+        return False
     stages = record.training.get("stages", {}).values()
     return record.world is None or not any(stage.get("text", {}).get("paired") for stage in stages)
 

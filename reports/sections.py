@@ -83,7 +83,7 @@ SECTIONS = (
     Section(
         "significance",
         "Differences",
-        "no two methods of one suite finished",
+        "no two methods of one suite finished (supervised ones are not tested)",
         _RUN,
         "differences.significance_grids",
     ),

@@ -25,7 +25,10 @@ def data() -> None:
 @click.argument("name")
 @with_data
 def fetch(name: str, data_dir: Path | None) -> None:
-    """Download sts7, transfer7, probing (SentEval's files) or wiki1m (SimCSE's corpus) and check them."""
+    """Download sts7, transfer7, probing (SentEval's files), wiki1m (SimCSE's corpus) or nli (its triplets).
+
+    What arrives is checked.
+    """
     from bench.data.hub import fetch as fetch_group
     from bench.data.pins import lock_file, read_pin
     from bench.data.suites import data_folder
@@ -45,11 +48,11 @@ def fetch(name: str, data_dir: Path | None) -> None:
 def verify(group: str | None, data_dir: Path | None) -> None:
     """Compare training texts with their lock files, and every task with its committed fingerprint.
 
-    All of them, or those of sts7, transfer7, probing or wiki1m. A text without a lock file is measured and
-    shown.
+    All of them, or those of sts7, transfer7, probing, wiki1m or nli. A text without a lock file is measured
+    and shown.
     """
     from bench.data import senteval
-    from bench.data.hub import NAMES
+    from bench.data.hub import NAMES, TEXTS
     from bench.data.suites import GROUPS, data_folder
     from bench.errors import unknown
 
@@ -59,7 +62,7 @@ def verify(group: str | None, data_dir: Path | None) -> None:
     if folder is None:
         raise InputError("no data folder", expected="--data DIR or BENCH_DATA", hint="bench data fetch sts7")
     bad = 0
-    for file in _texts(folder, group) if group in (None, "wiki1m") else ():
+    for file in _texts(folder, group) if group in (None, *TEXTS) else ():
         bad += _verified(f"{file:42}", partial(_text_facts, folder / file))
     for file, place in _probing(folder, group).items():
         bad += _verified(f"{file:26}", partial(_probing_facts, file, place))
@@ -106,15 +109,15 @@ def _probing_facts(file: str, place: Path) -> str:
 
 
 def _texts(folder: Path, group: str | None) -> list[str]:
-    """The profiles' training texts that are there, below the folder; only wiki1m where it is asked for."""
-    from bench.data.hub import CORPUS
+    """The profiles' training texts that are there, below the folder; one alone where it is asked for."""
+    from bench.data.hub import TEXTS
     from bench.request import profiles
 
-    named = [f"corpus/{CORPUS}"]
     if group is not None:
-        return named
+        return [f"corpus/{TEXTS[group]}"]
+    named = [f"corpus/{file}" for file in TEXTS.values()]
     for corpus in (profiles.load(name).corpus for name in profiles.names()):
-        named += [corpus[name] for name in ("file", "sick") if name in corpus]
+        named += [corpus[name] for name in ("file", "sick", "pairs") if name in corpus]
         named += corpus.get("copies", {}).values()
     return [file for file in dict.fromkeys(named) if (folder / file).exists()]
 
@@ -126,12 +129,13 @@ def _text_facts(path: Path) -> str:
     from bench.probes.overlap import training_lines
 
     if not path.exists():
-        raise DataError("this text is missing", where=str(path), hint="bench data fetch wiki1m gets it")
+        name = next(name for name, file in hub.TEXTS.items() if file == path.name)
+        raise DataError("this text is missing", where=str(path), hint=f"bench data fetch {name} gets it")
     lines = sum(1 for _ in training_lines(path))
     found = pins.measure(path)
     source = pins.check(path, found.sha256).removesuffix(f", sha256 {found.sha256}")
-    if path.name == hub.CORPUS:
-        hub.check_lines(path)
+    if path.name in hub.TEXTS.values():
+        hub.check_text(path)
     made = "as bench data rtt made it" if check_copy(path) else "no published hash to compare with"
     return f"{lines:>9,} lines  sha256 {found.sha256[:12]}  {source or made}"
 

@@ -101,9 +101,9 @@ def finished_encoder(plan: Plan, checkpoint: str, where: str) -> tuple[Builder, 
     if missing:
         names = ", ".join(stage.spec.role for stage in missing)
         click.echo(f"{cell.describe()} is trained first: stage {names} is not in {cache.root}", err=True)
-    sentences = len(plan.training.corpus.sentences) if plan.training else 0
-    configs = [dict(stage.spec.config) for stage in missing]
-    total = sum(planned_steps(config, sentences) * int(config["batch_size"]) for config in configs)
+    texts = plan.training.texts if plan.training else {}
+    sizes = [(dict(stage.spec.config), len(texts[stage.spec.text].sentences)) for stage in missing]
+    total = sum(planned_steps(config, size) * int(config["batch_size"]) for config, size in sizes)
     with progress_bar("train", total) as advance:
         builder = Builder(cell, plan.spec.device, plan.training, cache, advance)
         encoder = builder.encoder(checkpoint)

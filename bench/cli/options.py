@@ -147,6 +147,13 @@ spec_options = together(
         metavar="NAME=FILE",
         help="Round-trip translation of the training text, for stages that learn from copy NAME. Repeatable.",
     ),
+    click.option(
+        "--pairs",
+        cls=Once,
+        type=PATH,
+        metavar="FILE",
+        help="Labelled pairs or triplets instead of the profile's, .tsv or .csv, for supervised methods.",
+    ),
     click.option("--dev", help="Suite of one task to select checkpoints on, instead of the profile's."),
     click.option(
         "--world-seed", type=click.IntRange(0), help="World of the mini suites and text; default 1."

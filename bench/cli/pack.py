@@ -12,7 +12,7 @@ from bench.cli.options import PATH, NumberRange, make_spec, seeds_option, spec_o
 from bench.errors import BenchError
 
 _OWN = {"out", "weights", "limit"}
-_FILES = {"backbone", "data_dir", "corpus", "copies", "plugins", "results"}
+_FILES = {"backbone", "data_dir", "corpus", "pairs", "copies", "plugins", "results"}
 """Options that name files, which have other places in the folder."""
 
 

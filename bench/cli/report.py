@@ -48,6 +48,11 @@ _paper = together(
 @click.option(
     "--senteval-rounding", "rounded", is_flag=True, help="Average rounded scores, as SimCSE prints them."
 )
+@click.option(
+    "--rank-supervised",
+    is_flag=True,
+    help="Rank supervised rows among the others; else they stand below them.",
+)
 @_paper
 @click.option("--standalone", is_flag=True, help="A LaTeX document, not tables for one.")
 @click.option("--figures", type=PATH, help="Draw every figure into DIR, as PDF, PNG and SVG.")
@@ -141,6 +146,7 @@ def _campaign(
     order: str,
     names: str | None,
     published: bool,
+    rank_supervised: bool,
 ) -> tuple[Campaign, list[DataError]]:
     """Return the chosen part of a campaign or several, and why records of them can't be read."""
     from bench.reports import choice, joined
@@ -159,7 +165,10 @@ def _campaign(
     records = tuple(one.record for one in found)
     _check_baseline(baseline, records)
     sweeps = tuple(joined.joined_sweeps(stores, profile))
-    source = ready(Campaign(stores, records, sweeps, baseline, rounded, homes=joined.homes_of(found)))
+    homes = joined.homes_of(found)
+    source = ready(
+        Campaign(stores, records, sweeps, baseline, rounded, homes=homes, rank_supervised=rank_supervised)
+    )
     source = choice.chosen(source, rows, len(known), given=order == "given")
     names = choice.PUBLISHED if names is None and published else names
     source = choice.named(source, names, {one.record.method for one in every})

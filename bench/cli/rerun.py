@@ -18,6 +18,7 @@ from bench.errors import printable
 @data_option()
 @click.option("--model", help="Model folder or file, where the record's profile doesn't name it.")
 @click.option("--corpus", type=PATH, help="Training text, where it isn't the profile's.")
+@click.option("--pairs", type=PATH, help="Labelled pairs, where they aren't the profile's.")
 @click.option("--copy", "copies", multiple=True, metavar="NAME=FILE", help="As given to bench run.")
 @plugin_option
 def rerun(

@@ -139,6 +139,7 @@ def _counted(number: int, what: str) -> str:
 @set_option
 @plugin_option
 @click.option("--corpus", type=PATH, help="Training text instead of the profile's.")
+@click.option("--pairs", type=PATH, help="Labelled pairs instead of the profile's.")
 @data_option()
 def show(method: str, plugins: tuple[str, ...], profile: str | None, **options: Any) -> None:
     """Show a method's card: sources, equations, options, deviations.
@@ -155,7 +156,8 @@ def show(method: str, plugins: tuple[str, ...], profile: str | None, **options: 
     if len(requests) != 1:
         raise InputError(f"'{method}' names {len(requests)} methods", where="bench show", expected="one")
     card = discover().get(requests[0].name, where="bench show").card
-    changed = requests[0].options or requests[0].argument or options["overrides"] or options["corpus"]
+    given = any(options[name] for name in ("overrides", "corpus", "pairs"))
+    changed = requests[0].options or requests[0].argument or given
     if profile is None and changed:
         raise InputError("settings belong to a profile", where="bench show", expected="--profile NAME too")
     if profile is None:
@@ -170,6 +172,7 @@ def show(method: str, plugins: tuple[str, ...], profile: str | None, **options: 
         profile,
         overrides=tuple(parse_override(text) for text in options["overrides"]),
         corpus=options["corpus"],
+        pairs=options["pairs"],
         data=options["data_dir"],
     )
     for what, text in shown(requests[0], spec):

@@ -77,7 +77,11 @@ def _backbone(spec: RunSpec) -> Backbone:
     from bench.plan.plan import make_plan
     from bench.sweeps.grids import Backbone
 
-    model = make_plan(replace(spec, overrides=(), corpus=None, dev=None, copies=())).jobs[0].cell.model
+    model = (
+        make_plan(replace(spec, overrides=(), corpus=None, pairs=None, dev=None, copies=()))
+        .jobs[0]
+        .cell.model
+    )
     if model is None:
         raise InputError(f"profile '{spec.profile}' has no backbone", where="bench sweep")
     return Backbone(*shape(model.path))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from bench.compare.select import Group
 from bench.errors import printable
 from bench.records.facts import NONE, SPECIFICATION, UNSET, differing, key_of, machine_differences
-from bench.records.record import RunRecord
+from bench.records.record import RunRecord, is_supervised
 
 _MOST = 6  # differing options that a sentence names
 
@@ -52,7 +52,11 @@ def pairing(a: Group, b: Group) -> str | None:
 
 def limits(a: Group, b: Group) -> list[str]:
     """Say in sentences what else differs: specification, training, versions and hardware."""
-    sentences = [*_specification(a, b), *_differs("profile", a, b, lambda record: record.profile)]
+    sentences = [
+        *_supervision(a, b),
+        *_specification(a, b),
+        *_differs("profile", a, b, lambda record: record.profile),
+    ]
     sentences += _differs("training sentences seen by a run", a, b, _sentences)
     sides = ([run.record for run in group.runs] for group in (a, b))
     if machines := machine_differences(*sides):
@@ -61,6 +65,18 @@ def limits(a: Group, b: Group) -> list[str]:
         )
         sentences.append(f"Different software and hardware: {printable(', '.join(listed))}.")
     return sentences
+
+
+def _supervision(a: Group, b: Group) -> list[str]:
+    """One sentence if either side learned from labels."""
+    sides = [[is_supervised(run.record) for run in group.runs] for group in (a, b)]
+    if not any(map(any, sides)):
+        return []
+    names = [printable(group.runs[0].record.method) for group in (a, b)]
+    if all(map(any, sides)):
+        return [f"Both are supervised, {names[0]} and {names[1]}: they learned from labels."]
+    one, other = names if any(sides[0]) else reversed(names)
+    return [f"{one} is supervised, it learned from labels, and {other} is not: no ranking of like with like."]
 
 
 def _specification(a: Group, b: Group) -> list[str]:

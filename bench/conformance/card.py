@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from bench.card import Option, OptionValue
+from bench.card import SUPERVISED, Option, OptionValue
 from bench.conformance.checks import check
 from bench.conformance.subject import Subject
 from bench.errors import InputError
@@ -15,13 +15,13 @@ from bench.records.record import safe_name
 from bench.request.parse import METHOD_NAME
 from bench.stages import StageSpec, TrainedMethod
 
-KINDS = ("baseline", "method", "external")
+KINDS = ("baseline", "method", "external", SUPERVISED)
 _UNKNOWN = "no_such_option"
 
 
 @check("card")
 def complete_card(subject: Subject) -> str | None:
-    """A complete card: kind baseline, method, external, a one-line summary, a version from 1, equations.
+    """A complete card: kind baseline, method, external, supervised, a one-line summary, a version, equations.
 
     Fill in the method's MethodCard.
     """

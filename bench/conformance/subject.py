@@ -134,7 +134,14 @@ def short_texts(training: TrainingData | None) -> TrainingData | None:
     if training is None:
         return None
     texts = {
-        name: replace(text, sentences=text.sentences[:_SENTENCES]) for name, text in training.texts.items()
+        name: replace(
+            text,
+            **{
+                column: getattr(text, column)[:_SENTENCES]
+                for column in ("sentences", "partners", "negatives")
+            },
+        )
+        for name, text in training.texts.items()
     }
     subsets = tuple(
         replace(part, **{side: getattr(part, side)[:_DEV_PAIRS] for side in ("first", "second", "gold")})

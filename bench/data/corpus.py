@@ -22,6 +22,8 @@ class Corpus:
         sha256: Over the sentences, so that a changed line changes every key built on it.
         world: {"generator", "split", "seed"} if it comes from the mini world.
         source: Where the file is from, see :func:`bench.data.pins.check`; "" where nothing is known of it.
+        partners: The positive of each sentence, of a file of pairs.
+        negatives: The hard negative of each, of a file of triplets.
     """
 
     name: str
@@ -29,6 +31,8 @@ class Corpus:
     sha256: str
     world: dict[str, int] | None = None
     source: str = ""
+    partners: tuple[str, ...] = ()
+    negatives: tuple[str, ...] = ()
 
 
 def make_corpus(name: str, sentences: Sequence[str], world: dict[str, int] | None = None) -> Corpus:

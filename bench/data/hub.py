@@ -1,4 +1,4 @@
-"""``bench data fetch``: SimCSE's own evaluation archive and corpus, and SentEval's probing tasks.
+"""``bench data fetch``: SimCSE's own evaluation archive and training texts, and SentEval's probing tasks.
 
 All of it from pinned revisions.
 """
@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from filelock import FileLock
 
 from bench.data import pins, probing, senteval
+from bench.data.pairs import read_pairs
 from bench.data.suites import GROUPS, check_reference, is_reference, read_task
 from bench.data.tar import members
 from bench.errors import BenchError, DataError, InputError, unknown
@@ -29,7 +30,11 @@ REVISION = "e145e8bb659b2aa2669f32ef79cb4cdef6c58fef"  # head of main since 2021
 ARCHIVE = "senteval.tar"
 CORPUS = pins.WIKI1M
 CORPUS_LINES = (1_000_000, 1_000_001)  # by whether a reader counts an unfinished last line
-NAMES = (*GROUPS, "wiki1m", "probing")
+PAIRS = 275_601
+"""Triplets of SimCSE's NLI file, as the paper says."""
+TEXTS = {"wiki1m": CORPUS, "nli": pins.NLI}
+"""SimCSE's training texts, of which no hash was published."""
+NAMES = (*GROUPS, *TEXTS, "probing")
 PROBING_ADDRESS = "https://raw.githubusercontent.com"
 _MAX_MEMBER = 64 << 20  # the largest known file, SST-2's training split, has 4 MB
 _MAX_TOTAL = 4 << 30  # of the whole archive, unpacked
@@ -42,7 +47,7 @@ def fetch(name: str, data: Path) -> list[Path]:
     Nothing is put in place before all of it has passed its check.
 
     Args:
-        name: "sts7", "transfer7", "wiki1m" or "probing".
+        name: "sts7", "transfer7", "wiki1m", "nli" or "probing".
         data: Data folder; made if missing.
 
     Returns:
@@ -58,9 +63,9 @@ def fetch(name: str, data: Path) -> list[Path]:
         raise unknown("data set", name, NAMES, where="bench data fetch")
     try:
         data.mkdir(parents=True, exist_ok=True)
-        if name == "wiki1m":
-            target = data / "corpus" / CORPUS
-            _alone(CORPUS, data, partial(_is_pinned, target), partial(_fetch_corpus, target))
+        if name in TEXTS:
+            target = data / "corpus" / TEXTS[name]
+            _alone(target.name, data, partial(_is_pinned, target), partial(_fetch_text, target))
             return [target]
         if name == "probing":
             return [_fetch_probing(data)]
@@ -189,12 +194,12 @@ def _is_pinned(text: Path) -> bool:
     return True
 
 
-def _fetch_corpus(target: Path, folder: Path) -> None:
-    """Put the corpus in place after its lock file, or only measure one that is there and has none."""
-    if target.is_file() and count_lines(target) in CORPUS_LINES:
+def _fetch_text(target: Path, folder: Path) -> None:
+    """Put a training text in place after its lock file, or only measure one that is there and has none."""
+    if target.is_file() and _is_whole(target):
         pins.write_pin(target, pins.measure(target))
         return
-    pin, remote = pins.read_pin(target), _ask(CORPUS)
+    pin, remote = pins.read_pin(target), _ask(target.name)
     if pin is not None and pin.sha256 != remote.etag:
         raise DataError(
             f"the hub has another text than was pinned on {pin.date[:10]}: sha256 {remote.etag}",
@@ -202,19 +207,35 @@ def _fetch_corpus(target: Path, folder: Path) -> None:
             expected=pin.sha256,
             hint=f"nothing was fetched; to accept it, delete {pins.lock_file(target)} and fetch again",
         )
-    file = _download(CORPUS, remote, folder)
-    check_lines(file)
+    file = _download(target.name, remote, folder)
+    check_text(file)
     target.parent.mkdir(parents=True, exist_ok=True)
     if pin is None or pin.address is None:
         pins.write_pin(target, pins.measure(file, address=remote.address, etag=remote.etag))
     file.replace(target)
 
 
-def check_lines(corpus: Path) -> None:
-    """Raise DataError where SimCSE's corpus has not as many lines as it should."""
-    count = count_lines(corpus)
+def _is_whole(text: Path) -> bool:
+    try:
+        check_text(text)
+    except DataError:
+        return False
+    return True
+
+
+def check_text(text: Path) -> None:
+    """Raise DataError where a text of SimCSE's has not as many lines, or triplets, as it should."""
+    if text.name == pins.NLI:
+        found = read_pairs(text)
+        if len(found.negatives) != PAIRS:
+            kind = "triplets" if found.negatives else "pairs"
+            raise DataError(
+                f"nli: {len(found.sentences):,} {kind}", where=str(text), expected=f"{PAIRS:,} triplets"
+            )
+        return
+    count = count_lines(text)
     if count not in CORPUS_LINES:
-        raise DataError(f"wiki1m: {count:,} lines", where=str(corpus), expected=f"{CORPUS_LINES[0]:,}")
+        raise DataError(f"wiki1m: {count:,} lines", where=str(text), expected=f"{CORPUS_LINES[0]:,}")
 
 
 def count_lines(file: Path) -> int:

@@ -1,7 +1,8 @@
 """What a fetched text was when it came: its lock file, ``NAME.lock.json`` beside it.
 
-No hash of the training text was ever published. The first fetch writes down what it got; from then on another
-content is refused. A text that somebody else put there is measured the same way, and is said to be just that.
+No hash of SimCSE's training texts was ever published. The first fetch writes down what it got; from then on
+another content is refused. A text that somebody else put there is measured the same way, and is said to be
+just that.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from bench.records.files import write_whole
 from bench.schema import Block, Maybe, count, fault, label
 
 WIKI1M = "wiki1m_for_simcse.txt"
+NLI = "nli_for_simcse.csv"
 UNPINNED = "not from the pinned source"
 _PIN = Block(
     {
@@ -111,7 +113,7 @@ def check(text: Path, sha256: str) -> str:
     """
     pin = read_pin(text)
     if pin is None:
-        return f"{UNPINNED}, sha256 {sha256}" if text.name == WIKI1M else ""
+        return f"{UNPINNED}, sha256 {sha256}" if text.name in (WIKI1M, NLI) else ""
     if pin.sha256 != sha256:
         raise DataError(
             f"this is not the text that was pinned on {pin.date[:10]}: its sha256 is {sha256}",

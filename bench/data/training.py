@@ -10,15 +10,16 @@ from pathlib import Path
 from bench.data import pins
 from bench.data.corpus import Corpus, make_corpus, read_corpus
 from bench.data.lines import numbered
-from bench.data.mini.text import pairs, training_copy, training_text
+from bench.data.mini.text import pairs, training_copy, training_pairs, training_text
 from bench.data.mini.world import ALL_COPIES, COPIES, DEFAULT_SEED, World
+from bench.data.pairs import read_pairs
 from bench.data.rtt import read_provenance
 from bench.data.suites import MINI_SUITES, data_folder, load_suite
 from bench.data.tasks import PairTask
 from bench.errors import DataError, InputError
 from bench.request.profiles import Profile
 from bench.request.spec import RunSpec
-from bench.stages import SICK, TRAIN, copy_name, is_paired
+from bench.stages import PAIRS, SICK, TRAIN, copy_name, is_paired
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,8 @@ class TrainingData:
     Args:
         texts: "train", where there are any the round-trip translated copies of it ("a", "b"), and where they
             are asked for each of these with SICK's unlabelled sentences ("train+sick") and the text together
-            with a copy ("train:a", "train:a+sick": the fingerprint of both, see :meth:`partners`).
+            with a copy ("train:a", "train:a+sick": the fingerprint of both, see :meth:`partners`). And
+            "pairs", labelled ones, perhaps alone.
         dev: The dev set.
     """
 
@@ -36,8 +38,8 @@ class TrainingData:
     dev: PairTask
 
     def partners(self, text: str) -> Sequence[str]:
-        """Return the translation of each sentence of a paired text, nothing for another text."""
-        return self.texts[_copy_of(text)].sentences if is_paired(text) else ()
+        """Return the translation of each sentence of a paired text, its positive of pairs, else nothing."""
+        return self.texts[_copy_of(text)].sentences if is_paired(text) else self.texts[text].partners
 
     def for_stage(self, text: str) -> TrainingData:
         """Return as much of it as a stage on that text needs."""
@@ -50,23 +52,35 @@ class TrainingData:
 
     @property
     def corpus(self) -> Corpus:
-        """The training text itself."""
-        return self.texts[TRAIN]
+        """The training text itself, or the pairs where all that trains here learns from these."""
+        return self.texts[TRAIN] if TRAIN in self.texts else self.texts[PAIRS]
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What every table of what was trained on it must say."""
-        unpinned = self.corpus.source.startswith(pins.UNPINNED)
-        return (f"The training text {self.corpus.name} is {pins.UNPINNED}.",) if unpinned else ()
+    def text_of(self, names: Collection[str]) -> Corpus:
+        """Return what records call the training text of stages on those texts."""
+        return self.texts[PAIRS] if set(names) == {PAIRS} else self.corpus
+
+    def notes(self, names: Collection[str]) -> tuple[str, ...]:
+        """What every table of what was trained on those texts must say."""
+        read = {name: self.texts[name] for name in names if name == PAIRS}
+        if set(names) != {PAIRS}:
+            read[TRAIN] = self.corpus
+        return tuple(
+            f"The training text {text.name} is {pins.UNPINNED}."
+            for text in read.values()
+            if text.source.startswith(pins.UNPINNED)
+        )
 
 
-def read_training_data(spec: RunSpec, profile: Profile, training: Sequence[str]) -> TrainingData | None:
+def read_training_data(
+    spec: RunSpec, profile: Profile, training: Sequence[str], texts: Collection[str] = (TRAIN,)
+) -> TrainingData | None:
     """Read the profile's training text and dev set, or those the specification names.
 
     Args:
         spec: The specification.
         profile: Its profile.
         training: The methods that train.
+        texts: Names of the texts that they see, as far as that is known.
 
     Returns:
         The data, None where no method trains.
@@ -76,10 +90,45 @@ def read_training_data(spec: RunSpec, profile: Profile, training: Sequence[str])
         DataError: damaged data.
     """
     if not training:
-        for option, given in (("--corpus", spec.corpus), ("--dev", spec.dev)):
+        for option, given in (("--corpus", spec.corpus), ("--pairs", spec.pairs), ("--dev", spec.dev)):
             if given is not None:
                 raise InputError("no method here trains", where=f"{option} {given}")
         return None
+    found = _sentences(spec, profile, training[0]) if set(texts) != {PAIRS} else {}
+    if not found and spec.corpus is not None:
+        raise InputError("all that trains here learns from pairs", where=f"--corpus {spec.corpus}")
+    if PAIRS in texts:
+        found[PAIRS] = _labelled(spec, profile, training[0])
+    elif spec.pairs is not None:
+        raise InputError("no method here learns from pairs", where=f"--pairs {spec.pairs}")
+    # after the text: where both are missing, the plan names the evaluation data for its suites as well
+    dev = spec.dev or profile.dev
+    tasks = load_suite(
+        dev, data_folder(spec.data), accept_data=spec.accept_data, world_seed=_world(spec).seed
+    )[1]
+    if len(tasks) != 1:
+        raise InputError(f"'{dev}' has {len(tasks)} tasks", where="--dev", expected="a suite of one task")
+    return TrainingData(found, tasks[0])
+
+
+def _labelled(spec: RunSpec, profile: Profile, who: str) -> Corpus:
+    """The labelled pairs; raises InputError where none are named, DataError for a missing or damaged file."""
+    if spec.pairs is not None:
+        return read_pairs(spec.pairs)
+    if uses_world(profile):
+        return training_pairs(_world(spec))
+    data, named = data_folder(spec.data), profile.corpus.get("pairs")
+    if named is None or data is None:
+        where = "" if named is None else f", or {named} below --data DIR or BENCH_DATA"
+        raise InputError(f"{who} learns from labelled pairs", expected=f"--pairs FILE{where}")
+    if not (data / named).exists():
+        hint = f"get them with: bench data fetch nli --data {data}" if Path(named).name == pins.NLI else None
+        raise DataError("the labelled pairs are missing", where=str(data / named), hint=hint)
+    return read_pairs(data / named)
+
+
+def _sentences(spec: RunSpec, profile: Profile, who: str) -> dict[str, Corpus]:
+    """The training text and the copies of it that are at hand."""
     data, world, dev = data_folder(spec.data), _world(spec), spec.dev or profile.dev
     copies: dict[str, Corpus] = {}
     if spec.corpus is not None:
@@ -87,13 +136,9 @@ def read_training_data(spec: RunSpec, profile: Profile, training: Sequence[str])
     elif uses_world(profile):
         corpus, copies = training_text(world), {copy: training_copy(world, copy) for copy in COPIES}
     else:
-        corpus = profile_corpus(profile, data, training[0], dev)
+        corpus = profile_corpus(profile, data, who, dev)
     copies |= {name: read_copy(path, corpus, where=f"--copy {name}={path}") for name, path in spec.copies}
-    # after the text: where both are missing, the plan names the evaluation data for its suites as well
-    tasks = load_suite(dev, data, accept_data=spec.accept_data, world_seed=world.seed)[1]
-    if len(tasks) != 1:
-        raise InputError(f"'{dev}' has {len(tasks)} tasks", where="--dev", expected="a suite of one task")
-    return TrainingData({TRAIN: corpus, **copies}, tasks[0])
+    return {TRAIN: corpus, **copies}
 
 
 def _world(spec: RunSpec) -> World:
@@ -303,6 +348,7 @@ def with_sick(training: TrainingData, spec: RunSpec, profile: Profile) -> Traini
                 f"{text.name} + {more.name}", (*text.sentences, *more.sentences), text.world
             )
             for name, text in training.texts.items()
+            if name != PAIRS
         }
     )
 

@@ -160,7 +160,11 @@ def watch_training(
     untrained = TransformerEncoder(context.model, "cls", device=context.device)
     set_dropout(untrained.model, float(context.config["dropout"]))
     measure(untrained)
-    partners = hold_out(context.partners, context.seed, share)[0] if context.partners else ()
+    partners, negatives = (
+        hold_out(column, context.seed, share)[0] if column else ()
+        for column in (context.partners, context.negatives)
+    )
     corpus = f"{context.corpus}/without {share}"
-    facts = train(replace(context, sentences=fit, partners=partners, corpus=corpus, dev_score=dev_score))
+    columns = replace(context, sentences=fit, partners=partners, negatives=negatives)
+    facts = train(replace(columns, corpus=corpus, dev_score=dev_score))
     return facts, held, found

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from bench.card import MethodCard, OptionValue
+from bench.card import SUPERVISED, MethodCard, OptionValue
 from bench.nn.folder import ModelFolder
 from bench.records.record import Place
 from bench.request.plugins import plugin_facts
-from bench.stages import Stage
+from bench.stages import PAIRS, Stage
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,17 @@ class Cell:
     def all_stages(self) -> tuple[Stage, ...]:
         """Its members' stages and its own, each once."""
         return tuple({stage.key: stage for _, _, stage in self.named_stages}.values())
+
+    @property
+    def texts(self) -> set[str]:
+        """Names of the training texts that they see."""
+        return {stage.spec.text for stage in self.all_stages}
+
+    @property
+    def supervised(self) -> bool:
+        """True if its card says so, if it learns from labelled pairs, or if a member of it is supervised."""
+        of_members = any(member.supervised for _, member in self.members)
+        return of_members or self.card.kind == SUPERVISED or any(s.spec.text == PAIRS for s in self.stages)
 
     @property
     def named_stages(self) -> Iterator[tuple[str, Cell, Stage]]:

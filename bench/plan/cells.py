@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from bench.card import MethodCard, OptionValue
+from bench.card import SUPERVISED, MethodCard, OptionValue
 from bench.errors import InputError
 from bench.nn.folder import ModelFolder, resolve, resolve_file
 from bench.plan.cell import Cell
@@ -198,6 +198,8 @@ def _matched_length(
     other = METHODS.get(match, where=where)
     if not isinstance(other, TrainedMethod):
         raise InputError(f"'{other.card.name}' doesn't train, so there is no budget to match", where=where)
+    if other.card.kind == SUPERVISED:
+        raise InputError(f"'{other.card.name}' learns from pairs, not from the training text", where=where)
     given = given_options(MethodRequest(match, other.card.name), other.card, spec, None)
     base = profile_options(other.card, profile, given)
     theirs = base | counted_by_epochs(given, base) | given

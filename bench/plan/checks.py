@@ -46,24 +46,26 @@ def check_batches(spec: RunSpec, cells: Sequence[Cell], training: TrainingData |
 
     A stage without ``batch_size`` has no batches, one with ``batch_size`` 1 takes any text.
     """
-    short: dict[tuple[int, int], dict[str, None]] = {}
+    short: dict[tuple[str, int, int], dict[str, None]] = {}
     for cell in cells:
         for role, _, stage in cell.named_stages:
             size = dict(stage.spec.config).get("batch_size")
             text = training.texts[stage.spec.text] if training else None
             if text is not None and isinstance(size, int) and len(text.sentences) < size:
                 name = cell.method if role == cell.card.name else f"{cell.method} ({role})"
-                short.setdefault((len(text.sentences), size), {})[name] = None
+                unit = "pair" if text.partners else "sentence"
+                short.setdefault((unit, len(text.sentences), size), {})[name] = None
     if short:
         faults = (
-            f"the training text has {sentences:,} sentence{'s' * (sentences != 1)}, less than a batch of "
+            f"the training text has {count:,} {unit}{'s' * (count != 1)}, less than a batch of "
             f"{size:,} of {_some(list(names))}"
-            for (sentences, size), names in short.items()
+            for (unit, count, size), names in short.items()
         )
-        most = min(sentences for sentences, _ in short)
+        unit, most, _ = min(short, key=lambda each: each[1])
+        option, given = ("--pairs", spec.pairs) if unit == "pair" else ("--corpus", spec.corpus)
         raise InputError(
             "; ".join(faults),
-            where=f"--corpus {spec.corpus}" if spec.corpus else f"profile {spec.profile}",
+            where=f"{option} {given}" if given else f"profile {spec.profile}",
             hint=f"give a longer text, or smaller batches, as with --set METHOD.batch_size={most}",
         )
 

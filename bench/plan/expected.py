@@ -16,7 +16,7 @@ from bench.nn.folder import ModelFolder
 from bench.plan.cell import Cell, plugins_of
 from bench.records.record import RunRecord
 from bench.request.spec import RunSpec
-from bench.stages import ARITHMETIC, Stage, StageSpec, is_paired
+from bench.stages import ARITHMETIC, TRAIN, Stage, StageSpec, is_paired
 
 
 def expected_record(cell: Cell, spec: RunSpec, training: TrainingData | None) -> RunRecord:
@@ -61,12 +61,13 @@ def stage_record(cell: Cell, spec: RunSpec, training: TrainingData) -> RunRecord
 
 def training_block(cell: Cell, training: TrainingData | None) -> dict[str, Any]:
     """What a record says of its training before it has begun; nothing without stages and members."""
-    block = _built_on(cell)
+    block = _built_on(cell) | ({"supervised": True} if cell.supervised else {})
     if training is None or not cell.trains:
         return block
     trained = [owner for _, owner, _ in cell.named_stages]
-    corpus, dev = training.corpus, training.dev
-    text = {"name": corpus.name, "sha256": corpus.sha256, "sentences": len(corpus.sentences)}
+    corpus, dev = training.text_of(cell.texts), training.dev
+    size = {"pairs" if corpus.partners else "sentences": len(corpus.sentences)}
+    text = {"name": corpus.name, "sha256": corpus.sha256, **size}
     return block | {
         "corpus": text | ({"source": corpus.source} if corpus.source else {}),
         "dev": {"task": dev.id, "sha256": dev.sha256},
@@ -90,7 +91,7 @@ def _stage(stage: Stage, cell: Cell, training: TrainingData) -> dict[str, Any]:
     return {
         "key": stage.key,
         "version": stage.spec.version,
-        **({} if text is training.corpus else {"text": _text(text, stage.spec.text)}),
+        **({} if stage.spec.text == TRAIN else {"text": _text(text, stage.spec.text)}),
         **({"settings": settings} if settings else {}),
     }
 
@@ -105,7 +106,9 @@ def _settings(stage: StageSpec, options: Mapping[str, OptionValue]) -> dict[str,
 
 
 def _text(text: Corpus, name: str) -> dict[str, Any]:
-    facts = {"name": text.name, "sha256": text.sha256}
+    facts: dict[str, Any] = {"name": text.name, "sha256": text.sha256}
+    if text.partners:
+        facts["pairs"] = len(text.partners)
     return {**facts, "paired": True} if is_paired(name) else facts
 
 

@@ -15,7 +15,7 @@ from bench.records.facts import key_of
 from bench.records.packed import rounding
 from bench.records.record import Place, RunRecord
 from bench.request.spec import RunSpec
-from bench.stages import is_paired
+from bench.stages import PAIRS, is_paired
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,7 @@ def make_job(
             *measure.notes,
             *_text_notes(cell, training),
             *_paired_notes(cell, training),
+            *_supervision_notes(cell, training),
             *_weight_notes(cell),
         ),
         world=_world(cell, suite, training, world_seed),
@@ -86,7 +87,16 @@ def make_job(
 
 def _text_notes(cell: Cell, training: TrainingData | None) -> tuple[str, ...]:
     """What must be said of the training text."""
-    return training.notes if training is not None and cell.trains else ()
+    return training.notes(cell.texts) if training is not None and cell.trains else ()
+
+
+def _supervision_notes(cell: Cell, training: TrainingData | None) -> tuple[str, ...]:
+    """The footnote where a method or one that it builds on learned from labels."""
+    if not cell.supervised:
+        return ()
+    pairs = training.texts[PAIRS].name if training is not None and PAIRS in cell.texts else ""
+    learned = f"its training learned from the labelled pairs {pairs}" if pairs else "it learned from labels"
+    return (f"{cell.method} is supervised: {learned}.",)
 
 
 def _paired_notes(cell: Cell, training: TrainingData | None) -> tuple[str, ...]:
@@ -109,5 +119,5 @@ def _weight_notes(cell: Cell) -> tuple[str, ...]:
 def _world(cell: Cell, suite: str, training: TrainingData | None, seed: int) -> dict[str, int] | None:
     """Name the made-up world where the suite, the training text or the dev set comes from it."""
     world = World(seed).facts
-    trained = training is not None and cell.trains and training.corpus.world == world
+    trained = training is not None and cell.trains and training.text_of(cell.texts).world == world
     return world if suite in MINI_SUITES or trained else None

@@ -13,7 +13,7 @@ from bench.records.blocks import without_latest
 from bench.records.facts import ENCODER, IN_STAGE, digest, values
 from bench.registry import METHODS
 from bench.request.spec import RunSpec
-from bench.stages import Stage, StageSpec, TrainedMethod, copy_name
+from bench.stages import PAIRS, Stage, StageSpec, TrainedMethod, copy_name
 
 
 def with_stages(cell: Cell, spec: RunSpec, training: TrainingData | None) -> Cell:
@@ -60,6 +60,8 @@ def keyed_stages(
     keys: dict[str, str] = dict(members or {})
     stages = []
     for spec in specs:
+        if spec.text not in texts and spec.text == PAIRS:
+            raise InputError(f"stage '{spec.role}' learns from labelled pairs", expected="--pairs FILE")
         if spec.text not in texts:
             raise InputError(
                 f"stage '{spec.role}' trains on a round-trip translation of the training text, "

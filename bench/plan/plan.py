@@ -33,7 +33,7 @@ from bench.records.store import ResultStore
 from bench.registry import METHODS, discover
 from bench.request import profiles
 from bench.request.spec import ALL_METHODS, MethodRequest, RunSpec
-from bench.stages import ComposedMethod, TrainedMethod
+from bench.stages import TRAIN, ComposedMethod, TrainedMethod
 
 T = TypeVar("T")
 
@@ -150,7 +150,8 @@ def make_plan(spec: RunSpec) -> Plan:
 
     early = partial(whole_cells, 0, _Problems())  # what they say is said again below
     trained = [request.name for request in spec.methods if _trains(request, early)]
-    training = problems.get(lambda: read_training_data(spec, profile, trained))
+    seen = set[str]().union(*(_early_texts(request, early) for request in spec.methods))
+    training = problems.get(lambda: read_training_data(spec, profile, trained, seen))
     size = len(training.corpus.sentences) if training else 0
     groups = [problems.get(partial(whole_cells, size, problems, request)) or [] for request in spec.methods]
     cells = [cell for group in groups for cell in group]
@@ -228,6 +229,14 @@ def _trains(request: MethodRequest, cells: Callable[[MethodRequest], list[Cell]]
         return any(_texts(cell) for cell in cells(request))
     except InputError:  # said again, and not lost, when the cells are made for good
         return isinstance(METHODS.get(request.name), TrainedMethod | ComposedMethod)
+
+
+def _early_texts(request: MethodRequest, cells: Callable[[MethodRequest], list[Cell]]) -> set[str]:
+    """Names of the training texts of a request's cells; the usual one where they can't be made yet."""
+    try:
+        return set[str]().union(*map(_texts, cells(request)))
+    except InputError:
+        return {TRAIN}
 
 
 def _texts(cell: Cell) -> set[str]:

@@ -13,9 +13,11 @@ from bench.registry import discover
 from bench.request import profiles
 from bench.request.parse import parse_methods
 from bench.request.spec import MethodRequest
-from bench.stages import ComposedMethod, StageSpec, TrainedMethod, planned_steps
+from bench.stages import PAIRS, ComposedMethod, StageSpec, TrainedMethod, planned_steps
 
 SENTENCES = 1_000_000
+LABELLED = 275_601
+"""Triplets of SimCSE's NLI file."""
 SEEDS = 5
 """Of the whole grid."""
 SUSTAINED = 30e12
@@ -41,6 +43,7 @@ PASSES = {
     "sncse": 9.0,  # three views
     "promptbert": 7.8,  # two views in longer rows, the templates' noise
     "whitenedcse": 9.0,  # three views
+    **dict.fromkeys(("sup_simcse", "angle"), 9.0),  # triplets
     "pcl": 60.0,  # ten views, two encoders
     **dict.fromkeys(("bsl", "unsee_byol", "unsee_vicreg"), 8.2),  # two views, both under the target, the MLP
     **dict.fromkeys(("unsee_barlow", "unsee_corinfomax"), 8.3),
@@ -72,7 +75,10 @@ class Trained:
     def operations(self) -> float:
         """Of the whole stage, dev evaluations included."""
         config = dict(self.stage.config)
-        steps, length = planned_steps(config, SENTENCES), int(config["max_length"])
+        steps, length = (
+            planned_steps(config, LABELLED if self.stage.text == PAIRS else SENTENCES),
+            int(config["max_length"]),
+        )
         training = steps * int(config["batch_size"]) * self.passes * length * token_operations(length)
         towers = 2 if self.stage.role == "joint" else 1
         return training + steps // int(config["eval_every"]) * towers * DEV_TOKENS * token_operations(SHORT)

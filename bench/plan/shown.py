@@ -15,7 +15,7 @@ from bench.plan.members import with_members
 from bench.registry import METHODS
 from bench.request import profiles
 from bench.request.spec import MethodRequest, RunSpec
-from bench.stages import TRAIN, StageSpec, TrainedMethod, planned_steps
+from bench.stages import PAIRS, TRAIN, StageSpec, TrainedMethod, planned_steps
 
 
 def shown(request: MethodRequest, spec: RunSpec) -> Iterator[tuple[str, str]]:
@@ -33,7 +33,8 @@ def shown(request: MethodRequest, spec: RunSpec) -> Iterator[tuple[str, str]]:
     profile = profiles.load(spec.profile)
     card = METHODS.get(request.name, where="bench show").card
     make = partial(_cells, spec, profile)
-    training = _training(spec, profile, card.name) if any(_stages(make(0, request))) else None
+    texts = {stage.text for _, stage in _stages(make(0, request))}
+    training = _training(spec, profile, card.name, texts) if texts else None
     size = len(training.corpus.sentences) if training else 0
     cell = make(size, request)
     check_overrides(spec, [cell])
@@ -42,10 +43,13 @@ def shown(request: MethodRequest, spec: RunSpec) -> Iterator[tuple[str, str]]:
         yield "backbone", spec.backbone or profile.backbone["name"]
     stages = list(_stages(cell))
     if stages:
-        text = spec.corpus or profile.corpus.get("file", f"the made-up world's text {profile.corpus}")
+        labelled = texts == {PAIRS}
+        given, name = (spec.pairs, "pairs") if labelled else (spec.corpus, "file")
+        text = given or profile.corpus.get(name, f"the made-up world's text {profile.corpus}")
+        unit = "pairs" if labelled else "sentences"
         yield (
             "training text",
-            f"{training.corpus.name}, {size:,} sentences" if training else f"{text}, not at hand",
+            f"{training.corpus.name}, {size:,} {unit}" if training else f"{text}, not at hand",
         )
         yield "dev set", spec.dev or profile.dev
     yield "suites", ", ".join(spec.suites or profile.suites) or "none"
@@ -53,7 +57,8 @@ def shown(request: MethodRequest, spec: RunSpec) -> Iterator[tuple[str, str]]:
         own = card.name in profile.methods
         yield "budget", f"its own table in profile {profile.name}" if own else profile.budget.text
     for name, stage in stages:
-        yield "stage", f"{name}: {_training_of(stage, size)}"
+        count = len(training.texts[stage.text].sentences) if training and stage.text == PAIRS else size
+        yield "stage", f"{name}: {_training_of(stage, count)}"
     sources = _sources(request, spec, profile)
     for name, value in cell.options:
         yield "option", f"{name}={value}  ({sources.get(name, 'card')})"
@@ -78,11 +83,11 @@ def _stages(cell: Cell, *, own: bool = False) -> Iterator[tuple[str, StageSpec]]
         yield from ((stage.role, stage) for stage in method.stages(dict(cell.options)))
 
 
-def _training(spec: RunSpec, profile: profiles.Profile, name: str) -> TrainingData | None:
+def _training(spec: RunSpec, profile: profiles.Profile, name: str, texts: set[str]) -> TrainingData | None:
     try:
-        return read_training_data(spec, profile, [name])
+        return read_training_data(spec, profile, [name], texts)
     except InputError:
-        if spec.corpus is not None:  # the user named it
+        if spec.corpus is not None or spec.pairs is not None:  # the user named it
             raise
         return None
 

@@ -37,7 +37,7 @@ _STAGE = Block(
         "key": text,
         "version": whole,
         "settings": Each(anything),
-        "text": Block({"name": text, "sha256": text}, {"paired": flag}),
+        "text": Block({"name": text, "sha256": text}, {"paired": flag, "pairs": count}),
         "dev_curve": _CURVE,
         "loss_curve": _CURVE,
         "collapse_curve": _CURVE,
@@ -59,7 +59,10 @@ TRAINING = Block(
         "precision": text,
         "compiled": text,
         "ranks": count,
-        "corpus": Block({"sha256": text}, {"name": text, "sentences": count, "source": label}),
+        "corpus": Block(
+            {"sha256": text}, {"name": text, "sentences": count, "pairs": count, "source": label}
+        ),
+        "supervised": flag,
         "dev": Block({"sha256": text}, {"task": text}),
         "stages": Each(_STAGE),
         "members": _MEMBERS,

@@ -143,6 +143,12 @@ class RunRecord:
         return None
 
 
+def is_supervised(record: RunRecord) -> bool:
+    """True where the method, or one that it builds on, learned from labels."""
+    stages = record.training.get("stages", {}).values()
+    return bool(record.training.get("supervised")) or any("pairs" in s.get("text", {}) for s in stages)
+
+
 def to_json(record: RunRecord, *, timing: bool = True) -> str:
     """Return the canonical JSON text (sorted keys, two blanks, final newline)."""
     data = asdict(record)

@@ -65,6 +65,7 @@ class RunSpec:
     compiled: str = "none"
     corpus: Path | None = None
     copies: tuple[tuple[str, Path], ...] = ()
+    pairs: Path | None = None
     dev: str | None = None
     world_seed: int | None = None
     data: Path | None = None

@@ -225,6 +225,7 @@ class Builder:
             auxiliaries={option: folder.path for option, folder in self.cell.auxiliaries},
             partners=self.training.partners(stage.spec.text),
             report=self.report,
+            negatives=text.negatives,
         )
 
     def _check_model(self) -> None:

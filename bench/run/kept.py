@@ -101,7 +101,9 @@ def keep_encoders(
         request = MethodRequest(alias, METHOD, str(weights), (), alias)
         suites = tuple(dict.fromkeys(j.source or j.suite for j in plan.jobs if j.cell.method == method))
         spec = replace(plan.spec, methods=(request,), seeds=(0,), suites=suites, campaign=f"{CAMPAIGN}-kept")
-        kept = make_plan(replace(spec, overrides=(), corpus=None, copies=(), dev=None, workers=1, plugins=()))
+        kept = make_plan(
+            replace(spec, overrides=(), corpus=None, pairs=None, copies=(), dev=None, workers=1, plugins=())
+        )
         for outcome in run_plan(kept, on_outcome=lambda _: None):
             if outcome.record is None or outcome.record.status != "ok":
                 why = outcome.record.reason if outcome.record else "no record"

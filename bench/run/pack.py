@@ -25,7 +25,7 @@ from bench.request import profiles
 from bench.request.plugins import plugin_facts
 from bench.request.profiles import Profile
 from bench.run.probing import probed_suite
-from bench.stages import SICK
+from bench.stages import PAIRS, SICK
 from bench.version import __version__
 
 HERE = "$here"
@@ -101,8 +101,9 @@ def _fill(
     for source, target in files:
         _copy(source, out / target)
     backbones = _models(plan, cells, out, half, found)
-    if (corpus := plan.spec.corpus) is not None:
-        found.words += ["--corpus", f"{HERE}/{TEXTS}/{corpus.name}"]
+    for option, text in (("--corpus", plan.spec.corpus), ("--pairs", plan.spec.pairs)):
+        if text is not None:
+            found.words += [option, f"{HERE}/{TEXTS}/{text.name}"]
     for name, path in plan.spec.copies:
         found.words += ["--copy", f"{name}={HERE}/{TEXTS}/{path.name}"]
     for plugin in plan.spec.plugins:
@@ -169,7 +170,9 @@ def _texts(plan: Plan) -> Iterator[tuple[Path, str]]:
     if plan.training is None:
         return
     names = {stage.spec.text for job in plan.jobs for stage in job.cell.all_stages}
-    for path in (*([spec.corpus] if spec.corpus else []), *(path for _, path in spec.copies)):
+    for path in (spec.corpus, spec.pairs, *(path for _, path in spec.copies)):
+        if path is None:
+            continue
         yield from ((each, f"{TEXTS}/{each.name}") for each in _with_facts(path))
     for file in _profile_texts(profile, names, plan):
         if data is not None:
@@ -180,8 +183,10 @@ def _profile_texts(profile: Profile, names: set[str], plan: Plan) -> Iterator[Pa
     if uses_world(profile):
         return
     data = data_folder(plan.spec.data)
-    if plan.spec.corpus is None:
+    if plan.spec.corpus is None and names != {PAIRS}:
         yield Path(profile.corpus["file"])
+    if plan.spec.pairs is None and PAIRS in names:
+        yield Path(profile.corpus["pairs"])
     if any(name.endswith(SICK) for name in names):
         yield Path(profile.corpus["sick"])
     for path in copy_files(names, plan.spec, profile).values():

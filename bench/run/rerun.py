@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ def rerun(
     model: str | None = None,
     corpus: Path | None = None,
     copies: tuple[tuple[str, Path], ...] = (),
+    pairs: Path | None = None,
 ) -> tuple[list[Difference], RunRecord]:
     """Repeat a record's cell in a temporary folder, its training stages included.
 
@@ -50,6 +51,7 @@ def rerun(
             vectors:).
         corpus: Training text where it isn't the profile's.
         copies: Translated copies of it by name, where the record was trained on some that its profile lacks.
+        pairs: Labelled pairs where they aren't the profile's.
 
     Returns:
         The scores that differ, none if every digit is the same; and the repetition's record.
@@ -63,7 +65,7 @@ def rerun(
     if record.status != "ok":
         raise InputError(f"the record failed ({record.reason}), so there is nothing to compare")
     with tempfile.TemporaryDirectory() as folder:
-        plan = make_plan(spec_of(record, data, model, corpus, copies, Path(folder)))
+        plan = make_plan(replace(spec_of(record, data, model, corpus, copies, Path(folder)), pairs=pairs))
         (job,) = (job for job in plan.jobs if job.cell.seed == record.seed)
         if why := explain(record, job.record):
             raise NotComparableError(
@@ -149,7 +151,8 @@ def _check_files(
                 hint="repeat the bench run that made it",
             )
     stages = record.training.get("stages", {})
-    given = {role: facts["text"]["name"] for role, facts in stages.items() if "text" in facts}
+    texts = {role: facts["text"] for role, facts in stages.items() if "text" in facts}
+    given = {role: text["name"] for role, text in texts.items() if "pairs" not in text}
     own = profiles.load(profile)
     brought = corpus is None and (uses_world(own) or "copies" in own.corpus)
     if given and not copies and not brought:

@@ -78,9 +78,13 @@ def needs(records: Sequence[RunRecord]) -> tuple[tuple[str, str], ...]:
             found[f"model {_named(record.backbone)}", "--model"] = None
         elif record.backbone and profile != DEFAULT:
             found[f"model {_named(record.backbone)}", f"that of profile {profile}"] = None
-        corpus = record.training.get("corpus")
-        if corpus and corpus.get("name") != f"mini-{(record.world or {}).get('seed')}.txt":
-            found[f"training text {_named(corpus)}", "--corpus"] = None
+        stages = record.training.get("stages", {}).values()
+        texts = [record.training.get("corpus"), *(stage.get("text") for stage in stages)]
+        seed = (record.world or {}).get("seed")
+        for text in texts[:1] + [text for text in texts[1:] if text and "pairs" in text]:
+            if text and text.get("name") not in (f"mini-{seed}.txt", f"mini-{seed}-pairs.tsv"):
+                what, option = ("pairs", "--pairs") if "pairs" in text else ("training text", "--corpus")
+                found[f"{what} {_named(text)}", option] = None
         if record.suite not in SUITES.names() or not SUITES.get(record.suite).embedded:
             found[f"evaluation data of {record.suite}", "--data"] = None
     return tuple(found)

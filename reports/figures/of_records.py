@@ -85,7 +85,8 @@ def group_figures(campaign: Campaign) -> list[Figure]:
 
 def _groups(place: _Place) -> Iterator[Figure]:
     """Methods by their average, with bars over the groups: a critical-difference diagram."""
-    ranked = {record.method for record in place.records if is_ranked(record)}
+    supervised = place.campaign.rank_supervised
+    ranked = {r.method for r in place.records if is_ranked(r, supervised=supervised)}
     ranking = standings(place.campaign, place.records).of().among(ranked)
     if len(ranking.methods) > 1:
         note = (

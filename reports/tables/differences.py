@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from bench.records.record import RunRecord
 from bench.reports.campaign import Campaign
 from bench.reports.grid import DASH, Grid, signed
 from bench.reports.records import by_profile_and_suite
@@ -44,11 +45,16 @@ def differences(campaign: Campaign) -> list[Differences]:
     """Return the differences of every profile and suite with two methods."""
     found = []
     for records in by_profile_and_suite(campaign.records):
-        names = [one.method for one in averages(campaign, records)]
+        names = [one.method for one in _tested(campaign, records)]
         if len(names) > 1:
             where = f"{records[0].suite}, profile {records[0].profile}"
             found.append(_differences(names, standings(campaign, records), where, campaign.shown))
     return found
+
+
+def _tested(campaign: Campaign, records: Sequence[RunRecord]) -> list[Averages]:
+    """The averages of all methods but supervised ones, which aren't tested against the others."""
+    return [one for one in averages(campaign, records) if one.method not in campaign.apart]
 
 
 def _differences(
@@ -78,7 +84,7 @@ def significance_grids(campaign: Campaign) -> list[Grid]:
     """Return a matrix of differences for every profile and suite, and every pair in full if asked for."""
     grids = []
     for records in by_profile_and_suite(campaign.records):
-        found = averages(campaign, records)
+        found = _tested(campaign, records)
         if len(found) < 2:
             continue
         standing = standings(campaign, records)

@@ -53,7 +53,7 @@ class Row:
         sentences: Training sentences seen by one run, all stages; None for a method that doesn't train.
         cpu_seconds: CPU seconds its training took, mean over the seeds.
         reasons: Why seeds failed.
-        ranked: False below the ranked rows, where training saw the mini grammar's own paraphrases as pairs.
+        ranked: False below the ranked rows, see :func:`bench.reports.records.is_ranked`.
         group: What kind of encoder it is, see :func:`group_of`.
         unreadable: Why records of seeds can't be read.
         has_seeds: False for a deterministic method.
@@ -157,7 +157,10 @@ def leaderboards(campaign: Campaign) -> list[Table]:
 def leaderboard(campaign: Campaign, records: Sequence[RunRecord]) -> Table:
     """Return the table of the records of one profile and suite; its rows have the ids of the methods."""
     tasks = task_list(records)
-    rows = [_row(method, group, tasks) for method, group in by_method(records).items()]
+    rows = [
+        _row(method, group, tasks, supervised=campaign.rank_supervised)
+        for method, group in by_method(records).items()
+    ]
     rows.sort(
         key=lambda row: (not row.ranked and not campaign.given, *campaign.place(row.method, row.average))
     )
@@ -171,6 +174,7 @@ def leaderboard(campaign: Campaign, records: Sequence[RunRecord]) -> Table:
         *said,
         *budget_notes(records, campaign.shown),
         *_chosen(campaign),
+        *_apart(campaign, rows),
     )
     notes = _notes(campaign, records, rows, told)
     tests = tests_in_words(average) if average.methods else ""
@@ -214,7 +218,7 @@ def _first(ranking: Ranking, means: Mapping[str, float | None]) -> tuple[str, ..
     return () if above or len(first) == len(ranking.methods) else first
 
 
-def _row(method: str, records: Sequence[RunRecord], tasks: Sequence[str]) -> Row:
+def _row(method: str, records: Sequence[RunRecord], tasks: Sequence[str], *, supervised: bool) -> Row:
     metric = main_metric(records)
     cells = {task: summarise([record.score(task, metric=metric) for record in records]) for task in tasks}
     reasons, unreadable = failures(records), failures(records, UNREADABLE)
@@ -228,7 +232,7 @@ def _row(method: str, records: Sequence[RunRecord], tasks: Sequence[str]) -> Row
         round(fmean(seen)) if seen else None,
         fmean(seconds) if seconds else None,
         reasons,
-        all(map(is_ranked, records)),
+        all(is_ranked(record, supervised=supervised) for record in records),
         group_of(next(iter(finished(records)), records[0])),
         unreadable,
         any(record.seed is not None for record in records),
@@ -241,6 +245,13 @@ def _chosen(campaign: Campaign) -> list[str]:
         return []
     count = len({record.method for record in campaign.records})
     return [f"{count} of {campaign.known} methods, chosen by --methods; tests and correction are of these."]
+
+
+def _apart(campaign: Campaign, rows: Sequence[Row]) -> list[str]:
+    """Say which rows aren't ranked as they are supervised."""
+    if not (names := [campaign.shown(row.method) for row in rows if row.method in campaign.apart]):
+        return []
+    return [f"Supervised, so not ranked with the others: {', '.join(names)} (--rank-supervised ranks them)."]
 
 
 def _notes(

@@ -32,7 +32,8 @@ class Standings:
 
     Which runs are pairs is read from the records' stages and batches, as ``bench compare`` does. Where draws
     of the items of all runs are kept, the tests speak for further seeds and items, else for further seeds on
-    these items. Both is settled before any score is read.
+    these items. Both is settled before any score is read. Supervised methods are left out unless the campaign
+    ranks them, so that nothing that is said of the others depends on them.
 
     Args:
         campaign: Where draws of the items may be kept.
@@ -40,7 +41,8 @@ class Standings:
     """
 
     def __init__(self, campaign: Campaign, records: Sequence[RunRecord]) -> None:
-        done, self._shown = finished(records), campaign.shown
+        done = [record for record in finished(records) if record.method not in campaign.apart]
+        self._shown = campaign.shown
         self._metric = main_metric(done)
         self._groups = {
             method: Group(method, tuple(by_seed(Run(campaign.home(record), record) for record in runs)))

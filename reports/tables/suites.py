@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from bench.reports.campaign import Campaign
 from bench.reports.grid import Cell, Grid, Value
-from bench.reports.records import by_profile_and_suite
+from bench.reports.records import SUPERVISED_GROUP, by_profile_and_suite
 from bench.reports.tables.leaderboard import OF_COLUMNS, Row, leaderboard
 from bench.reports.tables.published import backbone_of
 
@@ -16,6 +16,7 @@ GROUPS = (
     "one encoder",
     "several encoders",
     "distilled into one encoder",
+    SUPERVISED_GROUP,
 )
 TASK_NAMES = {"STSB": "STS-B", "SICKR": "SICK-R", "avg": "Avg.", "SST2": "SST"}
 

@@ -18,6 +18,7 @@ from bench.baselines._edfse import distillation_loss
 from bench.baselines._esimcse import queue_nce
 from bench.baselines._infocse import masked_lm_loss
 from bench.baselines._mixcse import mixed_nce
+from bench.baselines._labelled import hard_negative_nce
 from bench.baselines._pcl import contrast_rows, group_contrast, pcl_loss, row_divergence
 from bench.baselines._rankcse import consistency, list_mle, list_net
 from bench.baselines._sncse import bidirectional_margin_loss
@@ -41,6 +42,7 @@ FIXED = random(4, 3, seed=9)
         (lambda s: distillation_loss(s, FIXED, "mse", 0.3), [PLAIN]),
         (lambda a, p: queue_nce(a, p, FIXED, 0.3), [PLAIN] * 2),
         (lambda a, p: debiased_nce(a, p, FIXED, FIXED @ FIXED.T > 0, 0.3), [PLAIN] * 2),
+        (partial(hard_negative_nce, tau=0.3, weight=0.5), [PLAIN] * 3),
         (partial(bidirectional_margin_loss, alpha=2.5, beta=3.0), [PLAIN] * 3),
         (lambda *views: multi_positive_nce(views, 0.3), [PLAIN] * 3),
         (partial(pcl_loss, tau=0.5), [(3, 3, 4)] * 2),

@@ -59,6 +59,10 @@ SETTINGS: dict[str, dict[str, OptionValue]] = {
         "batch_size": 256, "lr": 1e-5, "epochs": 1, "max_length": 32, "tau": 0.05, "eval_every": 125,
         "alpha": 0.1, "beta": 0.3, "negate_unfinished": False,
     },
+    "sup_simcse": {
+        "lr": 5e-5, "batch_size": 512, "epochs": 3, "tau": 0.05, "hard_negative_weight": 0.0,
+        "max_length": 32, "eval_every": 125, "pooling": "pooler",
+    },
     "whitenedcse": {"lr": 1e-5, "batch_size": 128, "groups": 128, "views": 3, "epochs": 1, "tau": 0.05},
 }  # fmt: skip
 """The same in all profiles that are listed below; "" is the card's default."""
@@ -91,6 +95,8 @@ PROFILES: list[tuple[str, str, dict[str, OptionValue]]] = [
     ("sncse", "", {"bml_weight": 1e-3}),
     ("sncse", "bert-base", {}),
     ("sncse", "roberta-base", {}),
+    ("sup_simcse", "bert-base", {}),
+    ("sup_simcse", "roberta-base", {}),
     ("whitenedcse", "bert-base", {}),
     ("whitenedcse", "roberta-base", {}),
 ]

@@ -61,6 +61,8 @@ def test_odd_batches_have_a_finite_loss_and_gradient(
         ("pcl", {"fix_peer": True, "augs": "dp"}),
         ("mixcse", {}),
         ("whitenedcse", {"groups": 4}),
+        ("sup_simcse", {}),  # whose head is the pooler
+        ("angle", {}),
     ],
 )
 def test_training_keeps_the_encoder_alone(

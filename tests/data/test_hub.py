@@ -127,7 +127,7 @@ def test_no_hub_is_one_clear_line(server: Hub, tmp_path: Path) -> None:
     assert text.endswith("run the same command again: it goes on where it stopped")
     with pytest.raises(
         InputError,
-        match=r"unknown data set 'sts' .did you mean 'sts7'.*; expected one of probing, sts7, transfer7",
+        match=r"unknown data set 'sts' .did you mean 'sts7'.*; expected one of nli, probing, sts7, transfer7",
     ):
         hub.fetch("sts", tmp_path / "data")
     (tmp_path / "file").write_text("")

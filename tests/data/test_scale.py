@@ -46,6 +46,8 @@ SETTINGS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
     "rankcse": ((128, 3e-5, 1, 32, 125),) * 2,  # its RoBERTa script doesn't run
     "sncse": ((256, 1e-5, 1, 32, 125),) * 2,
     "promptbert": ((256, 1e-5, 1, 32, 125),) * 2,
+    "sup_simcse": ((512, 5e-5, 3, 32, 125),) * 2,
+    "angle": ((128, 5e-5, 10, 128, 125),) * 2,  # not documented for RoBERTa
     "whitenedcse": ((128, 1e-5, 1, 32, 125),) * 2,  # not documented for RoBERTa
     "pcl": ((256, 3e-5, 1, 32, 125),) * 2,  # not documented for RoBERTa
     "bsl": ((64, 1e-4, 1, 64, 1562),) * 2,
@@ -111,6 +113,8 @@ def data(tmp_path: Path) -> Path:
     lines = "".join(f"the doctor is reading book {n}\n" for n in range(512))
     for name in ("", *(f".en-{language}-en" for language in LANGUAGES["bert-base"])):
         (folder / f"wiki1m_for_simcse{name}.txt").write_text(lines)
+    triplet = "the doctor is reading,a doctor reads,the farmer is singing\n"
+    (folder / "nli_for_simcse.csv").write_text(f"sent0,sent1,hard_neg\n{512 * triplet}")
     (folder / "sick_unlabelled.txt").write_text("a man is singing\nthe farmer\n")
     return folder.parent
 
@@ -148,6 +152,7 @@ def test_the_papers_profiles_pass_a_dry_run_that_lists_all_they_read(
         "diffcse.generator": generator,
         "infocse.mlm_head": backbone.split("/")[-1],
         "training text": "wiki1m_for_simcse.txt",
+        "text pairs": "nli_for_simcse.csv",
         "text train+sick": "wiki1m_for_simcse.txt + sick_unlabelled.txt",
         **{f"text {name}": which for name, which in texts.items()},
         "dev set": "TOY",

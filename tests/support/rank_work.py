@@ -97,6 +97,7 @@ class Gradients:
             members={role: member for role in stage.inputs if role not in ("sub1", "sub2")},
             auxiliaries=dict.fromkeys(("generator", "mlm_head"), self.mlm),
             partners=self.sentences[::-1],
+            negatives=(*self.sentences[1:], self.sentences[0]),
         )
         found: list[Found] = []
         place: Any = sentence_encoder

@@ -26,6 +26,8 @@ CASES: dict[str, tuple[str, dict[str, OptionValue], str]] = {
     "promptbert": ("promptbert", {}, "promptbert"),
     "sncse": ("sncse", {"bml_weight": 1.0, "max_length": 30}, "sncse"),
     "whitenedcse": ("whitenedcse", {"groups": 8}, "whitenedcse"),
+    "sup_simcse": ("sup_simcse", {}, "sup_simcse"),
+    "angle": ("angle", {"cosine_weight": 1.0}, "angle"),
     "bsl": ("bsl", {"rtt": "none", "drop_last": True}, "bsl"),
     "unsee_barlow": ("unsee_barlow", {"layers": 1}, "unsee_barlow"),
     "unsee_corinfomax": ("unsee_corinfomax", {"layers": 1}, "unsee_corinfomax"),

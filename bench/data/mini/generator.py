@@ -17,6 +17,7 @@ from bench.data.mini.lexicon import Lexicon, load_lexicon
 from bench.data.mini.world import COPIES, FURTHER_COPIES, GENERATOR, SPLIT
 
 TRAINING_SENTENCES = 24_000
+TRIPLETS = 6_000
 PAIRS = {"dev": 900, "test": 1800}
 
 _TEMPLATES = (
@@ -158,6 +159,26 @@ def _frame(world: Customs, draw: Draw, event: Event) -> Callable[[str], str]:
     subject = draw.pick(lexicon.topics[event.topic].subjects)
     reporter, says = draw.pick(lexicon.reporters), draw.pick(lexicon.sayings)
     return lambda text: template.format(sentence=text, subject=subject, reporter=reporter, says=says)
+
+
+def triplet_rows(seed: int) -> list[tuple[str, str, str]]:
+    """(sentence, positive, hard negative) of TRIPLETS train events; the sentences are distinct.
+
+    The positive says the same in other words. The hard negative contradicts it: another agent or place, or
+    negated, which is a pair's grade 3.
+    """
+    world, draw = customs(seed), Draw(f"mini/{GENERATOR}/{seed}/triplets")
+    rows: dict[str, tuple[str, str, str]] = {}
+    while len(rows) < TRIPLETS:
+        event = sample_event(world, draw, "train")
+        other = partner(world, draw, "train", event, 3)
+        if other is None:
+            continue
+        said = (event, event, other[0])
+        first, positive, negative = (realise(each, world.lexicon, draw, general=_GENERAL) for each in said)
+        if len({first, positive, negative}) == len(said):
+            rows.setdefault(first, (first, positive, negative))
+    return list(rows.values())
 
 
 def pair_rows(seed: int, split: str) -> list[tuple[str, str, float]]:

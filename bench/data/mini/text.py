@@ -1,4 +1,4 @@
-"""A world's text: the training text, its paraphrased copies, and graded pairs.
+"""A world's text: the training text, its paraphrased copies, labelled triplets, and graded pairs.
 
 That of the SHIPPED worlds comes with the package, compressed, in ``shipped/`` (made by
 :mod:`bench.data.mini.ship`); that of any other is generated when it is asked for.
@@ -11,6 +11,7 @@ from importlib import resources
 
 from bench.data.corpus import Corpus, make_corpus
 from bench.data.mini.world import ALL_COPIES, COPIES, DEFAULT_SEED, World
+from bench.data.pairs import make_pairs
 from bench.data.tasks import PairSubset, PairTask
 
 SHIPPED = (DEFAULT_SEED,)
@@ -33,6 +34,17 @@ def training_copy(world: World, copy: str) -> Corpus:
     """
     sentences = _sentences(world, 1 + ALL_COPIES.index(copy))
     return make_corpus(f"mini-{world.seed}-{copy}.txt", sentences, world.facts)
+
+
+@cache
+def training_pairs(world: World) -> Corpus:
+    """Labelled triplets of train events (see :func:`bench.data.mini.generator.triplet_rows`).
+
+    They are few enough to be generated for the embedded world too.
+    """
+    from bench.data.mini.generator import triplet_rows
+
+    return make_pairs(f"mini-{world.seed}-pairs.tsv", triplet_rows(world.seed), world.facts)
 
 
 def pretraining_text(world: World) -> Corpus:

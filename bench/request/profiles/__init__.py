@@ -45,7 +45,12 @@ _PROFILE = Block(
             Block({"world": label}, closed=True),
             Block(
                 {"file": label},
-                {"sick": label, "copies": Each(label), "exclude_lines": Rows(count, least=2)},
+                {
+                    "sick": label,
+                    "pairs": label,
+                    "copies": Each(label),
+                    "exclude_lines": Rows(count, least=2),
+                },
                 closed=True,
             ),
         ),
@@ -77,8 +82,9 @@ class Profile:
         suites: Suites that ``bench run`` evaluates when ``--suite`` is not given.
         backbone: {"name"} and either {"package", "folder", "extra"} or {"hub"}.
         corpus: {"world"} for the mini world's text, else {"file"} below the data folder, and perhaps
-            "exclude_lines" (first and last, from 1), "sick" (SICK's unlabelled sentences, below it too) and
-            "copies" (file below it of every round-trip translated copy, by the copy's name).
+            "exclude_lines" (first and last, from 1), "sick" (SICK's unlabelled sentences, below it too),
+            "pairs" (labelled pairs or triplets, below it too) and "copies" (file below it of every round-trip
+            translated copy, by the copy's name).
         dev: Suite of one task on which checkpoints are selected.
         note: What every table of this profile must say, or "".
         methods: Options of every method that differ from its card's defaults; a stage's in a table of

@@ -178,6 +178,7 @@ def context_of(
         members={role: TransformerEncoder(material.bert, "avg", device=where) for role in stage.inputs},
         auxiliaries=dict.fromkeys(("generator", "mlm_head"), material.mlm),
         partners=sentences[::-1],
+        negatives=(*sentences[1:], sentences[0]),
     )
 
 

@@ -1,0 +1,130 @@
+"""A training text of labelled pairs: sentence and positive, or sentence, positive and hard negative."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from bench.data import pins
+from bench.data.corpus import Corpus, make_corpus
+from bench.data.tasks import MARK, normalise
+from bench.errors import DataError
+
+HEADERS = (("sentence", "positive", "hard_negative"), ("sent0", "sent1", "hard_neg"))
+"""First rows that name the columns, ours and SimCSE's; of pairs the first two."""
+COLUMNS = ("sentence", "positive", "hard negative")
+LONGEST = 10_000
+"""Characters of a sentence: a file with another separator is one long field."""
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1b\x7f]")
+"""Of ASCII, without white space; those of Latin-1 stand in real texts whose encoding was guessed."""
+_EXPECTED = "sentence, positive and perhaps hard negative, separated by "
+_SEPARATORS = {".tsv": "tabs", ".csv": "commas, quoted as Python's csv writes them"}
+
+
+def read_pairs(path: Path) -> Corpus:
+    """Read a UTF-8 file of pairs or triplets, a row each, white space as in the evaluation data.
+
+    Args:
+        path: A ``.tsv`` file, without quotes, or a ``.csv`` file. A first row that names the columns, as one
+            of HEADERS does, is left out.
+
+    Raises:
+        DataError: another ending, missing, not what its lock file says, without a pair, or (with the line)
+            not UTF-8, a row of another number of columns, an empty or endless field, a control character.
+    """
+    if path.suffix not in _SEPARATORS:
+        raise DataError("pairs are read from .tsv and .csv", where=str(path))
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"the pairs can't be read: {error.strerror}", where=str(path)) from error
+    source = pins.check(path, hashlib.sha256(raw).hexdigest())
+    try:
+        text = raw.decode("utf-8").removeprefix(MARK)
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise DataError("these bytes are not utf-8", where=f"{path}:{line}") from error
+    rows = list(_checked(_tab_rows(text) if path.suffix == ".tsv" else _comma_rows(text, path), path))
+    if not rows:
+        raise DataError("there is no pair", where=str(path), expected=_EXPECTED + _SEPARATORS[path.suffix])
+    return replace(make_pairs(path.name, rows), source=source)
+
+
+def make_pairs(name: str, rows: Sequence[Sequence[str]], world: dict[str, int] | None = None) -> Corpus:
+    """Return rows of two or three sentences as a training text, with the fingerprint of all columns.
+
+    >>> pairs = make_pairs("two.tsv", [("A cat sleeps.", "A cat naps."), ("It rains.", "Rain falls.")])
+    >>> pairs.sentences, pairs.partners, pairs.negatives
+    (('A cat sleeps.', 'It rains.'), ('A cat naps.', 'Rain falls.'), ())
+    """
+    sentences, partners, *negatives = zip(*rows, strict=True)
+    whole = make_corpus(name, ["\t".join(row) for row in rows], world)
+    return replace(whole, sentences=sentences, partners=partners, negatives=negatives[0] if negatives else ())
+
+
+def _tab_rows(text: str) -> Iterator[tuple[int, list[str]]]:
+    lines = text.removesuffix("\n").split("\n") if text else []
+    yield from ((number, line.removesuffix("\r").split("\t")) for number, line in enumerate(lines, start=1))
+
+
+def _comma_rows(text: str, path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Rows with the number of the line on which each begins; raises DataError where quotes are wrong."""
+    reader = csv.reader((f"{line}\n" for line in text.removesuffix("\n").split("\n")), strict=True)
+    while True:
+        number = reader.line_num + 1
+        try:
+            row = next(reader, None)
+        except csv.Error as error:
+            raise DataError(
+                f"this row can't be read: {error}",
+                where=f"{path}:{number}",
+                expected=_EXPECTED + _SEPARATORS[path.suffix],
+            ) from error
+        if row is None:
+            return
+        yield number, row
+
+
+def _checked(rows: Iterator[tuple[int, list[str]]], path: Path) -> Iterator[list[str]]:
+    """Rows of one width, without the header; raises DataError with the line of the first that is none."""
+    width = 0
+    for number, row in rows:
+        where = f"{path}:{number}"
+        if not any(row):
+            raise DataError("this line is empty", where=where, expected="a pair or triplet a line")
+        if not 2 <= len(row) <= len(COLUMNS):
+            raise DataError(
+                f"this row has {len(row)} column{'s' * (len(row) != 1)}",
+                where=where,
+                expected=_EXPECTED + _SEPARATORS[path.suffix],
+            )
+        if width and len(row) != width:
+            kinds = {2: "a pair", 3: "a triplet"}
+            raise DataError(
+                f"this row is {kinds[len(row)]}, and the first is {kinds[width]}",
+                where=where,
+                expected="pairs or triplets, not both",
+            )
+        first, width = not width, len(row)
+        if first and tuple(name.strip().lower() for name in row) in {own[:width] for own in HEADERS}:
+            continue
+        yield [_field(text, name, where) for name, text in zip(COLUMNS, row, strict=False)]
+
+
+def _field(text: str, column: str, where: str) -> str:
+    """A field with its white space normalised; raises DataError where it can't be a sentence."""
+    if len(text) > LONGEST:
+        raise DataError(
+            f"the {column} has {len(text):,} characters", where=where, expected=f"at most {LONGEST:,}"
+        )
+    if found := _CONTROL.search(text):
+        raise DataError(
+            f"the {column} has the control character U+{ord(found[0]):04X}", where=where, expected="text"
+        )
+    if not (sentence := normalise(text)):
+        raise DataError(f"the {column} is empty", where=where)
+    return sentence

@@ -1,0 +1,223 @@
+"""Labelled pairs: files and their faults, fingerprints, the mini world's, plans that read them, fetching."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from bench.data import hub, pins
+from bench.data.mini.generator import TRIPLETS, customs, triplet_rows
+from bench.data.mini.text import training_pairs
+from bench.data.mini.world import World
+from bench.data.pairs import LONGEST, make_pairs, read_pairs
+from bench.errors import DataError
+from tests.support.cli import Cli, refusal
+from tests.support.hub import Hub
+from tests.support.training import plan_on_toy, toy_sentences
+
+ROWS = [("A cat sleeps.", "A cat naps.", "No cat sleeps."), ("It rains, now.", "Rain falls.", "It is dry.")]
+TSV = "".join("\t".join(row) + "\n" for row in ROWS)
+CSV = "".join(",".join(f'"{field}"' for field in row) + "\r\n" for row in ROWS)
+
+
+def write(folder: Path, content: str | bytes, name: str = "own.tsv") -> Path:
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("own.tsv", TSV),
+        ("own.tsv", "sentence\tpositive\thard_negative\n" + TSV),
+        ("own.tsv", "\N{ZERO WIDTH NO-BREAK SPACE}" + TSV.replace("\n", "\r\n").removesuffix("\r\n")),
+        ("own.tsv", TSV.replace(" ", "  ")),  # white space as in the evaluation data
+        ("own.csv", CSV),
+        ("own.csv", "sent0,sent1,hard_neg\n" + CSV),
+        ("own.csv", "Sent0,Sent1,Hard_neg\n" + CSV.replace('cat sleeps."', 'cat\nsleeps."')),
+    ],
+)
+def test_both_forms_hold_the_same(tmp_path: Path, name: str, content: str) -> None:
+    found = read_pairs(write(tmp_path, content, name))
+    assert list(zip(found.sentences, found.partners, found.negatives, strict=True)) == ROWS
+    assert (found.sha256, found.name, found.source) == (make_pairs("x", ROWS).sha256, name, "")
+
+
+def test_pairs_have_no_negatives(tmp_path: Path) -> None:
+    found = read_pairs(write(tmp_path, "sentence\tpositive\nsentence\tpositive\n"))
+    assert (found.sentences, found.partners, found.negatives) == (("sentence",), ("positive",), ())
+
+
+def test_the_fingerprint_covers_all_columns() -> None:
+    row = ("a", "b", "c")
+    others = [("x", "b", "c"), ("a", "x", "c"), ("a", "b", "x"), ("a", "c", "b"), ("a", "b"), ("a", "b c")]
+    assert len({make_pairs("x", [each]).sha256 for each in (row, *others)}) == 7
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "fault"),
+    [
+        ("own.tsv", b"a\tb\nc\t\xff\n", ":2: these bytes are not utf-8"),
+        ("own.tsv", "a\tb\nc\t \n", ":2: the positive is empty"),
+        ("own.tsv", "a\tb\tc\na\tb\t\n", ":2: the hard negative is empty"),
+        ("own.tsv", "a\tb\n\nc\td\n", ":2: this line is empty"),
+        (
+            "own.tsv",
+            "a\tb\na\tb\tc\n",
+            ":2: this row is a triplet, and the first is a pair; expected pairs or tri",
+        ),
+        (
+            "own.tsv",
+            "sentence\tpositive\thard_negative\na\tb\n",
+            ":2: this row is a pair, and the first is a tri",
+        ),
+        (
+            "own.tsv",
+            "a\n",
+            ":1: this row has 1 column; expected sentence, positive and perhaps hard negative, ",
+        ),
+        ("own.tsv", "a\tb\tc\td\n", ":1: this row has 4 columns"),
+        ("own.tsv", "a\tb\x1b[2J\n", ":1: the positive has the control character U+001B"),
+        ("own.tsv", "a\tb\nx\x00\tb\n", ":2: the sentence has the control character U+0000"),
+        ("own.tsv", f"a\tb\na\t{'b' * (LONGEST + 1)}\n", f":2: the positive has {LONGEST + 1:,} characters"),
+        ("own.tsv", "", ": there is no pair"),
+        ("own.csv", "sent0,sent1\n", ": there is no pair"),
+        ("own.csv", 'a,b\na,"b\nc,d\n', ":2: this row can't be read: unexpected end of data"),
+        ("own.csv", 'a,b\na,"b"c\n', ":2: this row can't be read: ',' expected after '\"'"),
+        ("own.csv", 'a,"b\nb"\nc\n', ":3: this row has 1 column"),  # counted in lines, not rows
+        ("own.csv", f"a,{'b' * 140_000}\n", ":1: this row can't be read: field larger than field limit"),
+        ("own.txt", TSV, ": pairs are read from .tsv and .csv"),
+    ],
+)
+def test_a_fault_is_named_with_its_line(tmp_path: Path, name: str, content: str | bytes, fault: str) -> None:
+    path = write(tmp_path, content, name)
+    with pytest.raises(DataError) as caught:
+        read_pairs(path)
+    assert str(caught.value).startswith(f"{path}{fault}")
+
+
+def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="the pairs can't be read: No such file"):
+        read_pairs(tmp_path / "own.tsv")
+
+
+def test_the_mini_worlds_triplets_are_of_train_events_and_repeat() -> None:
+    rows = triplet_rows(1)
+    assert len(rows) == len({first for first, _, _ in rows}) == TRIPLETS
+    assert all(len(set(row)) == 3 for row in rows)
+    assert rows == triplet_rows(1) != triplet_rows(2)
+    pairs = training_pairs(World(1))
+    assert (pairs.name, pairs.world, pairs.partners[0]) == ("mini-1-pairs.tsv", World(1).facts, rows[0][1])
+    assert customs(1).seed == 1
+
+
+# the plan
+
+
+def small(folder: Path, count: int = 64) -> Path:
+    texts = (toy_sentences() * 2)[:count]
+    rows = zip(texts, texts[1:] + texts[:1], texts[2:] + texts[:2], strict=True)
+    return write(folder, "".join("\t".join(row) + "\n" for row in rows))
+
+
+def test_pairs_enter_the_keys_of_what_reads_them_alone(tmp_path: Path) -> None:
+    file = small(tmp_path)
+    own = plan_on_toy("sup_simcse,simcse,ensemble:sup_simcse+simcse", tmp_path, pairs=file)
+    worlds = plan_on_toy("sup_simcse,simcse,ensemble:sup_simcse+simcse", tmp_path)
+    same = [a.key == b.key for a, b in zip(own.jobs, worlds.jobs, strict=True)]
+    assert same == [False, True, False]
+    alone = plan_on_toy("sup_simcse", tmp_path, pairs=file)
+    assert alone.jobs[0].key == own.jobs[0].key  # whatever else is asked for
+    assert plan_on_toy("simcse", tmp_path).jobs[0].key == own.jobs[1].key
+    assert alone.training is not None
+    assert set(alone.training.texts) == {"pairs"}  # nobody reads another text
+    sha256 = read_pairs(file).sha256
+    facts = {"name": "own.tsv", "sha256": sha256, "pairs": 64}
+    block = alone.jobs[0].record.training
+    assert (block["corpus"], block["supervised"]) == (facts, True)
+    assert block["stages"]["sup_simcse"]["text"] == facts
+    _, plain, both = (job.record.training for job in own.jobs)
+    assert "supervised" not in plain
+    assert (both["supervised"], both["corpus"]) == (True, plain["corpus"])
+    assert any("pairs" in stage.get("text", {}) for stage in both["stages"].values())
+
+
+def test_pairs_that_nobody_reads_and_texts_of_nobody_are_refused(cli: Cli, tmp_path: Path) -> None:
+    file = small(tmp_path)
+    run = ("run", "--seeds", "1", "--suite", "toy", "--dry-run", "--methods")
+    said = refusal(cli, *run, "simcse", "--pairs", str(file))
+    assert said == f"error: --pairs {file}: no method here learns from pairs\n"
+    said = refusal(cli, *run, "untrained", "--pairs", str(file))
+    assert said == f"error: --pairs {file}: no method here trains\n"
+    said = refusal(cli, *run, "sup_simcse", "--corpus", str(file))
+    assert said == f"error: --corpus {file}: all that trains here learns from pairs\n"
+    said = refusal(cli, *run, "simcse[match=sup_simcse]")
+    assert "'sup_simcse' learns from pairs, not from the training text" in said
+    said = refusal(cli, *run, "sup_simcse", "--pairs", str(write(tmp_path, "a\tb\n")))
+    assert "the training text has 1 pair, less than a batch of 64 of sup_simcse" in said
+    said = refusal(cli, *run, "sup_simcse", "--pairs", str(write(tmp_path, "a\tb\na\n")))
+    assert "own.tsv:2: this row has 1 column" in said
+
+
+def test_a_profile_names_its_pairs_and_says_how_to_get_them(
+    cli: Cli, tmp_path: Path, tiny_bert: Path
+) -> None:
+    run = ("run", "--seeds", "1", "--suite", "toy", "--dev", "toy", "--profile", "bert-base", "--dry-run")
+    more = ("--backbone", str(tiny_bert), "--methods", "sup_simcse", "--data", str(tmp_path))
+    assert refusal(cli, *run, *more) == (
+        f"error: {tmp_path}/corpus/nli_for_simcse.csv: the labelled pairs are missing; "
+        f"get them with: bench data fetch nli --data {tmp_path}\n"
+    )
+
+
+# fetching
+
+
+@pytest.fixture
+def nli(server: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where a small NLI file, which the hub has, goes to."""
+    monkeypatch.setattr(hub, "PAIRS", len(ROWS))
+    server.files[pins.NLI] = f"sent0,sent1,hard_neg\n{CSV}".encode()
+    return tmp_path / "data" / "corpus" / pins.NLI
+
+
+def test_fetch_pins_what_came(nli: Path, server: Hub, cli: Cli) -> None:
+    code, out, err = cli("data", "fetch", "nli", "--data", "data")
+    assert code == 0, err
+    sha256 = hashlib.sha256(server.files[pins.NLI]).hexdigest()
+    assert f"sha256 {sha256}" in out
+    assert read_pairs(nli).source.endswith(f"/{pins.NLI}, sha256 {sha256}")
+    server.files.clear()
+    assert cli("data", "fetch", "nli", "--data", "data")[0] == 0  # looked at, not fetched
+    code, out, _ = cli("data", "verify", "nli", "--data", "data")
+    assert (code, sha256[:12] in out) == (0, True)
+    nli.write_bytes(nli.read_bytes().replace(b"cat", b"cow"))
+    assert "this is not the text that was pinned" in refusal(cli, "data", "fetch", "nli", "--data", "data")
+
+
+@pytest.mark.parametrize("content", [b"sent0,sent1\na,b\nc,d\n", b"sent0,sent1,hard_neg\na,b,c\n"])
+def test_fetch_refuses_another_number_of_triplets(nli: Path, server: Hub, cli: Cli, content: bytes) -> None:
+    server.files[pins.NLI] = content
+    assert "expected 2 triplets" in refusal(cli, "data", "fetch", "nli", "--data", "data")
+    assert not nli.exists()
+
+
+def test_what_builds_on_a_supervised_method_is_supervised_under_any_name(tmp_path: Path) -> None:
+    methods = (
+        "sup_simcse", "angle", "mine=sup_simcse", "distill:sup_simcse", "ensemble:angle+simcse",
+        "ensemble:0.5*simcse+0.5*distill:angle", "tncse_uc[uc=sup_simcse]",
+    )  # fmt: skip
+    plan = plan_on_toy(",".join((*methods, "simcse", "edfse", "untrained")), tmp_path)
+    said = {job.cell.method for job in plan.jobs if job.record.training.get("supervised")}
+    noted = {
+        note.split(" is supervised: ")[0]
+        for job in plan.jobs
+        for note in job.record.notes
+        if " is sup" in note
+    }
+    assert said == noted
+    assert len(said) == len(methods)
+    assert not said & {"simcse", "edfse", "untrained"}
