@@ -79,7 +79,11 @@ class SentenceTransformers:
         summary="st:PATH, any sentence-transformers folder with its own prompts, pooling and similarity",
         version=2,
         equations=("what the folder's modules.json and config_sentence_transformers.json say",),
-        deviations=("suites of pairs that bench itself measures compare by the cosine, as SentEval does",),
+        deviations=(
+            "suites of pairs that bench itself measures compare by the cosine, as SentEval does",
+            "a Model2Vec folder without modules.json is read as Model2Vec does, but sentences are not cut "
+            "(released: their first 512 tokens count)",
+        ),
         deterministic=True,
         needs_backbone=False,
         takes_path=True,
@@ -88,9 +92,12 @@ class SentenceTransformers:
     def build(self, context: BuildContext) -> Encoder:
         """Return the encoder."""
         from bench.nn.sentence_transformer import SentenceTransformerEncoder
+        from bench.nn.static import is_model2vec, load_model2vec
 
         if context.model is None:
             raise BenchError("no model folder was given")
+        if is_model2vec(context.model):
+            return load_model2vec(context.model, context.device)
         return SentenceTransformerEncoder(context.model, device=context.device)
 
 

@@ -103,6 +103,12 @@ class MethodCard:
     scores_pairs: bool = False
     auxiliaries: tuple[str, ...] = ()
 
+    @property
+    def stands_alone(self) -> bool:
+        """True if its name alone can be asked for: no path and no other method has to follow a colon."""
+        defaults = {option.name: option.default for option in self.options}
+        return not self.takes_path and (not self.takes_methods or bool(defaults.get(self.short_option or "")))
+
     def option(self, name: str, where: str) -> Option:
         """Return the option called ``name``; raises InputError with the options there are."""
         for option in self.options:

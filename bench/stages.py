@@ -105,6 +105,9 @@ class StageSpec:
         inputs: Roles of the earlier stages and of the members it builds on.
         text: Which training text it sees: the profile's own, a round-trip translated copy ("a", "b"), the
             profile's own together with a copy (see :func:`paired`), or the file of labelled pairs (PAIRS).
+        text: Which training text it sees: the profile's own, a round-trip translated copy ("a", "b"), or the
+            profile's own together with a copy (see :func:`paired`).
+        seeded: False if it draws nothing: a method runs once where neither its stages nor its members do.
     """
 
     role: str
@@ -114,6 +117,7 @@ class StageSpec:
     train: Callable[[StageContext], dict[str, Any]]
     inputs: tuple[str, ...] = ()
     text: str = TRAIN
+    seeded: bool = True
 
 
 def planned_steps(config: Mapping[str, OptionValue], sentences: int) -> int:

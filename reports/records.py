@@ -144,6 +144,8 @@ def group_of(record: RunRecord) -> str:
         return "without training"
     if record.name == "distill" or record.name.endswith("_d"):
         return "distilled into one encoder"
+    if record.name == "static":
+        return "distilled into static vectors"
     parts = record.provenance.get("encoder", {}).get("parts", 1)
     return "several encoders" if parts > 1 else "one encoder"
 

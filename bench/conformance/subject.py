@@ -56,7 +56,7 @@ class Subject:
         (self.request,) = requests
         self.text, self.folder = text, folder
         self.method: Method = discover().get(self.request.name)
-        if self.card.takes_methods and self.request.argument is None:
+        if self.request.argument is None and self.card.takes_methods and not self.card.stands_alone:
             raise InputError(
                 f"'{self.card.name}' needs what it is made of", expected=f"{self.card.name}:METHODS"
             )

@@ -50,7 +50,7 @@ def methods_of(plugin: str) -> tuple[str, ...]:
     registry = discover()
     if plugin == ALL_METHODS:
         cards = [method.card for _, method in registry]
-        return tuple(card.name for card in cards if not card.takes_path | card.takes_methods)
+        return tuple(card.name for card in cards if card.stands_alone)
     if re.split(r"[:\[]", plugin)[0] in registry.names():
         return (plugin,)
     return load_plugin(read_plugin(plugin, Path("results")), registry.names())

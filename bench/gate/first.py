@@ -18,7 +18,7 @@ REPEATS = 1e-3
 docs/gate.md has what was measured, a hundred times less."""
 LOSSES = 1e-3
 """Most by which it moves a stage's last loss, relatively; measured 70 times less."""
-_AFTER = ("joint", "distill")
+_AFTER = ("joint", "distill", "static")
 _ELSEWHERE = ("CPU", "platform")
 _TRAINING, SIMILARITIES, SCORES = "training", "similarities", "scores"
 

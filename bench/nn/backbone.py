@@ -220,7 +220,12 @@ class TransformerEncoder:
         self, sentences: Sequence[str], batch_tokens: int | None = None, progress: Progress | None = None
     ) -> FloatArray:
         """Encode in batches of like length; see :class:`bench.encoder.Encoder`."""
-        ids = self.token_ids(sentences)
+        return self.encode_rows(self.token_ids(sentences), batch_tokens, progress)
+
+    def encode_rows(
+        self, ids: list[list[int]], batch_tokens: int | None = None, progress: Progress | None = None
+    ) -> FloatArray:
+        """Encode rows of token ids, as :meth:`token_ids` makes them; otherwise as :meth:`encode`."""
         output = np.empty((len(ids), self.dim), dtype=np.float32)
         waiting: list[tuple[list[int], Tensor]] = []
         batches = list(self._batches(ids, batch_tokens))

@@ -25,6 +25,7 @@ from bench.nn.backbone import TransformerEncoder, quiet
 from bench.nn.decoders import TemplateEncoder
 from bench.nn.prefix import DOCUMENT, QUERY, PrefixedEncoder
 from bench.nn.readme import front_matter
+from bench.nn.static import StaticEncoder, load_static, save_static
 from bench.nn.sum_encoder import SumEncoder
 from bench.records.files import whole_folder
 
@@ -39,6 +40,7 @@ _MODES = {
     "last": "pooling_mode_lasttoken",
     "weighted_mean": "pooling_mode_weightedmean_tokens",
 }  # sentence-transformers has these
+_KIND = "sentence_transformers.models"
 _PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 _FRONT_MATTER = """---
@@ -97,7 +99,7 @@ def export_encoder(encoder: Encoder, out: Path, card: str, about: Mapping[str, A
     """Write an encoder as a folder, whole or not at all, that gives the same vectors when it is loaded.
 
     Args:
-        encoder: A transformer, with prompts or without, or a sum of transformers.
+        encoder: A transformer, with prompts or without, a table of token vectors, or a sum of such encoders.
         out: Folder to write; it must not exist, or be empty.
         card: Model card in markdown, without front matter; how to load the folder is added.
         about: For the front matter, see :func:`bench.nn.readme.front_matter`.
@@ -134,7 +136,7 @@ def load_encoder(path: Path, device: str = "cpu") -> Encoder:
             hint="evaluate other folders with bench run --methods hf:PATH or st:PATH",
         )
     if (path / SETTINGS).is_file():
-        return _load_transformer(path, device)
+        return _load_part(path, device)
     file = path / TWIN
     values = _read(file, {"parts": list, "weights": list}, kind="sum")
     parts, weights = values["parts"], values["weights"]
@@ -145,7 +147,7 @@ def load_encoder(path: Path, device: str = "cpu") -> Encoder:
     for part in parts:
         if (path / part).resolve().parent != path.resolve():
             raise _damaged(path / TWIN, f"part {part!r} leads out of the folder", "a folder next to it")
-    return SumEncoder([_load_transformer(path / part, device) for part in parts], weights)
+    return SumEncoder([_load_part(path / part, device) for part in parts], weights)
 
 
 def _parts(encoder: Encoder) -> tuple[Encoder, ...]:
@@ -159,9 +161,8 @@ def _parts(encoder: Encoder) -> tuple[Encoder, ...]:
                 expected="an encoder whose prompts stand before a sentence",
                 hint="its weights are those of the folder that it was made from: name the method with it",
             )
-    if names := {
-        type(part).__name__ for part in parts if not isinstance(_transformer(part), TransformerEncoder)
-    }:
+    kinds = TransformerEncoder | StaticEncoder
+    if names := {type(part).__name__ for part in parts if not isinstance(_transformer(part), kinds)}:
         raise InputError(
             f"an encoder of the kind {' and '.join(sorted(names))} can't be exported",
             expected="a transformer with a pooling, or a sum of such encoders",
@@ -177,14 +178,29 @@ def _transformer(part: Encoder) -> Any:
 def _write(encoder: Encoder, folder: Path) -> None:
     parts = _parts(encoder)
     if not isinstance(encoder, SumEncoder):
-        _write_transformer(parts[0], folder)
+        _write_part(parts[0], folder)
         return
     names = [f"part-{number}" for number in range(1, len(parts) + 1)]
     for name, part in zip(names, parts, strict=True):
         (folder / name).mkdir()
-        _write_transformer(part, folder / name)
+        _write_part(part, folder / name)
     weights = list(encoder.weights)
     _write_json(folder / TWIN, {"schema": SCHEMA, "kind": "sum", "parts": names, "weights": weights})
+
+
+def _write_part(part: Encoder, folder: Path) -> None:
+    if not isinstance(part, StaticEncoder):
+        _write_transformer(part, folder)
+        return
+    if part.without is not None or not part.normalize:
+        raise InputError("a Model2Vec encoder can't be exported", hint="copy its folder")
+    save_static(part.tokenizer, part.table, folder)
+    _write_json(folder / SETTINGS, {"schema": SCHEMA, "kind": "static", "dim": part.dim})
+    modules = [
+        {"idx": 0, "name": "0", "path": "", "type": f"{_KIND}.StaticEmbedding"},
+        {"idx": 1, "name": "1", "path": "1_Normalize", "type": f"{_KIND}.Normalize"},
+    ]
+    _write_json(folder / "modules.json", modules)
 
 
 def _write_transformer(part: Encoder, folder: Path) -> None:
@@ -225,7 +241,9 @@ def _write_transformer(part: Encoder, folder: Path) -> None:
             _write_prompts(part, folder)
 
 
-def _for_sentence_transformers(encoder: TransformerEncoder) -> bool:
+def _for_sentence_transformers(encoder: TransformerEncoder | StaticEncoder) -> bool:
+    if isinstance(encoder, StaticEncoder):
+        return True
     return encoder.pooling in _MODES and not encoder.sees_padding
 
 
@@ -237,10 +255,9 @@ def _write_prompts(encoder: PrefixedEncoder, folder: Path) -> None:
 
 def _write_sentence_transformers(encoder: TransformerEncoder, folder: Path) -> None:
     """Write sentence-transformers' three files; these class names load in old releases and in new ones."""
-    kind = "sentence_transformers.models"
     modules = [
-        {"idx": 0, "name": "0", "path": "", "type": f"{kind}.Transformer"},
-        {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{kind}.Pooling"},
+        {"idx": 0, "name": "0", "path": "", "type": f"{_KIND}.Transformer"},
+        {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{_KIND}.Pooling"},
     ]
     _write_json(folder / "modules.json", modules)
     config: dict[str, Any] = {"max_seq_length": encoder.max_length, "do_lower_case": False}
@@ -283,6 +300,19 @@ def _readme(encoder: Encoder, card: str, about: Mapping[str, Any]) -> str:
     return _FRONT_MATTER.format(library=library, about=front_matter(about)) + card + loading
 
 
+def _load_part(folder: Path, device: str) -> Encoder:
+    """Load a folder of one encoder, a table or, as all other kinds are refused there, a transformer."""
+    file = folder / SETTINGS
+    if _parsed(file).get("kind") != "static":
+        return _load_transformer(folder, device)
+    values = _read(file, {"dim": int}, kind="static")
+    encoder = load_static(folder, device)
+    if encoder.dim != values["dim"]:
+        raise _damaged(file, f"dim {values['dim']}", f"{encoder.dim}, as the table says")
+    encoder.facts["pooling_from"] = SETTINGS
+    return encoder
+
+
 def _load_transformer(folder: Path, device: str) -> Encoder:
     file = folder / SETTINGS
     types = {"pooling": str, "first_layer": str, "template": str | None, "max_length": int, "dim": int}
@@ -319,12 +349,7 @@ def _read(
     file: Path, types: dict[str, Any], *, kind: str, optional: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Read a settings file with exactly the fields schema, kind, those of ``types`` and any ``optional``."""
-    try:
-        values = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise _damaged(file, "it can't be read", "JSON") from error
-    if not isinstance(values, dict):
-        raise _damaged(file, "it holds no fields", "a JSON object")
+    values = _parsed(file)
     schema = values.get("schema")
     if type(schema) is not int or schema != SCHEMA:
         raise _damaged(
@@ -338,6 +363,16 @@ def _read(
     for name, wanted in types.items():
         if not isinstance(values[name], wanted) or isinstance(values[name], bool):
             raise _damaged(file, f"{name} {values[name]!r}", "a value of its type")
+    return values
+
+
+def _parsed(file: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise _damaged(file, "it can't be read", "JSON") from error
+    if not isinstance(values, dict):
+        raise _damaged(file, "it holds no fields", "a JSON object")
     return values
 
 

@@ -71,11 +71,14 @@ class SentenceTransformerEncoder:
             raise not_loadable(error, folder.name) from error
         self.prompts: dict[str, str] = {name: text or "" for name, text in self.model.prompts.items()}
         self.similarity = str(self.model.similarity_fn_name)
+        kinds = [type(module).__name__ for module in self.model]
+        parameters = sum(values.numel() for values in self.model.parameters())
+        self.table_parameters = parameters if {*kinds} <= {"StaticEmbedding", "Normalize"} else 0
         self.facts: dict[str, str | int] = {
-            "modules": "+".join(type(module).__name__ for module in self.model),
+            "modules": "+".join(kinds),
             "max_length": self.max_length,
             "dim": self.dim,
-            "parameters": sum(values.numel() for values in self.model.parameters()),
+            "parameters": parameters,
             **_pooling_facts(self.model, places),
             **prompt_facts(self._used(), _SETTINGS),
             **self._named(),

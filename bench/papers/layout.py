@@ -192,9 +192,9 @@ def _probed(record: RunRecord, name: str) -> float | None:
 def _cost(record: RunRecord, name: str) -> float | None:
     """Multiply-accumulates, 1e9, of a sentence of 64 tokens; eta: the average x 100 for each of them."""
     gmac, average = _probed(record, "cost/gmac"), record.score("avg")
-    if name != "eta" or not gmac:
+    if name != "eta":
         return gmac
-    return None if average is None else SCALE * average / gmac
+    return SCALE * average / gmac if gmac and average is not None else None
 
 
 def _stage(record: RunRecord, name: str) -> float | None:

@@ -58,11 +58,16 @@ def _without_paths(cell: Cell, named: Mapping[str, Cell]) -> Cell:
 
 
 def without_idle_seeds(cells: list[Cell]) -> list[Cell]:
-    """Return one cell without seed in place of cells that no seed enters: sums of deterministic methods."""
+    """Return one cell without seed in place of cells that no seed enters.
+
+    Those are sums of deterministic methods, and what is made of one without drawing anything.
+    """
     kept: dict[tuple[str, int | None], Cell] = {}
     for cell in cells:
-        trains = isinstance(METHODS.get(cell.card.name), TrainedMethod)
-        idle = cell.members and not trains and all(member.seed is None for _, member in cell.members)
+        method = METHODS.get(cell.card.name)
+        own = method.stages(dict(cell.options)) if isinstance(method, TrainedMethod) else ()
+        draws = any(stage.seeded for stage in own)
+        idle = cell.members and not draws and all(member.seed is None for _, member in cell.members)
         cell = replace(cell, seed=None) if idle else cell
         kept[cell.method, cell.seed] = cell
     return list(kept.values())

@@ -179,7 +179,7 @@ def make_plan(spec: RunSpec) -> Plan:
 
 
 def _all_named(requests: Sequence[MethodRequest], suites: Sequence[str]) -> tuple[MethodRequest, ...]:
-    """Put every registered method that needs no path and no other methods in the place of "all".
+    """Put every registered method that needs no path and no other method's name in the place of "all".
 
     Without those that have no vectors, where a suite is refused to them.
     """
@@ -188,7 +188,7 @@ def _all_named(requests: Sequence[MethodRequest], suites: Sequence[str]) -> tupl
     whole = [
         MethodRequest(card.name, card.name)
         for card in cards
-        if not card.takes_path | card.takes_methods | (vectors and card.scores_pairs)
+        if card.stands_alone and not (vectors and card.scores_pairs)
     ]
     return tuple(
         named for request in requests for named in (whole if request.text == ALL_METHODS else [request])

@@ -25,6 +25,7 @@ CONVENTION = (
     "values, 4 an element of a LayerNorm; parameters of all towers, embeddings in; eta: the suite's average "
     "x 100 a GMAC"
 )
+TABLE = "; a table of token vectors: no multiply-accumulates, as thop counts no lookup and no mean"
 _CLEAR_PEAK = "5"  # proc(5): resets the peak of the resident set
 
 
@@ -76,8 +77,18 @@ def parameters(models: Sequence[nn.Module]) -> int:
     return sum({id(p): p.numel() for model in models for p in model.parameters()}.values())
 
 
-def cost(towers: Sequence[Tower]) -> dict[str, Any]:
+def table_parameters(encoder: object) -> int:
+    """Numbers in the tables of token vectors of an encoder and its parts; 0 for one without such a table."""
+    own = int(getattr(encoder, "table_parameters", 0))
+    return own + sum(map(table_parameters, getattr(encoder, "parts", ())))
+
+
+def cost(towers: Sequence[Tower], table: int = 0) -> dict[str, Any]:
     """Return {"gmac", "towers", "parameters", "length", "convention"}.
+
+    Args:
+        towers: The transformers.
+        table: Numbers in tables of token vectors beside them.
 
     Raises:
         InputError: the installed thop isn't the one that the papers used.
@@ -86,11 +97,11 @@ def cost(towers: Sequence[Tower]) -> dict[str, Any]:
     models = [tower.model for tower in towers]
     each = [gmacs(model) for model in models]
     return {
-        "gmac": sum(each),
+        "gmac": sum(each, 0.0),
         "towers": each,
-        "parameters": parameters(models),
+        "parameters": parameters(models) + table,
         "length": LENGTH,
-        "convention": CONVENTION,
+        "convention": CONVENTION + (TABLE if table else ""),
     }
 
 
@@ -147,6 +158,14 @@ def _sample(sentences: Sequence[str]) -> Sequence[str]:
     return sentences[:: max(1, len(sentences) // wanted)][:wanted]
 
 
+def _measure(inputs: Inputs) -> dict[str, Any]:
+    """Raises BenchError for an encoder that has neither a transformer nor a table of token vectors."""
+    table = table_parameters(inputs.encoder)
+    if not inputs.towers and not table:
+        raise BenchError(inputs.missing["towers"])
+    return cost(inputs.towers, table)
+
+
 def _clock(inputs: Inputs) -> dict[str, Any]:
     return {} if inputs.encoder is None else speed(inputs.encoder, _sample(inputs.data.sentences))
 
@@ -154,8 +173,8 @@ def _clock(inputs: Inputs) -> dict[str, Any]:
 PROBE = Probe(
     "cost",
     "multiply-accumulates at 64 tokens, parameters, sentences a second, peak memory",
-    needs="towers",
-    measure=lambda inputs: cost(inputs.towers),
+    needs="vectors",
+    measure=_measure,
     table=TOWERS,
     columns=(
         Column("GMAC", ("gmac",)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,7 +18,7 @@ METHOD_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 """Names of methods, aliases and options."""
 
 
-OF_METHODS = ("ensemble", "distill", "released")
+OF_METHODS = ("ensemble", "distill", "static", "released")
 """Methods of methods (or of published towers), NAME:METHODS: all after the colon, brackets too, belongs to
 the methods named there."""
 
@@ -25,6 +26,10 @@ the methods named there."""
 _OF_METHODS = re.compile(
     rf"(?:(?P<alias>{METHOD_NAME.pattern})=)?(?P<name>{'|'.join(OF_METHODS)}):(?P<methods>.*\S.*)"
 )
+
+
+_STATIC = re.compile(r"static(?=[:\[]|$)")
+"""``distill:static:METHOD`` is ``static:METHOD``: distilled into token vectors, not into a transformer."""
 
 
 _SEED_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
@@ -140,7 +145,11 @@ def _parse_method(text: str) -> MethodRequest:
     where = "--methods"
     form = "[ALIAS=]NAME[:ARGUMENT][[OPTION=VALUE,...]] with commas between methods"
     _refuse_unprintable(text, where)
-    if (of := _OF_METHODS.fullmatch(text)) and _is_balanced(text):
+    of = _OF_METHODS.fullmatch(text)
+    if of and of["name"] == "distill" and _STATIC.match(of["methods"].strip()):
+        row = f"{of['alias']}=" if of["alias"] else ""
+        return replace(_parse_method(row + of["methods"].strip()), text=text)
+    if of and _is_balanced(text):
         return MethodRequest(text, of["name"], of["methods"].strip(), (), of["alias"])
     if not text or not _is_balanced(text) or ("[" in text and not text.endswith("]")):
         raise InputError(f"'{text}' is not a method", where=where, expected=form)

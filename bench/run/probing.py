@@ -92,7 +92,7 @@ def finished_record(plan: Plan, job: Job) -> RunRecord | None:
 def with_eta(probes: dict[str, Any], record: RunRecord) -> dict[str, Any]:
     """Add to the cost eta of the record's suite: its average x 100 a GMAC (JTCSE, Table VII)."""
     cost, average = probes.get("cost", {}), record.score("avg")
-    if average is None or "gmac" not in cost:
+    if average is None or not cost.get("gmac"):  # 0: a table of token vectors
         return probes
     return {**probes, "cost": {**cost, "eta": 100 * average / cost["gmac"], "eta_suite": record.suite}}
 

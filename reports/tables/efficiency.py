@@ -62,6 +62,8 @@ def _grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid:
     ]
     if lacking:
         notes.append(f"No GMAC for {', '.join(lacking)}: bench run --probes cost measures it.")
+    if any(_cost(record).get("gmac") == 0 for record in records):
+        notes.append("GMAC 0: a table of token vectors, no transformer; the lookups aren't counted.")
     title = f"Efficiency: {table.suite}, profile {table.profile}, campaign {campaign.name}"
     ids = [row.method for _, members in grouped_rows(table.rows) for row in members]
     grid = Grid(title, _HEADER, tuple(rows), tuple(notes), tuple(groups))
@@ -74,7 +76,7 @@ def _row(row: Row, records: Sequence[RunRecord]) -> tuple[Value, ...]:
     million = [cost["parameters"] / 1e6 for cost in costs if "parameters" in cost]
     speed = [s for r in records if (s := r.timing.get("probes", {}).get("sentences_per_second")) is not None]
     average = row.cells["avg"]
-    eta = f"{SCALE * average.mean / fmean(gmac):.2f}" if gmac and average.mean is not None else DASH
+    eta = f"{SCALE * average.mean / fmean(gmac):.2f}" if any(gmac) and average.mean is not None else DASH
     return (
         average,
         f"{fmean(gmac):.3f}" if gmac else DASH,

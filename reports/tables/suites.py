@@ -17,6 +17,7 @@ GROUPS = (
     "several encoders",
     "distilled into one encoder",
     SUPERVISED_GROUP,
+    "distilled into static vectors",
 )
 TASK_NAMES = {"STSB": "STS-B", "SICKR": "SICK-R", "avg": "Avg.", "SST2": "SST"}
 

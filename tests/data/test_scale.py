@@ -92,7 +92,7 @@ def test_every_method_has_the_papers_settings(index: int) -> None:
     profile = profiles.load(PAPERS[index])
     own = {name for name, _ in discover() if METHODS.origin(name).startswith("bench.")}
     trained = {name for name in own if isinstance(METHODS.get(name), TrainedMethod)}
-    assert SETTINGS.keys() == trained - {"whitening", "vectors", "distill"}  # no papers'
+    assert SETTINGS.keys() == trained - {"whitening", "vectors", "distill", "static"}  # no papers'
     assert profile.methods.keys() <= own
     for name, both in SETTINGS.items():
         options = profile_options(METHODS.get(name).card, profile)

@@ -23,7 +23,7 @@ from tests.support.rank_work import Gradients, Stop, in_float64
 from tests.support.ranks import CASES
 
 Case = tuple[str, Mapping[str, Any], str]
-NO_STEPS = ("vectors", "whitening")
+NO_STEPS = ("static", "vectors", "whitening")
 """Trained without the loop."""
 READ_BACK = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "_unique2", "unique_dim")
 """Operations whose result the host waits for."""

@@ -82,7 +82,7 @@ def cases(*, rest: bool = False) -> Iterator[Case]:
     stages: dict[Any, StageSpec] = {}
     for name, method in registry:
         if isinstance(method, TrainedMethod) and registry.origin(name).startswith("bench."):
-            for stage in method.stages(options_of(name)):
+            for stage in (stage for stage in method.stages(options_of(name)) if stage.seeded):
                 key = stage.kind, getattr(stage.train, "__func__", stage.train)
                 methods[key].append(name)
                 stages.setdefault(key, stage)
