@@ -105,8 +105,6 @@ class StageSpec:
         inputs: Roles of the earlier stages and of the members it builds on.
         text: Which training text it sees: the profile's own, a round-trip translated copy ("a", "b"), the
             profile's own together with a copy (see :func:`paired`), or the file of labelled pairs (PAIRS).
-        text: Which training text it sees: the profile's own, a round-trip translated copy ("a", "b"), or the
-            profile's own together with a copy (see :func:`paired`).
         seeded: False if it draws nothing: a method runs once where neither its stages nor its members do.
     """
 

@@ -17,8 +17,8 @@ from bench.baselines._diffcse import rtd_loss
 from bench.baselines._edfse import distillation_loss
 from bench.baselines._esimcse import queue_nce
 from bench.baselines._infocse import masked_lm_loss
-from bench.baselines._mixcse import mixed_nce
 from bench.baselines._labelled import hard_negative_nce
+from bench.baselines._mixcse import mixed_nce
 from bench.baselines._pcl import contrast_rows, group_contrast, pcl_loss, row_divergence
 from bench.baselines._rankcse import consistency, list_mle, list_net
 from bench.baselines._sncse import bidirectional_margin_loss
