@@ -44,6 +44,8 @@ PASSES = {
     "promptbert": 7.8,  # two views in longer rows, the templates' noise
     "whitenedcse": 9.0,  # three views
     **dict.fromkeys(("sup_simcse", "angle"), 9.0),  # triplets
+    "vascl": 6.0,  # two views
+    "denosent": 12.6,  # pairs in longer rows, the decoder's sixteen layers and all words
     "pcl": 60.0,  # ten views, two encoders
     **dict.fromkeys(("bsl", "unsee_byol", "unsee_vicreg"), 8.2),  # two views, both under the target, the MLP
     **dict.fromkeys(("unsee_barlow", "unsee_corinfomax"), 8.3),

@@ -210,7 +210,7 @@ class _Stepping:
     def take(self, step: int, prepared: Any) -> _Reading:
         """Take a step on what was prepared for it; its loss."""
         for group in self._optimizer.param_groups:
-            group["lr"] = rate(self._settings, step)
+            group["lr"] = rate(self._settings, step) * group.get("rate_scale", 1.0)
             if self._settings.adam_eps is not None:
                 group["eps"] = self._settings.adam_eps / math.sqrt(1 - group["betas"][1] ** step)
         with self._masters.lowered():
@@ -328,7 +328,24 @@ def make_optimizer(objective: nn.Module, settings: TrainSettings) -> torch.optim
 
 
 def parameter_groups(objective: nn.Module, settings: TrainSettings) -> list[dict[str, Any]]:
-    """Return AdamW's groups: all parameters in one, or biases and LayerNorms apart, without weight decay."""
+    """Return AdamW's groups: all parameters in one, or biases and LayerNorms apart, without weight decay.
+
+    Parameters of a module with a ``rate_scale``, as a head may be, stand apart: it multiplies their rate.
+    """
+    groups = _decay_groups(objective, settings)
+    scaled = [(m, float(m.rate_scale)) for m in objective.modules() if hasattr(m, "rate_scale")]  # type: ignore[arg-type]
+    scales = {id(p): scale for module, scale in scaled for p in module.parameters()}
+    if not scales:
+        return groups
+    return [
+        {**group, "params": own, "rate_scale": scale}
+        for group in groups
+        for scale in dict.fromkeys((1.0, *scales.values()))
+        if (own := [p for p in group["params"] if scales.get(id(p), 1.0) == scale])
+    ]
+
+
+def _decay_groups(objective: nn.Module, settings: TrainSettings) -> list[dict[str, Any]]:
     trained = [(name, p) for name, p in objective.named_parameters() if p.requires_grad]
     if settings.decay_all:
         return [{"params": [p for _, p in trained]}]

@@ -22,6 +22,7 @@ from bench.baselines._mixcse import mixed_nce
 from bench.baselines._pcl import contrast_rows, group_contrast, pcl_loss, row_divergence
 from bench.baselines._rankcse import consistency, list_mle, list_net
 from bench.baselines._sncse import bidirectional_margin_loss
+from bench.baselines._vascl import near_nce
 from bench.baselines._whitenedcse import multi_positive_nce
 from bench.train.recipe import info_nce
 from tests.support.training import random
@@ -45,6 +46,8 @@ FIXED = random(4, 3, seed=9)
         (partial(hard_negative_nce, tau=0.3, weight=0.5), [PLAIN] * 3),
         (partial(bidirectional_margin_loss, alpha=2.5, beta=3.0), [PLAIN] * 3),
         (lambda *views: multi_positive_nce(views, 0.3), [PLAIN] * 3),
+        (partial(near_nce, near=None, tau=0.3), [PLAIN] * 2),
+        (partial(near_nce, near=torch.eye(4).roll(1, 1) > 0, tau=0.3), [PLAIN] * 2),
         (partial(pcl_loss, tau=0.5), [(3, 3, 4)] * 2),
         (partial(group_contrast, positives=2), [PLAIN]),
         (row_divergence, [PLAIN] * 2),
@@ -130,6 +133,8 @@ REFUSED: list[tuple[Loss, list[tuple[int, ...]], tuple[Any, ...], str]] = [
     ),
     (bidirectional_margin_loss, [(3,), (3,), (3,)], (0.1, 0.3), r"must be \(B, H\)"),
     (bidirectional_margin_loss, [(2, 3)] * 3, (0.4, 0.3), r"alpha 0\.4 must be at most beta 0\.3"),
+    (near_nce, [(2, 3), (3, 3)], (None, 0.05), r"first \(2, 3\) and second \(3, 3\) must be \(B, F\)"),
+    (near_nce, [(2, 3), (2, 3)], (None, 0.0), "tau 0.0 must be above 0"),
     (lambda view, tau: multi_positive_nce([view], tau), [(2, 3)], (0.05,), r"1 view\(s\): a positive needs"),
     (lambda *given: multi_positive_nce(given[:2], given[2]), [(2, 3), (3, 3)], (0.05,), r"must be \(B, H\)"),
 ]  # fmt: skip

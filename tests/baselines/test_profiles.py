@@ -26,6 +26,12 @@ SETTINGS: dict[str, dict[str, OptionValue]] = {
         "weight_decay": 0.0, "views": "crop", "train_pooling": "avg", "pooling": "avg",
         "shortest_sentence": 100, "longest_sentence": 250,
     },
+    "denosent": {
+        "lr": 4e-5, "batch_size": 64, "steps": 5000, "warmup": 0.1, "schedule": "constant", "max_length": 32,
+        "tau": 0.05, "contrastive_weight": 5.0, "generative_weight": 7.0, "noise": 0.825, "eval_every": 50,
+        "decoder_layers": 16, "decoder_heads": 1, "decoder_inner": 2048, "clip": 1.0, "dropout": 0.1,
+        "template": '"{sentence}" means {mask}.', "weight_decay": 0.0,
+    },
     "diffcse": {
         "batch_size": 64, "epochs": 2, "rtd_weight": 0.005, "tau": 0.05, "max_length": 32,
         "eval_every": 125, "head": "bn",
@@ -63,6 +69,12 @@ SETTINGS: dict[str, dict[str, OptionValue]] = {
         "lr": 5e-5, "batch_size": 512, "epochs": 3, "tau": 0.05, "hard_negative_weight": 0.0,
         "max_length": 32, "eval_every": 125, "pooling": "pooler",
     },
+    "vascl": {
+        "lr": 5e-6, "head_rate": 100.0, "batch_size": 1024, "epochs": 5, "steps": 0, "max_length": 32,
+        "tau": 0.05, "neighbours": 16, "radius": 15.0, "xi": 0.0, "power_steps": 1, "features": 128,
+        "schedule": "constant", "clip": 0.0, "weight_decay": 0.0, "eval_every": 500, "pooling": "avg",
+        "perturbed_gradient": "head",
+    },
     "whitenedcse": {"lr": 1e-5, "batch_size": 128, "groups": 128, "views": 3, "epochs": 1, "tau": 0.05},
 }  # fmt: skip
 """The same in all profiles that are listed below; "" is the card's default."""
@@ -75,6 +87,8 @@ PROFILES: list[tuple[str, str, dict[str, OptionValue]]] = [
     ("dclr", "roberta-base", {"phi": 0.85, "noise_times": 2.5}),
     ("crop", "bert-base", {}),
     ("crop", "roberta-base", {}),
+    ("denosent", "bert-base", {"rtt": "d"}),  # by Chinese
+    ("denosent", "roberta-base", {"rtt": "b"}),  # likewise
     ("diffcse", "bert-base", {"lr": 7e-6, "mask": 0.3}),
     ("diffcse", "roberta-base", {"lr": 1e-5, "mask": 0.2}),
     ("edfse_d", "", {}),
@@ -97,6 +111,8 @@ PROFILES: list[tuple[str, str, dict[str, OptionValue]]] = [
     ("sncse", "roberta-base", {}),
     ("sup_simcse", "bert-base", {}),
     ("sup_simcse", "roberta-base", {}),
+    ("vascl", "bert-base", {}),
+    ("vascl", "roberta-base", {}),
     ("whitenedcse", "bert-base", {}),
     ("whitenedcse", "roberta-base", {}),
 ]

@@ -53,6 +53,7 @@ def test_odd_batches_have_a_finite_loss_and_gradient(
     [
         ("bsl", {"blocks": 1, "lr": 1e-2}),
         ("crop", {}),
+        ("denosent", {"decoder_layers": 1, "decoder_inner": 8}),
         ("diffcse", {}),
         ("esimcse", {}),
         ("infocse", {}),
@@ -60,6 +61,7 @@ def test_odd_batches_have_a_finite_loss_and_gradient(
         ("pcl", {}),
         ("pcl", {"fix_peer": True, "augs": "dp"}),
         ("mixcse", {}),
+        ("vascl", {}),
         ("whitenedcse", {"groups": 4}),
         ("sup_simcse", {}),  # whose head is the pooler
         ("angle", {}),

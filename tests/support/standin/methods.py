@@ -37,6 +37,8 @@ _SHORT: dict[str, OptionValue] = {
     "generator_dropout": False,  # diffcse's; the device draws other masks
     "buffer": 12,  # iscse's memory: full in the second step
     "neighbours": 4,
+    "decoder_layers": 2,  # of denosent and infocse
+    "noise": 0.0,  # denosent's: the device draws other masks
     "tau": 0.5,  # or losses at dropout 0 are differences of nothing
 }
 
