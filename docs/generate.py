@@ -31,7 +31,12 @@ from bench.verify.findings import CHECKS
 RESULTS = Path(__file__).parents[1] / "results"
 EPOCH_HOURS = 125
 """Core-hours of SimCSE's epoch on BERT-base, as reproduce.md computes them."""
-KINDS = {"method": "Methods of the papers", "baseline": "Baselines", "external": "Encoders from elsewhere"}
+KINDS = {
+    "method": "Methods of the papers",
+    "baseline": "Baselines",
+    "supervised": "Supervised",
+    "external": "Encoders from elsewhere",
+}
 PUBLISHED = ("sts7", "transfer7")
 """Suites whose printed figures stand on a method's page."""
 
