@@ -85,13 +85,19 @@ def _entry_points(search: tuple[str, ...]) -> tuple[importlib.metadata.EntryPoin
     return tuple(importlib.metadata.entry_points(group=ENTRY_POINTS))
 
 
-def own_methods() -> dict[str, Method]:
-    """Import bench's own packages of methods; return theirs by name, whatever else is installed."""
+@cache
+def _import_own() -> None:
+    """Import bench's own packages of methods, which register themselves."""
     for package_name in _PACKAGES:
         package = importlib.import_module(package_name)
         for module in pkgutil.iter_modules(package.__path__):
             if not module.name.startswith("_"):
                 importlib.import_module(f"{package_name}.{module.name}")
+
+
+def own_methods() -> dict[str, Method]:
+    """Import bench's own packages of methods; return theirs by name, whatever else is installed."""
+    _import_own()
     return {name: method for name, method in METHODS if METHODS.origin(name).startswith("bench.")}
 
 

@@ -186,7 +186,7 @@ def test_options_by_colon_bracket_and_set_are_one_method(cli: Cli, tmp_path: Pat
 BAD = [
     (
         "run --methods untraned",
-        "error: --methods: unknown method 'untraned' (did you mean 'untrained'?); expected one of arccon, "
+        "error: --methods: unknown method 'untraned' (did you mean 'untrained'?); expected one of angle, "
         " ... word_overlap",
     ),
     ("run --methods noise --seeds 5-1", "--seeds: the range '5-1' falls ... write 1-5"),

@@ -180,6 +180,7 @@ def test_a_run_with_a_causal_models_first_token_says_so(folders: dict[str, Path]
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_libraries_print_nothing(
     folders: dict[str, Path], tiny_bert: Path, tmp_path: Path, bench: Bench
 ) -> None:

@@ -205,6 +205,7 @@ def test_a_tower_that_would_call_its_pooler_is_refused() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_two_processes_train_the_masters(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
     base = (*arguments(tiny_bert, corpus), "--train-precision", LOW)
     assert cli(*base)[0] == 0

@@ -6,6 +6,7 @@ import importlib.util
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,7 @@ def _user_profile(path: Path) -> Profile:
         raise InputError(f"not a profile: {error}", where=where) from error
 
 
+@cache  # a list of items asks hundreds of times
 def _profile(name: str, text: str) -> Profile:
     """Return the profile of a TOML text; raises ValueError or RecursionError."""
     data = tomllib.loads(text)
