@@ -81,4 +81,5 @@ class SimCSE(TrainedApart):
             "roberta-base; its noise's deviation (0.5 and 0.1) is no option, the cosine doesn't see it",
         ),
         published_names=(("simcse", "as published: profile bert-base or roberta-base"),),
+        known_as=(("gsinfonce", "simcse[noise_negatives=192]"),),
     )

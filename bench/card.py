@@ -76,6 +76,7 @@ class MethodCard:
         short_option: Option that may follow the name after a colon (``untrained:avg``).
         takes_methods: True for ``NAME:METHODS``: the short option names other methods, or a checkpoint.
         published_names: Names of this method in published tables, with the options that give them.
+        known_as: Names in the field of a form of it that its options give, with how ``--methods`` names that.
         padding_matters: True if its loss sees padding: the same batch padded further gives another loss.
         scores_pairs: True if it compares two sentences and has no vectors: mteb can't measure it.
         auxiliaries: Options that name a model it needs in training besides the backbone: a folder, a hub name
@@ -99,6 +100,7 @@ class MethodCard:
     short_option: str | None = None
     takes_methods: bool = False
     published_names: tuple[tuple[str, str], ...] = ()
+    known_as: tuple[tuple[str, str], ...] = ()
     padding_matters: bool = False
     scores_pairs: bool = False
     auxiliaries: tuple[str, ...] = ()
@@ -170,7 +172,7 @@ _CARD = Block(
         "version": whole,
         "options": Rows(_OPTION),
         "short_option": Maybe(text),
-        "published_names": Rows(Rows(text, least=2)),
+        **dict.fromkeys(("published_names", "known_as"), Rows(Rows(text, least=2))),
     }
 )
 

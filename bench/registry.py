@@ -11,7 +11,7 @@ from functools import cache
 from typing import Generic, TypeVar
 
 from bench.card import Method, check_types
-from bench.errors import BenchError, unknown
+from bench.errors import BenchError, InputError, unknown
 
 T = TypeVar("T")
 ENTRY_POINTS = "bench.methods"
@@ -63,7 +63,18 @@ class Registry(Generic[T]):
         return ((name, self._items[name][0]) for name in self.names())
 
 
-METHODS: Registry[Method] = Registry("method")
+class Methods(Registry[Method]):
+    """The registry of methods, which knows what else the field calls them."""
+
+    def get(self, name: str, *, where: str | None = None) -> Method:
+        """Return the method; raises InputError with a suggestion, or with what the name stands for."""
+        known = dict(pair for _, method in self for pair in method.card.known_as)
+        if name not in self._items and (form := known.get(name.lower())):
+            raise InputError(f"no method is called '{name}'", where=where, expected=form)
+        return super().get(name, where=where)
+
+
+METHODS = Methods("method")
 
 
 def add_method(kind: type[Method]) -> type[Method]:

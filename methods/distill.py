@@ -17,6 +17,7 @@ _CARD = MethodCard(
     equations=("L = mean (h_cls - X(s))^2, the teacher X frozen and in evaluation mode", CONTRASTIVE),
     options=(Option("of", "", "the teacher"), *STUDENT_OPTIONS),
     deviations=("TNCSE's distillation script is not released", *DISTILCSE),
+    known_as=(("distilcse", "distill[of=METHOD,student_loss=contrastive]"),),
     short_option="of",
     takes_methods=True,
 )

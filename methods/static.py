@@ -79,6 +79,7 @@ class Static:
             ),
             Option("sif_coefficient", 1e-4, "a; larger is nearer to no weighting", minimum=1e-12),
         ),
+        known_as=(("model2vec", "static:METHOD, or st:PATH for a folder"),),
         deviations=(
             "the teacher's own pooling; released: the mean of the last layer's states unless told otherwise",
             "the table is float32; released: rounded to float16",

@@ -78,3 +78,14 @@ def test_a_profiles_stage_table_sets_the_stages_options() -> None:
     options = profile_options(discover().get("tncse").card, profiles.load("roberta-base"))
     assert (options["sub1.lr"], options["sub2.lr"], options["lr"]) == (1.5e-5, 1.25e-5, 1e-6)
     assert (options["batch_size"], options["sub2.batch_size"], options["dropout"]) == (256, 64, 0.0175)
+
+
+def test_a_name_of_the_field_says_what_to_ask_for() -> None:
+    with pytest.raises(InputError) as caught:
+        discover().get("gsInfoNCE", where="--methods")
+    assert str(caught.value) == (
+        "--methods: no method is called 'gsInfoNCE'; expected simcse[noise_negatives=192]"
+    )
+    names = [name for _, method in discover() for name, _ in method.card.known_as]
+    assert names
+    assert not set(names) & set(discover().names())

@@ -57,7 +57,10 @@ def _methods(plugins: tuple[str, ...], results: Path) -> Rows:
 
     discover()
     wanted = {name for text in plugins for name in load_plugin(read_plugin(text, results))}
-    return [(name, method.card.summary) for name, method in METHODS if not plugins or name in wanted]
+    cards = [method.card for name, method in METHODS if not plugins or name in wanted]
+    rows = [(card.name, card.summary) for card in cards]
+    rows += [(name, f"see {card.name}: {form}") for card in cards for name, form in card.known_as]
+    return sorted(rows)
 
 
 def _suites() -> Rows:
@@ -189,6 +192,7 @@ def card_lines(card: MethodCard) -> Iterator[str]:
         ("computes", card.equations),
         ("deviations", card.deviations),
         ("published as", tuple(f"{name} ({options})" for name, options in card.published_names)),
+        ("also known as", tuple(f"{name} ({form})" for name, form in card.known_as)),
     ):
         yield from (f"{title + ':':{_CARD}}{line}" for line in filter(None, lines))
     for option in card.options:
