@@ -202,6 +202,7 @@ def test_a_reference_from_elsewhere(scripts: SimpleNamespace, reference: Path) -
     assert not folder.exists()
 
 
+@pytest.mark.slow
 def test_the_gate_judges_the_copy(scripts: SimpleNamespace, reference: Path) -> None:
     """A whole gate of one cell, in a process of its own; the checkout stays as it is."""
     error = planted(scripts, "case_kept")

@@ -262,6 +262,7 @@ def mini() -> dict[str, ContrastTask]:
     return {name: contrast_task(name, 1) for name in CONTRAST_SUITE.tasks}
 
 
+@pytest.mark.slow
 def test_the_worlds_items_are_frozen(mini: dict[str, ContrastTask]) -> None:
     """Whoever changes these raises GENERATOR."""
     assert CONTRAST_SUITE.tasks == SUITES.get("contrast").tasks == PHENOMENA

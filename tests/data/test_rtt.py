@@ -409,6 +409,7 @@ def test_the_command_makes_copies_with_their_provenance(
     assert names == {f"text.en-{pivot}-en.{kind}" for pivot in ("fr", "ru") for kind in ("txt", "json")}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_chunks")
 def test_an_interrupted_copy_goes_on(
     cli: Cli, models: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -434,6 +435,7 @@ def test_an_interrupted_copy_goes_on(
     assert not list((tmp_path / "out").glob(".*.parts"))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize("other", ["settings", "models", "corpus", "versions"])
 def test_parts_made_otherwise_are_not_used(
@@ -609,6 +611,7 @@ def as_options(a: Path, b: Path) -> tuple[str, ...]:
     return ("--copy", f"a={a}", "--copy", f"b={b}")
 
 
+@pytest.mark.slow
 def test_a_run_learns_from_the_copies_and_its_record_names_them(
     cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path, copies: tuple[Path, Path]
 ) -> None:

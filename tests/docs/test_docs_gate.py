@@ -65,6 +65,7 @@ def test_the_method_passes_the_conformance_checks(repository: Path) -> None:
     assert [finding for finding in found if finding.verdict == FAILED] == []
 
 
+@pytest.mark.slow
 def test_what_bench_leaves_is_ignored_but_for_the_reference(repository: Path, cli: Cli) -> None:
     (run,) = (words_of(command) for command in LINES if command.words[1] == "run")
     code, _, err = cli(*run)
@@ -82,6 +83,7 @@ def test_what_bench_leaves_is_ignored_but_for_the_reference(repository: Path, cl
     assert {name for name in found if name not in records and not name.startswith("model/")} == set(FILES)
 
 
+@pytest.mark.slow
 def test_the_page_word_for_word(repository: Path, cli: Cli) -> None:
     lines = [command for command in LINES if command.words[1] not in ("data", "history")]
     assert [command.words[1] for command in lines] == ["run", *["check"] * 5]

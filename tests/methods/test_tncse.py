@@ -178,6 +178,7 @@ def test_jtcse_after_tncse_trains_only_its_joint_stage(cli: Cli, tiny_bert: Path
 NONE = "nce=false,icnce=false,ictn=false"
 
 
+@pytest.mark.slow
 def test_without_any_term_a_twin_is_the_plain_ensemble_of_its_sub_encoders(
     cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
 ) -> None:

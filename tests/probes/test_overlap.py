@@ -111,6 +111,7 @@ def test_interval_covers_the_truth_at_its_level() -> None:
     assert 0.935 < sum(low <= truth <= high for low, high in intervals) / draws < 0.965
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_counts_on_the_real_data(data_dir: Path) -> None:
     _, tasks = load_suite("sts7", data_dir)

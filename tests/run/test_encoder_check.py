@@ -176,6 +176,7 @@ def test_a_touch_of_noise_is_no_regression(check: Check, tmp_path: Path) -> None
     assert bytes_of(check.store.root) == before  # no draws are kept in it
 
 
+@pytest.mark.slow
 def test_a_drop_that_the_items_do_not_show_is_unclear(empty: Check, tmp_path: Path) -> None:
     empty.accept(f"hf:{weights(tmp_path / 'slight', noised(1e-3))}:avg")
     gate = empty(f"hf:{MINI}:avg", tolerance=0.0)  # it falls by 0.01 points
@@ -360,6 +361,7 @@ def test_there_may_be_no_reference_at_all(empty: Check, tiny_bert: Path) -> None
     assert one(empty(tiny_bert)).status == "equal"
 
 
+@pytest.mark.slow
 def test_a_suite_more(tiny: Check, tiny_bert: Path) -> None:
     text = f"hf:{tiny_bert}:avg"
     forge(tiny.store.path(TOY), lambda r: r["evaluation"].update(precision="bf16"))

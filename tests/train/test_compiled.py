@@ -30,9 +30,7 @@ from tests.support.twins import tower
 
 IN_PARTS: dict[str, str] = {}
 """Methods whose second half has no single graph, and the shape in it that depends on the data."""
-FIRST = ("simcse",)
-"""In the fast suite."""
-IN_CI = ("diffcse", "jtcse", "m_mhe", "promptbert", "unsee_barlow")
+IN_CI = ("diffcse", "jtcse", "m_mhe", "promptbert", "simcse", "unsee_barlow")
 """Two models, two towers, a loss without pairs, a template, a moving average; the others are long."""
 SEVERAL_LAYERS = ("infocse", "jtcse")
 """Methods that need more than one layer."""
@@ -41,8 +39,6 @@ Step = tuple[float, dict[str, Tensor], bool]
 
 def marks(name: str) -> tuple[pytest.MarkDecorator, ...]:
     """Where a method's graph is traced, which takes seconds."""
-    if name in FIRST:
-        return ()
     return (pytest.mark.slow,) if name in IN_CI else (pytest.mark.slow, pytest.mark.long)
 
 

@@ -122,6 +122,7 @@ def test_rate_and_batches() -> None:
     assert epoch == [batch for batch, _ in zip(length_pooled_batches(lengths, 8, 1), range(38), strict=False)]
 
 
+@pytest.mark.slow
 def test_a_training_by_time_ends_in_time_and_says_how_far_it_came(text: Corpus, tmp_path: Path) -> None:
     begin = time.monotonic()
     facts = pretrain(text, SETTINGS, seed=1, out=tmp_path / "m", command="c", minutes=0.05)
@@ -254,6 +255,7 @@ def test_bad_requests(cli: Cli, tmp_path: Path, arguments: tuple[str, ...], mess
     assert (code, message in err) == (2, True), err
 
 
+@pytest.mark.slow
 def test_the_command_takes_sizes_text_and_time(
     cli: Cli, tmp_path: Path, text: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:

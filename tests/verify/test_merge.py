@@ -431,6 +431,7 @@ main(sys.argv[1:])
 """
 
 
+@pytest.mark.slow
 def test_a_merge_that_is_killed_goes_on(work: Path, cli: Cli) -> None:
     done = subprocess.run([sys.executable, "-c", KILLED, *MERGE], cwd=work, timeout=300, check=False)
     assert done.returncode == -signal.SIGKILL
