@@ -24,9 +24,16 @@ MOST_NAMED = 6
 @click.command()
 @filter_options
 @item_options
+@click.option("--tasks", is_flag=True, help="Print the interval of every task too.")
 @results_options
 def stats(
-    profile: str | None, suite: str | None, level: float, draws: int, campaign: str, **options: Any
+    profile: str | None,
+    suite: str | None,
+    level: float,
+    draws: int,
+    campaign: str,
+    tasks: bool,
+    **options: Any,
 ) -> None:
     """Draw the items of a campaign's records once, and print intervals of every record and method.
 
@@ -36,7 +43,7 @@ def stats(
     from bench.compare.draws import Run
     from bench.compare.intervals import method_intervals, record_intervals
     from bench.records.store import ResultStore
-    from bench.reports.tables.intervals import method_grid, record_grid
+    from bench.reports.tables.intervals import method_grid, record_grid, task_grid
 
     store = ResultStore(options["results"], campaign)
     runs = [
@@ -63,6 +70,8 @@ def stats(
     if len({one.method for one in methods}) > 1:
         table = replace(table, notes=(*table.notes, _no_test(pairs)))
     grids = [table, record_grid(records, level, draws, notes)]
+    if tasks:
+        grids.insert(1, task_grid(records, level))
     click.echo("\n\n".join(text([grid]).rstrip() for grid in grids))
 
 

@@ -11,9 +11,11 @@ import numpy as np
 from bench.compare.draws import NOT_AGAIN, Drawn, RefusedError, Run, common_tasks, task_names
 from bench.compare.select import Group, by_seed, check_family, grouped
 from bench.errors import BenchError
+from bench.records.record import ALL
 from bench.stats.checks import FloatArray
 from bench.stats.descriptive import iqm
 from bench.stats.items import AVERAGE
+from bench.stats.labels import wilson
 from bench.stats.seeds import one_sample
 
 
@@ -27,7 +29,8 @@ class RecordInterval:
         method: Method id.
         seed: None for a deterministic method.
         scores: By task, "avg" the last.
-        intervals: Percentile intervals of the item bootstrap, for this checkpoint; None without its draws.
+        intervals: Percentile intervals of the item bootstrap, for this checkpoint, and of a task's accuracy
+            Wilson's; None without its draws.
     """
 
     profile: str
@@ -116,6 +119,8 @@ def _of_record(run: Run, drawn: FloatArray | None, level: float) -> RecordInterv
         ends = np.quantile(with_average, [(1 - level) / 2, (1 + level) / 2], axis=0)
         rows = zip((*names, AVERAGE), *ends, strict=True)
         intervals = {name: (float(low), float(high)) for name, low, high in rows}
+        accuracies = [s for s in record.scores if (s.subset, s.metric) == (ALL, "accuracy")]
+        intervals |= {s.task: wilson(s.value, s.n, level) for s in accuracies if s.task in names}
     return RecordInterval(record.profile, record.suite, record.method, record.seed, scores, intervals)
 
 

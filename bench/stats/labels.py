@@ -1,4 +1,4 @@
-"""Statistics of predicted classes and of rankings: McNemar's test, weighted F1, average precision.
+"""Statistics of predicted classes and of rankings: McNemar's test, Wilson's interval, F1, average precision.
 
 F1 and average precision take how often each draw of a bootstrap has each item, (draws, items); one row of
 ones gives the score of the data.
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import binom
+from scipy.stats import binom, norm
 
 from bench.stats.checks import FloatArray
 
@@ -57,6 +57,31 @@ def mcnemar(first: ArrayLike, second: ArrayLike) -> McNemarTest:
     b, c = int((one & ~other).sum()), int((other & ~one).sum())
     p = min(1.0, 2 * float(binom.cdf(min(b, c), b + c, 0.5)))
     return McNemarTest(b, c, p, min(1.0, 2 * 0.5 ** (b + c)), len(one))
+
+
+def wilson(share: float, items: int, level: float = 0.95) -> tuple[float, float]:
+    """Wilson's score interval of a share of items (Wilson 1927, JASA 22).
+
+    Unlike draws of the items it has a width where all of them are right, or none.
+
+    Args:
+        share: The share that is right, 0 to 1; a tie may count half.
+        items: How many there are, at least 1.
+        level: Confidence level, between 0 and 1.
+
+    Raises:
+        ValueError: a share outside [0, 1], or no items.
+
+    >>> [round(end, 4) for end in wilson(0.9, 10)], [round(end, 4) for end in wilson(0.0, 100)]
+    ([0.5958, 0.9821], [0.0, 0.037])
+    """
+    if not 0 <= share <= 1 or items < 1:
+        raise ValueError(f"a share of {share} of {items} items; expected 0 to 1 of at least one")
+    squared = float(norm.ppf((1 + level) / 2)) ** 2
+    middle = (share + squared / (2 * items)) / (1 + squared / items)
+    spread = (squared * (share * (1 - share) / items + squared / (4 * items**2))) ** 0.5
+    half = spread / (1 + squared / items)
+    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 def weighted_f1(predicted: ArrayLike, gold: ArrayLike, counts: ArrayLike) -> FloatArray:

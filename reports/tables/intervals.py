@@ -47,9 +47,28 @@ def record_grid(records: list[RecordInterval], level: float, draws: int, notes: 
     header = ("method", "profile", "suite", "seed", "avg", f"items {percent(level)}")
     note = (
         "items: percentile interval of that checkpoint's average, allowing for other test items "
-        f"({draws:,} draws); --format json has every task's."
+        f"({draws:,} draws); --tasks has every task's."
     )
     return Grid("Records", header, rows, (note, *notes))
+
+
+def task_grid(records: list[RecordInterval], level: float) -> Grid:
+    """Return the table of each record's tasks with their intervals over items."""
+    rows = tuple(
+        (
+            *(printable(one.method), one.profile, one.suite, DASH if one.seed is None else str(one.seed)),
+            *(task, number(value), _span((one.intervals or {}).get(task))),
+        )
+        for one in records
+        for task, value in one.scores.items()
+        if task != "avg"
+    )
+    header = ("method", "profile", "suite", "seed", "task", "score", f"items {percent(level)}")
+    note = (
+        "items: that checkpoint's interval, allowing for other test items: of an accuracy Wilson's score "
+        "interval, which has a width where all items are right or none; else percentiles of draws."
+    )
+    return Grid("Tasks", header, rows, (note,))
 
 
 def _span(ends: tuple[float, float] | None) -> str:

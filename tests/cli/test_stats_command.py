@@ -249,3 +249,22 @@ def test_bad_arguments(cli: Cli, runs: list[Run], arguments: list[str], message:
     code, out, err = cli("stats", *arguments)
     assert (code, out) == (2, "")
     assert message in err
+
+
+def test_a_phenomenon_has_wilsons_interval_where_all_items_are_wrong_too(cli: Cli) -> None:
+    assert cli("run", "--methods", "word_overlap", "--suite", "mini-contrast")[0] == 0
+    code, out, err = cli("stats", "--tasks", *FEW, "--format", "json")
+    assert code == 0, err
+    (record,) = json.loads(out)["records"]
+    for task, share in record["scores"].items():
+        if task != "avg":
+            expected = stats.binomtest(round(2 * 200 * share), 400).proportion_ci(0.95, "wilson")
+            low, high = record["intervals"][task]
+            assert low <= share <= high
+            assert high - low > expected.high - expected.low  # ties count half, of 200 items, not 400
+    assert record["scores"]["swap"] == 0
+    exact = stats.binomtest(0, 200).proportion_ci(0.95, "wilson")
+    assert record["intervals"]["swap"] == pytest.approx([exact.low, exact.high], abs=1e-12)
+    _, out, _ = cli("stats", "--tasks", *FEW)
+    (line,) = (line.split() for line in out.splitlines() if " swap " in line)
+    assert line[-4:] == ["swap", "0.00", "[0.00,", "1.88]"]
