@@ -28,7 +28,17 @@ SHOWN = re.compile(r"<!-- shows: (.+?) -->\n```text\n(.*?)```", re.S)
 
 OWN_TEST = ("add-your-method.md", "faults.md", "first-method.md", "gate-in-a-build.md", "submit.md")
 """Pages that bring files of their own; their own tests run them, here their commands are parsed."""
-COMMITTED = ("mini", "mini-all", "mini-world2", "mini-world3", "minilm", "reference", "sweeps", "unsee")
+COMMITTED = (
+    "mini",
+    "mini-all",
+    "mini-world2",
+    "mini-world3",
+    "minilm",
+    "reference",
+    "sweeps",
+    "unsee",
+    "views",
+)
 """Campaigns that a clone has: commands that read them run on them, commands that write get another name."""
 
 NOT_RUN = (
