@@ -23,6 +23,7 @@ from bench.request.plugins import load_plugin, read_plugin
 from tests.support.architectures import tiny
 from tests.support.conformance import RIGHT
 from tests.support.folders import sentence_transformers_folder
+from tests.support.modules import same_module
 
 Cli = Callable[..., tuple[int, str, str]]
 
@@ -308,9 +309,11 @@ def two_layers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 COSTLY = [name for name in (*methods_of("all"), *MADE) if name not in CHEAP]
+SLOW = [pytest.param(m, marks=pytest.mark.slow) for m in COSTLY if m not in same_module()]
+LONG = [pytest.param(m, marks=(pytest.mark.slow, pytest.mark.long)) for m in COSTLY if m in same_module()]
 
 
-@pytest.mark.parametrize("method", [*CHEAP, *(pytest.param(m, marks=pytest.mark.slow) for m in COSTLY)])
+@pytest.mark.parametrize("method", [*CHEAP, *SLOW, *LONG])
 def test_a_method_passes(
     method: str, scratch: Path, models: dict[str, str], two_layers: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

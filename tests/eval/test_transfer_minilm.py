@@ -25,6 +25,7 @@ SIDES = ("first", "labels")
 F1 = {"exact": 81.7, "sgd": 81.40}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.minutes
 @pytest.mark.data

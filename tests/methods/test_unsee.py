@@ -282,6 +282,7 @@ def test_every_dev_evaluation_notes_a_collapse_and_scores_as_asked(
     assert stages["unsee_byol"]["selected_dev"] >= scores["unsee_byol"] - 1e-6  # the best of four
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_sweep_shows_scores_and_ranks_and_draws_curves(
     cli: Cli, tiny_bert: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch

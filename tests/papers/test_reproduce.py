@@ -127,9 +127,10 @@ def runs(cli: Cli, name: str, asked: list[Item]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "first"),
-    [("unsee:table1", "bert_base"), pytest.param("tncse:table2", "simcse", marks=pytest.mark.long)],
+    [("unsee:table1", "bert_base"), ("tncse:table2", "simcse")],
 )
 @pytest.mark.usefixtures("short")
 def test_tasks_of_its_kind_fill_the_columns(

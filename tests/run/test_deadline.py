@@ -147,6 +147,7 @@ def test_what_is_left_is_named_with_the_command_that_goes_on(
     assert (code, err.splitlines()) == (0, ["4 of 4 cells are done already"])
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_real_estimate_changes_no_score(cli: Cli, tmp_path: Path) -> None:
     short = ("--set", "simcse.steps=2", "--set", "simcse.eval_every=2")

@@ -308,6 +308,7 @@ def double(number: int) -> int:
     return 2 * number
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_tasks_go_side_by_side_and_end_as_they_would_here(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -335,6 +336,7 @@ def test_tasks_go_side_by_side_and_end_as_they_would_here(
     assert not ray.is_initialized()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_plug_ins_and_failures_are_those_of_the_local_executor(
     cluster: Cluster, cli: Cli, tmp_path: Path

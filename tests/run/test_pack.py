@@ -98,6 +98,7 @@ def unmarked(record: RunRecord) -> dict[str, Any]:
     return {"key": record.key, "profile": record.profile, "notes": record.notes, "provenance": facts}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_rounded_weights_are_said_in_folder_and_record(cli: Cli, tmp_path: Path) -> None:
     backbone = rounded(tmp_path / "mine")

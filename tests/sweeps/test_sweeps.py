@@ -96,6 +96,7 @@ def test_dry_run_says_question_grid_seeds_and_cost(
     assert out.endswith("about 6\n")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_sweeps_share_cells_a_broken_one_stops_nothing_and_tables_come_from_records(
     cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path

@@ -16,6 +16,7 @@ import pytest
 from bench.probes import PROBES
 from bench.registry import discover
 from bench.stages import TrainedMethod
+from tests.support.modules import same_module
 from tests.support.standin.guard import compiler
 from tests.support.transfer_data import write_transfer
 
@@ -84,26 +85,32 @@ def complaints(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 @pytest.mark.minutes
-def test_every_method_trains_there_as_on_the_cpu_and_waits_once_a_step(on_device: Run) -> None:
+def test_methods_train_there_as_on_the_cpu_and_wait_once_a_step(on_device: Run) -> None:
+    """One of each module, in bf16 some."""
     (found,) = on_device("methods")
-    registry = discover()
-    trained = {name for name, method in registry if isinstance(method, TrainedMethod)}
-    ours = {name for name in trained if registry.origin(name).startswith("bench.")}
-    assert {name for entry in found for name in entry["methods"]} == ours - NO_STEPS
-    assert len(ours) > 30
-    assert {name.rpartition("/")[2] for name in names_of(found)} == {"fp32", "bf16", "bf16-weights"}
+    assert len(ours() - same_module() - names_of(found)) == 0
+    assert {entry["name"].rpartition("/")[2] for entry in found} == {"fp32", "bf16", "bf16-weights"}
     agree(found)
 
 
 @pytest.mark.long
-def test_every_method_trains_there_in_bf16(on_device: Run) -> None:
-    """Those that CI leaves out; fp32 again, for a precision that isn't taken changes nothing."""
-    agree([entry for part in on_device("methods", "lowered") for entry in part])
+def test_every_method_trains_there_in_every_precision(on_device: Run) -> None:
+    """With those that CI leaves out."""
+    found = [entry for part in on_device("methods", "lowered") for entry in part]
+    assert names_of(found) == ours()
+    agree(found)
 
 
-def names_of(found: Sequence[Any]) -> list[str]:
-    """Method, stage and precision of each entry."""
-    return [entry["name"] for entry in found]
+def ours() -> set[str]:
+    """Registered methods that train by steps."""
+    registry = discover()
+    trained = {name for name, method in registry if isinstance(method, TrainedMethod)}
+    return {name for name in trained if registry.origin(name).startswith("bench.")} - NO_STEPS
+
+
+def names_of(found: Sequence[Any]) -> set[str]:
+    """The methods of all entries."""
+    return {name for entry in found for name in entry["methods"]}
 
 
 def agree(found: Sequence[Any]) -> None:
@@ -169,15 +176,10 @@ READS = {
 """Reads of the device in all, beyond those of encoding."""
 
 
-@pytest.mark.minutes
-def test_planted_faults_are_seen_and_works_give_there_what_they_give_on_the_cpu(on_device: Run) -> None:
-    faults, works = on_device("faults", "works")
-    check_faults(faults)
-    check_works(works)
-
-
-def check_works(found: Sequence[Mapping[str, Any]]) -> None:
+@pytest.mark.long
+def test_works_give_there_what_they_give_on_the_cpu(on_device: Run) -> None:
     """Probes, evaluations and pretraining."""
+    (found,) = on_device("works")
     names = {entry["name"] for entry in found}
     assert {f"probe/{name}" for name in PROBES} | set(READS) | set(COARSE) <= names
     given = {entry["name"]: entry["device"].get("result") for entry in found}
@@ -207,8 +209,8 @@ def complaints_of_work(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"{name}: {reads} reads, {encoding} of them by encoding{places([rest])}"
 
 
-def check_faults(found: Mapping[str, Any]) -> None:
-    """Each planted fault is refused or counted on the device."""
+def test_each_planted_fault_is_refused_or_counted(on_device: Run) -> None:
+    (found,) = on_device("faults")
     refused = {name: sides["device"].get("error", "").split(":")[0] for name, sides in found.items()}
     assert {name: error for name, error in refused.items() if error} == {
         "mixed": "MixedDevicesError",

@@ -226,6 +226,7 @@ def test_a_process_that_ended_without_a_word_was_interrupted_or_killed(
     assert said in str(failed.value)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_command_trains_a_cell_on_two_processes(
     cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path

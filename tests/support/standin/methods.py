@@ -18,12 +18,13 @@ from bench.registry import discover
 from bench.stages import StageContext, StageSpec, TrainedMethod
 from bench.train import loop, sentence_encoder
 from bench.train.precision import training_at
+from tests.support.modules import same_module
 from tests.support.standin.device import TALLY
 from tests.support.standin.patches import device
 from tests.support.training import options_of, toy_score, toy_sentences
 
 LOWERED = ("diffcse", "jtcse", "m_mhe", "promptbert", "simcse", "unsee_barlow", "whitenedcse")
-"""Methods that CI trains in bf16 too: towers, heads and losses of all kinds; the rest is a long test."""
+"""Methods that CI trains in bf16 too: towers, heads and losses of several kinds; the rest is a long test."""
 WITH_MASTERS = ("diffcse", "jtcse", "promptbert", "simcse")
 """Methods that step in bfloat16 weights too: several kinds of towers."""
 STEPS = 3
@@ -78,9 +79,9 @@ def cases(*, rest: bool = False) -> Iterator[Case]:
     """Every kind of stage of every registered method; what several train alike, such as a student, once.
 
     Args:
-        rest: Those in bf16 that are left out without it.
+        rest: Those that are left out without it: in bf16, and methods whose module has another one.
     """
-    registry, methods = discover(), defaultdict[Any, list[str]](list)
+    registry, methods, alike = discover(), defaultdict[Any, list[str]](list), same_module()
     stages: dict[Any, StageSpec] = {}
     for name, method in registry:
         if isinstance(method, TrainedMethod) and registry.origin(name).startswith("bench."):
@@ -90,8 +91,9 @@ def cases(*, rest: bool = False) -> Iterator[Case]:
                 stages.setdefault(key, stage)
     for key, stage in stages.items():
         names = tuple(dict.fromkeys(methods[key]))
-        precisions = [] if rest else ["fp32"]
-        if rest == (names[0] not in LOWERED):
+        in_ci = names[0] in LOWERED
+        precisions = ["fp32"] if rest == (names[0] in alike and not in_ci) else []
+        if rest != in_ci:
             precisions.append("bf16")
         if names[0] in WITH_MASTERS and not rest:
             precisions.append("bf16-weights")

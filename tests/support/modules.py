@@ -1,0 +1,17 @@
+"""Methods that share a module: what CI tries of them all, and what of one."""
+
+from __future__ import annotations
+
+from bench.registry import discover
+
+
+def same_module() -> frozenset[str]:
+    """Methods of bench's own whose module has another before them by name: losses of one training."""
+    registry, modules = discover(), set[str]()
+    later = set[str]()
+    for name in registry.names():
+        origin = registry.origin(name)
+        if origin in modules:
+            later.add(name)
+        modules.add(origin)
+    return frozenset(later)
