@@ -48,7 +48,7 @@ def check_ready(plan: Plan) -> None:
         if measure.needs_vectors and pairs:
             raise InputError(
                 f"{' and '.join(pairs)} {'compares' if len(pairs) == 1 else 'compare'} pairs and "
-                f"{'has' if len(pairs) == 1 else 'have'} no vectors, which mteb needs",
+                f"{'has' if len(pairs) == 1 else 'have'} no vectors, which this suite needs",
                 where=f"--suite {name}",
                 hint="leave it out of --methods" if len(pairs) == 1 else "leave them out of --methods",
             )

@@ -34,7 +34,7 @@ def test_a_method_without_vectors_is_refused_what_mteb_measures(
     code, out, err = cli(*run, *(["--dry-run"] if dry else []))
     assert (code, out) == (2, "")
     assert err == (
-        f"error: --suite {suite}: word_overlap compares pairs and has no vectors, which mteb needs; "
+        f"error: --suite {suite}: word_overlap compares pairs and has no vectors, which this suite needs; "
         "leave it out of --methods\n"
     )
     assert not (tmp_path / "r").exists()
