@@ -273,7 +273,8 @@ def _add_head(material: Material, where: str, progress: Callable[[int], None]) -
 
 
 def _gradient(material: Material, where: str, _: Callable[[int], None]) -> Any:
-    (stage,) = {case.stage.kind: case.stage for case in cases() if case.methods == ("infonce",)}.values()
+    known = cases(rest=True)
+    (stage,) = {case.stage.kind: case.stage for case in known if case.methods == ("infonce",)}.values()
     out = Path(tempfile.mkdtemp(dir=material.out))
     context = context_of(Case(("infonce",), stage, "fp32"), material, out, where, lambda _: None)
     _facts, held, shots = watch_training(stage.train, context, share=0.5, batch=8)
