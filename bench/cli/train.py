@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 @click.option(
     "--heads", type=click.IntRange(1, 1024), help="Its attention heads; default 64 of the width each."
 )
+@click.option("--steps", type=click.IntRange(1), help="Optimiser steps; default the profile's.")
 @click.option(
     "--minutes",
     type=NumberRange(0, 100_000, min_open=True),
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
 def pretrain(
     profile: str,
     seed: int,
+    steps: int | None,
     minutes: float | None,
     device: str,
     threads: int,
@@ -77,8 +80,11 @@ def pretrain(
         raise InputError("the folder is not empty", where=f"--out {out}", expected="a new folder")
     check_precision(precision, device, "--precision")
     check_device(device)
+    if steps is not None:
+        chosen = _with_steps(chosen, steps, minutes)
     train, command = _from_nothing(chosen, **given) if "layers" in chosen.pretrain else _head(chosen, **given)
     total = None if minutes else chosen.pretrain["steps"] * chosen.pretrain["batch_size"]
+    command += "" if steps is None else f" --steps {steps}"
     command += "" if minutes is None else f" --minutes {minutes:g}"
     command += "" if precision == "fp32" else f" --precision {precision}"
     with (
@@ -100,6 +106,12 @@ def pretrain(
         f"{out}: {facts['parameters']:,} parameters, {size:.1f} MB, loss {facts['loss_curve'][-1][1]:.3f} "
         f"after {facts['settings']['steps']:,} steps, {accuracy}{facts['cpu_seconds']:.0f} CPU s"
     )
+
+
+def _with_steps(profile: Profile, steps: int, minutes: float | None) -> Profile:
+    if minutes is not None:
+        raise InputError("the training ends by steps or by time", where="--steps and --minutes", hint="give one")
+    return replace(profile, pretrain={**profile.pretrain, "steps": steps})
 
 
 Train = Callable[..., dict[str, Any]]
