@@ -305,11 +305,15 @@ def execute(plan: Plan, deadline: Deadline | None = None, logs: Sequence[str] = 
     from rich.console import Console
 
     from bench.cli.progress import watched
+    from bench.run.backbone import to_make
     from bench.run.logs import opened_logs
     from bench.run.ready import check_ready
     from bench.run.runner import pending_jobs, run_plan
 
     check_ready(plan)
+    if model := to_make([job.cell for job in pending_jobs(plan)]):
+        words = f"bench {' '.join(model.command)} --out {model.path}"
+        tell(f"{model.name} is made first, once a machine: {printable(words)}")
     pending, conflicts = len(pending_jobs(plan)), tell_conflicts(plan)
     if done := len(plan.jobs) - pending - conflicts:
         click.echo(f"{done} of {len(plan.jobs)} cells are done already", err=True)

@@ -73,8 +73,9 @@ def sweep(name: str, dry_run: bool, estimate: bool, **options: Any) -> None:
 
 
 def _backbone(spec: RunSpec) -> Backbone:
-    from bench.nn.folder import shape
+    from bench.plan.backbone import backbone_shape
     from bench.plan.plan import make_plan
+    from bench.request import profiles
     from bench.sweeps.grids import Backbone
 
     model = (
@@ -84,4 +85,4 @@ def _backbone(spec: RunSpec) -> Backbone:
     )
     if model is None:
         raise InputError(f"profile '{spec.profile}' has no backbone", where="bench sweep")
-    return Backbone(*shape(model.path))
+    return Backbone(*backbone_shape(profiles.load(spec.profile), model))

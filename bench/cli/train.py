@@ -110,7 +110,7 @@ def pretrain(
 
 def _with_steps(profile: Profile, steps: int, minutes: float | None) -> Profile:
     if minutes is not None:
-        raise InputError("the training ends by steps or by time", where="--steps and --minutes", hint="give one")
+        raise InputError("it ends by steps or by time", where="--steps and --minutes", expected="one of them")
     return replace(profile, pretrain={**profile.pretrain, "steps": steps})
 
 

@@ -12,12 +12,14 @@ from bench.data.word_vectors import FORM, dimension, stem
 from bench.errors import InputError
 from bench.records.packed import ROUNDED
 
+PRETRAINING = "pretraining.json"
+"""What ``bench pretrain`` says of a model, in its folder."""
 _NOT_MODEL = {
     "data_config.json",
     "model_card.json",
     "training_args.json",
     "trainer_state.json",
-    "pretraining.json",
+    PRETRAINING,
     ROUNDED,
 }
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
@@ -37,6 +39,19 @@ class ModelFolder:
     path: Path
     name: str
     sha256: str
+
+
+@dataclass(frozen=True)
+class MadeModel(ModelFolder):
+    """A backbone that ``bench pretrain`` makes on first use; its ``sha256`` is "" until it is there.
+
+    Args:
+        recipe: Digest of what determines it. Its bytes depend on the kind of processor too.
+        command: The words after ``bench`` that make it, ``--out`` aside.
+    """
+
+    recipe: str
+    command: tuple[str, ...]
 
 
 def resolve(reference: str, *, where: str, name: str | None = None) -> ModelFolder:

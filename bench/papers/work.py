@@ -8,10 +8,11 @@ from pathlib import Path
 from statistics import fmean
 
 from bench.errors import InputError
-from bench.nn.folder import ModelFolder, resolve, shape
+from bench.nn.folder import ModelFolder, resolve
 from bench.papers.items import Item
 from bench.papers.places import Place, methods, places
 from bench.plan import scale
+from bench.plan.backbone import backbone_shape, profile_backbone
 from bench.plan.cells import make_cells
 from bench.records.record import Place as Kept
 from bench.records.record import safe_name
@@ -70,8 +71,8 @@ def work(item: Item, spec: RunSpec, profile: str) -> Work:
         DataError: the item's own data contradict each other.
     """
     known = profiles.load(profile)
-    folder = resolve(spec.backbone, where="--backbone") if spec.backbone else _own(known)
-    backbone = Backbone(*shape(folder.path)) if folder else PAPERS_BACKBONE
+    folder = resolve(spec.backbone, where="--backbone") if spec.backbone else _own(known, spec.data)
+    backbone = Backbone(*backbone_shape(known, folder)) if folder else PAPERS_BACKBONE
     label = f"{known.name}@{folder.sha256[:8]}" if folder and spec.backbone else known.name
     found = () if item.settings or item.nothing else places(item, profile, backbone)
     wanted = methods(found) if item.runs else ()
@@ -82,10 +83,10 @@ def work(item: Item, spec: RunSpec, profile: str) -> Work:
     return Work(item, own, found, known.stand_ins, impossible, label)
 
 
-def _own(profile: profiles.Profile) -> ModelFolder | None:
+def _own(profile: profiles.Profile, data: Path | None) -> ModelFolder | None:
     """A profile's backbone; None where its folder isn't here."""
     try:
-        return resolve(profiles.backbone_reference(profile), where="the backbone")
+        return profile_backbone(profile, data)
     except InputError:
         return None
 

@@ -161,15 +161,17 @@ def profile_options(
     """Value of every option of a method in a profile; a stage's options stand in a table of its name.
 
     A method without a table trains as long as the profile's budget says, at the batch sizes among what the
-    user gave.
+    user gave; where the budget is one of equal terms, every method does, but for what its table says.
     """
     options = {option.name: option.default for option in card.options}
+    budget = profile.budget
+    if budget is not None and (budget.equal or card.name not in profile.methods):
+        options |= budget.terms(card)
+        options |= budget.options(card, {**options, **given})
     for name, value in flattened(profile.methods.get(card.name, {})):
         options[name] = card.option(name, f"profile {profile.name}").parse(
             value, f"profile {profile.name}: {name}"
         )
-    if profile.budget is not None and card.name not in profile.methods:
-        options |= profile.budget.options(card, {**options, **given})
     return options
 
 

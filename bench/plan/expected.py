@@ -12,7 +12,7 @@ from typing import Any
 from bench.card import OptionValue
 from bench.data.corpus import Corpus
 from bench.data.training import TrainingData
-from bench.nn.folder import ModelFolder
+from bench.nn.folder import MadeModel, ModelFolder
 from bench.plan.cell import Cell, plugins_of
 from bench.records.record import RunRecord
 from bench.request.spec import RunSpec
@@ -28,7 +28,7 @@ def expected_record(cell: Cell, spec: RunSpec, training: TrainingData | None) ->
         name=cell.card.name,
         version=cell.card.version,
         options=dict(cell.options),
-        backbone=_named(cell.model) if cell.model else None,
+        backbone=named_model(cell),
         seed=cell.seed,
         suite="",
         tasks={},
@@ -127,5 +127,11 @@ def _built_on(cell: Cell) -> dict[str, Any]:
     return {name: block for name, block in blocks.items() if block}
 
 
+def named_model(cell: Cell) -> dict[str, str] | None:
+    """What a record says of the model that a cell starts from, or brings."""
+    return _named(cell.model) if cell.model else None
+
+
 def _named(folder: ModelFolder) -> dict[str, str]:
-    return {"name": folder.name, "sha256": folder.sha256}
+    recipe = {"recipe": folder.recipe} if isinstance(folder, MadeModel) else {}
+    return {"name": folder.name, "sha256": folder.sha256, **recipe}

@@ -21,6 +21,7 @@ from bench.data.training import (
 from bench.errors import InputError, NotComparableError
 from bench.eval.suite import SuiteTask, measure_of
 from bench.nn.folder import ModelFolder, resolve
+from bench.plan.backbone import profile_backbone
 from bench.plan.cell import Cell
 from bench.plan.cells import make_cells
 from bench.plan.checks import check_batches, check_copies, check_overrides
@@ -253,6 +254,4 @@ def _backbone(spec: RunSpec, profile: profiles.Profile, cards: list[MethodCard])
         return None
     if spec.backbone is not None:
         return resolve(spec.backbone, where="--backbone")
-    return resolve(
-        profiles.backbone_reference(profile), where=f"profile {profile.name}", name=profile.backbone["name"]
-    )
+    return profile_backbone(profile, data_folder(spec.data))

@@ -54,7 +54,7 @@ def shown(request: MethodRequest, spec: RunSpec) -> Iterator[tuple[str, str]]:
         yield "dev set", spec.dev or profile.dev
     yield "suites", ", ".join(spec.suites or profile.suites) or "none"
     if profile.budget is not None and any(_stages(cell, own=True)):
-        own = card.name in profile.methods
+        own = card.name in profile.methods and not profile.budget.equal
         yield "budget", f"its own table in profile {profile.name}" if own else profile.budget.text
     for name, stage in stages:
         count = len(training.texts[stage.text].sentences) if training and stage.text == PAIRS else size

@@ -29,7 +29,7 @@ from bench.schema import (
     whole,
 )
 
-_NAMED = Block({"name": text, "sha256": text})
+_NAMED = Block({"name": text, "sha256": text}, {"recipe": text})
 _CURVE = Rows(Rows(number, least=2))
 _STAGE = Block(
     {"sentences_seen": count},

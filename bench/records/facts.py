@@ -74,17 +74,28 @@ def _hashed(
 
     def sha256(record: RunRecord) -> str | None:
         found = block(record)
-        return str(found["sha256"]) if found else None
+        return identity(found) if found else None
 
     def show(record: RunRecord) -> str:
         found = block(record)
-        return f"{found.get(label)} {str(found['sha256'])[:8]}" if found else NONE
+        return f"{found.get(label)} {identity(found)[:8]}" if found else NONE
 
     return Fact(name, "encoder", sha256, in_stage=in_stage, show=show)
 
 
+def identity(named: Mapping[str, Any]) -> str:
+    """The hash of what a record names; of a backbone that is made by a recipe the recipe's."""
+    return str(named.get("recipe") or named["sha256"])
+
+
 def _hashes(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    return {name: str(each["sha256"]) for name, each in facts.items()}
+    return {name: identity(each) for name, each in facts.items()}
+
+
+def _made(record: RunRecord) -> str | None:
+    """The bytes of a backbone that was made by a recipe: another kind of processor makes others."""
+    backbone = record.backbone or {}
+    return str(backbone["sha256"])[:12] if "recipe" in backbone else None
 
 
 def _options(record: RunRecord) -> dict[str, Any]:
@@ -96,6 +107,8 @@ def _members(training: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     found = {}
     for role, member in training.get("members", {}).items():
         found[role] = {**member, "options": without_latest(member["options"])}
+        if "recipe" in member.get("backbone", {}):
+            found[role]["backbone"] = {**member["backbone"], "sha256": ""}
         if "members" in member:
             found[role]["members"] = _members(member)
     return found
@@ -226,6 +239,7 @@ FACTS = (
         parameter="precision",
         choices=("fp32", "bf16", "fp16"),
     ),
+    Fact("weights as made", "machine", _made, breaks=False),
     Fact("Python", "machine", lambda r: r.provenance.get("python"), breaks=False),
     Fact("platform", "machine", lambda r: r.provenance.get("platform"), breaks=False),
     Fact("GPU", "machine", lambda r: str(r.provenance.get("device")).partition(" ")[2], breaks=False),

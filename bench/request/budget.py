@@ -1,9 +1,9 @@
-"""The training that a profile gives to every method without an entry of its own."""
+"""The training that a profile gives to every method without an entry of its own, or to every one."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bench.card import MethodCard, OptionValue
 
@@ -16,18 +16,28 @@ class Budget:
         evaluate_every: Sentences between two dev evaluations, at least 1.
         sentences: Sentences that it reads, 0 where ``epochs`` say it.
         epochs: Passes over the training text, 0 where ``sentences`` say it.
+        equal: What each training stage of every method has, where it has such an option, whatever its card
+            says, such as {"batch_size": 64}. The budget is then every method's, also of those with an entry:
+            equal terms.
     """
 
     evaluate_every: int
     sentences: int = 0
     epochs: int = 0
+    equal: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
         """In words, for people."""
         passes = f"{self.epochs} pass{'es' * (self.epochs > 1)} over the training text"
         amount = f"{self.sentences:,} sentences" if self.sentences else passes
-        return f"{amount} a training stage, a dev evaluation every {self.evaluate_every:,}"
+        equal = "".join(f", {name} {value}" for name, value in self.equal.items())
+        return f"{amount} a training stage, a dev evaluation every {self.evaluate_every:,}{equal}"
+
+    def terms(self, card: MethodCard) -> dict[str, OptionValue]:
+        """Values of a method's options that every method's stages have."""
+        trained = {f"{stage}{name}": value for stage in _prefixes(card) for name, value in self.equal.items()}
+        return {option.name: trained[option.name] for option in card.options if option.name in trained}
 
     def options(self, card: MethodCard, options: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
         """Values that this budget gives to a method's options.
@@ -57,13 +67,19 @@ def counted_by_epochs(given: Collection[str], options: Collection[str]) -> dict[
 
 
 def _stages(card: MethodCard, options: Mapping[str, OptionValue]) -> Iterator[tuple[str, int]]:
-    """Yield the prefix of every stage with steps, "" for the method itself, and its batch size."""
+    """Yield the prefix of every stage with steps and its batch size."""
+    for stage in _prefixes(card):
+        size = options.get(f"{stage}batch_size", options.get("batch_size"))
+        if _whole(size):
+            yield stage, max(1, int(size or 1))
+
+
+def _prefixes(card: MethodCard) -> Iterator[str]:
+    """Yield the prefix of every stage with steps, "" for the method itself."""
     for option in card.options:
         prefix, _, name = option.name.rpartition(".")
-        stage = f"{prefix}." if prefix else ""
-        size = options.get(f"{stage}batch_size", options.get("batch_size"))
-        if name == "steps" and _whole(option.default) and _whole(size):
-            yield stage, max(1, int(size or 1))
+        if name == "steps" and _whole(option.default):
+            yield f"{prefix}." if prefix else ""
 
 
 def _whole(value: OptionValue | None) -> bool:

@@ -17,6 +17,7 @@ from bench.plan.cell import Cell
 from bench.plan.expected import training_block
 from bench.registry import discover
 from bench.request.plugins import plugins_of_methods
+from bench.run.backbone import with_made
 from bench.run.events import TRAINS, WAITS
 from bench.run.stage_cache import StageCache
 from bench.stages import Report, Stage, StageContext
@@ -61,7 +62,7 @@ class Builder:
     def encoder(self, checkpoint: str = "selected") -> Encoder | PairScorer:
         """Return the encoder of a checkpoint, "selected" or "last"."""
         if checkpoint not in self._encoders:
-            cell = self.cell
+            cell = self._made()
             context = BuildContext(
                 dict(cell.options),
                 cell.seed,
@@ -96,6 +97,7 @@ class Builder:
 
     def _run_stages(self) -> dict[str, Path]:
         """Run the stages in order, but while another process trains one, first those that don't need it."""
+        self._made()
         folders: dict[str, Path] = {}
         roles = {stage.spec.role for stage in self.cell.stages}
         waiting, wait = list(self.cell.stages), False
@@ -138,6 +140,11 @@ class Builder:
         """CPU seconds that each finished stage took when it was trained."""
         finished = ((role, stage) for role, _, stage in self.cell.named_stages if self.cache.find(stage))
         return {role: self.cache.facts(stage)["cpu_seconds"] for role, stage in finished}
+
+    def _made(self) -> Cell:
+        """The cell, its backbone made where it wasn't there yet."""
+        self.cell = with_made(self.cell)
+        return self.cell
 
     def _train(self, stage: Stage, inputs: dict[str, Path], out: Path) -> dict[str, Any]:
         """Train a stage into ``out``, here or in several processes; return its facts."""
@@ -208,6 +215,7 @@ class Builder:
 
         if self.training is None or self.cell.model is None:
             raise BenchError(f"stage '{stage.spec.role}' needs a training text and a backbone")
+        self._made()
         dev, text = self.training.dev, self.training.texts[stage.spec.text]
         return StageContext(
             config=dict(stage.spec.config),

@@ -15,6 +15,7 @@ from bench.encoder import FloatArray
 from bench.errors import BenchError, NotComparableError, StorageError, printable
 from bench.eval.suite import SuiteTask, measure_of
 from bench.nn.threads import torch_threads
+from bench.plan.expected import named_model
 from bench.plan.job import Job
 from bench.records.blocks import ENCODER, TRAINING, kept_facts
 from bench.records.provenance import clean_traceback, provenance, timing, without_paths
@@ -133,7 +134,7 @@ class _Running:
                 facts["encoder"] |= kept_facts(coverage, ENCODER, "the encoder's coverage")
             training = kept_facts(self.builder.facts(), TRAINING, "the facts of its training")
             record = replace(job.record, status="ok", scores=found.scores, training=training)
-            record = replace(record, provenance=facts)
+            record = replace(record, provenance=facts, backbone=named_model(self.builder.cell))
             return record, found.predictions
         except StorageError:
             raise  # the next cell's training would be in vain as well

@@ -16,7 +16,7 @@ from bench.data.pins import lock_file
 from bench.data.suites import MINI_SUITES, SUITES, data_folder
 from bench.data.training import copy_files, uses_world
 from bench.errors import BenchError, InputError
-from bench.nn.folder import ModelFolder, content_hash, parts
+from bench.nn.folder import PRETRAINING, ModelFolder, content_hash, parts
 from bench.plan.cell import Cell
 from bench.plan.plan import Plan
 from bench.records.packed import FILE, ROUNDED
@@ -24,6 +24,7 @@ from bench.records.provenance import provenance
 from bench.request import profiles
 from bench.request.plugins import plugin_facts
 from bench.request.profiles import Profile
+from bench.run.backbone import with_made
 from bench.run.probing import probed_suite
 from bench.stages import PAIRS, SICK
 from bench.version import __version__
@@ -75,6 +76,7 @@ def pack(plan: Plan, words: Sequence[str], out: Path, *, half: bool) -> Packed:
         raise InputError("there is something already", where=f"--out {out}", expected="a new folder")
     cells = [*{id(job.cell): job.cell for job in plan.jobs}.values()]
     _check(plan, cells)
+    cells = [with_made(cell) for cell in cells]
     files = [*_data(plan), *_texts(plan)]
     out.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
@@ -238,8 +240,9 @@ def _model(model: ModelFolder, out: Path, half: bool, found: Packed) -> tuple[st
             _halve(path, target)
         else:
             _copy(path, target)
-    if (model.path / ROUNDED).is_file():  # it was packed before
-        _copy(model.path / ROUNDED, out / place / ROUNDED)
+    for name in (ROUNDED, PRETRAINING):  # it was packed before; what it was made by
+        if (model.path / name).is_file():
+            _copy(model.path / name, out / place / name)
     sha256 = content_hash(out / place)
     line = f"{place}: {model.name}, sha256 {sha256}"
     if sha256 != model.sha256:

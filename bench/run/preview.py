@@ -11,7 +11,7 @@ from pathlib import Path
 from bench.data.training import TrainingData
 from bench.encoder import Encoder, PairScorer
 from bench.eval.suite import measure_of
-from bench.nn.folder import ModelFolder
+from bench.nn.folder import MadeModel, ModelFolder
 from bench.nn.threads import torch_threads
 from bench.plan.cell import Cell
 from bench.plan.job import Job
@@ -244,7 +244,7 @@ def inputs(plan: Plan) -> list[tuple[str, str]]:
     """Return what each input is for and what it is, in one line; one that is missing has stopped the plan."""
     rows: dict[tuple[str, str], None] = {}
     for cell in {id(job.cell): job.cell for job in plan.jobs}.values():
-        rows |= dict.fromkeys((what, _named(folder.name, folder.sha256)) for what, folder in _models(cell))
+        rows |= dict.fromkeys((what, _found(folder)) for what, folder in _models(cell))
     texts = sorted({stage.spec.text for job in plan.jobs for stage in job.cell.all_stages})
     if plan.training is not None and texts:
         for name in texts:
@@ -263,6 +263,12 @@ def _models(cell: Cell) -> Iterator[tuple[str, ModelFolder]]:
         yield f"{cell.card.name}.{option}", folder
     for _, member in cell.members:
         yield from _models(member)
+
+
+def _found(folder: ModelFolder) -> str:
+    if not isinstance(folder, MadeModel) or folder.sha256:
+        return _named(folder.name, folder.sha256)
+    return f"{folder.name}, made first by: bench {' '.join(folder.command)} --out {folder.path}"
 
 
 def _named(name: str, sha256: str) -> str:

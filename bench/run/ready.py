@@ -13,6 +13,7 @@ from bench.records.record import safe_name
 from bench.records.store import ResultStore
 from bench.registry import discover
 from bench.request.spec import ALL_METHODS, RunSpec
+from bench.run.backbone import check_text
 
 
 def check_early(spec: RunSpec) -> None:
@@ -41,6 +42,7 @@ def check_ready(plan: Plan) -> None:
     Raises:
         InputError: a method without vectors on a suite that needs them, or data that can't be had now.
     """
+    check_text(job.cell for job in plan.pending())
     suites = dict.fromkeys((job.source or job.suite, job.suite) for job in plan.pending())
     for name, label in suites:
         measure = measure_of(name)

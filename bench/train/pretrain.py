@@ -17,7 +17,7 @@ from bench.data.corpus import Corpus, make_corpus, read_corpus
 from bench.data.tasks import normalise
 from bench.errors import BenchError, DataError, InputError
 from bench.nn.backbone import quiet, token_rows
-from bench.nn.folder import ModelFolder
+from bench.nn.folder import PRETRAINING, ModelFolder
 from bench.nn.masked_lm import load_masked_lm
 from bench.nn.wordpiece import train_wordpiece
 from bench.records.files import whole_folder
@@ -25,7 +25,6 @@ from bench.train.mlm import MlmSettings, masked_accuracy, train_mlm
 from bench.train.spectral import spectral_embeddings
 from bench.train.streams import generator, own_random_state
 
-FACTS_FILE = "pretraining.json"
 _UNSEEN = 512  # lines for the masked accuracy
 
 
@@ -253,4 +252,4 @@ def _save(model: Any, tokenizer: Any, facts: dict[str, Any], out: Path) -> None:
         with quiet():
             model.half().save_pretrained(folder)
             tokenizer.save_pretrained(folder)
-        (folder / FACTS_FILE).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+        (folder / PRETRAINING).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")

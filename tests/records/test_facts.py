@@ -48,7 +48,7 @@ BASE = RunRecord(
     name="noise",
     version=1,
     options={"scale": 1.0, "wait": 0.0},
-    backbone={"name": "bert", "sha256": SHA["a"]},
+    backbone={"name": "bert", "sha256": SHA["a"], "recipe": SHA["c"]},
     seed=1,
     suite="toy",
     tasks={"TOY": {"pairs": 3, "sha256": SHA["a"], "reference": True}},
@@ -107,7 +107,7 @@ CHANGES: dict[str, tuple[Callable[[RunRecord], RunRecord], str, str, str]] = {
     ),
     "option": (put("options", "scale", 2.0), "option scale", "1.0", "2.0"),
     "weights": (
-        field("backbone", {"name": "bert", "sha256": SHA["b"]}), "weights", "bert aaaaaaaa", "bert bbbbbbbb"
+        put("backbone", "recipe", SHA["d"]), "weights", "bert cccccccc", "bert dddddddd"
     ),
     "auxiliary model": (
         put("training", "auxiliaries", {"generator": {"name": "mlm", "sha256": SHA["b"]}}),
@@ -153,6 +153,7 @@ CHANGES: dict[str, tuple[Callable[[RunRecord], RunRecord], str, str, str]] = {
     "version of the evaluation": (put("evaluation", "version", 2), "version of the evaluation", "1", "2"),
     "transfer solver": (put("evaluation", "solver", "sgd"), "transfer solver", "exact", "sgd"),
     "precision": (put("evaluation", "precision", "bf16"), "precision", "fp32", "bf16"),
+    "weights as made": (put("backbone", "sha256", SHA["b"]), "weights as made", "a" * 12, "b" * 12),
     "Python": (put("provenance", "python", "3.12"), "Python", "3.11", "3.12"),
     "platform": (put("provenance", "platform", "Darwin"), "platform", "Linux", "Darwin"),
     "GPU": (put("provenance", "device", "cpu H200"), "GPU", "none", "H200"),
@@ -170,6 +171,26 @@ PLACED = frozenset({"seed", "seeds", "suite"})
 def each_fact(*, but: frozenset[str] = frozenset()) -> pytest.MarkDecorator:
     facts = [fact for fact in FACTS if fact.name not in but]
     return pytest.mark.parametrize("fact", facts, ids=lambda fact: fact.name)
+
+
+def test_the_bytes_of_a_backbone_without_a_recipe_determine_the_result() -> None:
+    one, other = (replace(BASE, backbone={"name": "bert", "sha256": SHA[name]}) for name in "ab")
+    assert explain(one, other) == "weights then bert aaaaaaaa, now bert bbbbbbbb"
+    assert key_of(one) != key_of(other)
+
+
+def test_the_bytes_of_a_made_backbone_are_reported_wherever_it_is_built_on() -> None:
+    def built_on(sha256: str) -> RunRecord:
+        backbone = {"name": "bert", "sha256": sha256, "recipe": SHA["c"]}
+        members = {"sub1": {"method": "simcse", "version": 1, "options": {}, "backbone": backbone}}
+        training = BASE.training | {"members": members, "auxiliaries": {"generator": backbone}}
+        return replace(BASE, backbone=backbone, training=training)
+
+    one, other = built_on(SHA["a"]), built_on(SHA["b"])
+    assert key_of(one) == key_of(other)
+    assert [str(each) for each in differing(one, other, FACTS)] == [
+        f"weights as made then {'a' * 12}, now {'b' * 12}"
+    ]
 
 
 def changed(fact: Fact) -> tuple[RunRecord, str]:

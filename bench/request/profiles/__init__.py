@@ -41,6 +41,10 @@ _PROFILE = Block(
         "backbone": _one_of(
             Block({"name": label, "hub": label}, closed=True),
             Block({"name": label, "package": label, "folder": label}, {"extra": label}, closed=True),
+            Block(
+                {"name": label, "profile": label, "steps": _at_least_one, "from": label, "text": label},
+                closed=True,
+            ),
         ),
         "corpus": _one_of(
             Block({"world": label}, closed=True),
@@ -61,8 +65,14 @@ _PROFILE = Block(
         "title": label,
         "note": label,
         "budget": _one_of(
-            Block({"sentences": _at_least_one, "evaluate_every": _at_least_one}, closed=True),
-            Block({"epochs": _at_least_one, "evaluate_every": _at_least_one}, closed=True),
+            *(
+                Block(
+                    {amount: _at_least_one, "evaluate_every": _at_least_one},
+                    {"equal": Each(_at_least_one)},
+                    True,
+                )
+                for amount in ("sentences", "epochs")
+            ),
         ),
         "methods": Each(Each(_option)),
         "pretrain": Each(setting),
@@ -81,7 +91,8 @@ class Profile:
         name: File name without ``.toml``: a shipped profile's, or that of the user's file.
         summary: One line.
         suites: Suites that ``bench run`` evaluates when ``--suite`` is not given.
-        backbone: {"name"} and either {"package", "folder", "extra"} or {"hub"}.
+        backbone: {"name"} and either {"package", "folder", "extra"}, {"hub"}, or what ``bench pretrain``
+            makes it of: {"profile", "steps"} and the sha256 of that profile's backbone ("from") and "text".
         corpus: {"world"} for the mini world's text, else {"file"} below the data folder, and perhaps
             "exclude_lines" (first and last, from 1), "sick" (SICK's unlabelled sentences, below it too),
             "pairs" (labelled pairs or triplets, below it too) and "copies" (file below it of every round-trip
@@ -92,7 +103,8 @@ class Profile:
             its name. A method with a table here, even an empty one, takes the rest from its card.
         pretrain: Sizes and rates of its own backbone (see :mod:`bench.train.pretrain`), or empty.
         tuning: What ``bench tune`` tried: method, option, seed and [value, dev score] rows.
-        budget: How long a method without a table here trains, None for what its card says.
+        budget: How long a method without a table here trains, or on equal terms every method; None for what
+            its card says.
         title: What a paper's table calls it, or "" for its backbone's name.
         stand_ins: Suite that takes the place of one whose data this profile's runs can't have; no key has it.
     """
@@ -100,7 +112,7 @@ class Profile:
     name: str
     summary: str
     suites: tuple[str, ...]
-    backbone: dict[str, str]
+    backbone: dict[str, Any]
     corpus: dict[str, Any]
     dev: str
     note: str
@@ -174,8 +186,13 @@ def _profile(name: str, text: str) -> Profile:
     )
 
 
+def makes_backbone(profile: Profile) -> bool:
+    """True if ``bench pretrain`` makes the profile's backbone of another profile's."""
+    return "profile" in profile.backbone
+
+
 def backbone_reference(profile: Profile) -> str:
-    """Return the folder or hub name of a profile's backbone.
+    """Return the folder or hub name of a profile's backbone, "" for one that is made here.
 
     Raises:
         InputError: its Python package isn't installed.
@@ -183,8 +200,10 @@ def backbone_reference(profile: Profile) -> str:
     if (folder := packed_backbone(profile.name)) is not None:
         return folder
     source = profile.backbone
+    if makes_backbone(profile):
+        return ""
     if "hub" in source:
-        return source["hub"]
+        return str(source["hub"])
     try:
         package = importlib.util.find_spec(source["package"])
     except (ImportError, ValueError):  # a package that isn't there, or a name that no package can have
