@@ -1,0 +1,63 @@
+"""What the pages quote of commands, anew: ``python docs/refresh.py [PAGE.md ...]`` runs each and rewrites it.
+
+A quote stands below ``<!-- shows: COMMAND -->``. Of what the command prints now it gets the lines from the one
+that is most like its first line to the one that is most like its last. tests/docs compare every quote.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from difflib import SequenceMatcher
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from bench.cli.main import cli
+
+DOCS = Path(__file__).parent
+QUOTE = re.compile(r"(<!-- shows: (.+?) -->\n```text\n)(.*?)(```)", re.S)
+
+
+def refreshed(page: str) -> str:
+    """Return a page with all quotes as the commands print them now, on the results below the present folder.
+
+    Raises:
+        SystemExit: a command fails.
+    """
+    return QUOTE.sub(lambda found: found[1] + quoted(output(found[2]), found[3]) + found[4], page)
+
+
+def output(command: str) -> str:
+    """What a command prints."""
+    done = CliRunner().invoke(cli, shlex.split(command)[1:])
+    if done.exit_code:
+        raise SystemExit(f"docs: {command}: {done.exception or done.output}")
+    return done.stdout
+
+
+def quoted(text: str, before: str) -> str:
+    """Return the lines of a text that stand where those of an older quote stood."""
+    lines, old = text.splitlines(), before.splitlines()
+    first = _nearest(lines, old[0])
+    last = first + _nearest(lines[first:], old[-1]) if len(old) > 1 else first
+    return "\n".join(lines[first : last + 1]) + "\n"
+
+
+def _nearest(lines: list[str], wanted: str) -> int:
+    ratios = [SequenceMatcher(None, _shape(line), _shape(wanted)).ratio() for line in lines]
+    return ratios.index(max(ratios))
+
+
+def _shape(line: str) -> str:
+    return re.sub(r"[0-9.+]+", "0", line)
+
+
+if __name__ == "__main__":
+    pages = [Path(name) for name in sys.argv[1:]] or [DOCS.parent / "README.md", *sorted(DOCS.glob("*.md"))]
+    for path in pages:
+        page = path.read_text(encoding="utf-8")
+        if (new := refreshed(page)) != page:
+            path.write_text(new, encoding="utf-8")
+            print(f"{path.name}: changed")
