@@ -10,18 +10,16 @@ from bench.compare.select import grouped
 from bench.errors import DataError, InputError, NotComparableError
 from bench.records.facts import FACTS, KEYED, Difference, differing
 from bench.records.integrity import copies
-from bench.records.record import EXTERNAL, Place, RunRecord
+from bench.records.record import Place, RunRecord
 from bench.records.store import ResultStore
 from bench.reports.doubts import lacks_predictions, scanned
-from bench.reports.records import by_profile_and_suite, run_name
+from bench.reports.records import AS_THEY_ARE, by_profile_and_suite, run_name
 from bench.sweeps.manifest import Manifest, load_all
 
 _OF_MODEL = ("weights", "training text", "dev set")
 _OF_TABLE = (*_OF_MODEL, "world", "version of the evaluation", "transfer solver", "precision")
 _FACTS = tuple(fact for fact in FACTS if fact.name in _OF_TABLE)
 """What all rows of a table share: the profile gives it, or the suite."""
-_OWN = (*EXTERNAL, "released")
-"""Methods whose model isn't the profile's."""
 
 
 @dataclass(frozen=True)
@@ -177,7 +175,7 @@ def _shared(
     for fact in _FACTS:
         said: dict[str, dict[str, str]] = {}
         for record in records:
-            value = None if fact.name in _OF_MODEL and record.name in _OWN else fact.value(record)
+            value = None if fact.name in _OF_MODEL and record.name in AS_THEY_ARE else fact.value(record)
             if value not in (None, "", {}):
                 shown = fact.show(record) if fact.show else str(value)
                 said.setdefault(known[id(record)], {})[str(value)] = shown

@@ -24,6 +24,8 @@ LONG_COLUMNS = (
 
 SUPERVISED_GROUP = "learned from labelled pairs"
 """Heading of supervised rows, see :func:`group_of`."""
+AS_THEY_ARE = (*EXTERNAL, "released")
+"""Methods whose model isn't the profile's."""
 UNREADABLE = "unreadable"
 """Status of what stands in a report for a record that can't be read; no record on disk has it."""
 
@@ -137,7 +139,7 @@ def group_of(record: RunRecord) -> str:
     """Say what kind of encoder a method makes, for the groups of a table."""
     if is_supervised(record):
         return SUPERVISED_GROUP
-    if record.name in (*EXTERNAL, "released"):
+    if record.name in AS_THEY_ARE:
         return "checkpoints as they are"
     stages = record.training.get("stages", {})
     if not stages:

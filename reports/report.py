@@ -111,10 +111,11 @@ def _latex(campaign: Campaign, grids: Sequence[Grid], standalone: bool) -> str:
 def all_figures(campaign: Campaign) -> list[Figure]:
     """Return every figure of a campaign; raises DataError for a damaged file in its folder."""
     from bench.reports.figures.of_files import extra_figures
+    from bench.reports.figures.of_order import order_figures
     from bench.reports.figures.of_records import figures
     from bench.reports.figures.of_sweeps import sweep_figures
 
-    return [*figures(campaign), *sweep_figures(campaign), *extra_figures(campaign)]
+    return [*figures(campaign), *order_figures(campaign), *sweep_figures(campaign), *extra_figures(campaign)]
 
 
 def _page(campaign: Campaign, table: str | None) -> str:

@@ -94,6 +94,14 @@ SECTIONS = (
         "bench show METHOD says what papers print",
         "published.published_grids",
     ),
+    Section(
+        "order",
+        "Order of methods by setting",
+        "no two settings (a profile with a suite, or what papers print on a backbone) have four methods in "
+        "common",
+        "bench report --campaign A,B joins campaigns",
+        "order.order_grids",
+    ),
     Section("efficiency", "Efficiency", "no record", _RUN, "efficiency.efficiency_grids"),
     Section("probes", "Probes", "no record has probes", _PROBES, "probes.probe_tables"),
     Section("attention", "Attention", "no record has the probe attention_sink", _PROBES),

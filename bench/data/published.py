@@ -11,6 +11,7 @@ from io import StringIO
 
 from bench.data.tasks import decimal
 from bench.errors import DataError
+from bench.schema import LARGEST
 
 PAPERS = {"tncse": "TNCSE", "jtcse": "JTCSE", "unsee": "UNSEE", "gradient_paradigm": "Gradient paradigm"}
 WIKI = "wiki1m"
@@ -182,7 +183,8 @@ def _figure(paper: str, row: list[str], where: str) -> Figure:
     pairs = [part.partition("=") for part in setting.split(";") if part]
     named = tuple((key, text) for key, _, text in pairs)
     try:
-        decimal(value)
+        if abs(decimal(value)) > LARGEST:  # tables compute with it, and 1e999 would be infinite
+            raise ValueError(value)
     except ValueError as error:
         raise DataError(f"'{value}' is not a figure", where=where, expected="a number") from error
     needed = _NEEDED.get(section)

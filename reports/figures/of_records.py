@@ -66,8 +66,12 @@ class _Place:
     ) -> Iterator[Figure]:
         """Yield a figure with a point a method; nothing for fewer than two."""
         if len(at) > 1:
-            series = tuple(Series(method, (x,), (y,), (), (method,)) for method, (x, y) in at.items())
-            yield self.figure(name, section, what, "points", axes, series=series, note=note)
+            yield self.figure(name, section, what, "points", axes, series=a_point_each(at), note=note)
+
+
+def a_point_each(at: Points) -> tuple[Series, ...]:
+    """Return a series of one point a method, with its name beside it."""
+    return tuple(Series(method, (x,), (y,), (), (method,)) for method, (x, y) in at.items())
 
 
 def figures(campaign: Campaign) -> list[Figure]:
@@ -135,7 +139,7 @@ def _cost(place: _Place) -> Iterator[Figure]:
             if found and mean is not None:
                 at[method] = fmean(found), SCALE * mean
     axes = "CPU seconds of training", place.average
-    yield from place.scatter("training", "efficiency", "Score and training", axes, training)
+    yield from place.scatter("training", "leaderboard", "Score and training", axes, training)
     axes = "GMAC of a sentence", place.average
     yield from place.scatter("gmac", "efficiency", "Score and inference", axes, gmac)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,8 +15,7 @@ from bench.reports.campaign import Campaign
 from bench.reports.grid import DASH, Grid, summarise
 from bench.reports.records import finished
 from bench.stats.checks import MIN_PAIRS
-from bench.stats.items import spearman_interval
-from bench.stats.resampling import spearman_rows
+from bench.stats.rank_correlation import rank_correlation
 
 
 @dataclass(frozen=True)
@@ -196,14 +194,8 @@ def _relation(
     profile: str, suite: str, points: dict[str, tuple[float, float]], level: float, left_out: dict[str, str]
 ) -> EnergyAgainstScore:
     energies, averages = [x for x, _ in points.values()], [y for _, y in points.values()]
-    rho = low = high = None
-    if len(points) >= MIN_PAIRS and min(len(set(energies)), len(set(averages))) > 1:
-        rho = float(spearman_rows(energies, averages)[0])
-        if 1 - abs(rho) < 1e-12:  # the same order, but for rounding
-            rho = math.copysign(1.0, rho)
-        else:
-            low, high = spearman_interval(rho, len(points), level)
-    return EnergyAgainstScore(profile, suite, points, rho, low, high, level, left_out)
+    found = rank_correlation(energies, averages, level)
+    return EnergyAgainstScore(profile, suite, points, found.rho, found.low, found.high, level, left_out)
 
 
 def _missing(rows: dict[str, list[Probed]], names: Sequence[str]) -> list[str]:

@@ -79,7 +79,7 @@ class PublishedFigures:
             other = [(a, b) for a, b in zip(said, expected, strict=False) if a != b]
             raise RuleError(f"it reads {len(said)} rows, not {len(expected)}; {other[:3]!a}")
         form = dice.pick(("text", "markdown", "csv", "json", "latex", "html"))
-        table = dice.pick(("published", "ablation:caels", "gains", "published"))
+        table = dice.pick(("published", "ablation:caels", "gains", "published", "order"))
         arguments = ["report", "--campaign", "made", "--format", form]
         arguments += ["--table", table] if form != "html" or dice.chance(0.5) else []
         log.append(f"bench {' '.join(arguments)}")

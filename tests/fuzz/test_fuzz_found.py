@@ -399,6 +399,7 @@ DAMAGED: dict[str, tuple[tuple[str, str], ...]] = {
             (ROW, "1: other columns"),
             (HEAD + ROW.replace("68.40", "68,40"), "2: 10 cells"),
             (HEAD + ROW.replace("68.40", "n/a"), "2: 'n/a' is not a figure"),
+            (HEAD + ROW.replace("68.40", "1e999"), "2: '1e999' is not a figure"),
             (HEAD + ROW + ROW.replace("68.40", "86.40"), "3: this figure is given twice"),
             (HEAD + ROW.replace(",,STS12", ",x,STS12"), "2: the setting 'x'"),
             (

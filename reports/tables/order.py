@@ -1,0 +1,192 @@
+"""Does a cheap setting predict the papers' order? Rank correlations between settings over their methods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from bench.compare.select import grouped
+from bench.reports.campaign import Campaign
+from bench.reports.grid import DASH, Cell, Grid, Quoted, Value
+from bench.reports.tables.published import Footnotes
+from bench.reports.tables.settings import LEAST, Pair, Setting, pairs, settings
+from bench.reports.tables.significance import LEVEL
+from bench.stats.rank_correlation import RankCorrelation, rank_correlation
+
+_HEADER = ("setting A", "setting B", "methods", "rho", "95% interval", "tau-b", "agree")
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Two settings with enough methods in common, and how far they order them alike.
+
+    Args:
+        pair: The two.
+        found: The rank correlation of their averages.
+    """
+
+    pair: Pair
+    found: RankCorrelation
+
+    @property
+    def rho(self) -> str:
+        """Rho as it is printed."""
+        return DASH if self.found.rho is None else f"{self.found.rho:+.2f}"
+
+    @property
+    def interval(self) -> str:
+        """Its interval as it is printed; a dash where it has no width."""
+        low, high = self.found.low, self.found.high
+        return DASH if low is None or high is None else f"[{low:+.2f}, {high:+.2f}]"
+
+    @property
+    def row(self) -> tuple[str, ...]:
+        """Its row of the table."""
+        names, (alike, both) = (self.pair.first.name, self.pair.second.name), self.pair.agreement()
+        tau = DASH if self.found.tau is None else f"{self.found.tau:+.2f}"
+        return (
+            *names,
+            str(self.found.n),
+            self.rho,
+            self.interval,
+            tau,
+            f"{alike} of {both}" if both else DASH,
+        )
+
+
+def compared(campaign: Campaign) -> tuple[list[Compared], list[Pair]]:
+    """Return every two settings with enough methods in common, and those with fewer."""
+    every = pairs(settings(campaign))
+    enough = [Compared(p, rank_correlation(*p.scores, LEVEL)) for p in every if len(p.methods) >= LEAST]
+    return enough, [pair for pair in every if len(pair.methods) < LEAST]
+
+
+def order_grids(campaign: Campaign) -> list[Grid]:
+    """Return the correlations of every two settings, and the methods in each; none without such two."""
+    enough, few = compared(campaign)
+    if not enough:
+        return []
+    names = {setting.name: setting for one in enough for setting in (one.pair.first, one.pair.second)}
+    found = sorted(names.values(), key=lambda setting: setting.published)
+    notes = (*_meaning(enough), *_of_settings(campaign, found), *_left_out(campaign, found, few))
+    title = f"Order of methods in two settings: campaign {campaign.name}"
+    return [Grid(title, _HEADER, tuple(one.row for one in enough), notes), _methods(campaign, found)]
+
+
+def _meaning(enough: Sequence[Compared]) -> list[str]:
+    """What the columns say, and what they don't."""
+    notes = [
+        "rho: Spearman's, over the methods' averages (means over seeds), with its interval (Bonett and "
+        "Wright 2000); tau-b: Kendall's. Equal averages are ties.",
+        "agree: of the pairs of methods that both settings tell apart, those in the same order. A setting "
+        "of ours tells two apart by its tests of all its pairs (--table significance); published figures "
+        "have no seeds, so there every two that are unequal count.",
+        "The interval takes methods as independent draws, and each by itself. They aren't: methods share "
+        "stages and code, and settings share the methods' code, sometimes weights, text or test data. Few "
+        f"methods say little: at rho 0.5 its interval is {_at(10)} with ten, {_at(30)} with thirty.",
+    ]
+    if any(one.found.rho is None for one in enough):
+        notes.append("No rho: all averages of one setting are equal.")
+    if any(one.found.rho is not None and one.found.low is None for one in enough):
+        notes.append("A rho of 1 or -1 has no interval: it has no width there.")
+    return notes
+
+
+def _at(methods: int) -> str:
+    """The interval of a rho of 0.5."""
+    from bench.stats.items import spearman_interval
+
+    return "[{:+.1f}, {:+.1f}]".format(*spearman_interval(0.5, methods, LEVEL))
+
+
+def _of_settings(campaign: Campaign, found: Sequence[Setting]) -> list[str]:
+    """What one must know of these settings."""
+    notes, ours = [], [setting for setting in found if not setting.published]
+    untested = [setting.name for setting in ours if not setting.tells_apart]
+    if untested:
+        notes.append(f"Nothing could be tested, so no two are told apart: {'; '.join(untested)}.")
+    profiles = grouped(ours, lambda setting: setting.records[0].profile)
+    if several := [profile for profile, there in profiles.items() if len(there) > 1]:
+        notes.append(f"Of one profile, so the same trained models: settings of {', '.join(several)}.")
+    if len(ours) < len(found):
+        notes += [
+            "published: the average that the papers' STS tables print, of this report's methods; where "
+            "tables print several, their median. A method of ours has the figure of its printed name, "
+            "whatever its training text, translations and pooling.",
+            "Few tables say of how many seeds a published figure is. The best of five lies 1.2 standard "
+            "deviations over seeds above their mean, so a lead of that size may be luck, or more seeds "
+            "tried: no setting can be expected to repeat it, and more methods don't average it out.",
+        ]
+    printed = {name for setting in found if setting.published for name in setting.cells}
+    for setting in ours:
+        for name, others in setting.variants.items():
+            if name not in printed:
+                continue
+            shown, rest = campaign.shown(setting.names[name]), ", ".join(map(campaign.shown, others))
+            notes.append(
+                f"{setting.name}: {shown} stands for the printed {name}, by its shorter id; not {rest}."
+            )
+    if campaign.known:
+        count = len({record.method for record in campaign.records})
+        notes.append(f"{count} of {campaign.known} methods, chosen by --methods: so is every rho.")
+    return notes
+
+
+def _left_out(campaign: Campaign, found: Sequence[Setting], few: Sequence[Pair]) -> list[str]:
+    """Which pairs of settings and which methods aren't here."""
+    notes = []
+    if few:
+        said = (f"{pair.first.name} and {pair.second.name} ({len(pair.methods)})" for pair in few)
+        notes.append(f"Fewer than {LEAST} methods in common, so left out: {'; '.join(said)}.")
+    for setting in found:
+        for why, methods in grouped(setting.left_out, setting.left_out.__getitem__).items():
+            names = ", ".join(map(campaign.shown, methods))
+            notes.append(f"Left out of {setting.name}, {why}: {names}.")
+    return notes
+
+
+def _methods(campaign: Campaign, found: Sequence[Setting]) -> Grid:
+    """The methods that stand in two settings or more, a column a setting."""
+    columns = [_column(setting, found) for setting in found]
+    both = list(zip(found, columns, strict=True))
+    every = dict.fromkeys(method for column in columns for method in column)
+    rows = [m for m in every if sum(m in column for column in columns) > 1]
+    if campaign.given:
+        rows.sort(key=campaign.given.index)
+    else:
+        rows.sort(key=lambda m: [(m not in c, -s.score(c[m]) if m in c else 0.0) for s, c in both])
+    footnotes = Footnotes()
+    texts = [_texts(s, {m: c[m] for m in rows if m in c}, footnotes) for s, c in both]
+    lines = [(campaign.shown(m), *(text.get(m, DASH) for text in texts)) for m in rows]
+    notes = (
+        "Averages x 100, mean and standard deviation over seeds; published ones as printed.",
+        "In parentheses the rank in its column, 1 for the best of the methods that the column has here; "
+        "equal ones share it. Columns with other methods have other ranks: rho above is of the methods of "
+        "both.",
+        *footnotes.notes,
+        *dict.fromkeys(note for s in found for record in s.records for note in record.notes),
+    )
+    title = f"Methods in two settings or more: campaign {campaign.name}"
+    return Grid(title, ("method", *(setting.name for setting in found)), tuple(lines), notes)
+
+
+def _column(setting: Setting, found: Sequence[Setting]) -> dict[str, str]:
+    """What a setting has, by the ids of methods."""
+    if not setting.published:
+        return {method: method for method in setting.cells}
+    named = {method: name for one in found for name, method in one.names.items()}
+    return {method: name for method, name in named.items() if name in setting.cells}
+
+
+def _texts(setting: Setting, shown: Mapping[str, str], footnotes: Footnotes) -> dict[str, Value]:
+    """Averages with their ranks."""
+    scores = {own: setting.score(own) for own in shown.values()}
+    texts: dict[str, Value] = {}
+    for method, own in shown.items():
+        rank = f" ({1 + sum(score > scores[own] for score in scores.values())})"
+        cell = setting.cells[own]
+        if isinstance(cell, Cell):
+            texts[method] = replace(cell, sign=rank)
+        else:
+            texts[method] = Quoted(cell.text, False, f"{footnotes.sign(setting.remarks.get(own, ()))}{rank}")
+    return texts
