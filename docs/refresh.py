@@ -1,7 +1,7 @@
-"""What the pages quote of commands, anew: ``python docs/refresh.py [PAGE.md ...]`` runs each and rewrites it.
+"""What the pages quote of commands, anew: ``python docs/refresh.py [PAGE.md ...]`` runs and rewrites each.
 
-A quote stands below ``<!-- shows: COMMAND -->``. Of what the command prints now it gets the lines from the one
-that is most like its first line to the one that is most like its last. tests/docs compare every quote.
+A quote stands below ``<!-- shows: COMMAND -->``. Of what the command prints now it gets the lines from the
+one that is most like its first line to the one that is most like its last. tests/docs compare every quote.
 """
 
 from __future__ import annotations

@@ -265,7 +265,7 @@ def _update(reference: ResultStore, judged: _Judged, options: dict[str, Any]) ->
     Returns:
         False if nothing was replaced or kept.
     """
-    from bench.records.facts import machine_warnings
+    from bench.records.machines import machine_warnings
     from bench.run.kept import keep_encoders, lacking
     from bench.run.reference import note, update
 

@@ -28,7 +28,7 @@ def rerun(
 
     Other versions or another CPU can change digits: where they differ too, that is said.
     """
-    from bench.records.facts import machine_warnings
+    from bench.records.machines import machine_warnings
     from bench.records.store import read_record
     from bench.request.parse import parse_copies
     from bench.run.rerun import rerun as repeat

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from bench.compare.select import Group
 from bench.errors import printable
-from bench.records.facts import NONE, SPECIFICATION, UNSET, differing, key_of, machine_differences
+from bench.records.facts import NONE, SPECIFICATION, UNSET, differing, key_of
+from bench.records.machines import machine_differences
 from bench.records.record import RunRecord, is_supervised
 
 _MOST = 6  # differing options that a sentence names

@@ -15,7 +15,7 @@ from scipy.special import stdtrit
 
 from bench.errors import DataError, InputError
 from bench.gate.verdict import AVERAGE, Drop, Key, Seeds, cell_name
-from bench.records.facts import machine
+from bench.records.machines import machine
 from bench.records.record import ALL, RunRecord
 from bench.stats.pair_test import PAIRED, WELCH, pair_test
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench.gate.verdict import AVERAGE
-from bench.records.facts import machine
+from bench.records.machines import machine
 from bench.records.measured import both_measured, measured, same_numbers
 from bench.records.record import Place, RunRecord
 

@@ -24,7 +24,8 @@ from bench.gate.verdict import (
     Status,
     cell_name,
 )
-from bench.records.facts import BREAKING, GATED, differing, machine, machine_warnings
+from bench.records.facts import BREAKING, GATED, differing
+from bench.records.machines import machine, machine_warnings
 from bench.records.record import ALL, RunRecord
 from bench.stats.pair_test import ITEMS, pair_test
 

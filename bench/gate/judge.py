@@ -11,7 +11,8 @@ from bench.gate.first import first_change
 from bench.gate.overall import average_over
 from bench.gate.sight import sees
 from bench.gate.verdict import AVERAGE, CellVerdict, Drop, Gate, Key, Question, Status, cell_name
-from bench.records.facts import GATED, JUDGED, differing, family_of, machine_warnings
+from bench.records.facts import GATED, JUDGED, differing, family_of
+from bench.records.machines import machine_warnings
 from bench.records.measured import same_numbers
 from bench.records.record import Place, RunRecord
 from bench.stats.correction import holm

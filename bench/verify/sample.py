@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bench.errors import BenchError
-from bench.records.facts import machine_warnings
+from bench.records.machines import machine_warnings
 from bench.records.record import RunRecord
 from bench.run.rerun import Difference, rerun
 from bench.verify.findings import Verified
