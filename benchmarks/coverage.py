@@ -28,6 +28,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import coverage_items
+import coverage_methods
 import coverage_seeds
 from claim import add_json, show, within
 from coverage_rows import BOTH, LEVEL, SEEDS, Sizes
@@ -36,7 +37,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from bench.stats import coverage
 from bench.stats.coverage import Row
 
-PARTS = (*coverage_seeds.PARTS, *coverage_items.PARTS)
+PARTS = (*coverage_seeds.PARTS, *coverage_items.PARTS, *coverage_methods.PARTS)
 QUICK, FULL = Sizes(many=40, few=4), Sizes(many=20_000, few=2_000)
 DEFAULTS = ("welch", "student", "paired t", "components", "components, paired")
 """Intervals that a verdict rests on."""

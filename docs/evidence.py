@@ -34,6 +34,8 @@ NAMES = {
     "paired bootstrap": "paired bootstrap of the items",
     "item bootstrap, one run": "item bootstrap of one checkpoint",
     "bonett-wright": "Bonett and Wright's interval of one checkpoint",
+    "rank correlation": "Bonett and Wright's interval over methods",
+    "partial rank correlation": "the same with one variable held fixed",
     "williams": "Williams' test",
     "williams, Pearson's r": "Williams' test of Pearson's r",
     "steiger": "Steiger's test",

@@ -104,6 +104,7 @@ SECTIONS = (
     ),
     Section("efficiency", "Efficiency", "no record", _RUN, "efficiency.efficiency_grids"),
     Section("probes", "Probes", "no record has probes", _PROBES, "probes.probe_tables"),
+    Section("mechanism", "Mechanism", "no record has probes", _PROBES, "mechanism.mechanism_grids"),
     Section("attention", "Attention", "no record has the probe attention_sink", _PROBES),
     Section("cosines", "Cosines", "no predictions are kept with the records", _RUN),
     Section("curves", "Training curves", "no method trained", "bench run --methods simcse trains"),

@@ -35,7 +35,7 @@ _WHERE = "bench probe"
 @click.argument("methods", nargs=-1, metavar="[METHOD]...")
 @seeds_option("1")
 @click.option("--probes", "names", default="all", help="Names from `bench list probes`.")
-@click.option("--on", "suite", help="Suite whose sentences are probed; default is the profile's dev set.")
+@click.option("--on", "suite", help="Suite whose sentences are probed; default is the dev set.")
 @click.option("--strict", is_flag=True, help="Alignment over pairs of a gold score above 4, not at least 4.")
 @click.option(
     "--groups",
@@ -46,15 +46,23 @@ _WHERE = "bench probe"
 @click.option("--per-head", is_flag=True, help="Attention mass by head too (json).")
 @click.option("--sentence", help="Sentence of the attention maps; default is that of JTCSE's Fig. 9.")
 @click.option("--heatmaps", type=PATH, help="Draw its maps by layer (SVG) into DIR.")
+@click.option(
+    "--along",
+    is_flag=True,
+    help="Train each METHOD's own stages anew and probe them at every dev evaluation; keeps nothing.",
+)
 @format_option("text", "json")
 @spec_options
 def probe(methods: tuple[str, ...], names: str, form: str, heatmaps: Path | None, **options: Any) -> None:
     """Measure the probes of each METHOD's encoder; finished training stages are used as they are.
 
     Without METHOD: the probes in the records of --campaign (`bench run --probes all` puts them there), and
-    whether CLS energy ranks its methods as the score does.
+    how they go with the score over its methods.
     """
+    along = options.pop("along")
     if not methods:
+        if along:
+            raise InputError("no METHOD to train", where="--along")
         _show_records(options["results"], options["campaign"], form)
         return
     from bench.cli.screen import text
@@ -63,6 +71,9 @@ def probe(methods: tuple[str, ...], names: str, form: str, heatmaps: Path | None
     from bench.probes.probe import ProbeOptions
     from bench.reports.tables.probes import probe_grids
 
+    if along:
+        _along(methods, names, form, heatmaps, options)
+        return
     wanted = parse_probes(names, tell)
     if heatmaps is not None and "attention_sink" not in wanted:
         raise InputError("heatmaps come with the probe attention_sink", where=f"--probes {names}")
@@ -98,6 +109,49 @@ def _measure_all(
     cells = {(job.cell.method, job.cell.seed): job.cell for job in plan.jobs}
     with torch_threads(spec.threads, needs_torch=True):
         return [_measure(plan, cell, data, names, how) for cell in cells.values()]
+
+
+def _along(
+    methods: tuple[str, ...], names: str, form: str, heatmaps: Path | None, options: dict[str, Any]
+) -> None:
+    """Train anew, probing; print the evaluations, and how the probes go with the dev score."""
+    from bench.cli.screen import text
+    from bench.data.suites import data_folder
+    from bench.plan.plan import make_plan
+    from bench.probes import parse_probes
+    from bench.probes.probe import ProbeOptions
+    from bench.reports.tables.along import along_grids, along_relations
+    from bench.reports.tables.relation import QUANTITIES
+    from bench.request import profiles
+    from bench.run.along import along, check_along
+    from bench.run.probing import probe_data
+
+    if heatmaps is not None or options["sentence"] is not None:
+        where = "--sentence" if heatmaps is None else "--heatmaps"
+        raise InputError("there are no attention maps along a training", where=where)
+    known = tuple(dict.fromkeys(one.probe for one in QUANTITIES))
+    wanted = known if names.strip() == "all" else parse_probes(names, tell)
+    if other := set(wanted) - set(known):
+        raise InputError(
+            f"{', '.join(sorted(other))} along a training",
+            where="--probes",
+            expected=f"of {', '.join(known)}",
+        )
+    plan = make_plan(make_spec({**options, "methods": ",".join(methods)}))
+    spec = plan.spec
+    check_device(spec.device)
+    check_along(plan)
+    dev = spec.dev or profiles.load(spec.profile).dev
+    data = probe_data(options["suite"] or dev, data_folder(spec.data), spec.accept_data, plan.world_seed)
+    how = ProbeOptions(strict=options["strict"], groups=options["groups"], per_head=options["per_head"])
+    found = along(plan, data, wanted, how, progress_bar)
+    if not found:
+        raise InputError("no training made a dev evaluation", where="--along", hint="lower eval_every")
+    if form == "json":
+        relations = along_relations(found, spec.profile, dev)
+        print_json({"evaluations": list(map(asdict, found)), "mechanism": list(map(asdict, relations))})
+    else:
+        click.echo(text(along_grids(found, spec.profile, dev)), nl=False)
 
 
 def _measure(plan: Plan, cell: Cell, data: ProbeData, names: tuple[str, ...], how: ProbeOptions) -> Probed:
@@ -143,9 +197,13 @@ def _draw(found: list[Probed], folder: Path) -> None:
 def _show_records(results: Path, campaign: str, form: str) -> None:
     from bench.cli.screen import text
     from bench.records.store import ResultStore
-    from bench.reports.tables.probes import energy_against_score, from_records, probe_grids
+    from bench.reports.campaign import make_campaign
+    from bench.reports.tables.mechanism import all_relations, mechanism_grids
+    from bench.reports.tables.probes import from_records, probe_grids
 
-    found = from_records(ResultStore(results, campaign).records())
+    store = ResultStore(results, campaign)
+    source = make_campaign(store, store.records())
+    found = from_records(source.records)
     if not found:
         raise InputError(
             "no record has probes",
@@ -153,12 +211,8 @@ def _show_records(results: Path, campaign: str, form: str) -> None:
             expected="METHOD, or records with probes",
             hint="bench run --probes all adds them",
         )
-    relations = energy_against_score(found)
     if form == "json":
-        print_json({"probes": list(map(asdict, found)), "energy": list(map(asdict, relations))})
-        return
-    click.echo(text(probe_grids(found)), nl=False)
-    for relation in relations:
-        click.echo(f"\n{relation.sentence()}")
-        for method, why in relation.left_out.items():
-            click.echo(f"left out: {method}, {why}")
+        relations = all_relations(source)
+        print_json({"probes": list(map(asdict, found)), "mechanism": list(map(asdict, relations))})
+    else:
+        click.echo(text([*probe_grids(found), *mechanism_grids(source)]), nl=False)

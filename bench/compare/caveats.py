@@ -39,7 +39,7 @@ def pairing(a: Group, b: Group) -> str | None:
     pairs = [(run.record, others[run.record.seed]) for run in a.runs]
     if all(x.options == y.options and not differing(x, y, SPECIFICATION) for x, y in pairs):
         return "have one specification"
-    of_seeds = [_stage_keys(x) & _stage_keys(y) for x, y in pairs]
+    of_seeds = [stage_keys(x) & stage_keys(y) for x, y in pairs]
     seen = Counter(key for keys in of_seeds for key in keys)
     stages = [{key for key in keys if seen[key] == 1} for keys in of_seeds]
     if all(stages):
@@ -115,7 +115,8 @@ def _differs(what: str, a: Group, b: Group, read: Callable[[RunRecord], str]) ->
     return [f"Different {what}: {first} against {second}."]
 
 
-def _stage_keys(record: RunRecord) -> set[str]:
+def stage_keys(record: RunRecord) -> set[str]:
+    """Return the keys of the stages that a run trained, its members' too."""
     return {str(stage["key"]) for stage in record.training.get("stages", {}).values() if stage.get("key")}
 
 

@@ -1,6 +1,7 @@
-"""Tests of two dependent correlations that share a variable: two systems against the same gold scores.
+"""Three variables: a rank correlation with one held fixed, and tests of two correlations that share one.
 
-They say something about the checkpoints at hand only. Both are derived for Pearson's r of normal variables.
+The tests are of two systems against the same gold scores, and say something about the checkpoints at hand
+only. Both are derived for Pearson's r of normal variables.
 With Spearman's rho and graded gold scores they call equal systems different a little too often
 (``bench.stats.coverage``, methods "williams" and "steiger"), so use them to cross-check the paired bootstrap
 and for nothing more.
@@ -11,7 +12,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import ArrayLike
 from scipy import stats
+
+from bench.stats.resampling import spearman_rows
+
+EQUAL = 1e-12
+"""Rank correlations nearer to 1 or -1 are of the same order, or of the reverse, but for rounding."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +97,46 @@ def steiger(r12: float, r13: float, r23: float, n: int) -> CorrelationTest:
     s = psi / (1 - square) ** 2
     z = (math.atanh(r12) - math.atanh(r13)) * math.sqrt((n - 3) / (2 - 2 * s))
     return CorrelationTest(r12 - r13, z, None, float(2 * stats.norm.sf(abs(z))), n)
+
+
+def partial_spearman(x: ArrayLike, y: ArrayLike, z: ArrayLike) -> float:
+    """Spearman's correlation of x and y with z held fixed (Kendall and Stuart 1979, vol. 2, ch. 27).
+
+    (r_xy - r_xz r_yz) / sqrt((1 - r_xz^2) (1 - r_yz^2)) of the three Spearman correlations: Pearson's
+    correlation of what linear regressions of the ranks of x and of y on those of z leave. Its interval is
+    :func:`bench.stats.items.spearman_interval` with one variable held fixed.
+
+    Args:
+        x: (n,), n at least 4.
+        y: (n,).
+        z: (n,), what is held fixed.
+
+    Returns:
+        The partial correlation, in [-1, 1].
+
+    Raises:
+        ValueError: shapes that don't fit, fewer than 4 values or one that is not finite, a side whose values
+            are all equal, or x or y in the order of z or its reverse: nothing is left of it.
+
+    x and y rise together, but only as far as z makes them:
+
+    >>> z = [1, 2, 3, 4, 5, 6]
+    >>> round(partial_spearman([2, 1, 4, 3, 6, 5], [1, 3, 2, 5, 4, 6], z), 3)
+    -0.955
+    """
+    r_xy, r_xz, r_yz = (_spearman(*pair) for pair in ((x, y), (x, z), (y, z)))
+    for name, r in (("x", r_xz), ("y", r_yz)):
+        if 1 - abs(r) < EQUAL:
+            raise ValueError(f"{name} has the order of z or its reverse: with z held fixed nothing is left")
+    partial = (r_xy - r_xz * r_yz) / math.sqrt((1 - r_xz**2) * (1 - r_yz**2))
+    return min(1.0, max(-1.0, partial))
+
+
+def _spearman(x: ArrayLike, y: ArrayLike) -> float:
+    if np.ndim(x) != 1:
+        raise ValueError(f"values of shape {np.shape(x)}; expected (n,)")
+    r = float(spearman_rows(x, y)[0])
+    return math.copysign(1.0, r) if 1 - abs(r) < EQUAL else r
 
 
 def _determinant(r12: float, r13: float, r23: float, n: int) -> float:

@@ -25,7 +25,9 @@ from bench.reports.records import (
     values,
 )
 from bench.reports.tables.gains import LOSSES
-from bench.reports.tables.probes import Probed, energy_against_score, from_records
+from bench.reports.tables.mechanism import relations
+from bench.reports.tables.probes import Probed, from_records
+from bench.reports.tables.relation_grid import rho_in_words
 from bench.reports.tables.significance import averages, tests_in_words
 from bench.reports.tables.standings import standings
 from bench.reports.tables.sweeps import curves
@@ -211,10 +213,11 @@ def _probes(place: _Place) -> Iterator[Figure]:
             plane[method] = uniformity, alignment
     axes = "uniformity", "alignment"
     yield from place.scatter("plane", "probes", "Alignment and uniformity", axes, plane)
-    for relation in energy_against_score(found):
-        at = {method: (energy, SCALE * average) for method, (energy, average) in relation.methods.items()}
-        axes, note = ("E_CLS", "average x 100"), f"{relation.sentence()}."
-        yield from place.scatter("energy", "probes", "CLS energy and score", axes, at, note)
+    for relation in relations(place.campaign, place.records):
+        if relation.quantity == "E_CLS":
+            at = {method: (one.value, SCALE * one.score) for method, one in relation.points.items()}
+            axes, note = ("E_CLS", "average x 100"), f"Spearman's rho {rho_in_words(relation.rho)}."
+            yield from place.scatter("energy", "probes", "CLS energy and score", axes, at, note)
     for number, what in enumerate(("[CLS]", "[SEP]", "final punctuation")):
         layers = {
             method: [_mean(runs, "attention_sink", "layers", i, number) for i in range(depth)]

@@ -191,6 +191,7 @@ PARTS = {
     "alarms",
     "claim",
     "coverage_items",
+    "coverage_methods",
     "coverage_rows",
     "coverage_seeds",
     "mutations",

@@ -29,8 +29,8 @@ from tests.support.forge import forge
 
 _FORMATS = ("text", "markdown", "csv", "json", "latex", "html")
 _TABLES = (
-    *("leaderboard", "sts7", "transfer", "efficiency", "ablation:caels", "probes", "significance"),
-    *("overlap", "published", "gains", "order"),
+    *("leaderboard", "sts7", "transfer", "efficiency", "ablation:caels", "probes", "mechanism"),
+    *("significance", "overlap", "published", "gains", "order"),
 )
 _SUITES = {"camp": "toy", "made": "sts7", "transfer": "transfer7"}
 _OVERLAP = "task,level,sentences,touched,pairs,clean_pairs\nSTS12,exact,10,1,40,38\nSTSB,near,9,0,30,30\n"

@@ -12,10 +12,9 @@ import pytest
 from bench.errors import DataError, NewerRecordError, NotComparableError
 from bench.probes import PROBES
 from bench.records.record import SCHEMA, RunRecord, Score, from_json, to_json
-from bench.reports.tables.probes import Probed, energy_against_score, from_records, probe_grids
+from bench.reports.tables.probes import Probed, from_records, probe_grids
 from bench.run import probing
 from bench.run.builder import Builder
-from bench.stats.items import spearman_interval
 from tests.support.cli import Cli
 from tests.support.forge import forge
 
@@ -204,10 +203,12 @@ def test_bench_probe_shows_the_probes_of_records(cli: Cli) -> None:
     code, out, err = cli("probe")
     assert code == 0, err
     assert "±" in next(line for line in out.splitlines() if line.split()[:1] == ["noise"])
-    assert "CLS energy against the average on toy, profile mini, 1 methods: no rank correlation" in out
-    assert "left out: noise, it has no transformer" in out
-    relation = json.loads(cli("probe", "--format", "json")[1])["energy"][0]
-    assert list(relation["methods"]) == ["untrained"]
+    assert "Mechanism: TOY, 156 sentences; toy, profile mini" in out
+    assert "Left out of E_CLS, on CLS, sink, |CLS|: noise (it has no transformer)." in out
+    found = json.loads(cli("probe", "--format", "json")[1])
+    assert found.keys() == {"probes", "mechanism"}
+    points = {relation["quantity"]: list(relation["points"]) for relation in found["mechanism"]}
+    assert (points["E_CLS"], points["alignment"]) == (["untrained"], ["noise", "untrained"])
 
 
 def test_probes_are_listed(cli: Cli) -> None:
@@ -216,49 +217,10 @@ def test_probes_are_listed(cli: Cli) -> None:
     assert [line.split()[0] for line in out.splitlines()] == [*PROBES, "overlap", "gradient"]
 
 
-def probed(method: str, energy: float, average: float, seed: int = 1, **other: Any) -> Probed:
+def probed(method: str, energy: float, average: float, seed: int = 1) -> Probed:
     block = {"value": energy, "pooling": "cls", "convention": "c"}
     probes = {"version": 1, "data": {"tasks": {"T": {}}, "sentences": 3}, "cls_energy": block}
-    return replace(Probed("p", method, seed, "s", average, probes, {}), **other)
-
-
-def test_energy_against_score_is_over_methods_not_runs() -> None:
-    points = {"a": (0.1, 0.5), "b": (0.2, 0.7), "c": (0.3, 0.6), "d": (0.4, 0.9), "e": (0.5, 0.8)}
-    found = [probed(method, x, y) for method, (x, y) in points.items()]
-    found += [probed("e", 0.7, 0.82, seed=2)]
-    pools = probed("avg", 0.9, 0.1)
-    pools.probes["cls_energy"]["pooling"] = "avg"
-    found += [pools, probed("pair", 0, 0.2, probes={**pools.probes, "cls_energy": {"missing": "no vectors"}})]
-    (relation,) = energy_against_score(found)
-    assert relation.methods == {**points, "e": (pytest.approx(0.6), pytest.approx(0.81))}
-    # ranks 1 2 3 4 5 against 1 3 2 5 4: 1 - 6 * 4 / (5 * 24)
-    assert relation.rho == pytest.approx(0.8)
-    assert (relation.low, relation.high) == spearman_interval(relation.rho or 0, 5)
-    assert relation.left_out == {"avg": "it pools avg", "pair": "no vectors"}
-    assert relation.sentence() == (
-        "CLS energy against the average on s, profile p, 5 methods: Spearman's rho +0.80, "
-        f"95% interval [{relation.low:+.2f}, {relation.high:+.2f}] (Bonett and Wright 2000)"
-    )
-
-
-@pytest.mark.parametrize(
-    ("energies", "averages", "rho", "text"),
-    [
-        ((1, 2, 3), (1, 2, 3), None, "no rank correlation (it takes 4 methods, not all equal)"),
-        ((1, 1, 1, 1), (1, 2, 3, 4), None, "no rank correlation"),
-        ((1, 2, 3, 4), (1, 2, 3, 4), 1.0, "Spearman's rho +1.00, no interval: it has no width there"),
-        ((1, 2, 3, 4, 5), (1, 2, 3, 4, 5), 1.0, "+1.00, no interval"),  # 1 - 2e-16 in floating point
-        ((1, 2, 3, 4), (4, 3, 2, 1), -1.0, "Spearman's rho -1.00, no interval"),
-    ],
-)
-def test_energy_against_score_without_an_interval(
-    energies: tuple[float, ...], averages: tuple[float, ...], rho: float | None, text: str
-) -> None:
-    pairs = zip(energies, averages, strict=True)
-    (relation,) = energy_against_score([probed(f"m{i}", x, y) for i, (x, y) in enumerate(pairs)])
-    assert relation.rho == (None if rho is None else pytest.approx(rho))
-    assert (relation.low, relation.high) == (None, None)
-    assert text in relation.sentence()
+    return Probed("p", method, seed, "s", average, probes, {})
 
 
 def test_tables_show_means_over_seeds_and_refuse_other_sentences() -> None:

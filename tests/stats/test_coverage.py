@@ -178,6 +178,18 @@ def test_default_intervals_hold_in_their_own_settings(
     assert [row for row in rows if row.n_b in (1, row.n_a) and not row.keeps] == []
 
 
+def test_rank_correlations_hold_but_where_both_sides_follow_what_is_held_fixed(
+    table: tuple[Row, ...],
+) -> None:
+    rows = [row for row in table if row.method in ("rank correlation", "partial rank correlation")]
+    assert {(row.n_a, row.correlation) for row in rows} == {
+        (n, r) for n in (5, 10, 20, 40) for r in (0, 0.6, 0.9)
+    }
+    assert {row.design for row in rows} == {"normal", "normal, z 0.5", "normal, z 0.9"}
+    assert all(row.keeps for row in rows if row.design != "normal, z 0.9")
+    assert min(row.measured for row in rows) > 0.88
+
+
 @pytest.mark.parametrize(("method", "r"), [("welch", None), ("paired t", 0.9), ("welch", 0.9)])
 def test_a_row_is_what_a_small_simulation_gives(method: str, r: float | None) -> None:
     """2,000 simulations of three seeds per side."""

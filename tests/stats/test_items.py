@@ -9,8 +9,8 @@ from scipy import stats
 
 from bench.stats import resampling
 from bench.stats.checks import FloatArray, generator
-from bench.stats.correlations import CorrelationTest, steiger, williams
-from bench.stats.items import item_difference, paired_bootstrap
+from bench.stats.correlations import CorrelationTest, partial_spearman, steiger, williams
+from bench.stats.items import item_difference, paired_bootstrap, spearman_interval
 from bench.stats.resampling import spearman_draws, spearman_rows
 from bench.stats.suite import suite_draws
 
@@ -283,3 +283,56 @@ def test_tests_of_dependent_correlations_hold_their_level(test: Callable[..., Co
         false += test(r[0, 1], r[0, 2], r[1, 2], pairs).p <= 0.05
     low, high = stats.binom.interval(0.999, simulations, 0.05)
     assert low <= false <= high
+
+
+def rank_residuals(x: FloatArray, z: FloatArray) -> FloatArray:
+    """What a linear regression of the ranks of x on those of z leaves."""
+    of_x, of_z = stats.rankdata(x), stats.rankdata(z)
+    fit = stats.linregress(of_z, of_x)
+    return np.asarray(of_x - fit.intercept - fit.slope * of_z)
+
+
+@pytest.mark.parametrize("pairs", [5, 12, 60])
+def test_a_partial_correlation_is_that_of_the_residuals_of_rank_regressions(pairs: int) -> None:
+    rng = generator(0, f"partial {pairs}")
+    for _ in range(20):
+        z, *own = rng.normal(size=(3, pairs))
+        x, y = (np.round(2 * z + 2 * noise) for noise in own)  # with ties
+        expected = stats.pearsonr(rank_residuals(x, z), rank_residuals(y, z)).statistic
+        assert partial_spearman(x, y, z) == pytest.approx(expected, abs=1e-12)
+        assert partial_spearman(y, x, -z) == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_partial_correlation_at_its_limits() -> None:
+    x = [1, 2, 3, 4, 5, 6, 7, 8]
+    y, apart = [2, 1, 4, 3, 6, 5, 8, 7], [3, 7, 2, 6, 6, 2, 7, 3]
+    assert spearman_rows(x, apart)[0] == 0
+    r_xy, r_yz = spearman_rows(x, y)[0], spearman_rows(y, apart)[0]
+    assert partial_spearman(x, y, apart) == pytest.approx(r_xy / np.sqrt(1 - r_yz**2))  # z says nothing of x
+    assert partial_spearman(x, x, apart) == 1
+    assert partial_spearman(x, np.negative(x), y) == -1
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "z", "message"),
+    [
+        ([1, 2, 3, 4], [1, 3, 2, 4], [10, 20, 30, 40], "x has the order of z or its reverse"),
+        ([1, 3, 2, 4, 5], [5, 4, 3, 2, 1], [1, 2, 3, 4, 5], "y has the order of z or its reverse"),
+        ([1, 1, 1, 1], [1, 3, 2, 4], [1, 2, 3, 4], "equal"),
+        ([1, 2, 3], [1, 3, 2], [1, 2, 3], "3 pairs; expected at least 4"),
+        ([1, 2, 3, 4], [1, 3, 2, 4], [1, 2, 3], "expected"),
+        ([1, 2, 3, float("nan")], [1, 3, 2, 4], [1, 2, 3, 4], "not finite"),
+        ([[1, 2, 3, 4]], [1, 3, 2, 4], [2, 1, 3, 4], r"values of shape \(1, 4\); expected \(n,\)"),
+    ],
+)
+def test_a_partial_correlation_that_is_none(x: ArrayLike, y: ArrayLike, z: ArrayLike, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        partial_spearman(x, y, z)
+
+
+def test_an_interval_with_variables_held_fixed_is_that_of_fewer_pairs() -> None:
+    assert spearman_interval(0.4, 20, held=1) == spearman_interval(0.4, 19)
+    assert spearman_interval(0.4, 20, 0.9, held=2) == spearman_interval(0.4, 18, 0.9)
+    for n, held in ((4, 1), (10, -1)):
+        with pytest.raises(ValueError, match=f"n={n}, level=0.95, held={held}"):
+            spearman_interval(0.4, n, held=held)

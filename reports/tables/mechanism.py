@@ -1,0 +1,81 @@
+"""How what is probed goes with the score over a campaign's methods."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bench.compare.caveats import stage_keys
+from bench.records.record import RunRecord
+from bench.reports.campaign import Campaign
+from bench.reports.grid import Grid, summarise
+from bench.reports.records import by_method, by_profile_and_suite, finished
+from bench.reports.tables.probes import check_same_sentences, from_records, sentences_of
+from bench.reports.tables.relation import QUANTITIES, Point, Relation, relate
+from bench.reports.tables.relation_grid import Words, relation_grid
+
+WORDS = Words(
+    "methods",
+    "average",
+    ", each the mean of its seeds",
+    "methods that share trained stages, directly or through others, count as one. Besides, methods "
+    "have backbone and training text in common, so fewer are independent than are counted.",
+)
+
+
+def mechanism_grids(campaign: Campaign) -> list[Grid]:
+    """Return a table for every profile and suite whose records have probes."""
+    grids = []
+    for records in by_profile_and_suite(campaign.records):
+        if found := relations(campaign, records):
+            on = sentences_of(next(record.probes for record in finished(records) if record.probes))
+            title = f"Mechanism: {on}; {records[0].suite}, profile {records[0].profile}"
+            grids.append(relation_grid(title, found, WORDS))
+    return grids
+
+
+def all_relations(campaign: Campaign) -> list[Relation]:
+    """Return the relations of every profile and suite."""
+    groups = by_profile_and_suite(campaign.records)
+    return [relation for records in groups for relation in relations(campaign, records)]
+
+
+def relations(campaign: Campaign, records: Sequence[RunRecord]) -> list[Relation]:
+    """Correlate what is probed with the average over methods, each the mean of its seeds that have probes.
+
+    Supervised methods are left out unless the campaign ranks them among the others.
+
+    Args:
+        campaign: The campaign.
+        records: Its records of one profile and suite.
+
+    Returns:
+        A relation for every quantity that was probed; none where no record has probes.
+
+    Raises:
+        NotComparableError: probes of different sentences.
+    """
+    there = finished(records)
+    found = from_records(there, campaign.shown)
+    check_same_sentences(found)
+    points = [_point(campaign, method, runs) for method, runs in by_method(there).items()]
+    probed = {name for one in found for name in one.probes}
+    return relate(points, probed, records[0].profile, records[0].suite)
+
+
+def _point(campaign: Campaign, method: str, runs: Sequence[RunRecord]) -> Point:
+    shown, probed = campaign.shown(method), [run for run in runs if run.probes]
+    stages = frozenset(key for run in probed for key in stage_keys(run))
+    why = "it learned from labels" if method in campaign.apart else "" if probed else "it has no probes"
+    if why:
+        return Point(shown, shown, None, {}, {one.heading: why for one in QUANTITIES}, stages)
+    values: dict[str, float] = {}
+    lacks: dict[str, str] = {}
+    for one in QUANTITIES:
+        reasons = [why for run in probed if (why := one.why_not(run.probes))]
+        mean = summarise([one.of(run.probes) for run in probed]).mean
+        if reasons:
+            lacks[one.heading] = reasons[0]
+        elif mean is not None:
+            values[one.heading] = mean
+    score = summarise([run.score("avg") for run in probed]).mean
+    return Point(shown, shown, score, values, lacks, stages)

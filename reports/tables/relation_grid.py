@@ -1,0 +1,131 @@
+"""The table of rank correlations of what is probed with a score."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from bench.reports.grid import DASH, Grid
+from bench.reports.tables.relation import HELD, Relation, Rho
+from bench.stats.checks import MIN_PAIRS
+from bench.stats.coverage import measured
+
+CLOSE = 0.7  # coverage was measured where both sides correlate by 0.5 with what is held fixed, and by 0.9
+
+
+@dataclass(frozen=True)
+class Words:
+    """How a table speaks of its points.
+
+    Args:
+        points: What they are, several.
+        score: The score.
+        means: What a point is the mean of, "" for nothing.
+        independent: Which of them count as one.
+    """
+
+    points: str
+    score: str
+    means: str
+    independent: str
+
+
+def relation_grid(title: str, found: Sequence[Relation], words: Words) -> Grid:
+    """Return the table of some relations: a row a quantity."""
+    rows = [_row(one) for one in found]
+    header = (
+        *("quantity", words.points, "independent", f"rho with {words.score}", "95% interval"),
+        *("uniformity fixed", "its 95% interval", "rho with uniformity"),
+    )
+    notes = [
+        f"rho: Spearman's over {words.points}{words.means}; uniformity fixed: the partial one. Intervals: "
+        "Bonett and Wright (2000), with the number of independent ones in place of n, each uncorrected for "
+        "the others.",
+        f"independent: {words.independent}",
+        *_coverage(found),
+        *_left_out(found),
+    ]
+    if any(one.independent <= MIN_PAIRS for one in found):
+        notes.append(
+            f"An interval takes {MIN_PAIRS} independent ones, with uniformity fixed {MIN_PAIRS + 1}."
+        )
+    if any(_odd(one) for one in found):
+        notes.append(
+            f"No rho: it takes {MIN_PAIRS} {words.points} that aren't all equal; with uniformity fixed "
+            f"{MIN_PAIRS + 1}, the uniformity of each, and an order other than it or its reverse. 1 and -1 "
+            "have no interval."
+        )
+    return Grid(title, header, tuple(rows), tuple(notes))
+
+
+def _odd(one: Relation) -> bool:
+    """True where a rho is lacking or as large as it can be."""
+    values = [one.rho.value] if one.quantity == HELD else [one.rho.value, one.partial.value]
+    return any(value is None or abs(value) == 1 for value in values)
+
+
+def _row(one: Relation) -> tuple[str, ...]:
+    return (
+        *(one.quantity, str(len(one.points)), str(one.independent)),
+        *(_signed(one.rho.value), _ends(one.rho), _signed(one.partial.value), _ends(one.partial)),
+        _signed(one.with_uniformity),
+    )
+
+
+def rho_in_words(rho: Rho) -> str:
+    """Say a rank correlation and its interval.
+
+    >>> rho_in_words(Rho(0.8, 0.1, 0.95)), rho_in_words(Rho(1.0))
+    ('+0.80, 95% interval [+0.10, +0.95]', '+1.00')
+    """
+    return _signed(rho.value) if rho.low is None else f"{_signed(rho.value)}, 95% interval {_ends(rho)}"
+
+
+def _signed(value: float | None) -> str:
+    return DASH if value is None else f"{value:+.2f}"
+
+
+def _ends(rho: Rho) -> str:
+    return DASH if rho.low is None else f"[{_signed(rho.low)}, {_signed(rho.high)}]"
+
+
+def _coverage(found: Sequence[Relation]) -> Iterator[str]:
+    """How often such intervals held in simulations: of those that fit these rows the one that held least."""
+    rows = {
+        "": [
+            measured("rank correlation", one.independent, one.independent, abs(one.rho.value or 0))
+            for one in found
+            if one.rho.low is not None
+        ],
+        " with uniformity fixed": [
+            measured(
+                *("partial rank correlation", one.independent, one.independent, abs(one.partial.value or 0)),
+                design=_design(one),
+            )
+            for one in found
+            if one.partial.low is not None
+        ],
+    }
+    worst = {what: min(fit, key=lambda row: row.measured) for what, fit in rows.items() if fit}
+    if worst:
+        said = (f"{100 * row.measured:.0f}%{what} (n = {row.n_a})" for what, row in worst.items())
+        yield f"In the simulations that fit, 95% intervals hold the true rho in at least {', '.join(said)}."
+
+
+def _design(one: Relation) -> str:
+    """The simulation in which both sides go with what is held fixed as far as these do, or further."""
+    return f"normal, z {0.9 if abs(one.with_uniformity or 0) > CLOSE else 0.5}"
+
+
+def _left_out(found: Sequence[Relation]) -> Iterator[str]:
+    """Who is left out of which rows, a line a reason."""
+    rows: dict[tuple[str, str], list[str]] = {}
+    for one in found:
+        for method, why in one.left_out.items():
+            rows.setdefault((method, why), []).append(one.quantity)
+    lines: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for (method, why), quantities in rows.items():
+        lines.setdefault((why, tuple(quantities)), []).append(method)
+    for (why, of_rows), methods in lines.items():
+        of = "all rows" if len(of_rows) == len(found) else ", ".join(of_rows)
+        yield f"Left out of {of}: {', '.join(methods)} ({why})."
