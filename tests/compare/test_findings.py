@@ -152,7 +152,7 @@ def test_the_verdict_speaks_for_seeds_and_items_where_both_are_there(cli: Cli) -
         (("--for", "seeds"), "For further seeds on these test pairs: ", "paired"),
         (
             ("--for", "items"),
-            "For these 10 checkpoints alone on further test pairs: these test pairs ",
+            "For these 10 checkpoints alone on further test pairs: jtcse is ahead",
             "items",
         ),
         (("--for", "both", "--test", "welch"), "For further seeds and further test pairs: ", "components"),

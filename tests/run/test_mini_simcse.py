@@ -28,11 +28,10 @@ def worst_margin(records: Sequence[RunRecord]) -> float:
     return min(trained) - max(floors)
 
 
-@pytest.mark.parametrize(("campaign", "world"), [("mini", 1), ("mini-world2", 2), ("mini-world3", 3)])
-def test_committed_records_of_three_worlds(campaign: str, world: int) -> None:
-    records = read(ROOT / "results" / campaign)
+def test_committed_records() -> None:
+    records = read(ROOT / "results" / "mini")
     assert sorted(record.seed for record in records if record.seed is not None) == [1, 2, 3]
-    assert {record.world["seed"] for record in records if record.world} == {world}
+    assert {record.world["seed"] for record in records if record.world} == {1}
     assert all(record.world and any("no benchmark" in note for note in record.notes) for record in records)
     steps = {r.training["stages"]["simcse"]["steps"] for r in records if r.name == "simcse"}
     assert steps == {150}

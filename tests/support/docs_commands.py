@@ -31,8 +31,6 @@ OWN_TEST = ("add-your-method.md", "faults.md", "first-method.md", "gate-in-a-bui
 COMMITTED = (
     "mini",
     "mini-all",
-    "mini-world2",
-    "mini-world3",
     "minilm",
     "reference",
     "sweeps",
