@@ -24,6 +24,7 @@ from bench.records.facts import FACTS
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.registry import discover
+from bench.reports.grid import SCALE
 from bench.reports.tables.published import Footnotes, merged, quoted_row
 from bench.request import profiles
 from bench.verify.findings import CHECKS
@@ -93,10 +94,12 @@ def names_in_papers(card: MethodCard) -> tuple[str, ...]:
 def filled(markdown: str) -> str:
     """Put tables in the place of ``<!-- leaderboard: CAMPAIGN -->`` and of the names in ``_TABLES``.
 
+    ``<!-- rates: PROFILE -->`` is what ``bench tune`` found for its methods.
     ``<!-- coverage: METHODS | DESIGNS | TARGETS -->`` is a table of what was measured of procedures: names of
     coverage.csv with semicolons between, the last two left out for all.
     """
     markdown = re.sub(r"<!-- leaderboard: (\S+) -->", lambda found: leaderboard(found[1]), markdown)
+    markdown = re.sub(r"<!-- rates: (\S+) -->", lambda found: rates_table(found[1]), markdown)
     markdown = re.sub(
         r"<!-- coverage: (.+?) -->", lambda found: evidence.table(*found[1].split("|")), markdown
     )
@@ -113,6 +116,43 @@ def leaderboard(campaign: str) -> str:
     if done.exception:
         raise SystemExit(f"docs: no leaderboard of {campaign}: {done.exception}")
     return done.output
+
+
+def rates_table(profile: str) -> str:
+    """Dev scores of the values that each option of a profile's methods was chosen from, as markdown."""
+    tuned = profiles.load(profile).tuning
+    values = sorted({value for row in tuned for value, _ in row["dev"]})
+    rows = []
+    for row in tuned:
+        dev = dict(row["dev"])
+        best = max(dev, key=dev.__getitem__)
+        cells = [f"{100 * dev[value]:.2f}" if value in dev else "" for value in values]
+        marked = [f"**{cell}**" if value == best else cell for value, cell in zip(values, cells, strict=True)]
+        rows.append((f"`{row['method']}`", f"`{row['option']}`", *marked))
+    return _table(("method", "option", *(f"{value:g}" for value in values)), rows)
+
+
+def mlm_table() -> str:
+    """Dev scores over the steps of language modelling that made the backbone, as markdown."""
+    of_steps: dict[int, list[RunRecord]] = {}
+    start = profiles.load("minilm-lm").backbone["from"]
+    for record in ResultStore(RESULTS, "mlm-steps").records():
+        named = record.backbone or {}
+        steps = 0 if named["sha256"] == start else int(named["name"].removeprefix("lm"))
+        of_steps.setdefault(steps, []).append(record)
+    rows = []
+    for steps, found in sorted(of_steps.items()):
+        scores = {name: [SCALE * (r.score("avg") or 0) for r in found if r.method == name] for name in _CURVE}
+        cells = [" and ".join(f"{score:.2f}" for score in sorted(own)) for own in scores.values()]
+        rows.append((f"{steps:,}", *cells))
+    return _table(("steps", *_CURVE.values()), rows)
+
+
+_CURVE = {
+    "untrained": "untrained, [CLS]",
+    "untrained[pooling=avg]": "untrained, mean",
+    "simcse": "SimCSE, 60 steps, two seeds",
+}
 
 
 def relative_costs() -> dict[str, float]:
@@ -293,5 +333,6 @@ _TABLES = {
     "scale": scale_table,
     "facts": facts_table,
     "checks": checks_table,
+    "mlm steps": mlm_table,
 }
 """Tables by the comment in whose place they stand."""

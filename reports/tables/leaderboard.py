@@ -22,7 +22,6 @@ from bench.reports.records import (
     task_list,
     without_score,
 )
-from bench.reports.tables.budget import budget_notes
 from bench.reports.tables.significance import (
     BOLD,
     NO_BOLD,
@@ -32,6 +31,7 @@ from bench.reports.tables.significance import (
     unequal_seeds,
 )
 from bench.reports.tables.standings import standings
+from bench.reports.tables.terms import budget_notes, weight_notes
 
 if TYPE_CHECKING:
     from bench.stats.ranks import Ranking
@@ -173,6 +173,7 @@ def leaderboard(campaign: Campaign, records: Sequence[RunRecord]) -> Table:
         *standing_notes(average, unequal_seeds(found), campaign.shown),
         *said,
         *budget_notes(records, campaign.shown),
+        *weight_notes(records),
         *_chosen(campaign),
         *_apart(campaign, rows),
     )

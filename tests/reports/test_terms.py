@@ -1,4 +1,4 @@
-"""The line below a leaderboard whose methods trained on unequal amounts of text."""
+"""The lines below a leaderboard whose methods trained on unequal terms."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.reports.campaign import make_campaign
 from bench.reports.sections import table_grids
-from bench.reports.tables.budget import budget_notes
+from bench.reports.tables.terms import budget_notes, weight_notes
 from tests.support.campaigns import make_record
 
 START = "Unequal budgets, in sentences that a method's longest training stage read: "
@@ -57,3 +57,19 @@ def test_the_leaderboard_has_it(tmp_path: Path) -> None:
     for wanted, chosen in ((True, records), (False, records[:1])):
         (grid,) = table_grids(make_campaign(ResultStore(tmp_path, "c"), chosen), "leaderboard")
         assert any(note.startswith(START) for note in grid.notes) is wanted
+
+
+def test_other_bytes_of_a_made_backbone_are_named(tmp_path: Path) -> None:
+    def made(method: str, seed: int, sha256: str, recipe: str | None = "r") -> RunRecord:
+        backbone = {"name": "lm", "sha256": sha256 * 64} | ({"recipe": recipe} if recipe else {})
+        return replace(make_record(method, seed, {"STSB": 0.5}), backbone=backbone)
+
+    records = [made("simcse", 1, "a"), made("simcse", 2, "b"), made("mine", 1, "a")]
+    said = (
+        "The backbone was made on several kinds of processor, which give it other last bits: "
+        f"{'a' * 12} (2 runs of 2 methods), {'b' * 12} (1 runs of 1 methods)."
+    )
+    assert weight_notes(records) == (said,)
+    assert weight_notes(records[::2]) == weight_notes([made("x", 1, "a", None), made("y", 1, "b")]) == ()
+    (grid,) = table_grids(make_campaign(ResultStore(tmp_path, "camp"), records), "leaderboard")
+    assert said in grid.notes

@@ -1,9 +1,10 @@
-"""What a leaderboard says of methods that trained on unequal amounts of text."""
+"""What a leaderboard says of methods that trained on unequal terms: amounts of text, a backbone's bytes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from bench.compare.select import grouped
 from bench.records.record import RunRecord
 from bench.reports.records import by_method
 
@@ -41,6 +42,21 @@ def budget_notes(records: Sequence[RunRecord], shown: Callable[[str], str] = str
     said = [f"{group[0][0]:,} ({_some([shown(method) for *_, method in group])})" for group in groups]
     kept = said if len(said) <= _MOST_AMOUNTS else [*said[: _MOST_AMOUNTS - 1], f"... {said[-1]}"]
     return (f"Unequal budgets, in sentences that a method's longest training stage read: {', '.join(kept)}.",)
+
+
+def weight_notes(records: Sequence[RunRecord]) -> tuple[str, ...]:
+    """Return a line with the bytes that runs started from, if those of one recipe's backbone are unequal.
+
+    Args:
+        records: Of one profile and suite.
+    """
+    made = [record for record in records if "recipe" in (record.backbone or {})]
+    groups = grouped(made, lambda record: (record.backbone or {})["sha256"][:12])
+    if len(groups) < 2:
+        return ()
+    said = [f"{name} ({len(runs)} runs of {len(by_method(runs))} methods)" for name, runs in groups.items()]
+    what = "The backbone was made on several kinds of processor, which give it other last bits"
+    return (f"{what}: {', '.join(said)}.",)
 
 
 def _some(names: Sequence[str]) -> str:
