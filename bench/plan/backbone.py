@@ -11,7 +11,8 @@ from typing import Any
 from bench.errors import DataError
 from bench.nn.folder import PRETRAINING, MadeModel, ModelFolder, content_hash, resolve, shape
 from bench.records.facts import digest
-from bench.request.profiles import Profile, backbone_reference, load, makes_backbone
+from bench.request import profiles
+from bench.request.profiles import Profile
 
 THREADS = 2
 """A made backbone is made with as many, whatever its run has: else its last bits would depend on the run."""
@@ -34,10 +35,10 @@ def profile_backbone(profile: Profile, data: Path | None) -> ModelFolder:
         DataError: what lies in its place was made otherwise.
     """
     where, name = f"profile {profile.name}", profile.backbone["name"]
-    if not makes_backbone(profile):
-        return resolve(backbone_reference(profile), where=where, name=name)
+    if not profiles.makes_backbone(profile):
+        return resolve(profiles.backbone_reference(profile), where=where, name=name)
     recipe = _recipe(profile)
-    path = Path(backbone_reference(profile) or kept_backbones() / f"{name}-{recipe[:12]}")
+    path = Path(profiles.backbone_reference(profile) or kept_backbones() / f"{name}-{recipe[:12]}")
     words = ["pretrain", "--profile", profile.backbone["profile"], "--steps", str(profile.backbone["steps"])]
     words += ["--seed", str(_SEED), "--threads", str(THREADS)]
     words += ["--data", str(data)] if data else []
@@ -51,7 +52,7 @@ def backbone_shape(profile: Profile, model: ModelFolder) -> tuple[int, bool]:
     """Return what :func:`bench.nn.folder.shape` does, also of a backbone that is still to be made."""
     if model.sha256:
         return shape(model.path)
-    layers, _ = shape(Path(backbone_reference(load(profile.backbone["profile"]))))
+    layers, _ = shape(Path(profiles.backbone_reference(profiles.load(profile.backbone["profile"]))))
     return layers, False  # a language model has no pooler
 
 
@@ -81,7 +82,7 @@ def check_made(path: Path, recipe: str) -> None:
 
 def _recipe(profile: Profile) -> str:
     own = profile.backbone
-    settings = {**load(own["profile"]).pretrain, "steps": own["steps"]}
+    settings = {**profiles.load(own["profile"]).pretrain, "steps": own["steps"]}
     return _digest(settings, _SEED, own["from"], own["text"])
 
 

@@ -157,7 +157,7 @@ def arguments(corpus: Path, models: Path, *extra: str) -> tuple[str, ...]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("beams", [1, 3])
+@pytest.mark.parametrize("beams", [pytest.param(1, marks=pytest.mark.long), 3])
 def test_batched_is_one_by_one_to_the_token(models: Path, beams: int) -> None:
     whole = translator(models, beams=beams)
     texts = whole(SENTENCES).texts

@@ -143,7 +143,9 @@ def by_bench(encoder: Encoder, tasks: list[MtebTask], folder: Path) -> dict[str,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("author", ["e5", "bge", "instruct"])
+@pytest.mark.parametrize(
+    "author", ["e5", *(pytest.param(name, marks=pytest.mark.long) for name in ("bge", "instruct"))]
+)
 def test_a_folder_scores_as_by_mteb_itself(
     author: str, tasks: list[MtebTask], tiny_bert: Path, tmp_path: Path
 ) -> None:
