@@ -24,7 +24,7 @@ from bench.cli.options import (
     set_option,
 )
 from bench.cli.progress import progress_bar
-from bench.errors import InputError
+from bench.errors import CellFailedError, InputError, printable
 
 if TYPE_CHECKING:
     from bench.request.profiles import Profile
@@ -198,9 +198,10 @@ def _head(
 
 
 @click.command()
-@click.argument("method")
+@click.argument("methods", metavar="METHOD[,METHOD...]")
 @click.option("--option", default="lr", help="Option to choose, a stage's as STAGE.OPTION.")
 @click.option("--values", required=True, help="Comma-separated, at most 6.")
+@click.option("--first", help="Those of them to begin with; then only neighbours of the best are tried.")
 @click.option("--seed", type=int, default=100, help="Not one of 1-5, which are reported.")
 @click.option("--profile", help="Default mini.")
 @data_option("Default BENCH_DATA.")
@@ -213,19 +214,36 @@ def _head(
 )
 @executor_options
 @click.option("--results", type=PATH, default=Path("results"), help="Where training stages are kept.")
-def tune(method: str, option: str, values: str, seed: int, **options: Any) -> None:
-    """Choose a METHOD's learning rate on the dev set alone, with the budget every method gets.
+def tune(methods: str, option: str, values: str, first: str | None, seed: int, **options: Any) -> None:
+    """Choose each METHOD's learning rate on the dev set alone, with the budget every method gets.
 
     Prints the dev score of each value, then the lines for the profile's TOML.
     """
     from bench.run.tune import tune_option
 
     ray = options["executor"] == "ray"
-    given = {"methods": method, "seeds": (seed,), "suites": None, "copies": (), "device": "cpu", "threads": 1}
+    given = {
+        "methods": methods,
+        "seeds": (seed,),
+        "suites": None,
+        "copies": (),
+        "device": "cpu",
+        "threads": 1,
+    }
     spec = make_spec({**options, **given, "workers": options["workers"] or (0 if ray else 1)})
 
-    def report(value: float, outcome: float | str) -> None:
+    def report(method: str, value: float, outcome: float | str) -> None:
         text = f"FAILED, {outcome}" if isinstance(outcome, str) else f"dev {100 * outcome:.2f}"
-        click.echo(f"{option}={value:g}: {text}", err=True)
+        click.echo(f"{method}, {option}={value:g}: {text}", err=True)
 
-    click.echo(tune_option(spec, option, [text.strip() for text in values.split(",")], report), nl=False)
+    grid = [text.strip() for text in values.split(",")]
+    begin = [text.strip() for text in first.split(",")] if first else []
+    failed = []
+    for request in spec.methods:
+        one = replace(spec, methods=(request,))
+        try:
+            click.echo(tune_option(one, option, grid, partial(report, printable(request.text)), begin))
+        except CellFailedError as error:
+            failed.append(error)  # the others are tuned first
+    if failed:
+        raise CellFailedError("; ".join(map(str, failed)))

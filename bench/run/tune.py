@@ -20,7 +20,11 @@ REPORTED_SEEDS = range(1, 6)
 
 
 def tune_option(
-    spec: RunSpec, option: str, values: Sequence[str], report: Callable[[float, float | str], None]
+    spec: RunSpec,
+    option: str,
+    values: Sequence[str],
+    report: Callable[[float, float | str], None],
+    first: Sequence[str] = (),
 ) -> str:
     """Train once for every value and choose by the dev score of the selected checkpoint.
 
@@ -29,13 +33,16 @@ def tune_option(
         option: The option to vary.
         values: At most MAX_VALUES numbers.
         report: Called with each value and its dev score, or why its training failed.
+        first: Those of the values to begin with. Then only the neighbours of the best are tried, until all of
+            its neighbours have been.
 
     Returns:
         The lines for the profile: the value with the largest score, the earliest of equals, and the grid that
         it was chosen from.
 
     Raises:
-        InputError: too many values or none, a value twice, a reported seed, a method that doesn't train.
+        InputError: too many values or none, a value twice, a first one that is none of them, a reported seed,
+            a method that doesn't train.
         CellFailedError: every value failed.
     """
     numbers = [_number(text) for text in values]
@@ -47,28 +54,34 @@ def tune_option(
         raise InputError(
             f"seed {spec.seeds[0]} is one of those that are reported", where="--seed", expected="another one"
         )
+    begin = [_number(text) for text in first] or numbers
+    if other := [value for value in begin if value not in numbers]:
+        raise InputError(f"{other[0]:g} is none of --values", where="--first", expected="some of them")
     (request,) = spec.methods
-    plans = []
-    for value in values:
-        changed = replace(request, options=(*request.options, (option, value)))
-        plans.append(make_plan(replace(spec, methods=(changed,))))
-    if not plans[0].jobs[0].cell.stages:
-        raise InputError(f"'{request.name}' doesn't train", where="bench tune")
     outcomes: dict[float, float | str] = {}
-    executor = executor_for(spec, partial(sharing, plans[0], len(plans)))
-    for index, outcome in executor.run(_dev_score, list(enumerate(plans))):
-        outcomes[numbers[index]] = outcome
-        report(numbers[index], outcome)
-    scores = {value: score for value in numbers if isinstance(score := outcomes[value], float)}
-    if not scores:
-        raise CellFailedError("every value failed", where=request.name)
-    method, seed, chosen = request.name, spec.seeds[0], max(scores, key=scores.__getitem__)
+    waiting = [index for index, value in enumerate(numbers) if value in begin]
+    while waiting:
+        changed = (replace(request, options=(*request.options, (option, values[i]))) for i in waiting)
+        plans = [make_plan(replace(spec, methods=(each,))) for each in changed]
+        if not plans[0].jobs[0].cell.stages:
+            raise InputError(f"'{request.name}' doesn't train", where="bench tune")
+        executor = executor_for(spec, partial(sharing, plans[0], len(plans)))
+        for index, outcome in executor.run(_dev_score, list(zip(waiting, plans, strict=True))):
+            outcomes[numbers[index]] = outcome
+            report(numbers[index], outcome)
+        scores = {v: score for v in numbers if isinstance(score := outcomes.get(v), float)}
+        if not scores:
+            raise CellFailedError("every value failed", where=request.name)
+        chosen = max(scores, key=scores.__getitem__)
+        waiting = [numbers.index(value) for value in _beside(chosen, numbers) if value not in outcomes]
+    method, seed = request.name, spec.seeds[0]
     stage, dot, name = option.rpartition(".")
     rows = [f"[{value!r}, {score:.4f}]" for value, score in scores.items()]
     return (
         f"[methods.{method}{dot}{stage}]\n{name} = {chosen!r}\n\n"
         f"[[tuning]] # bench tune {method} --profile {spec.profile} --option {option} "
-        f"--values {','.join(f'{value:g}' for value in scores)} --seed {seed}\n"
+        f"--values {_listed(numbers)}"
+        f"{f' --first {_listed(begin)}' if first else ''} --seed {seed}\n"
         f'method = "{method}"\noption = "{option}"\nseed = {seed}\ndev = [{", ".join(rows)}]\n'
     )
 
@@ -86,6 +99,17 @@ def _dev_score(task: tuple[int, Plan]) -> tuple[int, float | str]:
             return index, str(error)
     score = cache.facts(cell.stages[-1])["selected_dev"]
     return index, "no dev evaluation: eval_every is more than the steps" if score is None else float(score)
+
+
+def _beside(value: float, numbers: Sequence[float]) -> list[float]:
+    """The next smaller and the next larger of some numbers, where there are such."""
+    order = sorted(numbers)
+    at = order.index(value)
+    return order[max(0, at - 1) : at] + order[at + 1 : at + 2]
+
+
+def _listed(numbers: Sequence[float]) -> str:
+    return ",".join(f"{number:g}" for number in numbers)
 
 
 def _number(text: str) -> float:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.plan.plan import Plan
 from bench.request import profiles
 from bench.request.profiles import Profile
 from tests.support.cli import Cli, records
@@ -45,6 +46,38 @@ def test_tune_chooses_by_dev_alone_and_prints_the_profiles_lines(
     for value, score in scores.items():
         assert f"lr={value:g}: dev {100 * score:.2f}" in err
     assert not (tmp_path / "results" / "local").exists()  # no record, no test score
+
+
+@pytest.mark.usefixtures("quick")
+def test_from_the_first_values_the_best_s_neighbours_are_tried_for_each_method(
+    cli: Cli, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dev = {1e-5: 0.1, 1e-4: 0.2, 1e-3: 0.5, 1e-2: 0.4, 1e-1: 0.9}
+    tried: list[float] = []
+
+    def trained(task: tuple[int, Plan]) -> tuple[int, float | str]:
+        index, plan = task
+        value = float(str(dict(plan.jobs[0].cell.options)["lr"]))
+        tried.append(value)
+        return index, "the loss is nan" if plan.jobs[0].cell.method.startswith("twice") else dev[value]
+
+    monkeypatch.setattr("bench.run.tune._dev_score", trained)
+    grid = ("--values", "1e-1,1e-2,1e-3,1e-4,1e-5", "--first", "1e-5,1e-4")
+    code, out, err = cli(*tune(tiny_bert, *grid))
+    assert (code, tried) == (0, [1e-4, 1e-5, 1e-3, 1e-2])  # 1e-1 isn't beside the best
+    made = tomllib.loads(out)
+    assert made["methods"]["simcse"]["lr"] == 1e-3
+    assert sorted(value for value, _ in made["tuning"][0]["dev"]) == [1e-5, 1e-4, 1e-3, 1e-2]
+    assert "--values 0.1,0.01,0.001,0.0001,1e-05 --first 1e-05,0.0001 --seed 100" in out
+    tried.clear()
+    several = ("tune", "twice=simcse[steps=4],simcse[steps=6]", *tune(tiny_bert, *grid)[2:])
+    code, out, err = cli(*several)
+    assert (code, tried) == (1, [1e-4, 1e-5, 1e-4, 1e-5, 1e-3, 1e-2])
+    assert "twice=simcse[steps=4], lr=1e-05: FAILED, the loss is nan" in err
+    assert err.endswith("error: simcse: every value failed\n")
+    assert [grid["method"] for grid in tomllib.loads(out)["tuning"]] == ["simcse"]
+    code, _, err = cli(*tune(tiny_bert, "--values", "1e-4", "--first", "1e-4,1e-2"))
+    assert (code, "--first: 0.01 is none of --values; expected some of them" in err) == (2, True), err
 
 
 @pytest.mark.usefixtures("quick")
