@@ -45,18 +45,7 @@ def tune_option(
             a method that doesn't train.
         CellFailedError: every value failed.
     """
-    numbers = [_number(text) for text in values]
-    if len(numbers) > MAX_VALUES or len(set(numbers)) < len(numbers):
-        raise InputError(
-            f"{len(numbers)} values", where="--values", expected=f"at most {MAX_VALUES}, each once"
-        )
-    if spec.seeds[0] in REPORTED_SEEDS:
-        raise InputError(
-            f"seed {spec.seeds[0]} is one of those that are reported", where="--seed", expected="another one"
-        )
-    begin = [_number(text) for text in first] or numbers
-    if other := [value for value in begin if value not in numbers]:
-        raise InputError(f"{other[0]:g} is none of --values", where="--first", expected="some of them")
+    numbers, begin = _grid(spec, values, first)
     (request,) = spec.methods
     outcomes: dict[float, float | str] = {}
     waiting = [index for index, value in enumerate(numbers) if value in begin]
@@ -99,6 +88,23 @@ def _dev_score(task: tuple[int, Plan]) -> tuple[int, float | str]:
             return index, str(error)
     score = cache.facts(cell.stages[-1])["selected_dev"]
     return index, "no dev evaluation: eval_every is more than the steps" if score is None else float(score)
+
+
+def _grid(spec: RunSpec, values: Sequence[str], first: Sequence[str]) -> tuple[list[float], list[float]]:
+    """Return the numbers to choose from and those to begin with; raises InputError."""
+    numbers = [_number(text) for text in values]
+    if len(numbers) > MAX_VALUES or len(set(numbers)) < len(numbers):
+        raise InputError(
+            f"{len(numbers)} values", where="--values", expected=f"at most {MAX_VALUES}, each once"
+        )
+    if spec.seeds[0] in REPORTED_SEEDS:
+        raise InputError(
+            f"seed {spec.seeds[0]} is one of those that are reported", where="--seed", expected="another one"
+        )
+    begin = [_number(text) for text in first] or numbers
+    if other := [value for value in begin if value not in numbers]:
+        raise InputError(f"{other[0]:g} is none of --values", where="--first", expected="some of them")
+    return numbers, begin
 
 
 def _beside(value: float, numbers: Sequence[float]) -> list[float]:

@@ -23,7 +23,7 @@ from bench.request.plugins import load_plugin, read_plugin
 from tests.support.architectures import tiny
 from tests.support.conformance import RIGHT
 from tests.support.folders import sentence_transformers_folder
-from tests.support.modules import same_module
+from tests.support.modules import left_out
 
 Cli = Callable[..., tuple[int, str, str]]
 
@@ -309,8 +309,8 @@ def two_layers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 COSTLY = [name for name in (*methods_of("all"), *MADE) if name not in CHEAP]
-SLOW = [pytest.param(m, marks=pytest.mark.slow) for m in COSTLY if m not in same_module()]
-LONG = [pytest.param(m, marks=(pytest.mark.slow, pytest.mark.long)) for m in COSTLY if m in same_module()]
+SLOW = [pytest.param(m, marks=pytest.mark.slow) for m in COSTLY if m not in left_out()]
+LONG = [pytest.param(m, marks=(pytest.mark.slow, pytest.mark.long)) for m in COSTLY if m in left_out()]
 
 
 @pytest.mark.parametrize("method", [*CHEAP, *SLOW, *LONG])

@@ -24,7 +24,7 @@ from tests.support.cli import Cli
 BASE = """
 summary = "a language model for own"
 suites = []
-dev = "mini-dev"
+dev = "toy"
 [backbone]
 name = "mini-bert"
 package = "bench.data.mini"
@@ -43,8 +43,8 @@ weight_decay = 0.0
 OWN = """
 summary = "made here"
 note = "A note."
-suites = ["mini"]
-dev = "mini-dev"
+suites = ["toy"]
+dev = "toy"
 [backbone]
 name = "own-lm"
 profile = "base.toml"
@@ -96,7 +96,7 @@ def planned() -> MadeModel:
 
 
 def record_of(folder: Path, method: str) -> RunRecord:
-    (path,) = (folder / "results" / "local" / "own").glob(f"{method}/*/mini.json")
+    (path,) = (folder / "results" / "local" / "own").glob(f"{method}/*/toy.json")
     return from_json(path.read_text(), str(path))
 
 
@@ -186,8 +186,8 @@ def test_a_command_that_fails_is_a_failed_cell(
     monkeypatch.setattr(making, "_make", fail)
     code, _, err = cli("run", "--profile", "own.toml", "--methods", "untrained,word_overlap")
     assert code == 1
-    assert "untrained on mini: FAILED, own-lm: the backbone can't be made: exit code 1" in err
-    assert "word_overlap on mini: avg" in err
+    assert "untrained on toy: FAILED, own-lm: the backbone can't be made: exit code 1" in err
+    assert "word_overlap on toy: avg" in err
     (failed,) = (r for r in ResultStore(there / "results", "local").records() if r.status == "failed")
     assert failed.backbone == {"name": "own-lm", "sha256": "", "recipe": planned().recipe}
 

@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from bench.registry import discover
 
+ALIKE = frozenset({"arccse", "crop", "dclr", "iscse", "mixcse", "vascl"})
+"""SimCSE's training with another loss or other views."""
+
+
+def left_out() -> frozenset[str]:
+    """What CI leaves to the long suite where a check takes a whole training of each method."""
+    return same_module() | ALIKE
+
 
 def same_module() -> frozenset[str]:
     """Methods of bench's own whose module has another before them by name: losses of one training."""

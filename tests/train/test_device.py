@@ -16,7 +16,7 @@ import pytest
 from bench.probes import PROBES
 from bench.registry import discover
 from bench.stages import TrainedMethod
-from tests.support.modules import same_module
+from tests.support.modules import left_out
 from tests.support.standin.guard import compiler
 from tests.support.transfer_data import write_transfer
 
@@ -86,9 +86,9 @@ def complaints(found: Mapping[str, Any]) -> Iterator[str]:
 
 @pytest.mark.minutes
 def test_methods_train_there_as_on_the_cpu_and_wait_once_a_step(on_device: Run) -> None:
-    """One of each module, in bf16 some."""
+    """One of each kind, in bf16 some."""
     (found,) = on_device("methods")
-    assert len(ours() - same_module() - names_of(found)) == 0
+    assert len(ours() - left_out() - names_of(found)) == 0
     assert {entry["name"].rpartition("/")[2] for entry in found} == {"fp32", "bf16", "bf16-weights"}
     agree(found)
 

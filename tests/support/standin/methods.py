@@ -18,7 +18,7 @@ from bench.registry import discover
 from bench.stages import StageContext, StageSpec, TrainedMethod
 from bench.train import loop, sentence_encoder
 from bench.train.precision import training_at
-from tests.support.modules import same_module
+from tests.support.modules import left_out
 from tests.support.standin.device import TALLY
 from tests.support.standin.patches import device
 from tests.support.training import options_of, toy_score, toy_sentences
@@ -79,9 +79,9 @@ def cases(*, rest: bool = False) -> Iterator[Case]:
     """Every kind of stage of every registered method; what several train alike, such as a student, once.
 
     Args:
-        rest: Those that are left out without it: in bf16, and methods whose module has another one.
+        rest: Those that are left out without it: in bf16, and methods that CI leaves out.
     """
-    registry, methods, alike = discover(), defaultdict[Any, list[str]](list), same_module()
+    registry, methods, alike = discover(), defaultdict[Any, list[str]](list), left_out()
     stages: dict[Any, StageSpec] = {}
     for name, method in registry:
         if isinstance(method, TrainedMethod) and registry.origin(name).startswith("bench."):
