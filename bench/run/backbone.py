@@ -41,7 +41,14 @@ def made(model: ModelFolder) -> ModelFolder:
     """
     if not isinstance(model, MadeModel) or model.sha256:
         return model
-    model.path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        model.path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CellFailedError(
+            f"the backbone can't be kept: {error.strerror}",
+            where=str(model.path.parent),
+            hint="name another folder with BENCH_CACHE",
+        ) from error
     with FileLock(model.path.parent / f".{model.path.name}.lock"):  # others wait for the first
         if not model.path.exists():
             _make(model)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import lzma
 import shutil
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from bench.data.corpus import make_corpus
 from bench.errors import CellFailedError, DataError, InputError
 from bench.nn.folder import MadeModel
 from bench.plan.backbone import backbone_shape, profile_backbone
@@ -18,6 +20,8 @@ from bench.records.store import ResultStore
 from bench.request import profiles
 from bench.run import backbone as making
 from bench.run.pack import _model as packed_model
+from bench.train.mlm import MlmSettings
+from bench.train.pretrain import add_head
 from bench.verify.stages import planned_keys
 from tests.support.cli import Cli
 
@@ -76,17 +80,19 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _write_own(text: str = "") -> None:
-    from bench.train.pretrain import read_documents
-
     of = profile_backbone(profiles.load("base.toml"), None).sha256
-    text = text or read_documents(Path("texts/text.txt.xz")).sha256
+    text = text or make_corpus("text.txt.xz", LINES).sha256
     Path("own.toml").write_text(OWN.format(of=of, text=text))
 
 
 @pytest.fixture(scope="module")
 def made_before(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the first test made, for the others to copy."""
-    return tmp_path_factory.mktemp("kept")
+    """What the profile's command makes."""
+    out = tmp_path_factory.mktemp("kept") / "lm"
+    settings = MlmSettings(**{**tomllib.loads(BASE)["pretrain"], "steps": 2})
+    backbone = profile_backbone(profiles.load("mini"), None)
+    add_head(backbone, make_corpus("text.txt.xz", LINES), settings, seed=1, out=out, command="bench pretrain")
+    return out
 
 
 def planned() -> MadeModel:
@@ -101,7 +107,7 @@ def record_of(folder: Path, method: str) -> RunRecord:
 
 
 def test_a_run_makes_it_once_and_names_recipe_and_bytes(
-    there: Path, cli: Cli, made_before: Path, monkeypatch: pytest.MonkeyPatch
+    there: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = ("run", "--profile", "own.toml", "--methods", "untrained,diffcse", "--seeds", "1")
     code, out, err = cli(*words, "--dry-run")
@@ -126,7 +132,6 @@ def test_a_run_makes_it_once_and_names_recipe_and_bytes(
     assert (code, "is made first" in err, "2 of 2 cells are done already" in err) == (0, False, True)
     code, out, err = cli("verify", "results/local")
     assert code == 0, out + err
-    shutil.copytree(after.path, made_before, dirs_exist_ok=True)
 
     # a reader who hasn't made it can check the keys of the stages too
     keys = {role: facts["key"] for role, facts in record.training["stages"].items()}
@@ -190,6 +195,14 @@ def test_a_command_that_fails_is_a_failed_cell(
     assert "word_overlap on toy: avg" in err
     (failed,) = (r for r in ResultStore(there / "results", "local").records() if r.status == "failed")
     assert failed.backbone == {"name": "own-lm", "sha256": "", "recipe": planned().recipe}
+
+
+def test_a_cache_that_cannot_be_written_is_named(there: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BENCH_CACHE", "base.toml")  # a file
+    with pytest.raises(
+        CellFailedError, match=r"base.toml/backbones: the backbone can't be kept: .*BENCH_CACHE"
+    ):
+        making.made(planned())
 
 
 def test_a_packed_one_keeps_its_recipe(there: Path, made_before: Path, tmp_path: Path) -> None:
