@@ -32,6 +32,8 @@ COMMITTED = (
     "mini",
     "mini-all",
     "minilm",
+    "minilm-lm",
+    "mlm-steps",
     "reference",
     "sweeps",
     "unsee",
