@@ -312,6 +312,32 @@ def test_averages_in_the_text_are_the_records(campaign: str, method: str, printe
     assert printed in TEXTS["results.md"]
 
 
+@pytest.mark.parametrize(("method", "low", "high"), [("simcse", "38.4", "65.4"), ("esimcse", "-3.0", "60.1")])
+def test_what_a_rate_does_is_what_was_tuned(method: str, low: str, high: str) -> None:
+    (row,) = (row for row in profiles.load("mini-equal").tuning if row["method"] == method)
+    dev = dict(row["dev"])
+    assert [f"{SCALE * dev[rate]:.1f}" for rate in (1e-4, 3e-4)] == [low, high]
+    said = TEXTS["results.md"].split("### What a rate does")[1]
+    assert low in said
+    assert high in said
+
+
+def test_the_released_forms_that_stay_low_at_every_rate() -> None:
+    best = {
+        row["method"]: max(score for _, score in row["dev"]) for row in profiles.load("mini-equal").tuning
+    }
+    assert {name for name, score in best.items() if score < 0.08} == {"m_mhe", "m_barlow", "m_vicreg"}
+
+
+def test_the_steps_of_language_modelling_are_those_of_the_records(generate: ModuleType) -> None:
+    table = generate.filled("<!-- mlm steps -->")
+    assert "| 0 | 79.73 | 86.72 | 83.48 and 83.88 |" in table
+    assert "| 360 | 72.45 | 63.42 | 78.54 and 79.21 |" in table
+    assert "| `simcse` | `lr` | 77.34 | 79.10 | **81.44** | 81.30 |" in generate.filled(
+        "<!-- rates: minilm-lm -->"
+    )
+
+
 _UNSEE = (
     ("byol", "+7.90 [+6.41, +9.38]", "+9.06 [+5.75, +12.36]"),
     ("barlow", "+4.77 [-3.14, +12.68]", "+7.01 [+4.77, +9.25]"),
