@@ -88,6 +88,13 @@ SECTIONS = (
         "differences.significance_grids",
     ),
     Section(
+        "neighbours",
+        "Neighbours",
+        "no two methods that stand next to each other were tested",
+        _RUN,
+        "neighbours.neighbour_grids",
+    ),
+    Section(
         "published",
         "Published figures and ours",
         "no paper prints a figure of these methods on these suites",

@@ -7,10 +7,10 @@ import math
 import numpy as np
 from scipy import stats
 
-from bench.stats.checks import check_level
+from bench.stats.checks import FloatArray, check_level
 
 MOST_SEEDS = 10_000
-GRID = 100
+GRID, KNOTS = 100, 400
 
 
 def welch_power(
@@ -50,6 +50,14 @@ def welch_power(
     var_a = true_a * stats.chi2.ppf(shares, n_a - 1)[:, None] / (n_a - 1)
     var_b = true_b * stats.chi2.ppf(shares, n_b - 1) / (n_b - 1)
     df = (var_a + var_b) ** 2 / (var_a**2 / (n_a - 1) + var_b**2 / (n_b - 1))
-    critical = stats.t.isf(alpha / 2, df) * np.sqrt((var_a + var_b) / (true_a + true_b))
+    critical = _critical(alpha, df) * np.sqrt((var_a + var_b) / (true_a + true_b))
     shift = abs(difference) / math.sqrt(true_a + true_b)
     return float((stats.norm.sf(critical - shift) + stats.norm.sf(critical + shift)).mean())
+
+
+def _critical(alpha: float, df: FloatArray) -> FloatArray:
+    """t(alpha / 2, df), within 1e-5 of itself, between knots even in 1 / df: ten thousand would take 5 ms."""
+    inverse = 1 / df
+    knots = np.linspace(inverse.min(), inverse.max(), KNOTS)
+    at: FloatArray = np.interp(inverse, knots, stats.t.isf(alpha / 2, 1 / knots))
+    return at

@@ -21,6 +21,7 @@ from bench.reports.records import by_method, finished, main_metric
 
 if TYPE_CHECKING:
     from bench.stats.ranks import PairTest, Ranking
+    from bench.stats.spread import Spread
 
 ALPHA = 0.05
 Array = NDArray[np.float64]
@@ -92,6 +93,17 @@ class Standings:
         """Return how many runs of each the test uses."""
         sides, _ = self._sides[frozenset((a, b))]
         return len(sides[a].runs), len(sides[b].runs)
+
+    def spread(self, a: str, b: str) -> Spread | None:
+        """Return the spread over seeds behind the test of two methods; None where no score varies."""
+        from bench.stats.spread import spread_of_pairs, spread_of_sides
+
+        sides, paired = self._sides[frozenset((a, b))]
+        x, y = self._scores(sides[a], AVERAGE), self._scores(sides[b], AVERAGE)
+        try:
+            return spread_of_pairs(x, y) if paired and len(x) == len(y) else spread_of_sides(x, y)
+        except ValueError:
+            return None
 
     @property
     def leaves_out(self) -> bool:
