@@ -23,6 +23,7 @@ from bench.reports.tables.paper import paper_tables
 
 if TYPE_CHECKING:
     from bench.reports.figures.figure import Figure
+    from bench.reports.formats.html import Part
     from bench.reports.grid import Grid
 
 
@@ -121,20 +122,25 @@ def all_figures(campaign: Campaign) -> list[Figure]:
 def _page(campaign: Campaign, table: str | None) -> str:
     from bench.reports.formats.html import Part, html
 
-    parts, missing = [], []
-    if table is not None:
-        grids = tuple(with_doubts(table_grids(campaign, table), campaign, "html"))
-        parts.append(Part("table", table, grids=grids))
-    else:
-        from bench.reports.tables.boards import boards
+    if table is None:
+        return html(campaign, *page_parts(campaign))
+    grids = tuple(with_doubts(table_grids(campaign, table), campaign, "html"))
+    return html(campaign, [Part("table", table, grids=grids)], [])
 
-        drawn = grouped(all_figures(campaign), lambda figure: figure.section)
-        for section in SECTIONS:
-            rich = tuple(boards(campaign)) if section.name == "leaderboard" else ()  # it can be filtered
-            grids = () if rich else tuple(section.grids(campaign))
-            figures = tuple(drawn.get(section.name, ()))
-            if rich or grids or figures:
-                parts.append(Part(section.name, section.title, rich, grids, figures))
-            else:
-                missing.append(f"{section.title}: {section.missing} ({section.hint}).")
-    return html(campaign, parts, missing)
+
+def page_parts(campaign: Campaign) -> tuple[list[Part], list[str]]:
+    """Return the parts of a campaign's page, and what it could show, why it doesn't, and what makes it."""
+    from bench.reports.formats.html import Part
+    from bench.reports.tables.boards import boards
+
+    parts, missing = [], []
+    drawn = grouped(all_figures(campaign), lambda figure: figure.section)
+    for section in SECTIONS:
+        rich = tuple(boards(campaign)) if section.name == "leaderboard" else ()  # it can be filtered
+        grids = () if rich else tuple(section.grids(campaign))
+        figures = tuple(drawn.get(section.name, ()))
+        if rich or grids or figures:
+            parts.append(Part(section.name, section.title, rich, grids, figures))
+        else:
+            missing.append(f"{section.title}: {section.missing} ({section.hint}).")
+    return parts, missing

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
+from jinja2 import Environment
 from markupsafe import Markup
 
 from bench.reports.campaign import Campaign
@@ -48,40 +51,60 @@ def html(campaign: Campaign, parts: Sequence[Part], missing: Sequence[str]) -> s
         parts: Its parts.
         missing: What it could show, why it doesn't, and what makes it.
     """
-    environment = page_environment()
-    environment.filters |= {
+    text = (
+        environment()
+        .get_template("report.html")
+        .render(
+            **context(campaign, parts, missing),
+            **own_file("style", "report.css"),
+            **own_file("script", "report.js", "figures.js"),
+        )
+    )
+    return text.strip() + "\n"
+
+
+@cache
+def environment() -> Environment:
+    """Return what pages with tables and figures are made with."""
+    made = page_environment()
+    made.filters |= {
         "svg": _svg,
         "legend": _legend,
         "number": number,
         "data": _data,
         "interval": _interval,
     }
-    environment.tests |= {
+    made.tests |= {
         "cell": lambda value: isinstance(value, Cell),
         "quoted": lambda value: isinstance(value, Quoted),
     }
+    return made
+
+
+def context(campaign: Campaign, parts: Sequence[Part], missing: Sequence[str]) -> dict[str, Any]:
+    """Return all that the template of a campaign's page says, see :func:`html`."""
     whole = any(part.boards for part in parts)
-    text = environment.get_template("report.html").render(
-        campaign=campaign,
-        parts=parts,
-        missing=missing,
-        remarks=[*dict.fromkeys(note for r in campaign.records for note in r.notes), *unreadable(campaign)],
-        count=sum(record.status != UNREADABLE for record in campaign.records),
-        facts=provenance(campaign.records, campaign.name),
-        level=f"{100 * LEVEL:g}%",
-        version=__version__,
-        **own_file("style", "report.css"),
-        **own_file("script", "report.js", "figures.js"),
-        scale=SCALE,
-        runs=run_tables(campaign) if whole else {},
-        has_runs=any(part.id == "seeds" for part in parts),
-        differences=differences(campaign) if whole else [],
-        pair_header=PAIR_HEADER,
-        cards=cards(campaign) if whole else [],
-        beyond=BEYOND,
-        most=_MOST_RECORDS,
-    )
-    return text.strip() + "\n"
+    return {
+        "campaign": campaign,
+        "parts": parts,
+        "missing": missing,
+        "remarks": [
+            *dict.fromkeys(note for r in campaign.records for note in r.notes),
+            *unreadable(campaign),
+        ],
+        "count": sum(record.status != UNREADABLE for record in campaign.records),
+        "facts": provenance(campaign.records, campaign.name),
+        "level": f"{100 * LEVEL:g}%",
+        "version": __version__,
+        "scale": SCALE,
+        "runs": run_tables(campaign) if whole else {},
+        "has_runs": any(part.id == "seeds" for part in parts),
+        "differences": differences(campaign) if whole else [],
+        "pair_header": PAIR_HEADER,
+        "cards": cards(campaign) if whole else [],
+        "beyond": BEYOND,
+        "most": _MOST_RECORDS,
+    }
 
 
 def _svg(figure: Figure) -> Markup:
