@@ -9,6 +9,7 @@ from typing import Any
 
 LARGEST = 1e15
 """No count, clock or measured value is larger; sums of such numbers stay finite."""
+LONGEST_BYLINE = 100
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,11 @@ def text(value: Any) -> bool:
 def label(value: Any) -> bool:
     """True for a text that a terminal shows as it is: no control character, none that turns a line."""
     return isinstance(value, str) and value.isprintable()
+
+
+def byline(value: Any) -> bool:
+    """True for a label that can name somebody: not empty nor long, and no blank at either end."""
+    return label(value) and 0 < len(value) <= LONGEST_BYLINE and value == value.strip()
 
 
 def flag(value: Any) -> bool:

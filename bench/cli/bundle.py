@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from bench.cli.options import data_option, results_option
+from bench.cli.options import Once, data_option, results_option
 from bench.cli.progress import progress_bar
 from bench.errors import BenchError, InputError
 
@@ -27,9 +27,17 @@ from bench.errors import BenchError, InputError
     metavar="FILE.py",
     help="File of a method that was run with --plugin; its source goes along, and is not run. Repeatable.",
 )
+@click.option(
+    "--by",
+    cls=Once,
+    metavar="TEXT",
+    help="Who sends it, such as a name or an organisation; merged records keep it.",
+)
 @results_option
 @data_option()
-def bundle(campaign: str, out: Path, plugins: tuple[str, ...], results: Path, data_dir: Path | None) -> None:
+def bundle(
+    campaign: str, out: Path, plugins: tuple[str, ...], by: str | None, results: Path, data_dir: Path | None
+) -> None:
     """Put a CAMPAIGN into one file that others can verify and merge.
 
     It holds the records with their predictions, the source of plug-in methods, the profile, the versions of
@@ -49,7 +57,7 @@ def bundle(campaign: str, out: Path, plugins: tuple[str, ...], results: Path, da
     store = ResultStore(results, campaign)
     sources = [read_plugin(text, results) for text in plugins]
     with progress_bar("records", None) as advance:
-        verified, payload = make_bundle(store, data_dir, sources, advance)
+        verified, payload = make_bundle(store, data_dir, sources, advance, by)
     click.echo(as_text(verified))
     if payload is None:
         raise BenchError(f"{campaign} is not bundled: see what is wrong above", where="bench bundle")

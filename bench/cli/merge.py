@@ -71,5 +71,7 @@ def merge(
             raise BenchError("nothing was added: see what is wrong above", where=str(bundle))
         for note in merged.notes:
             click.echo(printable(f"note: {note}"))
+        if merged.by:
+            click.echo(f"submitted by {merged.by}: the sender's word")
         there = f", {merged.present:,} were there already" if merged.present else ""
         click.echo(f"{into / merged.campaign}: {len(merged.added):,} records added{there}")

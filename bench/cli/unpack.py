@@ -38,6 +38,8 @@ def unpack(bundle: Path, into: Path) -> None:
             click.echo("  (it has cards that only its code can make: read it)")
     for what, named in found.needs:
         click.echo(f"to repeat its cells takes {printable(what)}, which isn't in it: {named}")
+    if found.by:
+        click.echo(f"submitted by {found.by}: the sender's word")
     click.echo(f"{results / found.campaign}: not verified yet")
     click.echo(f"tables:  bench report --results {shlex.quote(str(results))} --campaign {found.campaign}")
     click.echo(f"verify:  bench verify {shlex.quote(str(results / found.campaign))}")

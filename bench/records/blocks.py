@@ -18,6 +18,7 @@ from bench.schema import (
     Rows,
     Shape,
     anything,
+    byline,
     count,
     fault,
     flag,
@@ -82,6 +83,7 @@ _TIMING = Block(
                 "peak_memory_mb": Maybe(number),
             }
         ),
+        "merged": Block({"bundle": text, "campaign": label}, {"by": byline}),
     }
 )
 ENCODER = Block(optional={"parts": count})

@@ -16,9 +16,10 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bench.errors import InputError
-from bench.schema import Block, Each, count, fault, label, text
+from bench.schema import LONGEST_BYLINE, Block, Each, byline, count, fault, label, text
 from bench.version import __version__
 
 SCHEMA = 1
@@ -42,6 +43,7 @@ _MANIFEST = Block(
         "campaign": label,
         "files": Each(Block({"sha256": text, "size": count}, closed=True)),
     },
+    {"by": byline},
     closed=True,
 )
 _AGAIN = "ask its sender for the file that bench bundle wrote"
@@ -55,11 +57,13 @@ class Bundle:
         campaign: The campaign's name where it was made.
         files: Contents by name, without the manifest.
         sha256: Of the whole file.
+        by: Who sends it, by the sender's own word; empty for a bundle that doesn't say.
     """
 
     campaign: str
     files: Mapping[str, bytes]
     sha256: str
+    by: str = ""
 
     def below(self, folder: str) -> dict[str, bytes]:
         """Contents of the files in a folder such as ``RECORDS``, by their names in it."""
@@ -70,17 +74,30 @@ class Bundle:
         }
 
 
-def make(campaign: str, files: Mapping[str, bytes]) -> bytes:
+def sender(said: str) -> str:
+    """Return what ``--by`` says, without blanks around it; raises InputError where that can name nobody."""
+    by = said.strip(" ")
+    if not byline(by):
+        raise InputError(
+            f"{by[:LONGEST_BYLINE]!r} of {len(by):,} characters",
+            where="--by",
+            expected=f"one line of 1 to {LONGEST_BYLINE} characters that can be printed, such as a name",
+        )
+    return by
+
+
+def make(campaign: str, files: Mapping[str, bytes], by: str = "") -> bytes:
     """Return the bundle of a campaign.
 
     Args:
         campaign: Its name.
         files: Contents by name, without the manifest.
+        by: Who sends it, see :func:`sender`; empty to leave it out.
 
     Raises:
         InputError: a name that has no place in a bundle, or more than a bundle may hold.
     """
-    return pack({**files, MANIFEST: _manifest(campaign, __version__, files)})
+    return pack({**files, MANIFEST: _manifest(campaign, __version__, files, by)})
 
 
 def read(path: Path) -> Bundle:
@@ -95,11 +112,11 @@ def read(path: Path) -> Bundle:
     with path.open("rb") as stream:
         payload = stream.read(MOST_BYTES + 1)
     files = _unpack(payload, where)
-    campaign = _campaign(files, where)
+    said = _said(files, where)
     del files[MANIFEST]
     if missing := sorted(ALWAYS - files.keys()):
         raise InputError(f"it lacks {', '.join(missing)}", where=where, hint=_AGAIN)
-    return Bundle(campaign, files, hashlib.sha256(payload).hexdigest())
+    return Bundle(said["campaign"], files, hashlib.sha256(payload).hexdigest(), said.get("by", ""))
 
 
 def pack(files: Mapping[str, bytes]) -> bytes:
@@ -169,24 +186,25 @@ def _check_file(name: str, size: int, where: str) -> None:
         )
 
 
-def _manifest(campaign: str, version: str, files: Mapping[str, bytes]) -> bytes:
+def _manifest(campaign: str, version: str, files: Mapping[str, bytes], by: str) -> bytes:
     listed = {
         name: {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
         for name, content in files.items()
     }
     facts = {"schema": SCHEMA, "bench": version, "campaign": campaign, "files": listed}
+    facts |= {"by": by} if by else {}
     return (json.dumps(facts, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
-def _campaign(files: Mapping[str, bytes], where: str) -> str:
-    """Check the manifest against the files beside it; return the campaign's name.
+def _said(files: Mapping[str, bytes], where: str) -> dict[str, Any]:
+    """Return what the manifest says, checked against the files beside it.
 
     Raises:
         InputError: no manifest, a newer one, or one of other files.
     """
     where = f"{where}, {MANIFEST}"
     try:
-        said = json.loads(files[MANIFEST])
+        said: dict[str, Any] = json.loads(files[MANIFEST])
         if not isinstance(said, dict):
             raise ValueError("it is no mapping")
         if count(said.get("schema")) and said["schema"] > SCHEMA:
@@ -211,6 +229,7 @@ def _campaign(files: Mapping[str, bytes], where: str) -> str:
             raise InputError(f"'{name}' {what}", where=where, hint=_AGAIN)
         if listed[name] != {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}:
             raise InputError(f"'{name}' is not the file that is named here", where=where, hint=_AGAIN)
-    if said["schema"] != SCHEMA or _manifest(said["campaign"], said["bench"], others) != files[MANIFEST]:
+    again = _manifest(said["campaign"], said["bench"], others, said.get("by", ""))
+    if said["schema"] != SCHEMA or again != files[MANIFEST]:
         raise InputError("it isn't written as bench bundle writes it", where=where, hint=_AGAIN)
-    return str(said["campaign"])
+    return said

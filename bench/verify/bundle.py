@@ -29,6 +29,7 @@ def bundle(
     data: Path | None,
     plugins: Sequence[Plugin] = (),
     progress: Callable[[int], None] = lambda _: None,
+    by: str | None = None,
 ) -> tuple[Verified, bytes | None]:
     """Verify a campaign and make a bundle of it; runs no plug-in's code.
 
@@ -37,15 +38,17 @@ def bundle(
         data: Evaluation data; default BENCH_DATA, then ./data.
         plugins: Every file that a method of its records came from.
         progress: Called with verified records.
+        by: Who sends it: one line of text, None to leave it out.
 
     Returns:
         What verification found; and the bundle, None if it found anything.
 
     Raises:
-        InputError: no such campaign, a plug-in file that isn't given or that no record came from, or more
-            than a bundle may hold.
+        InputError: no such campaign, a plug-in file that isn't given or that no record came from, more than
+            a bundle may hold, or no sender that can be printed.
         DataError: a file that quotes a sentence of the records' suites.
     """
+    said = "" if by is None else archive.sender(by)
     sources = _given(plugins)
     hashes = {name: sha256(source).hexdigest() for name, source in sources.items()}
     if not store.root.is_dir():
@@ -61,8 +64,8 @@ def bundle(
     files |= {f"{archive.PROFILES}{name}.toml": profile_text(name) for name in profiles_of(records)}
     files[archive.ENVIRONMENT] = environment().encode()
     files[archive.VERIFIED] = without_paths(as_json(verified)).encode()
-    check_sentences(files, records, data, f"campaign {store.campaign}")
-    return verified, archive.make(store.campaign, files)
+    check_sentences({**files, "--by": said.encode()}, records, data, f"campaign {store.campaign}")
+    return verified, archive.make(store.campaign, files, said)
 
 
 def of_folder(folder: Path) -> tuple[archive.Bundle, list[str]]:

@@ -64,6 +64,7 @@ class Merged:
         added: Records that were added, by their paths in the campaign.
         present: Number of records that were there already, equal but for the timing block.
         notes: What else to know, a line each.
+        by: Who sent it, by the sender's own word; empty where it doesn't say.
     """
 
     campaign: str
@@ -71,6 +72,7 @@ class Merged:
     added: list[str] = field(default_factory=list)
     present: int = 0
     notes: list[str] = field(default_factory=list)
+    by: str = ""
 
 
 def merge(file: Path, into: Path, settings: Settings) -> Merged:
@@ -105,7 +107,7 @@ def merge(file: Path, into: Path, settings: Settings) -> Merged:
         write_results(bundle.files, copy.root)
         hashes = {name: sha256(source).hexdigest() for name, source in sources.items()}
         how = verification.Settings(data=settings.data, plugins=hashes, progress=settings.progress)
-        merged = Merged(store.campaign, Verified())
+        merged = Merged(store.campaign, Verified(), by=bundle.by)
         if failed:
             merged.notes.append(f"{len(failed)} failed cells are left out: {', '.join(failed)}")
         if not bundle.files:
@@ -118,7 +120,7 @@ def merge(file: Path, into: Path, settings: Settings) -> Merged:
         if not file.is_dir():
             _check_contents(bundle, records, grids, str(file))
         _check_scores(records, settings.data)
-        check_sentences(bundle.files, records, settings.data, str(file))
+        check_sentences({**bundle.files, "--by": bundle.by.encode()}, records, settings.data, str(file))
         merged.notes += _other_profiles(bundle)
         _news(store, records, grids)
         if settings.rerun:
@@ -259,6 +261,7 @@ def _add(store: ResultStore, record: RunRecord, bundle: archive.Bundle) -> str:
     path = store.path(record.place)
     name = path.relative_to(store.root)
     origin = {"bundle": bundle.sha256, "campaign": bundle.campaign}
+    origin |= {"by": bundle.by} if bundle.by else {}
     whole = sealed(replace(record, timing={**record.timing, "merged": origin}))
     try:
         store.prepare()

@@ -33,11 +33,13 @@ class Unpacked:
         campaign: Name of its campaign.
         needs: What it takes to repeat its cells and isn't in it: each with the option that names it.
         cards: For each plug-in file, the cards that can be read without running it, and whether all could.
+        by: Who sent it, by the sender's own word; empty where it doesn't say.
     """
 
     campaign: str
     needs: tuple[tuple[str, str], ...]
     cards: Mapping[str, tuple[tuple[MethodCard, ...], bool]]
+    by: str
 
 
 def unpack(file: Path, into: Path) -> Unpacked:
@@ -66,7 +68,8 @@ def unpack(file: Path, into: Path) -> Unpacked:
                 (folder / name).parent.mkdir(exist_ok=True)
                 (folder / name).write_bytes(content)
     sources = bundle.below(archive.PLUGINS)
-    return Unpacked(campaign, wanted, {name: read_cards(source) for name, source in sources.items()})
+    cards = {name: read_cards(source) for name, source in sources.items()}
+    return Unpacked(campaign, wanted, cards, bundle.by)
 
 
 def needs(records: Sequence[RunRecord]) -> tuple[tuple[str, str], ...]:
