@@ -33,6 +33,7 @@ from bench.cli.reproduce import reproduce
 from bench.cli.rerun import rerun
 from bench.cli.run import run
 from bench.cli.show import list_, show
+from bench.cli.site import site
 from bench.cli.stats import stats
 from bench.cli.sweep import sweep
 from bench.cli.train import pretrain, tune
@@ -166,6 +167,7 @@ for command in (
     rerun,
     run,
     show,
+    site,
     stats,
     sweep,
     tune,

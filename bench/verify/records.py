@@ -23,6 +23,8 @@ from bench.verify.stages import planned_keys, with_keys, wrong_stages
 Wrong = tuple[str, str, str]
 """Check, what is wrong, what to do about it."""
 _AGAIN = "delete the file and run the cell again"
+SIDE_SCORES = "of which no predictions are kept:"
+"""In a line on scores that stand beside a suite's own, such as those of the last checkpoint."""
 _NOT_RECORDS = ("stats", "mteb")
 """Folders of a campaign that hold what can be made again from its records, or is another program's."""
 
@@ -232,7 +234,7 @@ def _measured(
     found = rescore(record, tasks, predictions)
     verified.scores += found.checked
     for kind in found.unchecked:
-        verified.unchecked[f"scores of {record.suite} of which no predictions are kept: {kind}"] += 1
+        verified.unchecked[f"scores of {record.suite} {SIDE_SCORES} {kind}"] += 1
     for wrong in found.wrong:
         yield "score", wrong, "the record was edited, or scored by another program: run the cell again"
 

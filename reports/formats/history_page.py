@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from markupsafe import Markup
 
@@ -53,6 +54,15 @@ def rendered(history: History, lines: Sequence[Line], form: str) -> str:
 
 def page(history: History, lines: Sequence[Line]) -> str:
     """Return the history as one HTML file: a chart and a table of every cell."""
+    environment = page_environment()
+    environment.filters["style"] = style
+    own = own_file("style", "report.css", "gate.css")
+    text = environment.get_template("history.html").render(**page_facts(history, lines), **own)
+    return text.strip() + "\n"
+
+
+def page_facts(history: History, lines: Sequence[Line]) -> dict[str, Any]:
+    """Return what a page of the history says."""
 
     def name(point: Point) -> str:
         commit = commit_name(point.build)
@@ -63,25 +73,21 @@ def page(history: History, lines: Sequence[Line]) -> str:
         for place, line in enumerate(lines, start=1)
     ]
     last = history.builds[-1]
-    environment = page_environment()
-    environment.filters["style"] = _style
-    text = environment.get_template("history.html").render(
-        parts=parts,
-        builds=builds_grid(history),
-        count=len(history.builds),
-        failed=sum(build.exit_code != 0 for build in history.builds),
-        last=last,
-        last_name=build_name(last, by_date=history.by_date),
-        verdict=VERDICTS[last.exit_code],
-        notes=reading(lines),
-        version=__version__,
-        **own_file("style", "report.css", "gate.css"),
-    )
-    return text.strip() + "\n"
+    return {
+        "parts": parts,
+        "builds": builds_grid(history),
+        "count": len(history.builds),
+        "failed": sum(build.exit_code != 0 for build in history.builds),
+        "last": last,
+        "last_name": build_name(last, by_date=history.by_date),
+        "verdict": VERDICTS[last.exit_code],
+        "notes": reading(lines),
+        "version": __version__,
+    }
 
 
-def _style(verdict: str) -> str:
-    """The class of a verdict's colour, of a build or of a cell."""
+def style(verdict: str) -> str:
+    """Return the class of a verdict's colour, of a build or of a cell."""
     if verdict in _BAD:
         return "bad"
     if verdict == WORDS[Status.UNCLEAR]:

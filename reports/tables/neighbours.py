@@ -29,7 +29,7 @@ _NOTES = (
 
 
 def neighbour_grids(campaign: Campaign) -> list[Grid]:
-    """Return a table for every profile and suite in which methods that stand next to each other were tested."""
+    """Return a table for every profile and suite with neighbours that were tested."""
     tables = (_grid(campaign, records) for records in by_profile_and_suite(campaign.records))
     return [table for table in tables if table is not None]
 

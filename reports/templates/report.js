@@ -229,6 +229,15 @@
     });
   }
 
+  // One leaderboard of several
+  for (const select of document.querySelectorAll("select.places")) {
+    const form = select.closest("form");
+    form.addEventListener("submit", (event) => event.preventDefault());
+    controls(form, () => {
+      for (const board of form.parentNode.querySelectorAll(".board")) board.hidden = Boolean(select.value) && board.id !== select.value;
+    });
+  }
+
   // Who differs from whom: what is under the pointer, and a click lists the row's pairs
   for (const table of document.querySelectorAll("table.signs")) {
     const board = table.closest(".board");

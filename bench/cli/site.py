@@ -1,0 +1,87 @@
+"""``bench site``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import click
+
+from bench.cli.options import PATH, data_option, results_option
+from bench.cli.progress import progress_bar
+from bench.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from bench.records.record import RunRecord
+    from bench.records.store import ResultStore
+    from bench.reports.site.entry import Check
+
+
+@click.command()
+@click.option("--out", type=PATH, default=Path("site"), show_default=True, help="Folder of the site.")
+@click.option("--url", default="", metavar="URL", help="Where it will be published: for sitemap and feed.")
+@click.option("--title", default="bench results", show_default=True, help="Of the site.")
+@click.option(
+    "--history", type=PATH, metavar="FOLDER", help="Verdicts of bench check --json: a page of builds."
+)
+@results_option
+@data_option()
+def site(out: Path, url: str, title: str, history: Path | None, results: Path, data_dir: Path | None) -> None:
+    """Make one static site of all campaigns: leaderboards, methods, every pair, published figures.
+
+    Every campaign is verified first. Pages need no server and ask for nothing; unchanged campaigns are not
+    rendered again. Exit codes: 0 made; 1 made, but a campaign can't be shown, has records that can't be read
+    or findings of bench verify; 2 bad input.
+    """
+    from bench.registry import discover
+    from bench.reports.site.build import Asked, build, campaigns_below
+    from bench.verify.sentences import check_sentences
+
+    discover()
+
+    def quotes(texts: Mapping[str, bytes], records: Sequence[RunRecord], where: str) -> None:
+        check_sentences(texts, records, data_dir, where)
+
+    def check(store: ResultStore) -> Check:
+        return _check(store, data_dir)
+
+    address = _address(url)
+    with progress_bar("campaigns", len(campaigns_below(results))) as advance:
+        asked = Asked(results, out, data_dir, address, title.strip(), history, check, quotes, advance)
+        built = build(asked)
+    for error in built.errors:
+        click.echo(f"can't be shown: {error}", err=True)
+    for name in built.doubtful:
+        click.echo(f"in doubt: campaign {name}; its page says why", err=True)
+    if not address:
+        click.echo("no sitemap and no feed: they need --url", err=True)
+    said = f"{built.made} campaigns made, {built.kept} as they were"
+    click.echo(
+        f"{out / 'index.html'}: {said}" + (f", {built.removed} files removed" if built.removed else "")
+    )
+    sys.exit(1 if built.errors or built.doubtful else 0)
+
+
+def _address(url: str) -> str:
+    parts = urlsplit(url)
+    if url and (parts.scheme not in ("http", "https") or not parts.netloc or parts.query or parts.fragment):
+        raise InputError(
+            f"'{url}' is no address", where="--url", expected="such as https://example.org/bench/"
+        )
+    return url if not url or url.endswith("/") else f"{url}/"
+
+
+def _check(store: ResultStore, data: Path | None) -> Check:
+    """What ``bench verify`` says of a campaign."""
+    from bench.reports.site.entry import Check
+    from bench.verify.forms import as_text
+    from bench.verify.records import SIDE_SCORES, Settings, verify
+
+    verified, _ = verify(store.root, Settings(data=data))
+    open_ = [what for what in verified.unchecked if SIDE_SCORES not in what]
+    status = "faults" if verified.findings else "in part" if open_ else "verified"
+    return Check(status, tuple(as_text(verified).splitlines()))
