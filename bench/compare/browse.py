@@ -12,6 +12,7 @@ from scipy.stats import rankdata
 from bench.compare.draws import Run
 from bench.data.suites import SUITES
 from bench.data.tasks import PairTask
+from bench.encoder import FloatArray
 from bench.eval.rescore import believed, tasks_of
 
 MOST = 5_000
@@ -63,9 +64,11 @@ def items(methods: Mapping[str, Sequence[Run]], data: Path | None) -> list[Items
             continue
         texts = tuple(task.all_pairs())
         gold = tuple(float(value) for subset in task.subsets for value in subset.gold)
-        ranks = {
-            method: tuple(np.round(np.mean([rankdata(-each[name]) for each in runs], axis=0), 1).tolist())
-            for method, runs in given.items()
-        }
+        ranks = {method: _mean_ranks([each[name] for each in runs]) for method, runs in given.items()}
         found.append(Items(name, texts, gold, ranks))
     return found
+
+
+def _mean_ranks(runs: Sequence[FloatArray]) -> tuple[float, ...]:
+    means = np.mean([rankdata(-run) for run in runs], axis=0)
+    return tuple(round(float(mean), 1) for mean in means)
