@@ -49,6 +49,8 @@ class BenchError(Exception):
 
 def printable(text: str) -> str:
     """Return a text with every character that could steer a terminal, or turn its line, as its escape."""
+    if text.isprintable():
+        return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
