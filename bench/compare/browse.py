@@ -13,7 +13,7 @@ from bench.compare.draws import Run
 from bench.data.suites import SUITES
 from bench.data.tasks import PairTask
 from bench.encoder import FloatArray
-from bench.eval.rescore import believed, tasks_of
+from bench.eval.rescore import tasks_of
 
 MOST = 5_000
 """Items of a task that are shown; a larger one is left out."""
@@ -49,15 +49,13 @@ def items(methods: Mapping[str, Sequence[Run]], data: Path | None) -> list[Items
         data: Evaluation data.
 
     Raises:
-        BenchError: data or predictions that are missing, or that contradict a record's scores.
+        BenchError: data or predictions that are missing, or others than the record's.
     """
     first = next(run.record for runs in methods.values() for run in runs)
     if not may_be_shown(first.suite):
         return []
     tasks = tasks_of(first, data)
-    given = {
-        method: [believed(run.store, run.record, data) for run in runs] for method, runs in methods.items()
-    }
+    given = {method: [run.store.predictions(run.record) for run in runs] for method, runs in methods.items()}
     found = []
     for name, task in tasks.items():
         if not isinstance(task, PairTask) or task.pairs > MOST:
@@ -70,5 +68,5 @@ def items(methods: Mapping[str, Sequence[Run]], data: Path | None) -> list[Items
 
 
 def _mean_ranks(runs: Sequence[FloatArray]) -> tuple[float, ...]:
-    means = np.mean([rankdata(-run) for run in runs], axis=0)
-    return tuple(round(float(mean), 1) for mean in means)
+    means: list[float] = np.stack([rankdata(-run) for run in runs]).mean(0).round(1).tolist()
+    return tuple(means)

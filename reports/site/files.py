@@ -1,0 +1,138 @@
+"""Writing the site: only what changed, and nothing that another program put there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from bench.errors import InputError, StorageError
+from bench.records.files import write_whole
+from bench.version import __version__
+
+MANIFEST = "site.json"
+"""Every file of the site with its sha256: what was written, so what may be replaced or removed."""
+
+
+def digest(content: bytes) -> str:
+    """Return the sha256 of a file."""
+    return hashlib.sha256(content).hexdigest()
+
+
+@dataclass
+class Output:
+    """The site's folder.
+
+    Args:
+        root: The folder.
+        known: sha256 by path of what the last build wrote.
+        prints: By campaign, what its files were made from.
+        written: sha256 by path of what this build has.
+    """
+
+    root: Path
+    known: Mapping[str, str] = field(default_factory=dict)
+    prints: Mapping[str, str] = field(default_factory=dict)
+    written: dict[str, str] = field(default_factory=dict)
+
+    def put(self, path: str, content: bytes) -> None:
+        """Write a file of the site, unless it is there already."""
+        self.written[path] = digest(content)
+        target = self.root / path
+        try:
+            if not self._is_there(path, self.written[path]):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.unlink(missing_ok=True)  # never through a link
+                target.write_bytes(content)  # what a kill leaves here has not the hash of any manifest
+        except OSError as error:
+            raise StorageError(f"the site can't be written: {error.strerror}", where=str(target)) from error
+
+    def keep(self, below: str) -> bool:
+        """Keep all files of a folder as the last build left them; False where one is gone or was changed."""
+        own = {path: known for path, known in self.known.items() if path.startswith(below)}
+        if not own or not all(self._is_there(path, known) for path, known in own.items()):
+            return False
+        self.written |= own
+        return True
+
+    def _is_there(self, path: str, wanted: str) -> bool:
+        target = self.root / path
+        try:
+            return not target.is_symlink() and digest(target.read_bytes()) == wanted
+        except OSError:
+            return False
+
+    def finish(self, prints: Mapping[str, str]) -> int:
+        """Remove what the last build wrote and this one has not, and say what there is; return how many."""
+        gone = [path for path in self.known if path not in self.written]
+        for path in gone:
+            target = self.root / path
+            target.unlink(missing_ok=True)
+            with suppress(OSError):  # it isn't empty
+                for folder in target.relative_to(self.root).parents:
+                    (self.root / folder).rmdir()
+        said = {"bench": __version__, "campaigns": dict(prints), "files": self.written}
+        write_whole(self.root / MANIFEST, (json.dumps(said, indent=1, sort_keys=True) + "\n").encode())
+        return len(gone)
+
+
+def open_output(root: Path) -> Output:
+    """Return the folder of a site, new or of an earlier build.
+
+    Raises:
+        InputError: a folder that holds something else, or can't be made.
+    """
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        there = any(root.iterdir())
+    except OSError as error:
+        raise InputError(f"the folder can't be used: {error.strerror}", where=f"--out {root}") from error
+    if not there:
+        return Output(root)
+    try:
+        said = json.loads((root / MANIFEST).read_text(encoding="utf-8"))
+        known = {str(path): str(value) for path, value in said["files"].items() if _is_below(str(path))}
+        return Output(root, known, {str(name): str(value) for name, value in said["campaigns"].items()})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise InputError(
+            "this folder is not empty and no site of bench",
+            where=f"--out {root}",
+            expected="an empty folder, or one that bench site made",
+        ) from error
+
+
+def _is_below(path: str) -> bool:
+    """False for a path that leads out of the site, which an edited manifest may hold."""
+    parts = Path(path).parts
+    return bool(parts) and not Path(path).is_absolute() and ".." not in parts
+
+
+def program() -> str:
+    """Return a hash of this bench: pages of another one are made anew."""
+    found = hashlib.sha256()
+    for name, content in _sources(files("bench"), ""):
+        found.update(f"{name}\0{digest(content)}\n".encode())
+    return found.hexdigest()
+
+
+def _sources(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
+    for item in sorted(folder.iterdir(), key=lambda item: item.name):
+        if item.is_dir() and item.name != "__pycache__":
+            yield from _sources(item, f"{name}{item.name}/")
+        elif item.name.endswith((".py", ".html", ".css", ".js", ".csv", ".toml")):
+            yield f"{name}{item.name}", item.read_bytes()
+
+
+def content_of(root: Path) -> str:
+    """Return a hash of every file of a campaign's folder but hidden ones, so of all that its page shows."""
+    found = hashlib.sha256()
+    for path in sorted(root.rglob("*")):
+        name = path.relative_to(root)
+        if path.is_file() and not any(part.startswith(".") for part in name.parts):
+            found.update(f"{name.as_posix()}\0{digest(path.read_bytes())}\n".encode())
+    return found.hexdigest()
