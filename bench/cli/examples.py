@@ -31,6 +31,7 @@ EXAMPLES = {
     "rerun": "bench rerun results/local/mini/simcse/seed-1/mini.json",
     "run": 'bench run --methods "untrained,simcse[batch_size=32]" --seeds 1-3 --set simcse.lr=5e-5',
     "show": 'bench show "simcse[batch_size=32]" --profile mini',
+    "site": "bench site --results results --out site",
     "stats": "bench stats --campaign local --suite mini",
     "sweep": "bench sweep caels --seeds 1 --dry-run",
     "tune": "bench tune simcse --option lr --values 5e-5,1e-4",

@@ -63,7 +63,7 @@ def test_other_actions_are_pinned_and_the_same_everywhere() -> None:
         used |= {step["uses"] for step in steps_of(workflow(name)) if "uses" in step} - {"./"}
     assert all(PINNED.fullmatch(use) for use in used)
     versions = {(re.split("[/@]", use)[1], use.partition("@")[2]) for use in used}
-    assert len(versions) == len({name for name, _ in versions}) == 4
+    assert len(versions) == len({name for name, _ in versions}) == 7
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
