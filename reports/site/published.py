@@ -12,7 +12,7 @@ from bench.reports.grid import number
 from bench.reports.names import PRINTED
 from bench.reports.site.entry import Entry
 
-SUITES = {"sts7": "STS average", "transfer7": "transfer average"}
+SUITES = {"sts7": "Seven STS tasks", "transfer7": "Seven transfer tasks"}
 """Suites of which papers and campaigns both have figures."""
 
 
