@@ -11,7 +11,7 @@ import click
 
 from bench.cli.options import PATH, data_option, results_option
 from bench.cli.progress import progress_bar
-from bench.errors import InputError
+from bench.errors import InputError, printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,8 +34,8 @@ def site(out: Path, url: str, title: str, history: Path | None, results: Path, d
     """Make one static site of all campaigns: leaderboards, methods, every pair, published figures.
 
     Every campaign is verified first. Pages need no server and ask for nothing; unchanged campaigns are not
-    rendered again. Exit codes: 0 made; 1 made, but a campaign can't be shown, has records that can't be read
-    or findings of bench verify; 2 bad input.
+    rendered again. Exit codes: 0 made; 1 made, but a campaign can't be shown, has failed cells, records that
+    can't be read or findings of bench verify; 2 bad input.
     """
     from bench.registry import discover
     from bench.reports.site.build import Asked, build, campaigns_below
@@ -67,16 +67,25 @@ def site(out: Path, url: str, title: str, history: Path | None, results: Path, d
 
 
 def _address(url: str) -> str:
-    parts = urlsplit(url)
-    if url and (parts.scheme not in ("http", "https") or not parts.netloc or parts.query or parts.fragment):
+    if url and not _is_address(url):
         raise InputError(
-            f"'{url}' is no address", where="--url", expected="such as https://example.org/bench/"
+            f"'{printable(url)}' is no address", where="--url", expected="such as https://example.org/bench/"
         )
     return url if not url or url.endswith("/") else f"{url}/"
 
 
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        plain = url.isprintable() and not any(char in ' "<>\\?#' for char in url)
+        return plain and parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
 def _check(store: ResultStore, data: Path | None) -> Check:
     """What ``bench verify`` says of a campaign."""
+    from bench.records.provenance import without_paths
     from bench.reports.site.entry import Check
     from bench.verify.forms import as_text
     from bench.verify.records import SIDE_SCORES, Settings, verify
@@ -84,4 +93,4 @@ def _check(store: ResultStore, data: Path | None) -> Check:
     verified, _ = verify(store.root, Settings(data=data))
     open_ = [what for what in verified.unchecked if SIDE_SCORES not in what]
     status = "faults" if verified.findings else "in part" if open_ else "verified"
-    return Check(status, tuple(as_text(verified).splitlines()))
+    return Check(status, tuple(map(without_paths, as_text(verified).splitlines())))

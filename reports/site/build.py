@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bench.compare.browse import may_be_shown
 from bench.data.mteb_names import is_mteb
+from bench.data.suites import data_folder
 from bench.errors import BenchError, DataError, InputError, printable
 from bench.gate.history import read_history
 from bench.records.record import RunRecord
@@ -75,7 +76,9 @@ def campaigns_below(results: Path) -> list[str]:
     found = [path.name for path in there if not path.name.startswith(".") and any(path.glob("*/*/*/*.json"))]
     if not found:
         raise InputError(
-            "no campaign here", where=f"--results {results}", expected="a folder of campaigns, as bench run makes"
+            "no campaign here",
+            where=f"--results {results}",
+            expected="a folder of campaigns, as bench run makes",
         )
     return found
 
@@ -92,7 +95,9 @@ def build(asked: Asked) -> Built:
     history = None if asked.history is None else read_history(asked.history)
     output, built = open_output(asked.out), Built()
     site = Site(asked.title, asked.url, history is not None)
-    base = digest(f"{program()} {asked.title} {asked.url} {history is not None} {_at_hand(asked.data)}".encode())
+    base = digest(
+        f"{program()} {asked.title} {asked.url} {history is not None} {_at_hand(asked.data)}".encode()
+    )
     prints, entries, curves = {}, [], {}
     for name in names:
         store = ResultStore(asked.results, name)
@@ -119,7 +124,10 @@ def build(asked: Asked) -> Built:
 
 
 def _at_hand(data: Path | None) -> str:
-    return "" if data is None else ",".join(sorted(path.name for path in data.iterdir()) if data.is_dir() else ())
+    """What there is of the evaluation data, which decides what can be verified."""
+    folder = data_folder(data)
+    there = folder is not None and folder.is_dir()
+    return ",".join(sorted(path.name for path in folder.iterdir())) if folder and there else ""
 
 
 def _kept(output: Output, name: str) -> Entry | None:
@@ -129,9 +137,10 @@ def _kept(output: Output, name: str) -> Entry | None:
         return None
     path = output.root / below / "campaign.json"
     try:
-        return from_text(path.read_text(encoding="utf-8"), str(path))
-    except (DataError, OSError):
+        entry = from_text(path.read_text(encoding="utf-8"), str(path))
+    except (DataError, OSError, UnicodeDecodeError):
         return None
+    return entry if entry.campaign == name else None
 
 
 def _made(asked: Asked, output: Output, store: ResultStore, site: Site, built: Built) -> Entry:
@@ -153,14 +162,19 @@ def _made(asked: Asked, output: Output, store: ResultStore, site: Site, built: B
 
 
 def _check_quotes(asked: Asked, store: ResultStore) -> None:
-    """Refuse files of other commands that quote a sentence of data that may not be shown."""
-    patterns = (OVERLAP, PROBES, f"{GRADIENT}/**/*")
+    """Refuse records and files of other commands that quote a sentence of data that may not be shown."""
+    patterns = ("*/*/*/*.json", OVERLAP, PROBES, f"{GRADIENT}/**/*")
     paths = [path for pattern in patterns for path in store.root.glob(pattern) if path.is_file()]
-    if paths:
-        records, _ = store.scan()
-        secret = [r for r in records if not may_be_shown(r.suite) and not is_mteb(r.suite)]
-        texts = {p.name: p.read_bytes() for p in paths if p.suffix in (".csv", ".json", ".txt", ".md", ".html")}
-        asked.quotes(texts, secret, f"campaign {store.campaign}")
+    records, _ = store.scan()
+    secret = [r for r in records if not may_be_shown(r.suite) and not is_mteb(r.suite)]
+    if not secret:
+        return
+    texts = {
+        path.relative_to(store.root).as_posix(): path.read_bytes().decode(errors="replace").encode()
+        for path in paths
+        if path.suffix in (".csv", ".json", ".txt", ".md", ".html")
+    }
+    asked.quotes(texts, secret, f"campaign {store.campaign}")
 
 
 def _curves(output: Output, name: str) -> dict[str, list[list[str]]]:

@@ -24,10 +24,10 @@ from bench.reports.records import by_method, by_profile_and_suite, finished
 from bench.reports.report import page_parts, report
 from bench.reports.sections import SECTIONS
 from bench.reports.site.entry import Check, Entry, as_text, entry_of
+from bench.reports.site.methods import page_of
 from bench.reports.site.page import Site, data_file, page
 from bench.reports.site.pairs import pairs
 from bench.reports.site.seeds_used import seeds_used
-from bench.records.record import safe_name
 
 Files = dict[str, bytes]
 """Contents by their paths below the campaign's folder."""
@@ -75,14 +75,14 @@ def campaign_files(
         "entry": entry,
         "used": [asdict(one) for one in seeds_used(campaign)],
         "browsed": [(block["profile"], block["suite"]) for block in browsed],
-        "safe_name": safe_name,
+        "page_of": page_of,
     }
     files["index.html"] = page("campaign.html", site.below(2, entry.campaign), **page_facts)
     return entry, files
 
 
 def _tables(campaign: Campaign, parts: Sequence[Part]) -> Iterator[tuple[str, str]]:
-    """Yield every table of the page as csv and JSON, by the name of its file, as ``bench report`` prints it."""
+    """Yield every table of the page as csv and JSON as ``bench report`` prints it, by its file's name."""
     listed = replace(campaign, pairs=True)
     for part in parts:
         section = next(one for one in SECTIONS if one.name == part.id)
@@ -137,4 +137,4 @@ def _curves(campaign: Campaign) -> dict[str, list[tuple[str, str]]]:
 def _records(store: ResultStore) -> Mapping[str, bytes]:
     """The records themselves, each as it is: without predictions, and nothing that is no record."""
     paths = (path for path in store.root.glob("*/*/*/*.json") if not path.name.startswith("."))
-    return {path.relative_to(store.root).as_posix(): path.read_bytes() for path in sorted(paths)}
+    return {f"records/{path.relative_to(store.root).as_posix()}": path.read_bytes() for path in sorted(paths)}

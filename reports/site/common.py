@@ -9,7 +9,6 @@ from dataclasses import asdict
 from io import StringIO
 from typing import Any
 
-from bench.records.record import safe_name
 from bench.reports.formats.render import csv_cell
 from bench.reports.site import feeds, published
 from bench.reports.site.entry import Entry, Line
@@ -32,10 +31,12 @@ def common_pages(output: Output, site: Site, entries: Sequence[Entry], curves: C
     for method in methods_of(entries, curves):
         output.put(
             f"methods/{method.file}",
-            page("method.html", site.below(1, method.name), method=method, safe_name=safe_name),
+            page("method.html", site.below(1, method.name), method=method),
         )
         summary = method.card.summary if method.card else "a plug-in's"
-        listed.append((method.name, method.file, summary, len(method.rows), len({e.campaign for e, _ in method.rows})))
+        listed.append(
+            (method.name, method.file, summary, len(method.rows), len({e.campaign for e, _ in method.rows}))
+        )
         pages.append(f"methods/{method.file}")
     output.put("methods/index.html", page("methods.html", site.below(1, "methods"), methods=listed))
     rows = [(e, line) for e in entries for line in e.lines]
@@ -115,7 +116,19 @@ _CAMPAIGN = (
     *("records", "failed", "verified", "by", "error"),
 )
 _LINE = (
-    *("campaign", "profile", "suite", "method", "name", "seeds", "mean", "sd", "first rank", "last rank", "of"),
+    *(
+        "campaign",
+        "profile",
+        "suite",
+        "method",
+        "name",
+        "seeds",
+        "mean",
+        "sd",
+        "first rank",
+        "last rank",
+        "of",
+    ),
     *("group", "sentences", "cpu seconds", "parameters"),
 )
 
@@ -129,7 +142,18 @@ def _campaign_row(e: Entry) -> tuple[object, ...]:
 
 def _line_row(entry: Entry, line: Line) -> tuple[object, ...]:
     first, last = line.rank or ("", "")
-    own = (line.profile, line.suite, line.method, line.name, line.seeds, line.mean, line.sd, first, last, line.of)
+    own = (
+        line.profile,
+        line.suite,
+        line.method,
+        line.name,
+        line.seeds,
+        line.mean,
+        line.sd,
+        first,
+        last,
+        line.of,
+    )
     return (entry.campaign, *own, line.group, line.sentences, line.cpu_seconds, line.parameters)
 
 

@@ -33,15 +33,15 @@ def feed(site: Site, entries: Sequence[Entry]) -> bytes:
     updated = newest[0].date if newest else "1970-01-01T00:00:00+00:00"
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n<feed xmlns="http://www.w3.org/2005/Atom">\n'
-        f"<title>{escape(site.title)}</title>\n<id>{escape(site.url)}</id>\n"
-        f"<link href={quoteattr(site.url)}/>\n<link rel=\"self\" href={quoteattr(site.url + 'feed.xml')}/>\n"
-        f"<updated>{escape(updated)}</updated>\n{items}</feed>\n"
+        f"<title>{escape(printable(site.title))}</title>\n<id>{escape(site.url)}</id>\n"
+        f'<link href={quoteattr(site.url)}/>\n<link rel="self" href={quoteattr(site.url + "feed.xml")}/>\n'
+        f"<updated>{escape(printable(updated))}</updated>\n{items}</feed>\n"
     ).encode()
 
 
 def _item(site: Site, entry: Entry) -> str:
     address = f"{site.url}campaigns/{entry.campaign}/index.html"
-    who = printable(", ".join(entry.by)) or site.title
+    who = printable(", ".join(entry.by) or site.title)
     facts = (
         f"{len(entry.methods)} methods, {entry.records} records, profile {', '.join(entry.profiles)}, "
         f"{entry.check.status}"

@@ -44,6 +44,8 @@ class Output:
         """Write a file of the site, unless it is there already."""
         self.written[path] = digest(content)
         target = self.root / path
+        if any((self.root / folder).is_symlink() for folder in Path(path).parents):
+            raise InputError("a link in the site's folder", where=str(target.parent), hint="delete it")
         try:
             if not self._is_there(path, self.written[path]):
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -72,12 +74,15 @@ class Output:
         gone = [path for path in self.known if path not in self.written]
         for path in gone:
             target = self.root / path
-            target.unlink(missing_ok=True)
+            with suppress(OSError):  # it is gone, or a folder now
+                target.unlink()
             with suppress(OSError):  # it isn't empty
                 for folder in target.relative_to(self.root).parents:
                     (self.root / folder).rmdir()
         said = {"bench": __version__, "campaigns": dict(prints), "files": self.written}
-        write_whole(self.root / MANIFEST, (json.dumps(said, indent=1, sort_keys=True) + "\n").encode())
+        content = (json.dumps(said, indent=1, sort_keys=True) + "\n").encode()
+        if not self._is_there(MANIFEST, digest(content)):
+            write_whole(self.root / MANIFEST, content)
         return len(gone)
 
 
@@ -109,7 +114,7 @@ def open_output(root: Path) -> Output:
 def _is_below(path: str) -> bool:
     """False for a path that leads out of the site, which an edited manifest may hold."""
     parts = Path(path).parts
-    return bool(parts) and not Path(path).is_absolute() and ".." not in parts
+    return bool(parts) and not Path(path).is_absolute() and ".." not in parts and path.isprintable()
 
 
 def program() -> str:

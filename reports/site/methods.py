@@ -43,6 +43,11 @@ class Method:
     published: tuple[tuple[str, str, str], ...]
 
 
+def page_of(name: str) -> str:
+    """Return the file of a method's page; index.html is the list of methods."""
+    return f"{safe_name(name if name.lower() != 'index' else 'index of a method')}.html"
+
+
 def methods_of(
     entries: Sequence[Entry], curves: Mapping[str, Mapping[str, Sequence[Sequence[str]]]]
 ) -> Iterator[Method]:
@@ -62,15 +67,27 @@ def methods_of(
         card = own[name].card if name in own else None
         yield Method(
             name,
-            f"{safe_name(name)}.html",
+            page_of(name),
             card,
             pieces(card.paper) if card else (),
             pieces(card.code, repository=True) if card else (),
             tuple(rows[name]),
-            tuple((c, *map(str, one)) for c, found in curves.items() for one in found.get(name, ()))[:MOST_CURVES],
+            _drawings(curves, name),
             tuple((entry.campaign, table) for entry in entries for of, table in entry.sweeps if of == name),
             tuple(printed.get(name, ())),
         )
+
+
+def _drawings(
+    curves: Mapping[str, Mapping[str, Sequence[Sequence[str]]]], name: str
+) -> tuple[tuple[str, str, str], ...]:
+    """Campaign, title and svg of a method's first curves."""
+    found = [
+        (campaign, str(title), str(drawn))
+        for campaign, own in curves.items()
+        for title, drawn in own.get(name, ())
+    ]
+    return tuple(found[:MOST_CURVES])
 
 
 def _published() -> dict[str, list[tuple[str, str, str]]]:

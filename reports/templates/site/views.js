@@ -60,7 +60,7 @@
     }
     return found;
   };
-  const hash = () => { try { return decodeURIComponent(location.hash.slice(1)); } catch { return ""; } };
+  const hash = () => { try { return decodeURIComponent(location.hash.slice(1)); } catch { return location.hash.slice(1); } };
   const problem = (error) => [make("p", { className: "warning", textContent: error.message })];
 
   // Two methods in every campaign that has both
@@ -151,6 +151,8 @@
       if (!campaign) return;
       bench.load(`items ${campaign} ${number}`, `campaigns/${campaign}/items-${number}.js`).then((data) => {
         const names = first ?? [];
+        const missing = names.find((name) => !data.rows.includes(name));
+        if (missing !== undefined) throw new Error(`No pairs of ${missing} in ${campaign}.`);
         options(a, data.rows, names[0] ?? data.rows[0]);
         options(b, data.rows, names[1] ?? data.rows[1]);
         for (const select of [a, b]) select.onchange = () => { keep(data); show(data); };
@@ -161,7 +163,8 @@
     const follow = () => {
       const [wanted, ...names] = apart(hash());
       if ([...place.options].some((option) => option.value === wanted)) place.value = wanted;
-      load(names.length === 2 ? names : null);
+      else if (wanted) { results.replaceChildren(...problem(new Error(`No pairs of ${wanted} here.`))); return; }
+      load(names.length ? names : null);
     };
     place.addEventListener("change", () => load(null));
     addEventListener("hashchange", follow);

@@ -1,10 +1,10 @@
 """How long a site of many campaigns takes, how much memory, and how large its first page is.
 
-Campaigns are made up in a folder of their own: five methods with five seeds each, whose predictions are mini's
-gold scores with noise, so that verification computes every score again. A build is a fresh process, as a user
-starts it: the first one, one after nothing changed, one after a record was removed.
+Campaigns are made up in a folder of their own: five methods with five seeds each, whose predictions are gold
+scores of mini with noise, so that verification computes every score again. A build is a fresh process, as a
+user starts it: the first one, one after nothing changed, one after a record was removed.
 
-    python benchmarks/site.py [--campaigns 200] [--methods 5] [--seeds 5] [--keep DIR]
+    python benchmarks/site_build.py [--campaigns 200] [--methods 5] [--seeds 5] [--keep DIR]
 """
 
 from __future__ import annotations
@@ -103,13 +103,16 @@ def main() -> None:
             seconds = run_timed(command, sys.stderr.buffer)[1]
             facts[what] = round(seconds, 1)
             name = f"site of {given.campaigns} campaigns, {facts['records']} records, {what}"
-            show(given.json, within(f"site {what}", name, ours=seconds, unit="CPU s", goal=goal))
+            show(given.json, within(f"site_build {what}", name, ours=seconds, unit="CPU s", goal=goal))
         peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
         page = sum((out / path).stat().st_size for path in ("index.html", "site.css", "site.js")) / 1e3
         facts |= {"megabytes": round(peak), "first_page_kilobytes": round(page)}
-        show(given.json, within("site memory", "its peak of memory", ours=peak, unit="MB", goal=MEGABYTES))
+        show(
+            given.json,
+            within("site_build memory", "its peak of memory", ours=peak, unit="MB", goal=MEGABYTES),
+        )
         what = "its first page, with style sheet and script"
-        show(given.json, within("site page", what, ours=page, unit="kB", goal=KILOBYTES))
+        show(given.json, within("site_build page", what, ours=page, unit="kB", goal=KILOBYTES))
         print(json.dumps(facts))
 
 

@@ -1,0 +1,114 @@
+"""The table of neighbours: the seeds that it takes to tell each method from the next."""
+
+from __future__ import annotations
+
+import csv
+import io
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.compare.questions import DETECT
+from bench.reports.campaign import Campaign
+from bench.reports.grid import number
+from bench.reports.report import report
+from bench.reports.sections import table_grids
+from bench.reports.tables.standings import standings
+from bench.stats.planning import in_words, plan
+from bench.stats.spread import spread_of_pairs, spread_of_sides
+from tests.support.standings import alone, campaign, seeds
+
+BEST = (0.700, 0.704, 0.709, 0.698, 0.703)
+NEXT = (0.699, 0.705, 0.704, 0.697, 0.700)
+LAST = (0.500, 0.520, 0.490, 0.505)
+
+
+def rows(source: Campaign) -> list[dict[str, str]]:
+    (grid,) = table_grids(source, "neighbours")
+    return [dict(zip(grid.header, map(str, row), strict=True)) for row in grid.rows]
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Campaign:
+    """Two that can't be told apart, and a third far below, of one seed fewer."""
+    return campaign(tmp_path, *seeds("best", *BEST), *seeds("next", *NEXT), *seeds("last", *LAST))
+
+
+def test_each_method_and_the_next(three: Campaign) -> None:
+    first, second = rows(three)
+    assert (first["A"], first["B"], first["now"], first["seeds now"]) == (
+        "best",
+        "next",
+        "not told apart",
+        "5",
+    )
+    assert (second["A"], second["B"], second["now"]) == ("next", "last", "told apart")
+    assert second["seeds now"] == "5 and 4"
+    assert (first["A - B"], second["A - B"]) == ("+0.18", "+19.72")
+    assert second["if A - B is true"] == "-"  # shown already
+    assert first["if A - B is true"] != "-"
+
+
+def test_the_verdict_is_the_leaderboard_s(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    records = [
+        record for i in range(6) for record in seeds(f"m{i}", *(0.5 + 0.015 * i + 0.006 * rng.normal(size=5)))
+    ]
+    source = campaign(tmp_path, *records)
+    ranking = standings(source, source.records).of()
+    found = rows(source)
+    assert [(row["A"], row["B"]) for row in found] == list(pairwise(ranking.methods))
+    told = [row["now"] == "told apart" for row in found]
+    assert told == [ranking.pair(row["A"], row["B"]).differs for row in found]
+    assert 0 < sum(told) < len(told)
+
+
+def test_numbers_are_the_plan_s_at_the_pair_s_level(three: Campaign) -> None:
+    """Of three pairs two are shown: their Holm steps are 0.05 / 3 and 0.05 / 2; the third keeps 0.05 / 3."""
+    first, second = rows(three)
+    half = f"to show {number(DETECT)} points"
+    close, far = spread_of_sides(BEST, NEXT), spread_of_sides(NEXT, LAST)
+    difference = float(np.mean(BEST) - np.mean(NEXT))
+    level = 1 - 0.05 / 3
+    assert first[half] == in_words(plan(DETECT, close, level=level))
+    assert first["if A - B is true"] == in_words(plan(difference, close, level=level))
+    assert second[half] == in_words(plan(DETECT, far, level=1 - 0.05 / 2))
+    assert first[half] != in_words(plan(DETECT, close, level=0.95))  # a pair that was chosen before
+
+
+def test_runs_that_share_a_stage_are_pairs(tmp_path: Path) -> None:
+    """Pairs take fewer seeds than two sides where the runs of a seed go together."""
+    shared = (0.70, 0.74, 0.66, 0.71, 0.69)
+    near = tuple(
+        value + shift for value, shift in zip(shared, (0.002, -0.001, 0.001, 0.003, 0.0), strict=True)
+    )
+    paired = rows(campaign(tmp_path / "a", *seeds("a", *shared, stage="s"), *seeds("b", *near, stage="s")))
+    apart = rows(campaign(tmp_path / "b", *seeds("a", *shared), *seeds("b", *near)))
+    half = f"to show {number(DETECT)} points"
+    assert paired[0][half] == in_words(plan(DETECT, spread_of_pairs(near, shared), level=0.95))
+    assert apart[0][half] == in_words(plan(DETECT, spread_of_sides(near, shared), level=0.95))
+    assert (" pairs " in paired[0][half], " per side " in apart[0][half]) == (True, True)
+
+
+def test_a_method_without_seeds(tmp_path: Path) -> None:
+    """Against a fixed score one side is planned; two of them have no spread and no row of numbers."""
+    found = rows(campaign(tmp_path, *seeds("a", *BEST), alone("fixed", 0.69), alone("other", 0.3)))
+    assert [(row["A"], row["B"], row["seeds now"]) for row in found][:1] == [("a", "fixed", "5 and 1")]
+    half = f"to show {number(DETECT)} points"
+    assert found[0][half] != "-"
+    assert not [row for row in found if (row["A"], row["B"]) == ("fixed", "other") and row[half] != "-"]
+
+
+def test_nothing_to_tell_apart(tmp_path: Path) -> None:
+    source = campaign(tmp_path, *seeds("once", 0.5), *seeds("twice", 0.6))
+    with pytest.raises(Exception, match="no two methods that stand next to each other were tested"):
+        table_grids(source, "neighbours")
+
+
+def test_it_is_a_table_like_others(three: Campaign) -> None:
+    said = list(csv.DictReader(io.StringIO(report(three, "csv", "neighbours"))))
+    assert [row["text"] for row in said if row["column"] == "B"] == ["next", "last"]
+    assert "not told apart" in report(three, "text", "neighbours")
+    assert 'id="neighbours"' in report(three, "html")

@@ -1,0 +1,327 @@
+"""``bench site`` as a program: what it writes again, refuses, says of damage, and never touches."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from bench.records.store import ResultStore
+from tests.support.campaigns import make_record
+from tests.support.site import add, contents, dead_links, failed, make_site, read, real, small, times
+
+ATOM = "{http://www.w3.org/2005/Atom}"
+Made = tuple[Path, Path]
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """Results of two campaigns and the site that was made of them."""
+    folder = tmp_path_factory.mktemp("first")
+    small(folder / "results", "one")
+    small(folder / "results", "two", "mhe", "m_mhe")
+    code, out, _ = make_site(folder / "results", folder / "site")
+    assert (code, "2 campaigns made, 0 as they were" in out) == (1, True)
+    return folder / "results", folder / "site"
+
+
+@pytest.fixture
+def made(first: Made, tmp_path: Path) -> Made:
+    """Copies of both, to be changed."""
+    for path in first:
+        shutil.copytree(path, tmp_path / path.name)
+    return tmp_path / "results", tmp_path / "site"
+
+
+def edit(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    data = json.loads(path.read_text(encoding="utf-8"))
+    change(data)
+    path.write_text(json.dumps(data), encoding="utf-8")
+
+
+def test_a_second_build_writes_nothing(made: Made) -> None:
+    results, site = made
+    before = times(site)
+    _, out, _ = make_site(results, site)
+    assert "0 campaigns made, 2 as they were" in out
+    assert times(site) == before
+
+
+def test_one_edited_record_makes_its_campaign_again(made: Made) -> None:
+    results, site = made
+    before = times(site)
+    store = ResultStore(results, "one")
+    add(store, make_record("simcse", 1, {"STS12": 0.61, "STSB": 0.62}))
+    _, out, _ = make_site(results, site)
+    assert "1 campaigns made, 1 as they were" in out
+    changed = {path for path, when in times(site).items() if before.get(path) != when}
+    assert {"campaigns/one/index.html", "campaigns/one/pairs.js", "methods/simcse.html"} <= changed
+    assert not {path for path in changed if path.startswith("campaigns/two/") or path == "methods/mhe.html"}
+    path = store.path(store.records()[-1].place)
+    assert path.read_bytes() == (site / "campaigns/one/records" / path.relative_to(store.root)).read_bytes()
+
+
+def test_what_is_gone_is_removed_and_nothing_else(made: Made) -> None:
+    results, site = made
+    (site / "CNAME").write_text("example.org\n")
+    (site / "campaigns/two/mine.txt").write_text("mine\n")
+    shutil.rmtree(results / "two")
+    _, out, _ = make_site(results, site)
+    assert "files removed" in out
+    there = contents(site)
+    assert [path for path in there if path.startswith("campaigns/two/")] == ["campaigns/two/mine.txt"]
+    assert "CNAME" in there
+    assert not [path for path in there if "mhe" in path]
+    assert not (site / "campaigns/two/tables").exists()
+    assert dead_links(site) == []
+
+
+@pytest.mark.parametrize(
+    "path", ["index.html", "campaigns/one/index.html", "campaigns/one/campaign.json", "site.js"]
+)
+def test_an_edited_file_of_the_site_is_made_again(made: Made, path: str) -> None:
+    results, site = made
+    before = contents(site)
+    (site / path).write_text("edited")
+    make_site(results, site)
+    assert contents(site) == before
+    (site / path).unlink()
+    make_site(results, site)
+    assert contents(site) == before
+
+
+def test_an_edited_list_of_files_leads_nowhere(made: Made) -> None:
+    results, site = made
+    before, outside = contents(site), site.parent / "outside.txt"
+    outside.write_text("not bench's")
+    known = sha256(outside.read_bytes()).hexdigest()
+    paths = [
+        "../outside.txt",
+        str(outside),
+        "campaigns/../../outside.txt",
+        "a\0b",
+        "\ud800",
+        "",
+        ".",
+        "campaigns",
+    ]
+
+    def lead_out(data: dict[str, Any]) -> None:
+        data["files"] |= dict.fromkeys(paths, known)
+        data["campaigns"]["../outside"] = "x"
+
+    edit(site / "site.json", lead_out)
+    code, _, err = make_site(results, site)
+    assert code == 1
+    assert "internal error" not in err
+    assert outside.read_text() == "not bench's"
+    assert contents(site) == before
+
+
+def test_an_edited_entry_leads_nowhere(made: Made) -> None:
+    results, site = made
+    before = contents(site)
+    path = site / "campaigns/one/campaign.json"
+
+    def in_the_list(data: dict[str, Any]) -> None:
+        data["files"]["campaigns/one/campaign.json"] = sha256(path.read_bytes()).hexdigest()
+
+    for change in (
+        lambda data: data.update(campaign="../../../x"),
+        lambda data: data.update(lines=[{"method": "x"}]),
+    ):
+        edit(path, change)
+        edit(site / "site.json", in_the_list)
+        code, _, err = make_site(results, site)
+        assert (code, "internal error" in err) == (1, False)
+        assert contents(site) == before
+    path.write_bytes(b"\xff\xfe")
+    edit(site / "site.json", in_the_list)
+    make_site(results, site)
+    assert contents(site) == before
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"files": []}', '{"files": {}}', "[" * 100_000, "\udcff"])
+def test_a_list_of_files_that_is_none_is_refused(first: Made, tmp_path: Path, text: str) -> None:
+    out = tmp_path / "site"
+    out.mkdir()
+    (out / "site.json").write_text(text, encoding="utf-8", errors="surrogateescape")
+    code, said, err = make_site(first[0], out)
+    assert (code, said, err.count("\n")) == (2, "", 1)
+    assert "no site of bench" in err
+    assert list(contents(out)) == ["site.json"]
+
+
+def test_another_folder_is_refused(first: Made, tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("mine")
+    code, _, err = make_site(first[0], tmp_path)
+    assert (code, "not empty and no site of bench" in err) == (2, True)
+    code, _, err = make_site(first[0], tmp_path / "thesis.tex")
+    assert (code, "can't be used" in err, err.count("\n")) == (2, True, 1)
+    code, _, err = make_site(tmp_path / "no results", tmp_path / "new")
+    assert (code, "no campaign here" in err) == (2, True)
+    assert list(contents(tmp_path)) == ["thesis.tex"]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "example.org",
+        "ftp://example.org",
+        "https://",
+        "https:///bench",
+        "http://[x",
+        "http://example.org:port/",
+        "https://example.org/?a=1",
+        "https://example.org/#x",
+        "https://exa mple.org/",
+        "https://example.org/\x01",
+        "https://example.org/\n",
+        'https://example.org/"<b>',
+        "javascript:alert(1)",
+    ],
+)
+def test_an_address_that_is_none_is_refused(first: Made, tmp_path: Path, url: str) -> None:
+    code, _, err = make_site(first[0], tmp_path / "site", "--url", url)
+    assert (code, err.count("\n"), err.rstrip("\n").isprintable()) == (2, 1, True), err
+    assert "--url" in err
+    assert not (tmp_path / "site").exists()
+
+
+def test_runs_without_a_finding_are_verified(tmp_path: Path) -> None:
+    """Exit 0, and 1 as soon as a cell failed, which bench verify counts as a finding."""
+    store = real(tmp_path / "results")
+    code, out, err = make_site(tmp_path / "results", tmp_path / "site")
+    assert (code, out.count("1 campaigns made"), err) == (0, 1, "no sitemap and no feed: they need --url\n")
+    entry = json.loads((tmp_path / "site/campaigns/real/campaign.json").read_text())
+    assert (entry["check"]["status"], entry["error"], entry["failed"]) == ("verified", "", 0)
+    assert "verified" in read(tmp_path / "site/index.html").text
+    lost = next(r for r in store.records() if r.method == "simcse" and r.seed == 3)
+    scoreless = replace(
+        lost, status="failed", reason="RuntimeError: out of luck", scores=(), predictions=None
+    )
+    add(store, scoreless)
+    code, _, err = make_site(tmp_path / "results", tmp_path / "site")
+    assert (code, "in doubt: campaign real" in err) == (1, True)
+    assert "out of luck" in read(tmp_path / "site/campaigns/real/index.html").text
+
+
+def test_a_failed_cell_is_no_zero(tmp_path: Path) -> None:
+    small(tmp_path / "results", "one")
+    add(ResultStore(tmp_path / "results", "one"), *(failed("mhe", seed) for seed in (1, 2)))
+    make_site(tmp_path / "results", tmp_path / "site")
+    entry = json.loads((tmp_path / "site/campaigns/one/campaign.json").read_text())
+    (line,) = (line for line in entry["lines"] if line["method"] == "mhe")
+    assert (line["mean"], line["rank"], entry["failed"], entry["records"]) == (None, None, 2, 4)
+    page = (tmp_path / "site/methods/mhe.html").read_text()
+    assert '<td title="no finished run">-</td>' in page
+    used = (tmp_path / "site/campaigns/one/index.html").read_text().split('type="application/json">')[1]
+    steps = json.loads(used.partition("</script>")[0])["steps"]
+    assert [sorted(row[0] for row in step) for step in steps] == [["esimcse", "simcse"]] * 2
+    assert "4, 2 failed" in read(tmp_path / "site/index.html").text
+    places = (tmp_path / "site/data/compare.js").read_text()
+    assert "mhe" not in places
+
+
+def test_a_damaged_record_is_said_and_the_rest_shown(tmp_path: Path) -> None:
+    store = real(tmp_path / "results")
+    path = next((store.root / "mini/simcse/seed-1").glob("*.json"))
+    path.write_text(path.read_text()[:500])
+    code, _, err = make_site(tmp_path / "results", tmp_path / "site")
+    assert (code, "in doubt: campaign real" in err) == (1, True)
+    page = read(tmp_path / "site/campaigns/real/index.html").text
+    assert "mini, profile mini: Unreadable: simcse seed 1: this is not a run record" in page
+    assert "1 shape" in page
+    entry = json.loads((tmp_path / "site/campaigns/real/campaign.json").read_text())
+    assert entry["check"]["status"] == "faults"
+    assert str(tmp_path) not in "".join(c.decode() for c in contents(tmp_path / "site").values())
+    assert dead_links(tmp_path / "site") == []
+    code, out, _ = make_site(tmp_path / "results", tmp_path / "site")
+    assert (code, "1 as they were" in out) == (1, True)
+
+
+def test_a_campaign_that_can_not_be_reported_is_shown_as_such(tmp_path: Path) -> None:
+    real(tmp_path / "results")
+    other = make_record("mhe", 1, {"STS12": 0.5})
+    add(small(tmp_path / "results", "mixed"), other)
+    code, out, err = make_site(tmp_path / "results", tmp_path / "site", "--url", "https://example.org")
+    assert (code, "2 campaigns made" in out, err.count("can't be shown")) == (1, True, 1)
+    assert "2 versions of the data" in err
+    for page in ("index.html", "campaigns/mixed/index.html"):
+        assert "2 versions of the data" in read(tmp_path / "site" / page).text
+    assert sorted(p.name for p in (tmp_path / "site/campaigns/mixed").iterdir()) == [
+        "campaign.json",
+        "index.html",
+    ]
+    assert dead_links(tmp_path / "site") == []
+    code, out, _ = make_site(tmp_path / "results", tmp_path / "site", "--url", "https://example.org")
+    assert (code, "1 campaigns made, 1 as they were" in out) == (1, True)  # it is tried again
+    ResultStore(tmp_path / "results", "mixed").path(other.place).unlink()
+    make_site(tmp_path / "results", tmp_path / "site", "--url", "https://example.org")
+    assert "2 versions" not in read(tmp_path / "site/index.html").text
+
+
+def test_what_machines_read(tmp_path: Path) -> None:
+    """Titles and senders of any kind leave sitemap and feed well-formed; both name absolute addresses."""
+    who = '<b>&"x" ]]> é 中文'
+    for place, name in enumerate(("one", "two")):
+        record = make_record("a&b <x>", 1, {"STS12": 0.5})
+        record.timing.update(
+            merged={"by": who, "bundle": "b" * 64, "campaign": name},
+            started=f"2026-01-0{place + 1}T00:00:00+00:00",
+        )
+        add(ResultStore(tmp_path / "results", name), record)
+    arguments = ("--url", "https://example.org/bench", "--title", "a <b> & c\x01\x1b[31m")
+    code, _, err = make_site(tmp_path / "results", tmp_path / "site", *arguments)
+    assert (code, "internal error" in err) == (1, False)
+    feed = ElementTree.fromstring((tmp_path / "site/feed.xml").read_text())  # noqa: S314 - our own
+    assert [e.findtext(f"{ATOM}title") for e in feed.iter(f"{ATOM}entry")] == ["two", "one"]
+    assert {e.text for e in feed.iter(f"{ATOM}name")} == {who}
+    assert feed.findtext(f"{ATOM}updated") == "2026-01-02T00:00:00+00:00"
+    pages = ElementTree.fromstring((tmp_path / "site/sitemap.xml").read_text())  # noqa: S314
+    listed = {element.text or "" for element in pages.iter() if element.tag.endswith("loc")}
+    html = {path for path in contents(tmp_path / "site") if path.endswith(".html")}
+    assert {address.removeprefix("https://example.org/bench/") for address in listed} == html
+    assert "Sitemap: https://example.org/bench/sitemap.xml" in (tmp_path / "site/robots.txt").read_text()
+
+
+def test_the_same_results_give_the_same_bytes(first: Made, tmp_path: Path) -> None:
+    """In another folder, from another folder, whatever was there before."""
+    results, site = first
+    shutil.copytree(results, tmp_path / "elsewhere")
+    extra = small(tmp_path / "elsewhere", "extra")
+    make_site(tmp_path / "elsewhere", tmp_path / "out")
+    shutil.rmtree(extra.root)
+    make_site(tmp_path / "elsewhere", tmp_path / "out")
+    assert contents(tmp_path / "out") == contents(site)
+
+
+def test_names_of_pages_hide_none(tmp_path: Path) -> None:
+    """A method may be called as the list of methods is, and a campaign as a page."""
+    small(tmp_path / "results", "methods", "index", "compare")
+    make_site(tmp_path / "results", tmp_path / "site")
+    assert "2 methods with results here" in read(tmp_path / "site/methods/index.html").text
+    assert dead_links(tmp_path / "site") == []
+    assert len(list((tmp_path / "site/methods").iterdir())) == 3
+    for page, here in (("methods/compare.html", 0), ("compare.html", 1), ("methods/index.html", 1)):
+        assert (tmp_path / "site" / page).read_text().count("aria-current") == here, page
+
+
+def test_data_that_come_later_are_verified_with(
+    first: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """BENCH_DATA counts as --data does: what is verified depends on it."""
+    monkeypatch.delenv("BENCH_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
+    make_site(first[0], tmp_path / "site")
+    (tmp_path / "later/senteval").mkdir(parents=True)
+    monkeypatch.setenv("BENCH_DATA", str(tmp_path / "later"))
+    _, out, _ = make_site(first[0], tmp_path / "site")
+    assert "2 campaigns made" in out

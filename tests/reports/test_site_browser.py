@@ -1,0 +1,292 @@
+"""The site in a real browser, from its files: widths, search, theme, slider, comparison, items."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from bench.records.store import ResultStore
+from tests.support.campaigns import HOSTILE, make_record
+from tests.support.chromium import Page, chromium
+from tests.support.site import add, hostile, make_site, taken
+
+pytestmark = pytest.mark.slow
+STATUS = "document.getElementById('status').textContent"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A site of a campaign of hostile names, and of one of two profiles."""
+    folder = tmp_path_factory.mktemp("site")
+    hostile(folder / "results")
+    for profile in ("mini", "minilm"):
+        for seed in (1, 2, 3):
+            record = make_record("simcse", seed, {"STS12": 0.5 + 0.01 * seed}, profile=profile)
+            other = make_record("mhe", seed, {"STS12": 0.6 - 0.01 * seed}, profile=profile)
+            add(ResultStore(folder / "results", "two"), record, replace(other, profile=profile))
+    code, _, err = make_site(folder / "results", folder / "site")
+    assert (code, "can't be shown" in err, "internal error" in err) == (1, False, False)
+    return folder / "site"
+
+
+@pytest.fixture(scope="module")
+def started() -> Iterator[Page]:
+    with chromium() as page:
+        yield page
+
+
+@pytest.fixture
+def browser(started: Page) -> Iterator[Page]:
+    """A page that complains of nothing and asks only for files, whatever a test does."""
+    started.events.clear()
+    started.show_as(1400, 900)
+    yield started
+    assert started.complaints() == []
+    assert {address.partition(":")[0] for address in started.requests()} <= {"file", "blob"}
+
+
+def wait(browser: Page, condition: str) -> None:
+    """Until a script's work shows."""
+    for _ in range(100):
+        if browser.run(condition):
+            return
+        time.sleep(0.03)
+    raise AssertionError(f"never: {condition}; {browser.run('document.body.innerText')[:1500]}")
+
+
+def go(browser: Page, path: Path, place: str = "") -> None:
+    """Load a page anew, at a place."""
+    browser.call("Page.navigate", url="about:blank")
+    browser.open(path)
+    if place:
+        browser.run(f"location.hash = {json.dumps(place)}")
+
+
+def as_typed(*names: str) -> str:
+    return ",".join(quote(name, safe="") for name in names)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1400])
+def test_every_page_at_every_width(browser: Page, site: Path, width: int, theme: str) -> None:
+    """No message, no request, no overflow, no script of a name; every control can be read."""
+    browser.show_as(width, 900, theme)
+    browser.open(site / "index.html")
+    browser.run("localStorage.clear()")
+    pages = sorted(site.rglob("*.html"))
+    assert len(pages) > 15
+    for path in pages:
+        browser.open(path)
+        where = path.relative_to(site)
+        wide = browser.run("document.documentElement.scrollWidth")
+        assert wide <= width, f"{where}: {wide}"
+        assert browser.run("document.title") != "owned", where
+        assert (
+            browser.run("document.querySelectorAll('img, iframe, object, [style], [onerror]').length") == 0
+        ), where
+        assert browser.run("document.styleSheets.length") == 1, where
+        assert browser.run("typeof bench") == "object", where  # the script ran
+        ground = browser.run("getComputedStyle(document.body).backgroundColor")
+        light = sum(int(part) for part in ground.strip("rgb()").split(",")[:3]) > 382
+        assert light == (theme == "light"), where
+    assert browser.complaints() == []
+
+
+def test_search_by_keyboard(browser: Page, site: Path) -> None:
+    go(browser, site / "campaigns/two/index.html")
+    browser.press("/", 191)
+    assert browser.run("document.activeElement.id") == "search"
+    browser.call("Input.insertText", text="SCRIPT")
+    wait(browser, "!document.getElementById('found').hidden")
+    names = "[...document.querySelectorAll('#found a')].map(a => a.textContent)"
+    assert HOSTILE[0] in browser.run(names)
+    assert "found" in browser.run(STATUS)
+    browser.press("Escape", 27)
+    assert browser.run("document.getElementById('found').hidden")
+    browser.run("document.getElementById('search').value = ''")
+    browser.call("Input.insertText", text="no such thing")
+    wait(browser, "!document.getElementById('found').hidden")
+    assert browser.run(names) == []
+    assert "nothing has all these words" in browser.run("document.getElementById('found').textContent")
+    browser.run("document.getElementById('search').select()")
+    browser.call("Input.insertText", text="mhe")
+    wait(browser, f"{names}[0] === 'mhe'")
+    browser.press("ArrowDown", 40)
+    assert browser.run("document.activeElement.textContent") == "mhe"
+    browser.run("document.getElementById('search').focus()")
+    browser.press("Enter", 13)
+    wait(browser, "location.pathname.endsWith('/methods/mhe.html') && document.readyState === 'complete'")
+    assert browser.run("document.querySelector('h1').textContent") == "mhe"
+
+
+def test_a_theme_is_kept_from_page_to_page(browser: Page, site: Path) -> None:
+    browser.open(site / "index.html")
+    browser.run("localStorage.clear()")
+    go(browser, site / "index.html")
+    assert browser.run("document.getElementById('theme').textContent") == "Dark"
+    browser.run("document.getElementById('theme').click()")
+    wait(browser, "localStorage.getItem('theme') === 'dark'")
+    go(browser, site / "methods/simcse.html")
+    assert browser.run("document.documentElement.dataset.theme") == "dark"
+    assert browser.run("document.getElementById('theme').textContent") == "Light"
+    browser.run("localStorage.setItem('theme', '<b>')")
+    go(browser, site / "index.html")
+    assert browser.run("document.documentElement.dataset.theme ?? null") is None
+    browser.run("localStorage.clear()")
+
+
+def test_the_slider_shows_fewer_seeds(browser: Page, site: Path) -> None:
+    go(browser, site / "campaigns/hostile/index.html")
+    place = "document.querySelector('.used')"
+    text = f"{place}.querySelector('table').innerText"
+    whole = browser.run(text)
+    browser.run(f"{place}.querySelector('input').focus()")
+    browser.press("ArrowLeft", 37)
+    two = browser.run(text)
+    assert browser.run(STATUS) == " 2 of 3: 1, 2"
+    browser.press("ArrowLeft", 37)
+    one = browser.run(text)
+    assert len({whole, two, one}) == 3
+    assert browser.run(STATUS) == " 1 of 3: 1"
+    assert "Nothing can be tested" in browser.run(f"{place}.innerText")
+    assert browser.run(f"{place}.querySelector('input').getAttribute('aria-valuetext')") == " 1 of 3: 1"
+    assert HOSTILE[0] in one
+    data = browser.run(f"JSON.parse({place}.querySelector('script').textContent)")
+    averages = browser.run(f"[...{place}.querySelectorAll('tbody tr')].map(r => r.cells[1].textContent)")
+    assert averages == [f"{100 * row[1]:.2f}" for row in data["steps"][0]]
+
+
+def test_one_leaderboard_of_several(browser: Page, site: Path) -> None:
+    go(browser, site / "campaigns/two/index.html")
+    boards = "[...document.querySelectorAll('#leaderboard .board')].map(b => b.checkVisibility())"
+    assert browser.run(boards) == [True, True]
+    select = "document.querySelector('select.places')"
+    browser.run(f"{select}.value = 'board-2'; {select}.dispatchEvent(new Event('change'))")
+    assert browser.run(boards) == [False, True]
+    assert "leaderboard.place=board-2" in browser.run("location.hash")
+    hash_ = browser.run("location.hash.slice(1)")
+    go(browser, site / "campaigns/two/index.html", hash_)
+    wait(browser, f"JSON.stringify({boards}) === '[false,true]'")
+    browser.run(f"{select}.value = ''; {select}.dispatchEvent(new Event('change'))")
+    assert browser.run(boards) == [True, True]
+
+
+@pytest.mark.parametrize("other", HOSTILE)
+def test_two_methods_by_address(browser: Page, site: Path, other: str) -> None:
+    go(browser, site / "compare.html", as_typed(other, "simcse"))
+    wait(browser, "document.querySelector('#compared .verdict') !== null")
+    chosen = "document.getElementById('compare-{}').selectedOptions[0].textContent"
+    assert browser.run(chosen.format("a")) == other
+    assert browser.run(chosen.format("b")) == "simcse"
+    blocks = taken(site / "campaigns/hostile/pairs.js")
+    said = []
+    for block in blocks:
+        place = {block["rows"].index(name) for name in (other, "simcse")}
+        (pair,) = (pair for pair in block["pairs"] if set(pair[:2]) == place)
+        said.append(block["texts"][pair[2]])
+    shown = browser.run("[...document.querySelectorAll('#compared .verdict')].map(p => p.textContent)")
+    assert sorted(shown) == sorted(said)
+    assert browser.run("document.title") != "owned"
+    assert browser.run("document.querySelectorAll('#compared img, #compared script').length") == 0
+
+
+def test_names_in_an_address_that_nobody_has(browser: Page, site: Path) -> None:
+    lines = "[...document.querySelectorAll('#compared > *')].map(e => e.textContent)"
+    for place, said in (
+        (as_typed("simcse", "<img src=x>"), "No campaign here has <img src=x>."),
+        (as_typed("no", "nobody"), "No campaign here has no nor nobody."),
+        ("simcse", "No campaign here has two such methods."),
+        ("50%,simcse", "No campaign here has 50%."),
+    ):
+        go(browser, site / "compare.html", place)
+        wait(
+            browser, f"{lines}.length === 1 && {lines}[0] !== 'Loading.' && {lines}[0] === {json.dumps(said)}"
+        )
+    go(browser, site / "compare.html", as_typed("simcse", "simcse"))
+    wait(browser, f"{lines}[0] === 'Choose two methods.'")
+    lines = lines.replace("compared", "browsed")
+    for place, said in (
+        (as_typed("hostile/0", "simcse", "<b>nobody"), "No pairs of <b>nobody in hostile."),
+        (as_typed("nowhere/0", "simcse", "mhe"), "No pairs of nowhere/0 here."),
+    ):
+        go(browser, site / "items.html", place)
+        wait(browser, f"{lines}.length === 1 && {lines}[0] === {json.dumps(said)}")
+
+
+def test_a_link_of_the_pairs_compares_them(browser: Page, site: Path) -> None:
+    go(browser, site / "campaigns/hostile/index.html")
+    link = "document.querySelector('.pairs .listed tbody a')"
+    names = browser.run(f"[0, 1].map(i => {link}.closest('tr').cells[i].textContent)")
+    browser.run(f"{link}.closest('details').open = true; {link}.click()")
+    wait(
+        browser,
+        "location.pathname.endsWith('/compare.html') && !!document.querySelector('#compared .verdict')",
+    )
+    chosen = "[...document.querySelectorAll('#compare select')].map(s => s.selectedOptions[0].textContent)"
+    assert browser.run(chosen) == names
+
+
+def test_pairs_of_sentences_by_address(browser: Page, site: Path) -> None:
+    go(browser, site / "items.html", as_typed("hostile/0", HOSTILE[0], "simcse"))
+    first = "document.querySelector('#browsed tbody tr')"
+    wait(browser, f"{first} !== null && {STATUS}.startsWith('<script>')")
+    chosen = "['a', 'b'].map(n => document.getElementById('items-' + n).selectedOptions[0].textContent)"
+    assert browser.run(chosen) == [HOSTILE[0], "simcse"]
+    data = taken(site / "campaigns/hostile/items-0.js")
+    (task,) = data["tasks"]
+    one, other = (task["ranks"][data["rows"].index(name)] for name in (HOSTILE[0], "simcse"))
+    most = max(range(len(one)), key=lambda at: (abs(other[at] - one[at]), -at))
+    cells = browser.run(f"[...{first}.cells].map(c => c.innerText)")
+    assert float(cells[0]) == pytest.approx(other[most] - one[most], abs=0.06)
+    assert [float(cell) for cell in cells[1:3]] == [one[most], other[most]]
+    assert cells[5].splitlines() == task["texts"][most]
+    assert float(cells[4]) == task["gold"][most]
+    higher = sum(gold > task["gold"][most] for gold in task["gold"])
+    same = task["gold"].count(task["gold"][most])
+    assert float(cells[3]) == higher + (same + 1) / 2
+    browser.run(
+        "const s = document.getElementById('items-b'); s.selectedIndex = 3;"
+        "s.dispatchEvent(new Event('change'))"
+    )
+    assert browser.run("decodeURIComponent(location.hash)").startswith("#hostile/0,<script>")
+
+
+def test_paper_shows_no_controls(browser: Page, site: Path) -> None:
+    controls = "[...document.querySelectorAll('.top, .controls, .tools, .files')]"
+    visible = f"{controls}.filter(e => e.checkVisibility()).length"
+    for path in ("campaigns/hostile/index.html", "compare.html", "index.html"):
+        go(browser, site / path)
+        assert browser.run(visible) > 0
+        browser.show_as(1400, 900, media="print")
+        assert browser.run(visible) == 0, path
+        browser.show_as(1400, 900)
+        browser.call("Page.printToPDF")
+
+
+def test_without_motion_nothing_moves(browser: Page, site: Path) -> None:
+    features = [{"name": "prefers-reduced-motion", "value": "reduce"}]
+    browser.call("Emulation.setEmulatedMedia", features=features)
+    go(browser, site / "campaigns/hostile/index.html", "seeds-used")
+    assert browser.run("getComputedStyle(document.documentElement).scrollBehavior") == "auto"
+    assert browser.run("document.getAnimations().length") == 0
+    wait(browser, "scrollY > 0")
+
+
+def test_the_first_stop_of_the_keyboard_skips(browser: Page, site: Path) -> None:
+    for path in ("index.html", "campaigns/hostile/index.html", "compare.html", "methods/simcse.html"):
+        go(browser, site / path)
+        browser.press("Tab", 9)
+        assert browser.run("document.activeElement.className") == "skip", path
+        assert browser.run("document.activeElement.getBoundingClientRect().top >= 0"), path
+        browser.press("Enter", 13)
+        wait(browser, "location.hash === '#content'")
+        browser.press("Tab", 9)
+        assert browser.run("!document.activeElement.closest('.top')"), path
+        browser.press("Tab", 9)
+        assert browser.run("document.querySelector('main').contains(document.activeElement)"), path
