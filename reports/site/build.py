@@ -163,8 +163,11 @@ def _made(asked: Asked, output: Output, store: ResultStore, site: Site, built: B
 
 def _check_quotes(asked: Asked, store: ResultStore) -> None:
     """Refuse records and files of other commands that quote a sentence of data that may not be shown."""
-    patterns = ("*/*/*/*.json", OVERLAP, PROBES, f"{GRADIENT}/**/*")
-    paths = [path for pattern in patterns for path in store.root.glob(pattern) if path.is_file()]
+    own = [path for path in store.root.glob("*/*/*/*.json") if not path.name.startswith(".")]
+    if all(may_be_shown(path.stem) for path in own):  # the stem is the suite: a record elsewhere is refused
+        return
+    others = (path for pattern in (OVERLAP, PROBES, f"{GRADIENT}/**/*") for path in store.root.glob(pattern))
+    paths = [path for path in (*own, *others) if path.is_file()]
     records, _ = store.scan()
     secret = [r for r in records if not may_be_shown(r.suite) and not is_mteb(r.suite)]
     if not secret:
