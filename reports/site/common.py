@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from io import StringIO
 from typing import Any
 
@@ -25,14 +25,12 @@ def common_pages(output: Output, site: Site, entries: Sequence[Entry], curves: C
     for path, content in assets().items():
         output.put(path, content)
     output.put("index.html", page("index.html", site.below(0, "campaigns"), entries=entries))
-    output.put("campaigns.json", _json([asdict(entry) | {"lines": len(entry.lines)} for entry in entries]))
+    output.put("campaigns.json", _json(list(map(_campaign_facts, entries))))
     output.put("campaigns.csv", _csv(_CAMPAIGN, map(_campaign_row, entries)))
     pages, listed = ["index.html", "methods/index.html", "published.html", "compare.html", "items.html"], []
     for method in methods_of(entries, curves):
-        output.put(
-            f"methods/{method.file}",
-            page("method.html", site.below(1, method.name), method=method),
-        )
+        content = page("method.html", site.below(1, method.name), method=method)
+        output.put(f"methods/{method.file}", content)
         summary = method.card.summary if method.card else "a plug-in's"
         listed.append(
             (method.name, method.file, summary, len(method.rows), len({e.campaign for e, _ in method.rows}))
@@ -115,22 +113,13 @@ _CAMPAIGN = (
     *("campaign", "date", "profiles", "backbones", "texts", "suites", "methods", "seeds"),
     *("records", "failed", "verified", "by", "error"),
 )
-_LINE = (
-    *(
-        "campaign",
-        "profile",
-        "suite",
-        "method",
-        "name",
-        "seeds",
-        "mean",
-        "sd",
-        "first rank",
-        "last rank",
-        "of",
-    ),
-    *("group", "sentences", "cpu seconds", "parameters"),
-)
+_LINE = ("campaign", *(one.name for one in fields(Line) if one.name != "rank"), "first rank", "last rank")
+
+
+def _campaign_facts(entry: Entry) -> dict[str, Any]:
+    """All but its tables, which are in files of their own."""
+    facts = {name: value for name, value in asdict(entry).items() if name not in ("lines", "sweeps", "order")}
+    return facts | {"methods": entry.methods}
 
 
 def _campaign_row(e: Entry) -> tuple[object, ...]:
@@ -141,20 +130,12 @@ def _campaign_row(e: Entry) -> tuple[object, ...]:
 
 
 def _line_row(entry: Entry, line: Line) -> tuple[object, ...]:
-    first, last = line.rank or ("", "")
-    own = (
-        line.profile,
-        line.suite,
-        line.method,
-        line.name,
-        line.seeds,
-        line.mean,
-        line.sd,
-        first,
-        last,
-        line.of,
+    facts = asdict(line)
+    return (
+        entry.campaign,
+        *(value for name, value in facts.items() if name != "rank"),
+        *(line.rank or ("", "")),
     )
-    return (entry.campaign, *own, line.group, line.sentences, line.cpu_seconds, line.parameters)
 
 
 def _json(data: Any) -> bytes:

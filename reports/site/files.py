@@ -79,11 +79,15 @@ class Output:
             with suppress(OSError):  # it isn't empty
                 for folder in target.relative_to(self.root).parents:
                     (self.root / folder).rmdir()
+        self.say(prints)
+        return len(gone)
+
+    def say(self, prints: Mapping[str, str]) -> None:
+        """Write what there is, unless that is said already."""
         said = {"bench": __version__, "campaigns": dict(prints), "files": self.written}
         content = (json.dumps(said, indent=1, sort_keys=True) + "\n").encode()
         if not self._is_there(MANIFEST, digest(content)):
             write_whole(self.root / MANIFEST, content)
-        return len(gone)
 
 
 def open_output(root: Path) -> Output:
@@ -98,7 +102,9 @@ def open_output(root: Path) -> Output:
     except OSError as error:
         raise InputError(f"the folder can't be used: {error.strerror}", where=f"--out {root}") from error
     if not there:
-        return Output(root)
+        new = Output(root)
+        new.say({})  # before anything is in it: a first build that is killed can be repeated
+        return new
     try:
         said = json.loads((root / MANIFEST).read_text(encoding="utf-8"))
         known = {str(path): str(value) for path, value in said["files"].items() if _is_below(str(path))}

@@ -82,6 +82,6 @@ def _among(standing: Standings, a: str, b: str) -> str:
     said = "differ" if one.differs else "are not shown to differ"
     ends = interval_text(standing, a, b)
     return (
-        f"Among all pairs the two {said}: p corrected {one.adjusted:.4f}, interval of {a} - {b} {ends}, by "
-        + (f"{tests_in_words(ranking)}.")
+        f"Among all pairs the two {said}: p corrected {one.adjusted:.4f}, interval of {a} - {b} {ends}, "
+        f"by {tests_in_words(ranking)}."
     )

@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import pytest
 
 from bench.records.store import ResultStore
+from bench.reports.site.files import open_output
 from tests.support.campaigns import make_record
 from tests.support.site import add, contents, dead_links, failed, make_site, read, real, small, times
 
@@ -66,6 +67,14 @@ def test_one_edited_record_makes_its_campaign_again(made: Made) -> None:
     assert not {path for path in changed if path.startswith("campaigns/two/") or path == "methods/mhe.html"}
     path = store.path(store.records()[-1].place)
     assert path.read_bytes() == (site / "campaigns/one/records" / path.relative_to(store.root)).read_bytes()
+
+
+def test_a_first_build_that_was_killed_is_repeated(first: Made, tmp_path: Path) -> None:
+    results, whole = first
+    site = tmp_path / "site"
+    open_output(site).put("campaigns/one/index.html", b"<p>half")
+    assert "2 campaigns made" in make_site(results, site)[1]
+    assert contents(site) == contents(whole)
 
 
 def test_what_is_gone_is_removed_and_nothing_else(made: Made) -> None:
