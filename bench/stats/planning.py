@@ -10,8 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 from scipy import optimize, stats
+from scipy.special import ndtri
 
 from bench.stats.checks import check_level
 from bench.stats.power import MOST_SEEDS, welch_power
@@ -141,8 +143,8 @@ def plan(detect: float, spread: Spread, *, level: float = 0.95, power: float = P
     check_level(power)
     if not detect or not math.isfinite(detect):
         raise ValueError(f"detect={detect}; expected a difference other than 0")
-    needed = {by: _needed(detect, spread.scaled(by), level, power) for by in {1.0, *spread.ends()}}
     low, high = spread.ends()
+    needed = {by: _needed(detect, spread.scaled(by), level, power) for by in {1.0, low, high}}
     return Plan(needed[1.0], needed[low], needed[high], detect, power, spread)
 
 
@@ -212,27 +214,26 @@ def _power(detect: float, spread: Spread, n_a: int, n_b: int | None, level: floa
 def _needed(detect: float, spread: Spread, level: float, power: float) -> int | None:
     """The smallest number of at least 2 with the power, searched from that of a normal test."""
 
+    @cache
     def enough(n: int) -> bool:
         return _power(detect, spread, n, None, level) >= power
 
     variance = spread.a**2 + (spread.b or 0.0) ** 2
-    quantiles = float(stats.norm.isf((1 - level) / 2) + stats.norm.ppf(power))
-    return _smallest(enough, quantiles**2 * variance / detect**2)
+    quantile = float(ndtri((1 + level) / 2))
+    normal = (quantile + float(ndtri(power))) ** 2 * variance / detect**2
+    return _smallest(enough, normal + quantile**2 / (2 if spread.b is None else 4))
 
 
 def _smallest(enough: Callable[[int], bool], guess: float) -> int | None:
-    """The smallest number in 2..MOST_SEEDS that is enough, near a guess that is a little too small."""
-    low = max(1, min(MOST_SEEDS, math.floor(guess)))
-    step = 1
-    while low > 1 and enough(low):
-        low = max(1, low - step)
-        step *= 2
-    high, step = low + 1, 2
+    """The smallest number in 2..MOST_SEEDS that is enough, searched outwards from a guess."""
+    high, step = max(2, min(MOST_SEEDS, round(guess))), 1
     while not enough(high):
-        if high >= MOST_SEEDS:
+        if high == MOST_SEEDS:
             return None
-        low, high = high, min(MOST_SEEDS, high + step)
-        step *= 2
+        high, step = min(MOST_SEEDS, high + step), 2 * step
+    low, step = high - 1, 1
+    while low > 1 and enough(low):
+        low, high, step = max(1, low - 2 * step), low, 2 * step
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from numpy.typing import ArrayLike
-from scipy import stats
+from scipy.special import chdtri
 
 from bench.stats.checks import FloatArray, run_scores
 from bench.stats.paired import paired_t
@@ -53,7 +53,7 @@ class Spread:
         if self.df is None:
             return 1.0, 1.0
         shares = ((1 + SHARE) / 2, (1 - SHARE) / 2)
-        low, high = (math.sqrt(self.df / float(stats.chi2.ppf(share, self.df))) for share in shares)
+        low, high = (math.sqrt(self.df / float(chdtri(self.df, 1 - share))) for share in shares)
         return low, high
 
 

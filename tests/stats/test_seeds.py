@@ -62,6 +62,20 @@ def test_one_sample_by_hand() -> None:
     assert (found.n_a, found.n_b) == (4, 1)
 
 
+@pytest.mark.filterwarnings("ignore:Precision loss")  # of scipy: a side that does not vary
+def test_both_t_tests_equal_scipy() -> None:
+    rng = np.random.default_rng(3)
+    for n_a, n_b, spread in [(2, 2, 1.0), (3, 7, 1e-6), (10, 5, 40.0), (5, 2, 0.0)]:
+        a, b = 76 + rng.normal(size=n_a), 75 + spread * rng.normal(size=n_b)
+        for found, peer, fixed in (
+            (welch(a, b, 0.9), stats.ttest_ind(a, b, equal_var=False), 0.0),
+            (one_sample(a, 75.5, 0.9), stats.ttest_1samp(a, 75.5), 75.5),
+        ):
+            ends = np.array(peer.confidence_interval(0.9)) - fixed
+            expected = (peer.statistic, peer.df, peer.pvalue, *ends)
+            assert (found.t, found.df, found.p, found.low, found.high) == pytest.approx(expected, rel=1e-9)
+
+
 def test_a_side_of_one_score_is_fixed_and_turning_changes_the_signs() -> None:
     a, b, fixed = [1.0, 2.0, 3.0], [2.0, 4.0, 5.0, 6.0], [1.5]
     assert seed_difference(a, b, 0.9) == welch(a, b, 0.9)
