@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -92,45 +92,70 @@ def setting(value: Any) -> bool:
     return text(value) or small or (isinstance(value, float) and math.isfinite(value))
 
 
-def fault(value: Any, shape: Shape, place: str = "") -> str | None:
-    """Return where a value isn't of its shape, None where it is."""
+def fault(value: Any, shape: Shape) -> str | None:
+    """Return where a value isn't of its shape ("." for the value itself), None where it is."""
+    return _from_root(_fault(value, shape))
+
+
+def unwritable(value: Any) -> str | None:
+    """Return where a value holds what can't be written again: half a character, an endless number."""
+    return _from_root(_unwritable(value))
+
+
+def _from_root(place: str | None) -> str | None:
+    return place if place is None else place.removeprefix(".") or "."
+
+
+def _fault(value: Any, shape: Shape) -> str | None:
+    """Every level puts its own part before the place: a sound value costs no text at all."""
+    if callable(shape):
+        return None if shape(value) else ""
     if isinstance(shape, Maybe):
-        return None if value is None else fault(value, shape.shape, place)
+        return None if value is None else _fault(value, shape.shape)
     if isinstance(shape, Rows):
         if not isinstance(value, list) or len(value) < shape.least:
-            return place or "."
-        return _first(fault(entry, shape.shape, f"{place}[{i}]") for i, entry in enumerate(value))
-    if isinstance(shape, Each | Block):
-        if not isinstance(value, dict):
-            return place or "."
-        inner = f"{place}." if place else ""
-        if isinstance(shape, Each):
-            return _first(fault(entry, shape.shape, f"{inner}{name}") for name, entry in value.items())
-        shapes = {**shape.optional, **shape.required}
-        others = [name for name in value if name not in shapes] if shape.closed else []
-        missing = (
-            f"{inner}{name}" for name in (*others, *shape.required) if name in others or name not in value
-        )
-        wrong = (fault(value[name], shapes[name], f"{inner}{name}") for name in shapes if name in value)
-        return next(missing, None) or _first(wrong)
-    return None if shape(value) else place or "."
+            return ""
+        for i, entry in enumerate(value):
+            if (place := _fault(entry, shape.shape)) is not None:
+                return f"[{i}]{place}"
+        return None
+    if not isinstance(value, dict):
+        return ""
+    block = shape if isinstance(shape, Block) else Block(optional=dict.fromkeys(value, shape.shape))
+    return _fault_of_block(value, block)
 
 
-def _first(found: Iterable[str | None]) -> str | None:
-    return next((place for place in found if place is not None), None)
+def _fault_of_block(value: Mapping[str, Any], block: Block) -> str | None:
+    for name in block.required:
+        if name not in value:
+            return f".{name}"
+    for name, entry in value.items():
+        shape = block.required.get(name) or block.optional.get(name)
+        if shape is None:
+            if block.closed:
+                return f".{name}"
+        elif (place := _fault(entry, shape)) is not None:
+            return f".{name}{place}"
+    return None
 
 
-def unwritable(value: Any, place: str = "") -> str | None:
-    """Return where a value holds what can't be written again: half a character, an endless number."""
+def _unwritable(value: Any) -> str | None:
     if isinstance(value, dict):
-        keys = next((place for name in value if not _is_unicode(name)), None)
-        return keys or _first(unwritable(entry, f"{place}.{name}") for name, entry in value.items())
+        if not all(map(_is_unicode, value)):
+            return ""
+        for name, entry in value.items():
+            if (place := _unwritable(entry)) is not None:
+                return f".{name}{place}"
+        return None
     if isinstance(value, list):
-        return _first(unwritable(entry, f"{place}[{i}]") for i, entry in enumerate(value))
+        for i, entry in enumerate(value):
+            if (place := _unwritable(entry)) is not None:
+                return f"[{i}]{place}"
+        return None
     if isinstance(value, str):
-        return None if _is_unicode(value) else place
+        return None if _is_unicode(value) else ""
     wrong = isinstance(value, float) and not math.isfinite(value)
-    return place if wrong or (isinstance(value, int) and abs(value) >= 2**63) else None
+    return "" if wrong or (isinstance(value, int) and abs(value) >= 2**63) else None
 
 
 def _is_unicode(value: str) -> bool:

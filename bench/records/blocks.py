@@ -195,6 +195,6 @@ def kept_facts(facts: Any, shape: Block, what: str) -> dict[str, Any]:
     except (TypeError, ValueError, RecursionError) as error:
         raise BenchError(f"{what} can't be kept: {error}") from error
     if place := fault(found, shape) or unwritable(found):
-        raise BenchError(f"{what} can't be kept: '{place.removeprefix('.')}' isn't what it should be")
+        raise BenchError(f"{what} can't be kept: '{place}' isn't what it should be")
     kept: dict[str, Any] = found
     return kept

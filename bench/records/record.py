@@ -172,7 +172,7 @@ def from_json(text: str, where: str) -> RunRecord:
             raise ValueError("no mapping")
         _check_schema(data, where)
         if place := unwritable(data) or fault(data, RECORD):
-            raise ValueError(f"'{place.removeprefix('.')}' is missing or isn't what it should be")
+            raise ValueError(f"'{place}' is missing or isn't what it should be")
         _check_sense(data)
         return _record(data)
     except (ValueError, TypeError, RecursionError) as error:

@@ -500,7 +500,7 @@ def test_a_card_of_other_types_is_refused_by_its_place(more: str, place: str, tm
 @pytest.mark.parametrize(
     ("facts", "said"),
     [
-        ("None", "the encoder's facts can't be kept: '' isn't what it should be"),
+        ("None", "the encoder's facts can't be kept: '.' isn't what it should be"),
         ('{"x": float("nan")}', "the encoder's facts can't be kept: Out of range float values"),
         ('{"x": {1}}', "the encoder's facts can't be kept: Object of type set"),
         ('{"parts": "two"}', "the encoder's facts can't be kept: 'parts' isn't what it should be"),

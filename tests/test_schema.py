@@ -1,0 +1,51 @@
+"""Shapes: a fault is named by its place, a sound value by none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bench.schema import Block, Each, Maybe, Rows, Shape, count, fault, flag, text, unwritable
+
+BLOCK = Block({"a": count}, {"b": Rows(Each(text), least=1), "c": Maybe(flag)}, closed=True)
+
+
+@pytest.mark.parametrize(
+    ("value", "place"),
+    [
+        ({"a": 1}, None),
+        ({"a": 1, "b": [{}, {"x": "y"}], "c": None}, None),
+        ({"a": -1}, "a"),
+        ({"a": True}, "a"),
+        ({"b": [{}]}, "a"),
+        ({"a": 1, "z": 2}, "z"),
+        ({"a": 1, "b": []}, "b"),
+        ({"a": 1, "b": [{}, {"x": 3}]}, "b[1].x"),
+        ({"a": 1, "b": [{}, []]}, "b[1]"),
+        ({"a": 1, "c": 0}, "c"),
+        ([1], "."),
+    ],
+)
+def test_a_fault_is_named_by_its_place(value: Any, place: str | None) -> None:
+    assert fault(value, BLOCK) == place
+
+
+@pytest.mark.parametrize("shape", [BLOCK, Rows(text), Each(text), Maybe(flag), flag])
+def test_a_value_that_is_wrong_itself_is_a_dot(shape: Shape) -> None:
+    assert fault(3, shape) == "."
+
+
+@pytest.mark.parametrize(
+    ("value", "place"),
+    [
+        ({"a": [1, 0.5, "ü", None, True, {"b": []}]}, None),
+        ({"a": [1, {"b": float("inf")}]}, "a[1].b"),
+        ({"a": [1, {"b": 2**63}]}, "a[1].b"),
+        ({"a": ["\ud800"]}, "a[0]"),
+        ({"a": {"\ud800": 1}}, "a"),
+        ({"\ud800": 1}, "."),
+    ],
+)
+def test_what_cannot_be_written_again_is_named(value: Any, place: str | None) -> None:
+    assert unwritable(value) == place
