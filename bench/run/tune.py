@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -66,12 +68,14 @@ def tune_option(
     method, seed = request.name, spec.seeds[0]
     stage, dot, name = option.rpartition(".")
     rows = [f"[{value!r}, {score:.4f}]" for value, score in scores.items()]
+    command = ["bench", "tune", request.text, "--profile", spec.profile, "--option", option]
+    command += ["--values", _listed(numbers), *(["--first", _listed(begin)] if first else [])]
+    command += ["--seed", str(seed), *(word for one in spec.overrides for word in ("--set", one.text))]
     return (
         f"[methods.{method}{dot}{stage}]\n{name} = {chosen!r}\n\n"
-        f"[[tuning]] # bench tune {method} --profile {spec.profile} --option {option} "
-        f"--values {_listed(numbers)}"
-        f"{f' --first {_listed(begin)}' if first else ''} --seed {seed}\n"
-        f'method = "{method}"\noption = "{option}"\nseed = {seed}\ndev = [{", ".join(rows)}]\n'
+        f"[[tuning]] # {shlex.join(command)}\n"
+        f"method = {json.dumps(request.text)}\n"
+        f'option = "{option}"\nseed = {seed}\ndev = [{", ".join(rows)}]\n'
     )
 
 
