@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import fmean
 
 import evidence
+import questions
 from click.testing import CliRunner
 
 from bench.card import Method, MethodCard, Option, OptionValue
@@ -97,11 +98,18 @@ def filled(markdown: str) -> str:
     ``<!-- rates: PROFILE -->`` is what ``bench tune`` found for its methods.
     ``<!-- coverage: METHODS | DESIGNS | TARGETS -->`` is a table of what was measured of procedures: names of
     coverage.csv with semicolons between, the last two left out for all.
+    ``<!-- questions: CAMPAIGN`` and a question a line are answered together: ``questions.table``.
     """
     markdown = re.sub(r"<!-- leaderboard: (\S+) -->", lambda found: leaderboard(found[1]), markdown)
     markdown = re.sub(r"<!-- rates: (\S+) -->", lambda found: rates_table(found[1]), markdown)
     markdown = re.sub(
         r"<!-- coverage: (.+?) -->", lambda found: evidence.table(*found[1].split("|")), markdown
+    )
+    markdown = re.sub(
+        r"<!-- questions: (\S+)\n(.+?)-->",
+        lambda found: questions.table(RESULTS, found[1], found[2]),
+        markdown,
+        flags=re.S,
     )
     for name, table in _TABLES.items():
         if f"<!-- {name} -->" in markdown:
@@ -158,13 +166,15 @@ _CURVE = {
 def relative_costs() -> dict[str, float]:
     """CPU time of a seed of each method on the million sentences, in epochs of SimCSE.
 
-    The sum over stages of CPU seconds a training sentence in campaign ``mini-all`` times the epochs in
-    profile ``bert-base``, over SimCSE's of the same seed; the mean over seeds.
+    The sum over stages of CPU seconds a training sentence in campaign ``mini-equal`` times the epochs in
+    profile ``bert-base``, over SimCSE's of the same seed; the mean over seeds. Methods that read no sentences
+    of it in some stage have none.
     """
     records = [
         r
-        for r in ResultStore(RESULTS, "mini-all").records()
-        if r.method == r.name and r.training.get("stages")
+        for r in ResultStore(RESULTS, "mini-equal").records()
+        if r.method == r.name and (stages := r.training.get("stages"))
+        if all(stage["sentences_seen"] for stage in stages.values())
     ]
     unit = {record.seed: _cost(record) for record in records if record.name == "simcse"}
     records = [record for record in records if record.seed in unit]

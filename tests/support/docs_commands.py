@@ -30,7 +30,7 @@ OWN_TEST = ("add-your-method.md", "faults.md", "first-method.md", "gate-in-a-bui
 """Pages that bring files of their own; their own tests run them, here their commands are parsed."""
 COMMITTED = (
     "mini",
-    "mini-all",
+    "mini-equal",
     "minilm",
     "minilm-lm",
     "mlm-steps",

@@ -1,0 +1,67 @@
+"""Planned questions of a campaign, answered together from its records: a table of ``docs/results.md``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from bench.compare.comparison import Comparison, compare, correct
+from bench.compare.finding import Finding
+from bench.compare.select import Group, resolve
+from bench.records.store import ResultStore
+from bench.reports.grid import SCALE
+
+HEADER = ("question", "first - second", "runs", "points", "95%, all together", "p, Holm", "answer")
+
+
+def table(results: Path, campaign: str, lines: str) -> str:
+    """A row a question; every p is Holm's over the table, and its intervals hold together.
+
+    Args:
+        results: The folder of campaigns.
+        campaign: The campaign.
+        lines: A question a line, ``FIRST vs SECOND: words``; the methods as ``bench compare`` takes them.
+
+    Raises:
+        ValueError: a line of another form.
+        BenchError: a method that the campaign lacks, or sides that can't be compared.
+    """
+    store = ResultStore(results, campaign)
+    asked = [_asked(line) for line in lines.strip().splitlines()]
+    found = [compare(*(_group(store, name) for name in sides)) for *sides, _ in asked]
+    answered = correct(found, f"questions of {campaign}", "holm")
+    rows = [_row(question, one) for (*_, question), one in zip(asked, answered, strict=True)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (HEADER, *_rule(), *rows)) + "\n"
+
+
+def _asked(line: str) -> tuple[str, str, str]:
+    sides, colon, question = line.partition(": ")
+    first, versus, second = sides.partition(" vs ")
+    if not (colon and versus):
+        raise ValueError(f"'{line}' is no question; expected FIRST vs SECOND: words")
+    return first, second, question
+
+
+def _group(store: ResultStore, name: str) -> Group:
+    return Group(name, resolve(name, store, "docs").runs)
+
+
+def _rule() -> Iterator[Sequence[str]]:
+    yield ("---", "---", "---", "---:", "---", "---:", "---")
+
+
+def _row(question: str, found: Comparison) -> Sequence[str]:
+    head = found.headline
+    a, b = (len(seeds) for seeds in found.seeds)
+    runs = f"{a} pairs" if head.test == "paired" else f"{a} and {b or 1}"
+    ends = head.interval
+    between = f"[{SCALE * ends[0]:+.2f}, {SCALE * ends[1]:+.2f}]" if ends else "none"
+    points = f"{SCALE * head.difference:+.2f}"
+    sides = f"`{found.first}` - `{found.second}`"
+    return (question, sides, runs, points, between, f"{head.final_p:.4f}", _answer(head))
+
+
+def _answer(head: Finding) -> str:
+    if head.said == "differs":
+        return "yes" if head.difference > 0 else "no, the second is ahead"
+    return head.said
