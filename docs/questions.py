@@ -1,4 +1,4 @@
-"""Planned questions of a campaign, answered together from its records: a table of ``docs/results.md``."""
+"""Questions to a campaign, answered together from its records: a table of ``docs/results.md``."""
 
 from __future__ import annotations
 
