@@ -24,6 +24,7 @@ from bench.errors import InputError
 if TYPE_CHECKING:
     from bench.plan.cell import Cell
     from bench.plan.plan import Plan
+    from bench.probes.along import Along, Evaluated
     from bench.probes.data import ProbeData
     from bench.probes.probe import ProbeOptions
     from bench.reports.tables.probes import Probed
@@ -49,8 +50,9 @@ _WHERE = "bench probe"
 @click.option(
     "--along",
     is_flag=True,
-    help="Train each METHOD's own stages anew and probe them at every dev evaluation; keeps nothing.",
+    help="Train each METHOD's own stages anew and probe them at every dev evaluation; keeps no stage.",
 )
+@click.option("--out", type=PATH, help="File of --along: written after every training, continued if there.")
 @format_option("text", "json")
 @spec_options
 def probe(methods: tuple[str, ...], names: str, form: str, heatmaps: Path | None, **options: Any) -> None:
@@ -59,7 +61,9 @@ def probe(methods: tuple[str, ...], names: str, form: str, heatmaps: Path | None
     Without METHOD: the probes in the records of --campaign (`bench run --probes all` puts them there), and
     how they go with the score over its methods.
     """
-    along = options.pop("along")
+    along, out = options.pop("along"), options.pop("out")
+    if out is not None and not along:
+        raise InputError("only probes along trainings are written to a file", where=f"--out {out}")
     if not methods:
         if along:
             raise InputError("no METHOD to train", where="--along")
@@ -72,7 +76,7 @@ def probe(methods: tuple[str, ...], names: str, form: str, heatmaps: Path | None
     from bench.reports.tables.probes import probe_grids
 
     if along:
-        _along(methods, names, form, heatmaps, options)
+        _along(methods, names, form, heatmaps, out, options)
         return
     wanted = parse_probes(names, tell)
     if heatmaps is not None and "attention_sink" not in wanted:
@@ -112,16 +116,20 @@ def _measure_all(
 
 
 def _along(
-    methods: tuple[str, ...], names: str, form: str, heatmaps: Path | None, options: dict[str, Any]
+    methods: tuple[str, ...],
+    names: str,
+    form: str,
+    heatmaps: Path | None,
+    out: Path | None,
+    options: dict[str, Any],
 ) -> None:
     """Train anew, probing; print the evaluations, and how the probes go with the dev score."""
     from bench.cli.screen import text
     from bench.data.suites import data_folder
     from bench.plan.plan import make_plan
-    from bench.probes import parse_probes
+    from bench.probes.along import Along
     from bench.probes.probe import ProbeOptions
-    from bench.reports.tables.along import along_grids, along_relations
-    from bench.reports.tables.relation import QUANTITIES
+    from bench.reports.tables.along import along_grids, along_relations, within_relations
     from bench.request import profiles
     from bench.run.along import along, check_along
     from bench.run.probing import probe_data
@@ -129,6 +137,39 @@ def _along(
     if heatmaps is not None or options["sentence"] is not None:
         where = "--sentence" if heatmaps is None else "--heatmaps"
         raise InputError("there are no attention maps along a training", where=where)
+    wanted = _quantities(names)
+    plan = make_plan(make_spec({**options, "methods": ",".join(methods)}))
+    spec = plan.spec
+    check_device(spec.device)
+    check_along(plan)
+    dev = spec.dev or profiles.load(spec.profile).dev
+    data = probe_data(options["suite"] or dev, data_folder(spec.data), spec.accept_data, plan.world_seed)
+    how = ProbeOptions(strict=options["strict"], groups=options["groups"], per_head=options["per_head"])
+    found = _there(out, spec.profile, dev, data, wanted)
+    for more in along(plan, data, wanted, how, progress_bar, found):
+        found += more
+        _keep(out, Along(spec.profile, dev, tuple(found)))
+    if not found:
+        raise InputError("no training made a dev evaluation", where="--along", hint="lower eval_every")
+    if form == "json":
+        relations = along_relations(found, spec.profile, dev)
+        within = within_relations(found)
+        print_json(
+            {
+                "evaluations": list(map(asdict, found)),
+                "mechanism": list(map(asdict, relations)),
+                "within": list(map(asdict, within)),
+            }
+        )
+    else:
+        click.echo(text(along_grids(found, spec.profile, dev)), nl=False)
+
+
+def _quantities(names: str) -> tuple[str, ...]:
+    """Probes that ``--probes`` names, of those with a quantity that may go with the score."""
+    from bench.probes import parse_probes
+    from bench.reports.tables.relation import QUANTITIES
+
     known = tuple(dict.fromkeys(one.probe for one in QUANTITIES))
     wanted = known if names.strip() == "all" else parse_probes(names, tell)
     if other := set(wanted) - set(known):
@@ -137,21 +178,39 @@ def _along(
             where="--probes",
             expected=f"of {', '.join(known)}",
         )
-    plan = make_plan(make_spec({**options, "methods": ",".join(methods)}))
-    spec = plan.spec
-    check_device(spec.device)
-    check_along(plan)
-    dev = spec.dev or profiles.load(spec.profile).dev
-    data = probe_data(options["suite"] or dev, data_folder(spec.data), spec.accept_data, plan.world_seed)
-    how = ProbeOptions(strict=options["strict"], groups=options["groups"], per_head=options["per_head"])
-    found = along(plan, data, wanted, how, progress_bar)
-    if not found:
-        raise InputError("no training made a dev evaluation", where="--along", hint="lower eval_every")
-    if form == "json":
-        relations = along_relations(found, spec.profile, dev)
-        print_json({"evaluations": list(map(asdict, found)), "mechanism": list(map(asdict, relations))})
-    else:
-        click.echo(text(along_grids(found, spec.profile, dev)), nl=False)
+    return wanted
+
+
+def _there(
+    out: Path | None, profile: str, dev: str, data: ProbeData, wanted: tuple[str, ...]
+) -> list[Evaluated]:
+    """Evaluations that a file has already; raises InputError for one of something else."""
+    from bench.probes.along import read_along
+
+    if out is None or not out.exists():
+        return []
+    kept = read_along(out)
+    asked = {*wanted, "version", "data"}
+    if (kept.profile, kept.dev) != (profile, dev) or any(
+        one.probes["data"] != data.facts or set(one.probes) != asked for one in kept.evaluations
+    ):
+        raise InputError(
+            f"{out} has other probes, of profile {kept.profile} with dev set {kept.dev}",
+            where=f"--out {out}",
+            expected=f"{', '.join(wanted)} on {data.suite}, profile {profile}, dev set {dev}",
+            hint="give another file",
+        )
+    return list(kept.evaluations)
+
+
+def _keep(out: Path | None, found: Along) -> None:
+    from bench.probes.along import write_along
+
+    if out is not None:
+        try:
+            write_along(out, found)
+        except OSError as error:
+            raise InputError(f"{out} can't be written: {error.strerror}", where=f"--out {out}") from error
 
 
 def _measure(plan: Plan, cell: Cell, data: ProbeData, names: tuple[str, ...], how: ProbeOptions) -> Probed:

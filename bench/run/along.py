@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -40,12 +40,17 @@ def check_along(plan: Plan) -> None:
 
 
 def along(
-    plan: Plan, data: ProbeData, names: Sequence[str], options: ProbeOptions, bar: Bar
-) -> list[Evaluated]:
-    """Train every cell's own stages anew and return each dev evaluation with its probes; nothing is kept.
+    plan: Plan,
+    data: ProbeData,
+    names: Sequence[str],
+    options: ProbeOptions,
+    bar: Bar,
+    done: Sequence[Evaluated] = (),
+) -> Iterator[list[Evaluated]]:
+    """Train every cell's own stages anew and yield its dev evaluations with their probes; keeps no stage.
 
     Members' stages come from the cache, trained there first where they are missing. A stage that several
-    cells have is trained once, for the first.
+    cells have is evaluated once, for the first.
 
     Args:
         plan: The plan, see :func:`check_along`.
@@ -53,6 +58,7 @@ def along(
         names: Of :data:`bench.probes.PROBES`.
         options: How.
         bar: Shows the finished sentences of a cell.
+        done: Evaluations that are there: their stages have no others.
 
     Raises:
         BenchError: what training raises, or a stage that says of more or fewer dev evaluations than it made.
@@ -61,15 +67,17 @@ def along(
 
     probed = partial(probed_context, data=data, names=names, options=options)
     cells = {(job.cell.method, job.cell.seed): job.cell for job in plan.jobs}
-    points = []
+    there = {one.key for one in done}
     with (
         tempfile.TemporaryDirectory(prefix="bench-probe-") as scratch,
         torch_threads(plan.spec.threads, needs_torch=True),
     ):
         for cell in cells.values():
+            if {stage.key for stage in cell.stages} <= there:
+                continue
             with bar(cell.describe(), None) as advance:
-                points += _Along(cell, plan, Path(scratch), probed, advance).evaluated()
-    return points
+                found = _Along(cell, plan, Path(scratch), probed, advance).evaluated()
+            yield [one for one in found if one.key not in there]
 
 
 class _Along(Builder):
@@ -116,7 +124,7 @@ class _Along(Builder):
                     f"dev curve has {len(curve)}"
                 )
             points += [
-                Evaluated(self.cell.method, self.cell.seed, role, int(step), score, probes, keys)
+                Evaluated(self.cell.method, self.cell.seed, role, int(step), score, probes, keys, stage.key)
                 for (step, _), (score, probes) in zip(curve, found, strict=True)
             ]
         return points

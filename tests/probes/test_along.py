@@ -11,13 +11,15 @@ from typing import Any
 
 import pytest
 
-from bench.probes.along import Evaluated
-from bench.reports.tables.along import along_grids, along_relations
+from bench.errors import DataError
+from bench.probes.along import Along, Evaluated, read_along, write_along
+from bench.reports.tables.along import along_grids, along_relations, within_relations
 from bench.reports.tables.relation import Rho
 from bench.run.along import _Along
 from bench.run.builder import Builder
 from bench.stages import Stage
 from bench.stats.items import spearman_interval
+from bench.stats.seeds import one_sample
 from tests.support.cli import Cli
 
 SMALL = ("--suite", "toy", "--dev", "toy", "--set", "simcse.steps=6", "--set", "simcse.eval_every=2",
@@ -77,6 +79,7 @@ def test_the_training_is_the_same_as_without_and_nothing_is_kept(
         (("untrained", "--probes", "cost"), "--probes: cost along a training; expected of cls_energy"),
         (("untrained", "--heatmaps", "maps"), "--heatmaps: there are no attention maps along a training"),
         (("untrained", "--sentence", "A dog."), "--sentence: there are no attention maps along a training"),
+        (("simcse", "--out", "."), "this is not JSON"),
     ],
 )
 def test_refusals(cli: Cli, tiny_bert: Path, given: tuple[str, ...], message: str) -> None:
@@ -90,7 +93,7 @@ def evaluated(seed: int, step: int, dev: float, energy: float) -> Evaluated:
         "cls_energy": {"value": energy, "pooling": "cls"},
         "uniformity": {"value": -2 - 0.1 * ((7 * step + 3 * seed) % 11)},
     }
-    return Evaluated("m", seed, "joint", step, dev, probes, (f"{seed} sub", f"{seed} joint"))
+    return Evaluated("m", seed, "joint", step, dev, probes, (f"{seed} sub", f"{seed} joint"), f"{seed} joint")
 
 
 def test_evaluations_of_one_training_count_as_one() -> None:
@@ -113,10 +116,102 @@ def test_evaluations_of_one_training_count_as_one() -> None:
 
 def test_the_table_of_evaluations() -> None:
     found = [evaluated(1, step, 0.5, 0.25) for step in (10, 20)]
-    points, mechanism = along_grids([*found, replace(found[0], method="other", seed=None)], "mini", "toy")
+    points, within, mechanism = along_grids(
+        [*found, replace(found[0], method="other", seed=None)], "mini", "toy"
+    )
     assert points.header == ("method", "seed", "stage", "step", "dev", "E_CLS", "uniformity")
     assert points.rows[1] == ("m", "1", "joint", "20", "50.00", "0.2500", "-2.000")
     assert points.rows[2][:4] == ("other", "-", "joint", "10")
+    assert within.header[:4] == ("quantity", "trainings", "independent", "rho within a training")
     assert mechanism.header[:4] == ("quantity", "evaluations", "independent", "rho with dev score")
-    assert along_relations(found, "mini", "toy")[0].rho == Rho(None)
+    assert along_relations(found[:2], "mini", "toy")[0].rho == Rho(None)
     assert along_grids([], "mini", "toy") == []
+
+
+def training(seed: int, energies: tuple[float, ...], stages: tuple[str, ...], key: str) -> list[Evaluated]:
+    """A training whose dev score rises from step to step; uniformity rises once and falls."""
+    shape = (0, 3, 1, 2, 4)
+    found = [evaluated(seed, step, 0.1 * step, energy) for step, energy in enumerate(energies)]
+    return [
+        replace(one, probes={**one.probes, "uniformity": {"value": -float(up)}}, stages=stages, key=key)
+        for one, up in zip(found, shape, strict=True)
+    ]
+
+
+def test_a_quantity_that_rises_in_every_training_and_differs_between_them() -> None:
+    up, down, level = (0.1, 0.2, 0.3, 0.4, 0.5), (0.9, 0.8, 0.7, 0.6, 0.5), (0.3,) * 5
+    found = [
+        *training(1, up, ("a",), "a"),
+        *training(2, tuple(one - 9 for one in up), ("b",), "b"),  # far below: all evaluations say little
+        *training(3, down, ("c", "d"), "c"),
+        *training(3, up, ("c", "d"), "d"),  # shares a stage with the one above: they count as one, of rho 0
+        *training(4, level, ("e",), "e"),  # says nothing
+    ]
+    energy, uniformity = within_relations(found)
+    assert (energy.quantity, energy.trainings, energy.independent) == ("E_CLS", 4, 3)
+    test = one_sample([1.0, 1.0, 0.0], 0.0)
+    mean, low, high = energy.rho.value, energy.rho.low, energy.rho.high
+    assert (mean, low, high) == pytest.approx((2 / 3, max(test.low, -1.0), min(test.high, 1.0)))
+    assert energy.fixed == 4
+    assert energy.partial.value == pytest.approx(2 / 3)
+    assert (uniformity.fixed, uniformity.partial) == (0, Rho(None))
+    assert uniformity.rho.low is None  # one order in all: no spread over trainings
+    assert within_relations([]) == []
+
+
+def test_a_file_that_was_edited_is_refused(tmp_path: Path) -> None:
+    found = Along("mini", "toy", tuple(training(1, (0.1, 0.2, 0.3, 0.4, 0.5), ("a",), "a")))
+    path = tmp_path / "camp" / "along.json"
+    write_along(path, found)
+    assert read_along(path) == found
+    text = path.read_text()
+    for edited in (
+        text.replace('"dev": 0.1', '"dev": 0.7'),
+        text.replace('"seed": 1', '"seed": 2'),
+        text.replace('"sha256"', '"more": 1, "sha256"'),
+        text.replace('"schema": 1', '"schema": 2'),
+        text.replace('"step": 3', '"step": "3"'),
+        text[:-9],
+    ):
+        assert edited != text
+        path.write_text(edited)
+        with pytest.raises(DataError, match=r"along\.json"):
+            read_along(path)
+
+
+def test_a_file_is_continued_and_shown(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "results" / "local" / "along.json"
+    trained: list[str] = []
+
+    def train(self: _Along, stage: Stage, *more: Any) -> dict[str, Any]:
+        trained.append(stage.key)
+        return Builder.train_here(self, stage, *more)
+
+    monkeypatch.setattr(_Along, "train_here", train)
+    given = (*SMALL, "--backbone", str(tiny_bert), "--corpus", str(corpus), "--along", "--out", str(out))
+    assert cli("run", "--methods", "simcse", "--seeds", "1", *given[:-3])[0] == 0
+    assert cli("probe", "simcse", "--seeds", "1", *given)[0] == 0
+    first = read_along(out)
+    code, printed, err = cli("probe", "simcse", "--seeds", "1-2", *given)
+    assert code == 0, err
+    assert len(trained) == len(set(trained)) == 2
+    both = read_along(out)
+    assert both.evaluations[:3] == first.evaluations
+    assert [one.seed for one in both.evaluations] == [1] * 3 + [2] * 3
+    out.rename(out.with_name("apart.json"))
+    assert cli("probe", "simcse", "--seeds", "1-2", *given)[0] == 0
+    assert read_along(out) == both  # as if it had never been interrupted
+    for other in (("--probes", "uniformity"), ("--on", "mini")):
+        code, _, err = cli("probe", "simcse", "--seeds", "1", *given, *other)
+        assert (code, "has other probes, of profile mini with dev set toy" in err) == (2, True), err
+    code, shown, err = cli("report", "--table", "along", "--campaign", "local")
+    assert code == 0, err
+    assert "Within trainings: TOY, 156 sentences; dev set toy, profile mini; along.json" in shown
+    assert next(line for line in printed.splitlines() if line.startswith(" E_CLS")) in shown
+    code, page, err = cli("report", "--format", "html", "--campaign", "local")
+    assert code == 0, err
+    assert "Along training: E_CLS" in page
+    code, _, err = cli("probe", "simcse", "--out", str(out))
+    assert (code, "--along" in err or "only probes along trainings" in err) == (2, True)

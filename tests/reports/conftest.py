@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from bench.probes.along import Along, Evaluated, write_along
 from bench.reports.campaign import Campaign, make_campaign
 from bench.sweeps.manifest import Manifest
 from tests.support.campaigns import HOSTILE, TASKS, hostile_campaign, kinds_record, make_record
@@ -24,6 +25,25 @@ PROBED = [
         },
     }
 ]
+ALONG = Along(
+    "mini",
+    "mini-dev",
+    tuple(
+        Evaluated(
+            *(HOSTILE[0], seed, "joint", step, 0.5 + 0.01 * step * seed),
+            {
+                "version": 1,
+                "data": {"tasks": {"MINI": {}}, "sentences": 3, "suite": "mini-dev"},
+                "uniformity": {"value": -0.1 * step},
+                "alignment": {"value": 0.5 / (step + seed)},
+            },
+            (f"stage {seed}",),
+            f"stage {seed}",
+        )
+        for seed in (1, 2)
+        for step in range(1, 6)
+    ),
+)
 GRID = "mu_pos,mu_neg,gd_infonce\n0.1,0.2,0.5\n0.1,0.4,0.6\n0.3,0.2,0.1\n0.3,0.4,0\n"
 SHARE = {"taus": [0.05, 0.1], "paper": [0.4, 0.2], "released": None}
 LEMMA = [{"lambda": 0.5, "kept": 4, "imaginary": 1, "nearer": {"1": 2}, "lower": [0.9, 1.1, 1.15]}]
@@ -52,6 +72,7 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
     more += [kinds_record(method, seed) for method in ("simcse", HOSTILE[0]) for seed in (1, 2)]
     (store.root / "overlap.csv").write_text(OVERLAP)
     (store.root / "probes.json").write_text(json.dumps(PROBED))
+    write_along(store.root / "along.json", ALONG)
     (store.root / "gradient").mkdir()
     (store.root / "gradient" / "gradient-grid.csv").write_text(GRID)
     (store.root / "gradient" / "gradient-hardest.csv").write_text(HARDEST)

@@ -61,6 +61,7 @@ def test_every_figure_is_in_its_section(campaign: Campaign, whole: str) -> None:
         *of_figures,
         "leaderboard",
         "significance",
+        "along",
         "gradient",
         "order",
     }
