@@ -19,8 +19,12 @@ OVERLAP = "overlap*.csv"
 """Files of ``bench data overlap TEXT --format csv`` in the campaign's folder."""
 PROBES = "probes*.json"
 """Files of ``bench probe METHOD... --format json``: densities' curves, attention maps."""
+ALONG = "along*.json"
+"""Files of ``bench probe METHOD... --along --out``: probes at every dev evaluation."""
 GRADIENT = "gradient"
 """Folder of ``bench gradient --out``."""
+OTHERS = (OVERLAP, PROBES, ALONG, f"{GRADIENT}/**/*")
+"""All files of other commands in the campaign's folder."""
 
 
 @dataclass(frozen=True)

@@ -112,6 +112,13 @@ SECTIONS = (
     Section("efficiency", "Efficiency", "no record", _RUN, "efficiency.efficiency_grids"),
     Section("probes", "Probes", "no record has probes", _PROBES, "probes.probe_tables"),
     Section("mechanism", "Mechanism", "no record has probes", _PROBES, "mechanism.mechanism_grids"),
+    Section(
+        "along",
+        "Mechanism along training",
+        "no file along*.json in the campaign's folder",
+        "bench probe METHOD --along --out results/CAMPAIGN/along.json",
+        "along.along_tables",
+    ),
     Section("attention", "Attention", "no record has the probe attention_sink", _PROBES),
     Section("cosines", "Cosines", "no predictions are kept with the records", _RUN),
     Section("curves", "Training curves", "no method trained", "bench run --methods simcse trains"),

@@ -13,8 +13,9 @@ import numpy as np
 from bench.compare.select import grouped
 from bench.errors import DataError
 from bench.records.record import safe_name
-from bench.reports.campaign import GRADIENT, PROBES, Campaign, read_json, read_table
+from bench.reports.campaign import ALONG, GRADIENT, PROBES, Campaign, read_json, read_table
 from bench.reports.figures.figure import Figure, Series
+from bench.reports.figures.of_along import along_figures
 from bench.reports.figures.of_gradient import joint_figures, run_figures
 from bench.schema import LARGEST
 
@@ -42,7 +43,8 @@ def extra_figures(campaign: Campaign) -> list[Figure]:
     ]
     sampled = [file for name in _SAMPLED for file in campaign.files(f"{GRADIENT}/{name}")]
     runs = [file for names in _RUNS for file in campaign.files(f"{GRADIENT}/{names}")]
-    found = [*probes]
+    trainings = [(store, _checked(path, partial(along_figures, path))) for store, path in campaign.files(ALONG)]
+    found = [*probes, *trainings]
     for store in campaign.stores:
         own = ([path for home, path in files if home is store] for files in (sampled, runs))
         found.append((store, _of_gradient(store.root / GRADIENT, *own)))

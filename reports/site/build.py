@@ -14,7 +14,7 @@ from bench.errors import BenchError, DataError, InputError, printable
 from bench.gate.history import read_history
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
-from bench.reports.campaign import GRADIENT, OVERLAP, PROBES
+from bench.reports.campaign import OTHERS
 from bench.reports.formats.history_page import page_facts
 from bench.reports.site.campaign import campaign_files
 from bench.reports.site.common import common_pages
@@ -166,7 +166,7 @@ def _check_quotes(asked: Asked, store: ResultStore) -> None:
     own = [path for path in store.root.glob("*/*/*/*.json") if not path.name.startswith(".")]
     if all(may_be_shown(path.stem) for path in own):  # the stem is the suite: a record elsewhere is refused
         return
-    others = (path for pattern in (OVERLAP, PROBES, f"{GRADIENT}/**/*") for path in store.root.glob(pattern))
+    others = (path for pattern in OTHERS for path in store.root.glob(pattern))
     paths = [path for path in (*own, *others) if path.is_file()]
     records, _ = store.scan()
     secret = [r for r in records if not may_be_shown(r.suite) and not is_mteb(r.suite)]

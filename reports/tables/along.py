@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
 
-from bench.probes.along import Evaluated
+from bench.compare.select import grouped
+from bench.errors import NotComparableError
+from bench.probes.along import Evaluated, read_along
+from bench.reports.campaign import ALONG, Campaign
 from bench.reports.grid import DASH, Grid, number
 from bench.reports.tables.probes import sentences_of
-from bench.reports.tables.relation import QUANTITIES, Point, Quantity, Relation, relate
-from bench.reports.tables.relation_grid import Words, relation_grid
+from bench.reports.tables.relation import QUANTITIES, Point, Quantity, Relation, Rho, groups, relate
+from bench.reports.tables.relation_grid import Words, relation_grid, rho_ends, rho_value
+from bench.stats.seeds import one_sample
 
 WORDS = Words(
     "evaluations",
@@ -16,6 +22,101 @@ WORDS = Words(
     "",
     "evaluations of one training count as one, and so do trainings that share stages.",
 )
+
+
+@dataclass(frozen=True)
+class Within:
+    """How a quantity goes with the dev score while one encoder learns.
+
+    Args:
+        quantity: Heading of the quantity.
+        trainings: The number of trainings in which it, and the dev score, had more than one value.
+        independent: The number of groups of them that share no trained stage.
+        rho: Mean over these groups of Spearman's over the evaluations of a training; Student's interval.
+        fixed: The number of trainings in which uniformity leaves something of it.
+        partial: The same with uniformity held fixed.
+    """
+
+    quantity: str
+    trainings: int
+    independent: int
+    rho: Rho
+    fixed: int
+    partial: Rho
+
+
+def along_tables(campaign: Campaign) -> list[Grid]:
+    """Return the relations of every file of ``bench probe --along --out`` in the campaign's folder.
+
+    Raises:
+        DataError: a damaged file.
+        NotComparableError: probes of different sentences in one.
+    """
+    grids = []
+    for store, path in campaign.files(ALONG):
+        kept = read_along(path)
+        found, where = kept.evaluations, f"{store.campaign}/{path.name}" if campaign.several else path.name
+        if any(one.probes["data"] != found[0].probes["data"] for one in found):
+            raise NotComparableError("probes along trainings on different sentences", where=str(path))
+        if found:
+            of = f"{sentences_of(found[0].probes)}; dev set {kept.dev}, profile {kept.profile}; {where}"
+            grids.append(within_grid(f"Within trainings: {of}", within_relations(found)))
+            relations = along_relations(found, kept.profile, kept.dev)
+            grids.append(relation_grid(f"Over all evaluations: {of}", relations, WORDS))
+    return grids
+
+
+def within_relations(found: Sequence[Evaluated]) -> list[Within]:
+    """Correlate what is probed with the dev score within each training, and take the mean."""
+    trainings = list(grouped(found, lambda one: one.key).values())
+    related = [{one.quantity: one for one in along_relations(runs, "", "")} for runs in trainings]
+    stages = [frozenset(runs[0].stages) for runs in trainings]
+    names = {name for relations in related for name in relations}
+    made = []
+    for name in (quantity.heading for quantity in QUANTITIES if quantity.heading in names):
+        values = [relations[name].rho.value if name in relations else None for relations in related]
+        fixed = [relations[name].partial.value if name in relations else None for relations in related]
+        (rho, alone), (partial, _) = _mean(values, stages), _mean(fixed, stages)
+        counts = (sum(value is not None for value in row) for row in (values, fixed))
+        made.append(Within(name, next(counts), alone, rho, next(counts), partial))
+    return made
+
+
+def _mean(values: Sequence[float | None], stages: Sequence[frozenset[str]]) -> tuple[Rho, int]:
+    """Mean over groups of trainings that share no stage, and how many there are."""
+    there = [(value, keys) for value, keys in zip(values, stages, strict=True) if value is not None]
+    of = groups(keys for _, keys in there)
+    pairs = [(group, value) for group, (value, _) in zip(of, there, strict=True)]
+    means = [
+        fmean(value for _, value in group) for group in grouped(pairs, lambda pair: pair[0]).values()
+    ]
+    if len(set(means)) < 2:
+        return Rho(means[0] if means else None), len(means)
+    test = one_sample(means, 0.0)
+    return Rho(test.difference, max(test.low, -1.0), min(test.high, 1.0)), len(means)
+
+
+def within_grid(title: str, found: Sequence[Within]) -> Grid:
+    """Return the table of what goes with the dev score while an encoder learns: a row a quantity."""
+    header = (
+        *("quantity", "trainings", "independent", "rho within a training", "95% interval"),
+        *("uniformity fixed", "its trainings", "its 95% interval"),
+    )
+    rows = tuple(
+        (
+            *(one.quantity, str(one.trainings), str(one.independent), rho_value(one.rho.value), rho_ends(one.rho)),
+            *(rho_value(one.partial.value), str(one.fixed), rho_ends(one.partial)),
+        )
+        for one in found
+    )
+    notes = (
+        "rho: Spearman's over the dev evaluations of one training, then the mean over trainings; uniformity "
+        "fixed: the partial one, of the trainings in which uniformity leaves something of it.",
+        "independent: trainings that share stages, such as two towers and their joint training, count as one, "
+        "with their mean. Intervals: Student's over these, each uncorrected for the others.",
+        "What changes steadily while an encoder learns goes with a score that does: a rho here is no cause.",
+    )
+    return Grid(title, header, rows, notes)
 
 
 def along_relations(found: Sequence[Evaluated], profile: str, dev: str) -> list[Relation]:
@@ -26,7 +127,7 @@ def along_relations(found: Sequence[Evaluated], profile: str, dev: str) -> list[
 
 
 def along_grids(found: Sequence[Evaluated], profile: str, dev: str) -> list[Grid]:
-    """Return a row for every evaluation, and the relations below; nothing without an evaluation."""
+    """Return a row for every evaluation, and both relations below; nothing without an evaluation."""
     if not found:
         return []
     of = f"{sentences_of(found[0].probes)}; dev set {dev}, profile {profile}"
@@ -40,7 +141,11 @@ def along_grids(found: Sequence[Evaluated], profile: str, dev: str) -> list[Grid
         for one in found
     )
     grid = Grid(f"Along training: {of}", header, rows, ())
-    return [grid, relation_grid(f"Mechanism: {of}", along_relations(found, profile, dev), WORDS)]
+    return [
+        grid,
+        within_grid(f"Within trainings: {of}", within_relations(found)),
+        relation_grid(f"Mechanism: {of}", along_relations(found, profile, dev), WORDS),
+    ]
 
 
 def _cell(quantity: Quantity, one: Evaluated) -> str:

@@ -217,10 +217,23 @@ def independent(stages: Iterable[frozenset[str]]) -> int:
     >>> independent(map(frozenset, (["a"], ["a", "b"], ["b"], [])))
     2
     """
-    groups: list[frozenset[str]] = []
-    alone = 0
-    for keys in stages:
-        alone += not keys
-        apart = [group for group in groups if not group & keys]
-        groups = [*apart, keys.union(*(group for group in groups if group & keys))] if keys else groups
-    return alone + len(groups)
+    return len(set(groups(stages)))
+
+
+def groups(stages: Iterable[frozenset[str]]) -> list[int]:
+    """Return the group of each: those that share a trained stage, directly or through others, have one.
+
+    Args:
+        stages: Keys of the stages that were trained for each; one without any is by itself.
+
+    >>> groups(map(frozenset, (["a"], ["b"], ["a", "c"], ["c"], [], [])))
+    [0, 1, 0, 0, 4, 5]
+    """
+    found: list[int] = []
+    keys: dict[int, frozenset[str]] = {}
+    for place, own in enumerate(stages):
+        joined = [group for group, theirs in keys.items() if theirs & own]
+        first = min(joined, default=place)
+        keys[first] = own.union(*(keys.pop(group) for group in joined))
+        found = [first if group in joined else group for group in found] + [first]
+    return found

@@ -67,8 +67,8 @@ def _odd(one: Relation) -> bool:
 def _row(one: Relation) -> tuple[str, ...]:
     return (
         *(one.quantity, str(len(one.points)), str(one.independent)),
-        *(_signed(one.rho.value), _ends(one.rho), _signed(one.partial.value), _ends(one.partial)),
-        _signed(one.with_uniformity),
+        *(rho_value(one.rho.value), rho_ends(one.rho), rho_value(one.partial.value), rho_ends(one.partial)),
+        rho_value(one.with_uniformity),
     )
 
 
@@ -78,15 +78,17 @@ def rho_in_words(rho: Rho) -> str:
     >>> rho_in_words(Rho(0.8, 0.1, 0.95)), rho_in_words(Rho(1.0))
     ('+0.80, 95% interval [+0.10, +0.95]', '+1.00')
     """
-    return _signed(rho.value) if rho.low is None else f"{_signed(rho.value)}, 95% interval {_ends(rho)}"
+    return rho_value(rho.value) if rho.low is None else f"{rho_value(rho.value)}, 95% interval {rho_ends(rho)}"
 
 
-def _signed(value: float | None) -> str:
+def rho_value(value: float | None) -> str:
+    """A rank correlation with its sign."""
     return DASH if value is None else f"{value:+.2f}"
 
 
-def _ends(rho: Rho) -> str:
-    return DASH if rho.low is None else f"[{_signed(rho.low)}, {_signed(rho.high)}]"
+def rho_ends(rho: Rho) -> str:
+    """The interval of a rank correlation."""
+    return DASH if rho.low is None else f"[{rho_value(rho.low)}, {rho_value(rho.high)}]"
 
 
 def _coverage(found: Sequence[Relation]) -> Iterator[str]:

@@ -1,0 +1,49 @@
+"""Figures of probes along trainings: the dev score against what is probed, a line a training stage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import fmean
+
+from bench.compare.select import grouped
+from bench.probes.along import Evaluated, read_along
+from bench.records.record import safe_name
+from bench.reports.figures.figure import Figure, Series
+from bench.reports.grid import SCALE
+from bench.reports.tables.relation import QUANTITIES, Quantity
+
+
+def along_figures(path: Path) -> Iterator[Figure]:
+    """Yield a figure a quantity from a file of ``bench probe --along --out``; raises DataError if damaged."""
+    kept = read_along(path)
+    source = (f"file: {path.name}", f"profile: {kept.profile}", f"dev set: {kept.dev}")
+    for quantity in QUANTITIES:
+        lines = [
+            line
+            for (method, stage), runs in grouped(
+                kept.evaluations, lambda one: (one.method, one.stage)
+            ).items()
+            if (line := _line(quantity, method if stage == method else f"{method}, {stage}", runs))
+        ]
+        if lines:
+            name = safe_name(f"{path.stem}-{quantity.heading}".replace(" ", "-"))
+            yield Figure(
+                *(name, "along", f"Along training: {quantity.heading}", "lines"),
+                *(quantity.heading, "dev score", source, tuple(lines)),
+                note="Each line follows an encoder from its first dev evaluation, left or right, to its last; "
+                "means over seeds.",
+            )
+
+
+def _line(quantity: Quantity, name: str, runs: list[Evaluated]) -> Series | None:
+    """Mean over seeds at each step that has the quantity."""
+    scale = quantity.column.scale
+    points = [
+        (fmean(scale * value for value, _ in there), fmean(SCALE * dev for _, dev in there))
+        for evaluated in grouped(runs, lambda one: one.step).values()
+        if (there := [(value, one.dev) for one in evaluated if (value := quantity.of(one.probes)) is not None])
+    ]
+    if not points:
+        return None
+    return Series(name, tuple(x for x, _ in points), tuple(y for _, y in points))
