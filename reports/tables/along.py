@@ -14,6 +14,7 @@ from bench.reports.grid import DASH, Grid, number
 from bench.reports.tables.probes import sentences_of
 from bench.reports.tables.relation import QUANTITIES, Point, Quantity, Relation, Rho, groups, relate
 from bench.reports.tables.relation_grid import Words, relation_grid, rho_ends, rho_value
+from bench.stats.checks import MIN_PAIRS
 from bench.stats.seeds import one_sample
 
 WORDS = Words(
@@ -110,8 +111,9 @@ def within_grid(title: str, found: Sequence[Within]) -> Grid:
         for one in found
     )
     notes = (
-        "rho: Spearman's over the dev evaluations of one training, then the mean over trainings; uniformity "
-        "fixed: the partial one, of the trainings in which uniformity leaves something of it.",
+        f"rho: Spearman's over the dev evaluations of one training, at least {MIN_PAIRS}, then the mean over "
+        f"trainings; uniformity fixed: the partial one, over at least {MIN_PAIRS + 1}, of the trainings in which "
+        "uniformity leaves something of it.",
         "independent: trainings that share stages, such as two towers and their joint training, count as one, "
         "with their mean. Intervals: Student's over these, each uncorrected for the others.",
         "What changes steadily while an encoder learns goes with a score that does: a rho here is no cause.",
