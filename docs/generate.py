@@ -25,6 +25,10 @@ from bench.records.facts import FACTS
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.registry import discover
+from bench.reports.campaign import make_campaign
+from bench.reports.figures.marks import escape
+from bench.reports.figures.of_records import figures
+from bench.reports.figures.svg import draw
 from bench.reports.grid import SCALE
 from bench.reports.tables.published import Footnotes, merged, quoted_row
 from bench.request import profiles
@@ -95,12 +99,14 @@ def names_in_papers(card: MethodCard) -> tuple[str, ...]:
 def filled(markdown: str) -> str:
     """Put tables in the place of ``<!-- leaderboard: CAMPAIGN -->`` and of the names in ``_TABLES``.
 
+    ``<!-- costs: CAMPAIGN -->`` draws its scores against the CPU seconds of training.
     ``<!-- rates: PROFILE -->`` is what ``bench tune`` found for its methods.
     ``<!-- coverage: METHODS | DESIGNS | TARGETS -->`` is a table of what was measured of procedures: names of
     coverage.csv with semicolons between, the last two left out for all.
     ``<!-- questions: CAMPAIGN`` and a question a line are answered together: ``questions.table``.
     """
     markdown = re.sub(r"<!-- leaderboard: (\S+) -->", lambda found: leaderboard(found[1]), markdown)
+    markdown = re.sub(r"<!-- costs: (\S+) -->", lambda found: costs_plot(found[1]), markdown)
     markdown = re.sub(r"<!-- rates: (\S+) -->", lambda found: rates_table(found[1]), markdown)
     markdown = re.sub(
         r"<!-- coverage: (.+?) -->", lambda found: evidence.table(*found[1].split("|")), markdown
@@ -124,6 +130,18 @@ def leaderboard(campaign: str) -> str:
     if done.exception:
         raise SystemExit(f"docs: no leaderboard of {campaign}: {done.exception}")
     return done.output
+
+
+def costs_plot(campaign: str) -> str:
+    """A campaign's averages against the CPU seconds of training, as the element of a figure."""
+    store = ResultStore(RESULTS, campaign)
+    drawn = [one for one in figures(make_campaign(store, store.records())) if one.name.endswith("-training")]
+    if not drawn:
+        raise SystemExit(f"docs: no costs of {campaign}")
+    return "\n".join(
+        f'<figure class="plot">{draw(one)}<figcaption>{escape(one.title)}</figcaption></figure>\n'
+        for one in drawn
+    )
 
 
 def rates_table(profile: str) -> str:

@@ -233,13 +233,19 @@ def test_a_method_page_has_each_backbone_s_values(pages: dict[str, str]) -> None
     assert "76.25" in page.split("## Published scores")[1]
 
 
-def test_tables_are_filled_in_from_records(generate: ModuleType) -> None:
+def test_tables_are_filled_in_from_records(generate: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, text in TEXTS.items():
         for campaign in re.findall(r"<!-- leaderboard: (\S+) -->", text):
             assert campaign in COMMITTED, name
     text = generate.filled("<!-- leaderboard: mini -->\n\n<!-- cost -->")
     assert "| tncse | 5 | 63.69±0.68 |" in text
     assert "| `simcse` | 1.0 | 125 |" in text
+    plot = generate.filled("<!-- costs: mini -->")
+    assert plot.startswith('<figure class="plot"><svg viewBox=')
+    assert "<title>simcse: " in plot
+    monkeypatch.setattr(generate, "figures", lambda campaign: [])
+    with pytest.raises(SystemExit, match="no costs of mini"):
+        generate.filled("<!-- costs: mini -->")
     with pytest.raises(SystemExit, match="no leaderboard of nothing"):
         generate.leaderboard("nothing")
 
@@ -468,7 +474,7 @@ def test_the_site_builds_without_a_warning_and_needs_no_network(tmp_path: Path) 
         text = page.read_text(encoding="utf-8")
         assert not re.search(r'<(script|link|img|iframe)[^>]+(src|href)="(https?:)?//', text), page
         assert "<!-- leaderboard" not in text
-        assert "<!-- cost" not in text
+        assert "<!-- cost" not in text  # nor costs
     look_up(tmp_path / "site")
 
 
