@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import fmean
 
+import claims
 import evidence
 import questions
 from click.testing import CliRunner
@@ -103,9 +104,11 @@ def filled(markdown: str) -> str:
     ``<!-- rates: PROFILE -->`` is what ``bench tune`` found for its methods.
     ``<!-- coverage: METHODS | DESIGNS | TARGETS -->`` is a table of what was measured of procedures: names of
     coverage.csv with semicolons between, the last two left out for all.
+    ``<!-- claims: CAMPAIGN -->`` holds the papers' leads over SimCSE against its records: ``claims.table``.
     ``<!-- questions: CAMPAIGN`` and a question a line are answered together: ``questions.table``.
     """
     markdown = re.sub(r"<!-- leaderboard: (\S+) -->", lambda found: leaderboard(found[1]), markdown)
+    markdown = re.sub(r"<!-- claims: (\S+) -->", lambda found: claims.table(RESULTS, found[1]), markdown)
     markdown = re.sub(r"<!-- costs: (\S+) -->", lambda found: costs_plot(found[1]), markdown)
     markdown = re.sub(r"<!-- rates: (\S+) -->", lambda found: rates_table(found[1]), markdown)
     markdown = re.sub(

@@ -1,0 +1,58 @@
+"""Papers' claims against a campaign's records: a table of ``docs/results.md``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.compare.comparison import Comparison, compare, correct
+from bench.compare.questions import Questions
+from bench.compare.select import Group, resolve
+from bench.records.store import ResultStore
+from bench.reports.campaign import make_campaign
+from bench.reports.grid import SCALE
+from bench.reports.tables.settings import settings
+
+HEADER = ("method", "printed lead", "lead here", "runs", "at least", "at most", "the claim is")
+
+
+def table(results: Path, campaign: str, backbone: str = "bert-base", baseline: str = "simcse") -> str:
+    """A row a method that papers print above the baseline: do the records support as large a lead?
+
+    What the papers' STS tables print on the backbone is taken as the claim. The bounds are those of
+    ``bench compare METHOD simcse --claim LEAD``, and hold together over the table.
+
+    Args:
+        results: The folder of campaigns.
+        campaign: The campaign.
+        backbone: Whose printed averages.
+        baseline: Name of the method that the others are said to be ahead of.
+
+    Raises:
+        BenchError: no such campaign, or sides that can't be compared.
+        StopIteration: the campaign has no method of a paper's.
+    """
+    store = ResultStore(results, campaign)
+    found = settings(make_campaign(store, store.records()))
+    ours = next(one for one in found if not one.published)
+    printed = next(one for one in found if one.name == f"published, {backbone}")
+    leads = {
+        name: printed.score(name) - printed.score(baseline) for name in printed.cells if name in ours.names
+    }
+    asked = sorted((name for name, lead in leads.items() if lead > 0), key=lambda name: (-leads[name], name))
+    ids = {name: ours.names[name] for name in (*asked, baseline)}
+    groups = {name: Group(shown, resolve(shown, store, "docs").runs) for name, shown in ids.items()}
+    made = [compare(groups[name], groups[baseline], asked=Questions(claim=leads[name])) for name in asked]
+    rows = [_row(one) for one in correct(made, f"claims on {campaign}", "holm")]
+    rule = ("---", *("---:",) * 5, "---")
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (HEADER, rule, *rows)) + "\n"
+
+
+def _row(found: Comparison) -> Sequence[str]:
+    said, (a, b) = found.answers.claim, (len(seeds) for seeds in found.seeds)
+    runs = f"{a} pairs" if found.headline.test == "paired" else f"{a} and {b}"
+    if said is None:
+        raise ValueError(f"{found.first}: nothing varies over seeds")
+    numbers = (said.size, found.headline.difference, said.low, said.high)
+    size, lead, low, high = (f"{SCALE * value:+.2f}" for value in numbers)
+    return f"`{found.first}`", size, lead, runs, low, high, said.verdict
