@@ -18,14 +18,12 @@ def along_figures(path: Path) -> Iterator[Figure]:
     """Yield a figure a quantity from a file of ``bench probe --along --out``; raises DataError if damaged."""
     kept = read_along(path)
     source = (f"file: {path.name}", f"profile: {kept.profile}", f"dev set: {kept.dev}")
+    runs = grouped(kept.evaluations, lambda one: (one.method, one.stage))
+    stages = grouped(runs, lambda of: of[0])
+    names = {(m, stage): f"{m}, {stage}" if len(stages[m]) > 1 else m for m, stage in runs}
     for quantity in QUANTITIES:
-        lines = [
-            line
-            for (method, stage), runs in grouped(
-                kept.evaluations, lambda one: (one.method, one.stage)
-            ).items()
-            if (line := _line(quantity, method if stage == method else f"{method}, {stage}", runs))
-        ]
+        made = (_line(quantity, names[of], found) for of, found in runs.items())
+        lines = [line for line in made if line]
         if lines:
             name = safe_name(f"{path.stem}-{quantity.heading}".replace(" ", "-"))
             yield Figure(
@@ -42,8 +40,16 @@ def _line(quantity: Quantity, name: str, runs: list[Evaluated]) -> Series | None
     points = [
         (fmean(scale * value for value, _ in there), fmean(SCALE * dev for _, dev in there))
         for evaluated in grouped(runs, lambda one: one.step).values()
-        if (there := [(value, one.dev) for one in evaluated if (value := quantity.of(one.probes)) is not None])
+        if (there := list(_there(quantity, evaluated)))
     ]
     if not points:
         return None
     return Series(name, tuple(x for x, _ in points), tuple(y for _, y in points))
+
+
+def _there(quantity: Quantity, evaluated: list[Evaluated]) -> Iterator[tuple[float, float]]:
+    """Quantity and dev score of the evaluations that have a place in its row of the table."""
+    for one in evaluated:
+        value = quantity.of(one.probes)
+        if value is not None and not quantity.why_not(one.probes):
+            yield value, one.dev

@@ -13,6 +13,7 @@ import pytest
 
 from bench.errors import DataError
 from bench.probes.along import Along, Evaluated, read_along, write_along
+from bench.reports.figures.of_along import along_figures
 from bench.reports.tables.along import along_grids, along_relations, within_relations
 from bench.reports.tables.relation import Rho
 from bench.run.along import _Along
@@ -215,3 +216,18 @@ def test_a_file_is_continued_and_shown(
     assert "Along training: E_CLS" in page
     code, _, err = cli("probe", "simcse", "--out", str(out))
     assert (code, "--along" in err or "only probes along trainings" in err) == (2, True)
+
+
+def test_lines_are_the_rows_of_the_table(tmp_path: Path) -> None:
+    one = training(1, (0.1, 0.2, 0.3, 0.4, 0.5), ("a",), "a")
+    two = [replace(point, stage="sub1") for point in training(1, (0.1, 0.2, 0.3, 0.4, 0.5), ("b",), "b")]
+    mean = [
+        replace(p, method="other", probes={**p.probes, "cls_energy": {"value": 0.5, "pooling": "avg"}})
+        for p in training(2, (0.5,) * 5, ("c",), "c")
+    ]
+    write_along(tmp_path / "along.json", Along("mini", "toy", (*one, *two, *mean)))
+    energy, uniformity = along_figures(tmp_path / "along.json")
+    assert [line.name for line in energy.series] == ["m, joint", "m, sub1"]  # "other" pools no [CLS]
+    assert [line.name for line in uniformity.series] == ["m, joint", "m, sub1", "other"]
+    assert energy.series[0].x == pytest.approx((0.1, 0.2, 0.3, 0.4, 0.5))
+    assert energy.series[0].y == pytest.approx((0, 10, 20, 30, 40))
