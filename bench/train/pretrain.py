@@ -252,4 +252,12 @@ def _save(model: Any, tokenizer: Any, facts: dict[str, Any], out: Path) -> None:
         with quiet():
             model.half().save_pretrained(folder)
             tokenizer.save_pretrained(folder)
+        _without_version(folder / "config.json")
         (folder / PRETRAINING).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+
+
+def _without_version(config: Path) -> None:
+    """Take out the library's version: the folder's hash would change with it, and no weight would."""
+    settings = json.loads(config.read_text(encoding="utf-8"))
+    settings.pop("transformers_version", None)
+    config.write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n", encoding="utf-8")

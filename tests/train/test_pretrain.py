@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
-from transformers import AutoModelForMaskedLM
+from transformers import AutoModelForMaskedLM, configuration_utils
 
 from bench.data.corpus import Corpus, make_corpus
 from bench.data.mini import text as world_text
@@ -28,6 +28,7 @@ from bench.data.mini.world import World
 from bench.data.toy import toy_task
 from bench.errors import BenchError
 from bench.nn.backbone import TransformerEncoder, load_backbone
+from bench.nn.folder import content_hash
 from bench.nn.wordpiece import train_wordpiece
 from bench.request import profiles
 from bench.train import mlm
@@ -89,6 +90,14 @@ def test_what_it_leaves(text: Corpus, made: tuple[dict[str, Any], list[int], Pat
     model, _ = load_backbone(folder)
     assert model.pooler is None
     assert next(model.parameters()).dtype == torch.float32
+
+
+def test_its_hash_is_not_the_library_version_s(
+    text: Corpus, made: tuple[Any, Any, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(configuration_utils, "__version__", "99.0.0")
+    pretrain(text, SETTINGS, seed=1, out=tmp_path / "m", command="bench pretrain")
+    assert content_hash(tmp_path / "m") == content_hash(made[2])
 
 
 def test_a_model_without_pooler_encodes_the_same_after_every_load(
