@@ -161,6 +161,15 @@ def rates_table(profile: str) -> str:
     return _table(("method", "option", *(f"{value:g}" for value in values)), rows)
 
 
+def made_table() -> str:
+    """Loss along the training that made the backbone of minilm-lm, as markdown."""
+    made = profiles.load("minilm-lm").backbone["made"]
+    steps, losses = zip(*made["loss"], strict=True)
+    row = ("loss of the steps before", *(f"{loss:.2f}" for loss in losses))
+    said = f"Masked accuracy on unseen lines {made['masked_accuracy']:.3f}; the weights: `{made['weights']}`."
+    return f"{_table(('step', *map(str, steps)), [row])}\n{said}\n"
+
+
 def mlm_table() -> str:
     """Dev scores over the steps of language modelling that made the backbone, as markdown."""
     of_steps: dict[int, list[RunRecord]] = {}
@@ -365,5 +374,6 @@ _TABLES = {
     "facts": facts_table,
     "checks": checks_table,
     "mlm steps": mlm_table,
+    "mlm made": made_table,
 }
 """Tables by the comment in whose place they stand."""

@@ -305,6 +305,8 @@ def execute(plan: Plan, deadline: Deadline | None = None, logs: Sequence[str] = 
     from rich.console import Console
 
     from bench.cli.progress import watched
+    from bench.plan.backbone import other_weights
+    from bench.request import profiles
     from bench.run.backbone import to_make
     from bench.run.logs import opened_logs
     from bench.run.ready import check_ready
@@ -332,6 +334,8 @@ def execute(plan: Plan, deadline: Deadline | None = None, logs: Sequence[str] = 
         outcomes = run_plan(plan, on_outcome=report, watch=watch, deadline=deadline)
     if finished:
         click.echo(f"records: {printable(str(plan.store.root))}", err=True)
+        if other := other_weights(profiles.load(plan.spec.profile), (job.cell.model for job in plan.jobs)):
+            tell(other)
     return conflicts + sum(outcome.state in ("failed", "conflict") for outcome in outcomes)
 
 

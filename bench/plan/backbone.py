@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,22 @@ def profile_backbone(profile: Profile, data: Path | None) -> ModelFolder:
         return MadeModel(path, name, "", recipe, tuple(words))
     check_made(path, recipe)
     return MadeModel(path, name, content_hash(path), recipe, tuple(words))
+
+
+def other_weights(profile: Profile, models: Iterable[ModelFolder | None]) -> str | None:
+    """Say where a made backbone isn't the one that the profile names; None where nothing is to be said."""
+    own = next((model for model in models if isinstance(model, MadeModel)), None)
+    made, weights = profile.backbone.get("made"), own and own.path / "model.safetensors"
+    if own is None or made is None or weights is None or not weights.is_file():
+        return None
+    with weights.open("rb") as stream:
+        found = hashlib.file_digest(stream, "sha256").hexdigest()
+    if found == made["weights"]:
+        return None
+    return (
+        f"{own.name}: weights {found[:12]}, where the committed records have {made['weights'][:12]}: made by "
+        "another kind of processor, or another torch; figures will be near theirs, not equal"
+    )
 
 
 def backbone_shape(profile: Profile, model: ModelFolder) -> tuple[int, bool]:

@@ -43,7 +43,9 @@ def extra_figures(campaign: Campaign) -> list[Figure]:
     ]
     sampled = [file for name in _SAMPLED for file in campaign.files(f"{GRADIENT}/{name}")]
     runs = [file for names in _RUNS for file in campaign.files(f"{GRADIENT}/{names}")]
-    trainings = [(store, _checked(path, partial(along_figures, path))) for store, path in campaign.files(ALONG)]
+    trainings = [
+        (store, _checked(path, partial(along_figures, path))) for store, path in campaign.files(ALONG)
+    ]
     found = [*probes, *trainings]
     for store in campaign.stores:
         own = ([path for home, path in files if home is store] for files in (sampled, runs))

@@ -88,9 +88,7 @@ def _mean(values: Sequence[float | None], stages: Sequence[frozenset[str]]) -> t
     there = [(value, keys) for value, keys in zip(values, stages, strict=True) if value is not None]
     of = groups(keys for _, keys in there)
     pairs = [(group, value) for group, (value, _) in zip(of, there, strict=True)]
-    means = [
-        fmean(value for _, value in group) for group in grouped(pairs, lambda pair: pair[0]).values()
-    ]
+    means = [fmean(value for _, value in group) for group in grouped(pairs, lambda pair: pair[0]).values()]
     if len(set(means)) < 2:
         return Rho(means[0] if means else None), len(means)
     test = one_sample(means, 0.0)
@@ -105,7 +103,13 @@ def within_grid(title: str, found: Sequence[Within]) -> Grid:
     )
     rows = tuple(
         (
-            *(one.quantity, str(one.trainings), str(one.independent), rho_value(one.rho.value), rho_ends(one.rho)),
+            *(
+                one.quantity,
+                str(one.trainings),
+                str(one.independent),
+                rho_value(one.rho.value),
+                rho_ends(one.rho),
+            ),
             *(rho_value(one.partial.value), str(one.fixed), rho_ends(one.partial)),
         )
         for one in found

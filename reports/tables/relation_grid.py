@@ -78,7 +78,9 @@ def rho_in_words(rho: Rho) -> str:
     >>> rho_in_words(Rho(0.8, 0.1, 0.95)), rho_in_words(Rho(1.0))
     ('+0.80, 95% interval [+0.10, +0.95]', '+1.00')
     """
-    return rho_value(rho.value) if rho.low is None else f"{rho_value(rho.value)}, 95% interval {rho_ends(rho)}"
+    return (
+        rho_value(rho.value) if rho.low is None else f"{rho_value(rho.value)}, 95% interval {rho_ends(rho)}"
+    )
 
 
 def rho_value(value: float | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import lzma
 import shutil
@@ -163,6 +164,23 @@ def test_changed_weights_are_other_bytes_of_the_same_recipe(there: Path, made_be
         stream.write(" ")
     after = planned()
     assert (after.recipe, after.sha256 != before.sha256) == (before.recipe, True)
+
+
+def test_a_run_says_where_the_committed_records_have_other_weights(
+    there: Path, cli: Cli, made_before: Path
+) -> None:
+    weights = hashlib.sha256((made_before / "model.safetensors").read_bytes()).hexdigest()
+    shutil.copytree(made_before, planned().path)
+    text = Path("own.toml").read_text()
+    for named, said in ((weights, False), (f"0{weights[1:]}" if weights[0] != "0" else "1" * 64, True)):
+        made = f'[backbone.made]\nweights = "{named}"\nloss = [[2, 7.5]]\nmasked_accuracy = 0.1\n[corpus]'
+        Path("own.toml").write_text(text.replace("[corpus]", made))
+        code, _, err = cli("run", "--profile", "own.toml", "--methods", "untrained", "--force")
+        line = f"own-lm: weights {weights[:12]}, where the committed records have {named[:12]}: made by"
+        assert (code, line in err) == (0, said), err
+    Path("own.toml").write_text(text.replace("[corpus]", "[backbone.made]\nweights = 1\n[corpus]"))
+    with pytest.raises(InputError, match="'backbone' is missing, unknown or of another type"):
+        profiles.load("own.toml")
 
 
 def test_without_its_text_nothing_begins(there: Path, cli: Cli) -> None:

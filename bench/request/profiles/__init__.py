@@ -15,7 +15,7 @@ from bench.errors import DataError, InputError, did_you_mean, unknown
 from bench.records.packed import packed_backbone
 from bench.request.budget import Budget
 from bench.request.parse import METHOD_NAME
-from bench.schema import Block, Each, Rows, Shape, anything, count, fault, label, setting
+from bench.schema import Block, Each, Rows, Shape, anything, count, fault, label, number, setting
 
 DEFAULT = "mini"
 SUFFIX = ".toml"
@@ -34,6 +34,7 @@ def _at_least_one(value: Any) -> bool:
     return count(value) and value > 0
 
 
+_MADE = Block({"weights": label, "loss": Rows(Rows(number)), "masked_accuracy": number}, closed=True)
 _PROFILE = Block(
     {
         "summary": label,
@@ -43,6 +44,7 @@ _PROFILE = Block(
             Block({"name": label, "package": label, "folder": label}, {"extra": label}, closed=True),
             Block(
                 {"name": label, "profile": label, "steps": _at_least_one, "from": label, "text": label},
+                {"made": _MADE},
                 closed=True,
             ),
         ),
@@ -92,7 +94,9 @@ class Profile:
         summary: One line.
         suites: Suites that ``bench run`` evaluates when ``--suite`` is not given.
         backbone: {"name"} and either {"package", "folder", "extra"}, {"hub"}, or what ``bench pretrain``
-            makes it of: {"profile", "steps"} and the sha256 of that profile's backbone ("from") and "text".
+            makes it of: {"profile", "steps"} and the sha256 of that profile's backbone ("from") and "text";
+            perhaps "made", what came out where the committed records were made: the sha256 of the "weights"
+            file, [step, "loss"] rows and the "masked_accuracy".
         corpus: {"world"} for the mini world's text, else {"file"} below the data folder, and perhaps
             "exclude_lines" (first and last, from 1), "sick" (SICK's unlabelled sentences, below it too),
             "pairs" (labelled pairs or triplets, below it too) and "copies" (file below it of every round-trip
