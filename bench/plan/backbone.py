@@ -52,8 +52,8 @@ def profile_backbone(profile: Profile, data: Path | None) -> ModelFolder:
 def other_weights(profile: Profile, models: Iterable[ModelFolder | None]) -> str | None:
     """Say where a made backbone isn't the one that the profile names; None where nothing is to be said."""
     own = next((model for model in models if isinstance(model, MadeModel)), None)
-    made, weights = profile.backbone.get("made"), own and own.path / "model.safetensors"
-    if own is None or made is None or weights is None or not weights.is_file():
+    made = profile.backbone.get("made")
+    if own is None or made is None or not (weights := own.path / "model.safetensors").is_file():
         return None
     with weights.open("rb") as stream:
         found = hashlib.file_digest(stream, "sha256").hexdigest()
