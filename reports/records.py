@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from bench.compare.select import grouped
-from bench.errors import DataError, NotComparableError
+from bench.errors import DataError, InputError, NotComparableError
 from bench.records.facts import family_of
 from bench.records.record import ALL, EXTERNAL, RunRecord, is_supervised
 from bench.reports.grid import SCALE
@@ -24,6 +24,7 @@ LONG_COLUMNS = (
 
 SUPERVISED_GROUP = "learned from labelled pairs"
 """Heading of supervised rows, see :func:`group_of`."""
+LAST = "Scores of the last checkpoint of every training, not of the one that the dev set chose."
 AS_THEY_ARE = (*EXTERNAL, "released")
 """Methods whose model isn't the profile's."""
 UNREADABLE = "unreadable"
@@ -133,6 +134,44 @@ def senteval_rounding(records: Sequence[RunRecord]) -> list[RunRecord]:
         )
         found.append(replace(record, scores=scores))
     return found
+
+
+def at_last(record: RunRecord) -> float | None:
+    """Return the suite's average at the end of the training, None for a record that doesn't have it.
+
+    A union or an ensemble trains nothing itself: it joins its members' selected checkpoints.
+    """
+    own = any("/" not in role for role in record.training.get("stages", {}))
+    return record.score("avg", metric=f"{record.metric}_last") if own else None
+
+
+def last_checkpoints(records: Sequence[RunRecord]) -> list[RunRecord]:
+    """Put the last checkpoint's scores in the place of the selected one's, with a note that says so.
+
+    Predictions and probes are of the selected checkpoint, and left out. What trains nothing stays as it is;
+    of what joins others' selected checkpoints a note says that.
+
+    Raises:
+        InputError: a trained record without the last checkpoint's scores.
+    """
+    return [_last_checkpoint(record) for record in records]
+
+
+def _last_checkpoint(record: RunRecord) -> RunRecord:
+    if record.status != "ok" or not record.training.get("stages"):
+        return record
+    last, metric = f"{record.metric}_last", record.metric
+    scores = tuple(replace(score, metric=metric) for score in record.scores if score.metric == last)
+    if not scores:
+        raise InputError(
+            f"the record of {run_name(record)} on {record.suite} has no scores of the last checkpoint",
+            where="--checkpoint last",
+            hint="choose a suite of sentence pairs with --suite, or methods with --methods",
+        )
+    if at_last(record) is None:
+        joins = f"{record.method} joins checkpoints of its members that the dev set chose."
+        return replace(record, notes=(*record.notes, joins))
+    return replace(record, scores=scores, predictions=None, probes={}, notes=(*record.notes, LAST))
 
 
 def group_of(record: RunRecord) -> str:

@@ -95,6 +95,13 @@ SECTIONS = (
         "neighbours.neighbour_grids",
     ),
     Section(
+        "checkpoints",
+        "Choice of checkpoint",
+        "no record has the scores of a last checkpoint",
+        "bench run keeps them where a method trains and the suite is of sentence pairs",
+        "checkpoints.checkpoint_grids",
+    ),
+    Section(
         "published",
         "Published figures and ours",
         "no paper prints a figure of these methods on these suites",

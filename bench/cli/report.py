@@ -49,6 +49,12 @@ _paper = together(
     "--senteval-rounding", "rounded", is_flag=True, help="Average rounded scores, as SimCSE prints them."
 )
 @click.option(
+    "--checkpoint",
+    type=click.Choice(["selected", "last"]),
+    default="selected",
+    help="Scores of the checkpoint that the dev set chose, or of the training's last.",
+)
+@click.option(
     "--rank-supervised",
     is_flag=True,
     help="Rank supervised rows among the others; else they stand below them.",
@@ -142,6 +148,7 @@ def _campaign(
     suite: str | None,
     baseline: str | None,
     rounded: bool,
+    checkpoint: str,
     methods: str | None,
     order: str,
     names: str | None,
@@ -151,6 +158,7 @@ def _campaign(
     """Return the chosen part of a campaign or several, and why records of them can't be read."""
     from bench.reports import choice, joined
     from bench.reports.campaign import Campaign, ready
+    from bench.reports.records import last_checkpoints
 
     stores = joined.stores_of(results, campaign)
     every = joined.gathered(stores)
@@ -163,6 +171,8 @@ def _campaign(
     rows = choice.listed(methods, known)
     found = joined.joined([one for one in found if not rows or one.record.method in rows])
     records = tuple(one.record for one in found)
+    if checkpoint == "last":
+        records = tuple(last_checkpoints(records))
     _check_baseline(baseline, records)
     sweeps = tuple(joined.joined_sweeps(stores, profile))
     homes = joined.homes_of(found)

@@ -29,8 +29,8 @@ def along_figures(path: Path) -> Iterator[Figure]:
             yield Figure(
                 *(name, "along", f"Along training: {quantity.heading}", "lines"),
                 *(quantity.heading, "dev score", source, tuple(lines)),
-                note="Each line follows an encoder from its first dev evaluation, left or right, to its last; "
-                "means over seeds.",
+                note="Each line follows an encoder from its first dev evaluation, left or right, to its "
+                "last; means over seeds.",
             )
 
 

@@ -116,10 +116,10 @@ def within_grid(title: str, found: Sequence[Within]) -> Grid:
     )
     notes = (
         f"rho: Spearman's over the dev evaluations of one training, at least {MIN_PAIRS}, then the mean over "
-        f"trainings; uniformity fixed: the partial one, over at least {MIN_PAIRS + 1}, of the trainings in which "
-        "uniformity leaves something of it.",
-        "independent: trainings that share stages, such as two towers and their joint training, count as one, "
-        "with their mean. Intervals: Student's over these, each uncorrected for the others.",
+        f"trainings; uniformity fixed: the partial one, over at least {MIN_PAIRS + 1}, of the trainings in "
+        "which uniformity leaves something of it.",
+        "independent: trainings that share stages, such as two towers and their joint training, count as "
+        "one, with their mean. Intervals: Student's over these, each uncorrected for the others.",
         "What changes steadily while an encoder learns goes with a score that does: a rho here is no cause.",
     )
     return Grid(title, header, rows, notes)

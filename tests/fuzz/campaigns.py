@@ -30,7 +30,7 @@ from tests.support.forge import forge
 _FORMATS = ("text", "markdown", "csv", "json", "latex", "html")
 _TABLES = (
     *("leaderboard", "sts7", "transfer", "efficiency", "ablation:caels", "probes", "mechanism"),
-    *("significance", "overlap", "published", "gains", "order"),
+    *("significance", "overlap", "published", "gains", "order", "checkpoints"),
 )
 _SUITES = {"camp": "toy", "made": "sts7", "transfer": "transfer7"}
 _OVERLAP = "task,level,sentences,touched,pairs,clean_pairs\nSTS12,exact,10,1,40,38\nSTSB,near,9,0,30,30\n"
@@ -215,7 +215,7 @@ class Campaigns:
         names = ("noise", "word_overlap") if campaign == "camp" else ("simcse", "jtcse", "mhe")
         if dice.chance(0.55):
             table = ["--table", dice.pick(_TABLES)] if dice.chance(0.35) else []
-            more = [token for token in ("--senteval-rounding",) if dice.chance(0.1)]
+            more = [token for token in ("--senteval-rounding", "--checkpoint=last") if dice.chance(0.1)]
             return ["report", "--format", dice.pick(_FORMATS), *table, *more, *where]
         both = [dice.pick(names), dice.pick(("word_overlap", names[-1], names[0] + "#2"))]
         check = ["check", "--results", "results", "--reference"]

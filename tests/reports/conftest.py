@@ -9,7 +9,7 @@ import pytest
 from bench.probes.along import Along, Evaluated, write_along
 from bench.reports.campaign import Campaign, make_campaign
 from bench.sweeps.manifest import Manifest
-from tests.support.campaigns import HOSTILE, TASKS, hostile_campaign, kinds_record, make_record
+from tests.support.campaigns import HOSTILE, TASKS, hostile_campaign, kinds_record, make_record, with_last
 
 OVERLAP = "task,level,sentences,touched,pairs,clean_pairs\nSTSB,key,10,2,5,4\n"
 PROBED = [
@@ -61,7 +61,9 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
     """Hostile names everywhere, a sweep, gains, and the files of other commands."""
     store = hostile_campaign(tmp_path_factory.mktemp("hostile"))
     more = [
-        make_record(method, seed, dict.fromkeys(TASKS, 0.5 + 0.1 * place + 0.01 * seed))
+        with_last(
+            make_record(method, seed, dict.fromkeys(TASKS, 0.5 + 0.1 * place + 0.01 * seed)), 0.01 * seed
+        )
         for place, method in enumerate(("mhe", "m_mhe", "jtcse[caels=1]", "tncse_d"))
         for seed in (1, 2)
     ]

@@ -76,6 +76,12 @@ def make_record(
     )
 
 
+def with_last(record: RunRecord, shift: float) -> RunRecord:
+    """The record with scores of the last checkpoint too, each less by ``shift`` than the selected one's."""
+    last = (replace(s, metric=f"{s.metric}_last", value=s.value - shift) for s in record.scores)
+    return replace(record, scores=(*record.scores, *last))
+
+
 def kinds_record(
     method: str,
     seed: int,

@@ -1,0 +1,89 @@
+"""What choosing the checkpoint on the dev set is worth: the selected one's average against the last one's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from bench.records.record import RunRecord
+from bench.reports.campaign import Campaign
+from bench.reports.grid import DASH, SCALE, Grid, Value, interval, signed, summarise
+from bench.reports.records import at_last, by_method, by_profile_and_suite, finished
+from bench.stats.paired import paired_t
+from bench.stats.rank_correlation import rank_correlation
+
+_HEADER = ("method", "selected", "last", "selected - last", "95% interval", "unlike", "rank", "rank by last")
+_SIZES = (0.01, 0.02)
+"""What the notes count differences above, in the metric's unit."""
+Both = tuple[float, float]
+
+
+def checkpoint_grids(campaign: Campaign) -> list[Grid]:
+    """Return a table for every profile and suite with trained records that have both averages."""
+    found = (_grid(campaign, records) for records in by_profile_and_suite(campaign.records))
+    return [grid for grid in found if grid is not None]
+
+
+def _grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid | None:
+    runs = {method: _averages(own) for method, own in by_method(finished(records)).items()}
+    means = {method: _means(both) for method, both in runs.items() if both}
+    if not means:
+        return None
+    ranks = [_ranks({method: mean[side] for method, mean in means.items()}) for side in (0, 1)]
+    order = sorted(means, key=lambda method: campaign.place(method, means[method][0]))
+    rows = [_row(campaign.shown(m), runs[m], tuple(str(rank[m]) for rank in ranks)) for m in order]
+    title = (
+        f"Choice of checkpoint: {records[0].suite}, profile {records[0].profile}, campaign {campaign.name}"
+    )
+    return Grid(title, _HEADER, tuple(rows), tuple(_notes(runs, list(means.values()))))
+
+
+def _averages(runs: Sequence[RunRecord]) -> list[Both]:
+    """Both averages of each run that has them."""
+    found = ((run.score("avg"), at_last(run)) for run in runs)
+    return [(selected, last) for selected, last in found if selected is not None and last is not None]
+
+
+def _means(both: Sequence[Both]) -> Both:
+    selected, last = zip(*both, strict=True)
+    return fmean(selected), fmean(last)
+
+
+def _ranks(values: dict[str, float]) -> dict[str, int]:
+    """1 for the best; equal ones share the first of their ranks."""
+    return {method: 1 + sum(other > own for other in values.values()) for method, own in values.items()}
+
+
+def _row(name: str, both: Sequence[Both], ranks: tuple[str, ...]) -> tuple[Value, ...]:
+    selected, last = zip(*both, strict=True)
+    unlike = sum(a != b for a, b in both)
+    ends = DASH
+    if len(both) > 1:
+        found = paired_t(selected, last)
+        ends = interval(found.low, found.high)
+    difference = signed(fmean(selected) - fmean(last))
+    cells = (summarise(selected), summarise(last), difference, ends, f"{unlike} of {len(both)}")
+    return (name, *cells, *ranks)
+
+
+def _notes(runs: dict[str, list[Both]], means: Sequence[Both]) -> list[str]:
+    apart = [abs(a - b) for both in runs.values() for a, b in both]
+    above = ", ".join(f"by more than {SCALE * size:g} in {_share(apart, size)}" for size in _SIZES)
+    notes = [
+        "selected: the checkpoint with the best dev score, on which all other tables rest; last: the end of "
+        "the training (--checkpoint last makes any table of it). Mean and standard deviation over seeds.",
+        "Interval: of pairs, the two checkpoints of a run, for further seeds; uncorrected for the others.",
+        "unlike: runs of which the last checkpoint wasn't the selected one. What trains nothing itself isn't "
+        "here.",
+        "Predictions of the last checkpoint aren't kept, so no check computes its scores again.",
+        f"Of {len(apart)} runs the averages differ in {_share(apart, 0)}, {above} (points).",
+    ]
+    selected, last = zip(*means, strict=True)
+    found = rank_correlation(selected, last)
+    if found.rho is not None:
+        notes.append(f"Order of the {found.n} methods by both: rho = {found.rho:+.2f}.")
+    return notes
+
+
+def _share(apart: Sequence[float], size: float) -> str:
+    return f"{100 * fmean(x > size for x in apart):.0f}%"

@@ -1,0 +1,134 @@
+"""What choosing a checkpoint was worth, and reports of the last one."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bench.errors import InputError
+from bench.records.record import RunRecord
+from bench.records.store import ResultStore
+from bench.reports.campaign import Campaign
+from bench.reports.records import LAST, last_checkpoints
+from bench.reports.report import report
+from bench.reports.sections import table_grids
+from bench.reports.tables.standings import standings
+from tests.support.campaigns import make_record, with_last
+from tests.support.cli import Cli
+from tests.support.docs_commands import ROOT
+from tests.support.standings import alone, campaign, seeds
+
+STEADY, RAISED = (0.70, 0.73, 0.71), (0.74, 0.75, 0.73)
+GAINS = (0.05, 0.04, 0.0)
+
+
+def union(record: RunRecord) -> RunRecord:
+    """The record of a method whose stages are all its members'."""
+    stages = {f"twin/{role}": facts for role, facts in record.training["stages"].items()}
+    return replace(record, training={**record.training, "stages": stages})
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Campaign:
+    """``raised`` is ahead by its chosen checkpoints alone; ``joined`` is a union; ``fixed`` doesn't train."""
+    raised = [with_last(run, gain) for run, gain in zip(seeds("raised", *RAISED), GAINS, strict=True)]
+    steady = [with_last(run, 0.0) for run in seeds("steady", *STEADY)]
+    joined = [union(with_last(run, 0.0)) for run in seeds("joined", 0.6, 0.61)]
+    return campaign(tmp_path, *raised, *steady, *joined, alone("fixed", 0.5))
+
+
+def rows(source: Campaign) -> dict[str, dict[str, str]]:
+    (grid,) = table_grids(source, "checkpoints")
+    named = (dict(zip(grid.header, map(str, row), strict=True)) for row in grid.rows)
+    return {row["method"]: row for row in named}
+
+
+def test_what_choosing_was_worth(three: Campaign) -> None:
+    found = rows(three)
+    assert list(found) == ["raised", "steady"]
+    raised, steady = found.values()
+    assert (raised["selected - last"], raised["unlike"], raised["rank"], raised["rank by last"]) == (
+        "+3.00",
+        "2 of 3",
+        "1",
+        "2",
+    )
+    low, high = stats.t.interval(0.95, 2, np.mean(GAINS), stats.sem(GAINS))
+    assert raised["95% interval"] == f"[{100 * low:+.2f}, {100 * high:+.2f}]"
+    assert (steady["selected - last"], steady["95% interval"], steady["unlike"]) == ("+0.00", "-", "0 of 3")
+    (grid,) = table_grids(three, "checkpoints")
+    assert (
+        "Of 6 runs the averages differ in 33%, by more than 1 in 33%, by more than 2 in 33% (points)."
+        in grid.notes
+    )
+    assert not [note for note in grid.notes if "rho" in note]  # of two methods
+
+
+def test_the_order_of_four_methods(tmp_path: Path) -> None:
+    """By the selected checkpoint a b c d, by the last a c b d: rho = 1 - 6 * 2 / (4 * 15)."""
+    made = {"a": (0.8, 0.0), "b": (0.7, 0.15), "c": (0.6, 0.0), "d": (0.5, 0.0)}
+    records = [with_last(run, gain) for name, (score, gain) in made.items() for run in seeds(name, score)]
+    source = campaign(tmp_path, *records)
+    (grid,) = table_grids(source, "checkpoints")
+    assert grid.notes[-1] == "Order of the 4 methods by both: rho = +0.80."
+    assert [row["rank by last"] for row in rows(source).values()] == ["1", "3", "2", "4"]
+
+
+def test_a_report_of_the_last_checkpoints(three: Campaign) -> None:
+    source = replace(three, records=tuple(last_checkpoints(three.records)))
+    ranking = standings(source, source.records).of()
+    assert ranking.pair("steady", "raised").difference == pytest.approx(2.14 / 3 - 0.71)
+    assert standings(three, three.records).of().pair("raised", "steady").difference == pytest.approx(
+        0.74 - 2.14 / 3
+    )
+    text = report(source, "text")
+    assert LAST in text
+    assert "joined joins checkpoints of its members that the dev set chose." in text
+    assert LAST not in report(three, "text")
+    kept = {record.method: record for record in source.records}
+    assert (kept["raised"].predictions, kept["raised"].probes) == (None, {})
+    assert kept["fixed"] == next(record for record in three.records if record.method == "fixed")
+    with pytest.raises(InputError, match="no record has the scores of a last checkpoint"):
+        table_grids(source, "checkpoints")
+
+
+def test_every_score_of_the_last_is_there_and_no_other(three: Campaign) -> None:
+    source = replace(three, records=tuple(last_checkpoints(three.records)))
+    said = [row for row in csv.DictReader(io.StringIO(report(source, "csv"))) if row["method"] == "raised"]
+    assert {row["metric"] for row in said} == {"spearman"}
+    found = {(row["seed"], row["task"]): float(row["value"]) for row in said}
+    assert found["1", "STS12"] == pytest.approx(0.69)
+    assert len(found) == len(said) == 9
+
+
+def test_without_them_it_is_refused() -> None:
+    record = make_record("simcse", 1, {"MR": 0.8}, suite="transfer7", metric="accuracy")
+    with pytest.raises(InputError, match="simcse seed 1 on transfer7 has no scores of the last checkpoint"):
+        last_checkpoints([record])
+    failed = replace(record, status="failed", scores=())
+    assert last_checkpoints([failed]) == [failed]
+
+
+def test_the_command_on_committed_records(cli: Cli) -> None:
+    where = ("--results", str(ROOT / "results"), "--campaign", "views")
+    code, out, err = cli("report", *where, "--checkpoint", "last")
+    assert (code, LAST in out) == (0, True), err
+    code, table, err = cli("report", *where, "--table", "checkpoints", "--format", "csv")
+    assert code == 0, err
+    crop = [run for run in ResultStore(ROOT / "results", "views").records() if run.method == "crop"]
+    gains = [(run.score("avg") or 0) - (run.score("avg", metric="spearman_last") or 0) for run in crop]
+    (said,) = (
+        row["text"]
+        for row in csv.DictReader(io.StringIO(table))
+        if (row["row"], row["column"]) == ("crop", "selected - last")
+    )
+    assert said == f"{100 * np.mean(gains):+.2f}"
+    assert np.mean(gains) > 0.01
+    code, _, err = cli("report", *where, "--checkpoint", "first")
+    assert (code, "'first' is not one of 'selected', 'last'" in err) == (2, True)
