@@ -375,9 +375,8 @@ def test_the_steps_of_language_modelling_are_those_of_the_records(generate: Modu
     table = generate.filled("<!-- mlm steps -->")
     assert "| 0 | 79.73 | 86.72 | 83.48 and 83.88 |" in table
     assert "| 360 | 72.45 | 63.42 | 78.54 and 79.21 |" in table
-    assert "| `simcse` | `lr` | 77.34 | 79.10 | **81.44** | 81.30 |" in generate.filled(
-        "<!-- rates: minilm-lm -->"
-    )
+    rates = generate.filled("<!-- rates: minilm-lm -->")
+    assert re.search(r"\| `simcse` \| `lr` \|.* 77.34 \| 79.10 \| \*\*81.44\*\* \| 81.30 \|", rates)
 
 
 _UNSEE = (
