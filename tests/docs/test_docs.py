@@ -379,12 +379,6 @@ def test_the_steps_of_language_modelling_are_those_of_the_records(generate: Modu
     assert re.search(r"\| `simcse` \| `lr` \|.* 77.34 \| 79.10 \| \*\*81.44\*\* \| 81.30 \|", rates)
 
 
-_UNSEE = (
-    ("byol", "+7.90 [+6.41, +9.38]", "+9.06 [+5.75, +12.36]"),
-    ("barlow", "+4.77 [-3.14, +12.68]", "+7.01 [+4.77, +9.25]"),
-    ("vicreg", "+11.10 [+2.05, +20.14]", "+10.05 [+6.89, +13.21]"),
-    ("corinfomax", "+4.55 [-9.46, +18.57]", "+3.92 [-0.09, +7.92]"),
-)
 DIFFERENCES = (
     ("minilm", "m_mhe", "infonce", "-0.41 [-4.53, +3.70]"),
     ("minilm", "arccon", "infonce", "+0.53 [-0.66, +1.72]"),
@@ -396,11 +390,6 @@ DIFFERENCES = (
     ("mini", "tncse", "tncse[icnce=False,ictn=False,nce=False]", "-0.13 [-0.29, +0.03]"),
     ("mini", "jtcse", "tncse[icnce=False,ictn=False,nce=False]", "-0.00 [-0.13, +0.12]"),
     ("mini", "tncse_d", "tncse", "+3.28 [+2.08, +4.48]"),
-    *(
-        ("unsee", f"unsee_{loss}", f"unsee_{loss}[architecture={other}]", printed)
-        for loss, *both in _UNSEE
-        for other, printed in zip(("projection", "online_projection"), both, strict=True)
-    ),
 )
 """Differences with their intervals that results.md says in its text: campaign, methods, as printed."""
 
