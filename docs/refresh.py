@@ -40,14 +40,15 @@ def output(command: str) -> str:
 def quoted(text: str, before: str) -> str:
     """Return the lines of a text that stand where those of an older quote stood."""
     lines, old = text.splitlines(), before.splitlines()
-    first = _nearest(lines, old[0])
-    last = first + _nearest(lines[first:], old[-1]) if len(old) > 1 else first
+    first = last = _nearest(lines, old[0])[0]
+    if len(old) > 1:
+        last = first + _nearest(lines[first:], old[-1])[-1]  # rows of numbers alone are all like the last
     return "\n".join(lines[first : last + 1]) + "\n"
 
 
-def _nearest(lines: list[str], wanted: str) -> int:
+def _nearest(lines: list[str], wanted: str) -> list[int]:
     ratios = [SequenceMatcher(None, _shape(line), _shape(wanted)).ratio() for line in lines]
-    return ratios.index(max(ratios))
+    return [place for place, ratio in enumerate(ratios) if ratio == max(ratios)]
 
 
 def _shape(line: str) -> str:
