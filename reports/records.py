@@ -117,19 +117,25 @@ def senteval_rounding(records: Sequence[RunRecord]) -> list[RunRecord]:
     found = []
     for record in records:
         metric = record.metric
-        printed = [
-            round(SCALE * s.value, 2) / SCALE
-            for s in record.scores
-            if (s.subset, s.metric) == (ALL, metric) and s.task != "avg"
-        ]
-        if record.scores and not printed:
+        means = {}
+        for each in (metric, f"{metric}_last"):
+            printed = [
+                round(SCALE * s.value, 2) / SCALE
+                for s in record.scores
+                if (s.subset, s.metric) == (ALL, each) and s.task != "avg"
+            ]
+            if printed:
+                means[each] = fmean(printed)
+        if record.scores and metric not in means:
             raise DataError(
                 f"the record of {record.method} on {record.suite} has no task's {metric}, so there are "
                 "no rounded scores to average",
                 hint="leave out --senteval-rounding",
             )
         scores = tuple(
-            replace(s, value=fmean(printed)) if (s.task, s.subset, s.metric) == ("avg", ALL, metric) else s
+            replace(s, value=means[s.metric])
+            if (s.task, s.subset) == ("avg", ALL) and s.metric in means
+            else s
             for s in record.scores
         )
         found.append(replace(record, scores=scores))

@@ -14,7 +14,7 @@ from scipy import stats
 from bench.errors import InputError
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
-from bench.reports.campaign import Campaign
+from bench.reports.campaign import Campaign, make_campaign
 from bench.reports.records import LAST, last_checkpoints
 from bench.reports.report import report
 from bench.reports.sections import table_grids
@@ -105,6 +105,13 @@ def test_every_score_of_the_last_is_there_and_no_other(three: Campaign) -> None:
     found = {(row["seed"], row["task"]): float(row["value"]) for row in said}
     assert found["1", "STS12"] == pytest.approx(0.69)
     assert len(found) == len(said) == 9
+
+
+def test_rounded_averages_are_rounded_on_both_sides(tmp_path: Path) -> None:
+    """Scores of 0.700064 and 0.70006 print alike: nothing was chosen."""
+    (run,) = seeds("a", 0.700064)
+    source = make_campaign(ResultStore(tmp_path, "camp"), [with_last(run, 4e-6)], rounded=True)
+    assert rows(source)["a"]["unlike"] == "0 of 1"
 
 
 def test_without_them_it_is_refused() -> None:
