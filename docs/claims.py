@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from questions import groups
+
 from bench.compare.comparison import Comparison, compare, correct
 from bench.compare.questions import Questions
-from bench.compare.select import Group, resolve
 from bench.records.store import ResultStore
 from bench.reports.campaign import make_campaign
 from bench.reports.grid import SCALE
@@ -40,9 +41,11 @@ def table(results: Path, campaign: str, backbone: str = "bert-base", baseline: s
         name: printed.score(name) - printed.score(baseline) for name in printed.cells if name in ours.names
     }
     asked = sorted((name for name, lead in leads.items() if lead > 0), key=lambda name: (-leads[name], name))
-    ids = {name: ours.names[name] for name in (*asked, baseline)}
-    groups = {name: Group(shown, resolve(shown, store, "docs").runs) for name, shown in ids.items()}
-    made = [compare(groups[name], groups[baseline], asked=Questions(claim=leads[name])) for name in asked]
+    first, *others = groups(store, [ours.names[name] for name in (baseline, *asked)]).values()
+    made = [
+        compare(other, first, asked=Questions(claim=leads[name]))
+        for name, other in zip(asked, others, strict=True)
+    ]
     rows = [_row(one) for one in correct(made, f"claims on {campaign}", "holm")]
     rule = ("---", *("---:",) * 5, "---")
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (HEADER, rule, *rows)) + "\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from bench.compare.comparison import Comparison, compare, correct
@@ -28,7 +28,8 @@ def table(results: Path, campaign: str, lines: str) -> str:
     """
     store = ResultStore(results, campaign)
     asked = [_asked(line) for line in lines.strip().splitlines()]
-    found = [compare(*(_group(store, name) for name in sides)) for *sides, _ in asked]
+    sides = groups(store, {name for *both, _ in asked for name in both})
+    found = [compare(sides[first], sides[second]) for first, second, _ in asked]
     answered = correct(found, f"questions of {campaign}", "holm")
     rows = [_row(question, one) for (*_, question), one in zip(asked, answered, strict=True)]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (HEADER, *_rule(), *rows)) + "\n"
@@ -42,8 +43,9 @@ def _asked(line: str) -> tuple[str, str, str]:
     return first, second, question
 
 
-def _group(store: ResultStore, name: str) -> Group:
-    return Group(name, resolve(name, store, "docs").runs)
+def groups(store: ResultStore, names: Iterable[str]) -> dict[str, Group]:
+    """The runs of each method, as ``bench compare`` takes them."""
+    return {side.text: Group(side.text, side.runs) for side in resolve(names, store, "docs")}
 
 
 def _rule() -> Iterator[Sequence[str]]:

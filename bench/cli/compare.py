@@ -104,8 +104,7 @@ def compare(first: str, second: str | None, against: str | None, seeds_only: boo
     if len(set(others)) < len(others):
         raise InputError(f"'{against}' names a method twice", where="--against")
     store = ResultStore(options["results"], options["campaign"])
-    one = resolve(first, store, WHERE)
-    sides = [resolve(other, store, WHERE) for other in others]
+    one, *sides = resolve([first, *others], store, WHERE)
     only = {name: options[name] for name in ("profile", "suite")}
     pairs = [pair for side in sides for pair in match(one, side, WHERE, **only)]
     grid = against is None and len({(a.runs[0].record.method, b.runs[0].record.method) for a, b in pairs}) > 1

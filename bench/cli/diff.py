@@ -47,8 +47,8 @@ def diff(
     from bench.records.store import ResultStore
 
     store = ResultStore(options["results"], options["campaign"])
-    sides = resolve(first, store, WHERE), resolve(second, store, WHERE)
-    for a, b in match(*sides, WHERE, profile=profile, suite=suite):
+    of_first, of_second = resolve([first, second], store, WHERE)
+    for a, b in match(of_first, of_second, WHERE, profile=profile, suite=suite):
         one, other = choose(a, b, seed, WHERE)
         _show(one, other, (a.label, b.label), options["task"], options["count"], options["data_dir"])
 

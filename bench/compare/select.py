@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -97,12 +98,12 @@ class Group:
         return [value for run in self.runs if (value := run.record.score(task, ALL)) is not None]
 
 
-def resolve(text: str, store: ResultStore, where: str) -> Side:
-    """Find what an argument names.
+def resolve(names: Iterable[str], store: ResultStore, where: str) -> tuple[Side, ...]:
+    """Find what arguments name. The campaign is read once, and not at all where all are paths.
 
     Args:
-        text: A path (with a "/", or one that exists where the campaign has no such method), METHOD#SEED, or a
-            method id of the campaign.
+        names: Each a path (with a "/", or one that exists where the campaign has no such method),
+            METHOD#SEED, or a method id of the campaign.
         store: The campaign.
         where: The command, for errors.
 
@@ -110,13 +111,21 @@ def resolve(text: str, store: ResultStore, where: str) -> Side:
         InputError: nothing of that name.
         DataError: a damaged record.
     """
+
+    @cache
+    def runs() -> list[Run]:
+        return [Run(store, record) for record in store.records()]
+
+    return tuple(_named(name, store, runs, where) for name in names)
+
+
+def _named(text: str, store: ResultStore, runs: Callable[[], list[Run]], where: str) -> Side:
     path = Path(text)
     if not text.strip():
         raise InputError("an empty name", where=where, expected="a method, METHOD#SEED or a path")
     if path.exists() and (os.sep in text or not store.root.is_dir()):
         return _from_path(text, where)
-    runs = [Run(store, record) for record in store.records()]
-    names = {run.record.method for run in runs}
+    names = {run.record.method for run in runs()}
     name, _, seed = text.rpartition("#")
     single = text not in names and name in names and seed.isdecimal()
     if not single and text not in names:
@@ -125,7 +134,7 @@ def resolve(text: str, store: ResultStore, where: str) -> Side:
         if text.endswith(".json") or os.sep in text:
             raise InputError(f"there is no record or folder '{text}'", where=where)
         raise unknown("method", text, names, where=where)
-    found = [run for run in _finished(runs) if run.record.method == (name if single else text)]
+    found = [run for run in _finished(runs()) if run.record.method == (name if single else text)]
     if single:
         seeds = sorted({run.record.seed for run in found if run.record.seed is not None})
         found = [run for run in found if run.record.seed == int(seed)]

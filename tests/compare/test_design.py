@@ -20,8 +20,8 @@ B = [0.708, 0.751, 0.689, 0.735, 0.722]  # correlated with A by 0.999, whatever 
 
 
 def committed(name: str) -> Group:
-    one = resolve(name, STORE, "test")
-    ((group, _),) = match(one, resolve("simcse", STORE, "test"), "test", suite="mini")
+    one, other = resolve([name, "simcse"], STORE, "test")
+    ((group, _),) = match(one, other, "test", suite="mini")
     return group
 
 
