@@ -11,11 +11,22 @@ from bench.compare.select import Group, resolve
 from bench.records.store import ResultStore
 from bench.reports.grid import SCALE
 
-HEADER = ("question", "first - second", "runs", "points", "95%, all together", "p, Holm", "answer")
+HEADER = (
+    "question",
+    "first - second",
+    "runs",
+    "ahead in",
+    "points",
+    "95%, all together",
+    "p, Holm",
+    "answer",
+)
 
 
 def table(results: Path, campaign: str, lines: str) -> str:
     """A row a question; every p is Holm's over the table, and its intervals hold together.
+
+    Where runs are pairs it says in how many of them the first is ahead.
 
     Args:
         results: The folder of campaigns.
@@ -31,7 +42,10 @@ def table(results: Path, campaign: str, lines: str) -> str:
     sides = groups(store, {name for *both, _ in asked for name in both})
     found = [compare(sides[first], sides[second]) for first, second, _ in asked]
     answered = correct(found, f"questions of {campaign}", "holm")
-    rows = [_row(question, one) for (*_, question), one in zip(asked, answered, strict=True)]
+    rows = [
+        _row(question, one, _ahead(one, sides[first], sides[second]))
+        for (first, second, question), one in zip(asked, answered, strict=True)
+    ]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (HEADER, *_rule(), *rows)) + "\n"
 
 
@@ -49,10 +63,20 @@ def groups(store: ResultStore, names: Iterable[str]) -> dict[str, Group]:
 
 
 def _rule() -> Iterator[Sequence[str]]:
-    yield ("---", "---", "---", "---:", "---", "---:", "---")
+    yield ("---", "---", "---", "---", "---:", "---", "---:", "---")
 
 
-def _row(question: str, found: Comparison) -> Sequence[str]:
+def _ahead(found: Comparison, first: Group, second: Group) -> str:
+    """In how many pairs the first has the higher average; nothing where runs aren't pairs."""
+    if found.headline.test != "paired":
+        return ""
+    one, other = (
+        {run.record.seed: run.record.score("avg") or 0 for run in side.runs} for side in (first, second)
+    )
+    return f"{sum(one[seed] > other[seed] for seed in found.seeds[0])} of {len(found.seeds[0])}"
+
+
+def _row(question: str, found: Comparison, ahead: str) -> Sequence[str]:
     head = found.headline
     a, b = (len(seeds) for seeds in found.seeds)
     runs = f"{a} pairs" if head.test == "paired" else f"{a} and {b or 1}"
@@ -60,7 +84,7 @@ def _row(question: str, found: Comparison) -> Sequence[str]:
     between = f"[{SCALE * ends[0]:+.2f}, {SCALE * ends[1]:+.2f}]" if ends else "none"
     points = f"{SCALE * head.difference:+.2f}"
     sides = f"`{found.first}` - `{found.second}`"
-    return (question, sides, runs, points, between, f"{head.final_p:.4f}", _answer(head))
+    return (question, sides, runs, ahead, points, between, f"{head.final_p:.4f}", _answer(head))
 
 
 def _answer(head: Finding) -> str:

@@ -344,12 +344,14 @@ def test_questions_are_answered_together(
     monkeypatch.chdir(clone)
     text = "<!-- questions: mini\njtcse vs tncse: Better?\ntncse_d vs tncse: Is the student?\n-->"
     _, _, first, second = generate.filled(text).strip().splitlines()
-    assert first.startswith("| Better? | `jtcse` - `tncse` | 5 pairs | +0.13 |")
+    assert first.startswith("| Better? | `jtcse` - `tncse` | 5 pairs | 4 of 5 | +0.13 |")
     assert first.endswith("| not shown |")
-    assert second.startswith("| Is the student? | `tncse_d` - `tncse` | 5 pairs | +3.28 |")
+    assert second.startswith("| Is the student? | `tncse_d` - `tncse` | 5 pairs | 5 of 5 | +3.28 |")
     assert second.endswith("| yes |")
     alone = output_of("bench compare tncse_d tncse --campaign mini --seeds-only").split("p = ")[1]
-    assert float(second.split(" | ")[5]) == pytest.approx(2 * float(alone[:6]), abs=2e-4)  # Holm's, of two
+    assert float(second.split(" | ")[6]) == pytest.approx(2 * float(alone[:6]), abs=2e-4)  # Holm's, of two
+    unpaired = generate.filled("<!-- questions: mini\nsimcse vs untrained: Does it learn?\n-->")
+    assert "| 3 and 1 |  |" in unpaired  # no pairs to be ahead in
     with pytest.raises(ValueError, match="'jtcse tncse' is no question"):
         generate.filled("<!-- questions: mini\njtcse tncse\n-->")
 
