@@ -6,11 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from bench.compare.comparison import Comparison, compare, correct
-from bench.compare.finding import Finding
+from bench.compare.questions import Questions
 from bench.compare.select import Group, resolve
 from bench.records.store import ResultStore
 from bench.reports.grid import SCALE
 
+MARGIN = 0.005
+"""Half a point counts as equal: what ``bench run --dry-run`` plans to detect, unless it is told otherwise."""
 HEADER = (
     "question",
     "first - second",
@@ -26,7 +28,8 @@ HEADER = (
 def table(results: Path, campaign: str, lines: str) -> str:
     """A row a question; every p is Holm's over the table, and its intervals hold together.
 
-    Where runs are pairs it says in how many of them the first is ahead.
+    Where runs are pairs it says in how many of them the first is ahead. Equal within ``MARGIN`` is what two
+    one-sided tests of each row show at 5% divided by the number of rows.
 
     Args:
         results: The folder of campaigns.
@@ -40,7 +43,8 @@ def table(results: Path, campaign: str, lines: str) -> str:
     store = ResultStore(results, campaign)
     asked = [_asked(line) for line in lines.strip().splitlines()]
     sides = groups(store, {name for *both, _ in asked for name in both})
-    found = [compare(sides[first], sides[second]) for first, second, _ in asked]
+    margin = Questions(margin=MARGIN)
+    found = [compare(sides[first], sides[second], asked=margin) for first, second, _ in asked]
     answered = correct(found, f"questions of {campaign}", "holm")
     rows = [
         _row(question, one, _ahead(one, sides[first], sides[second]))
@@ -84,10 +88,12 @@ def _row(question: str, found: Comparison, ahead: str) -> Sequence[str]:
     between = f"[{SCALE * ends[0]:+.2f}, {SCALE * ends[1]:+.2f}]" if ends else "none"
     points = f"{SCALE * head.difference:+.2f}"
     sides = f"`{found.first}` - `{found.second}`"
-    return (question, sides, runs, ahead, points, between, f"{head.final_p:.4f}", _answer(head))
+    return (question, sides, runs, ahead, points, between, f"{head.final_p:.4f}", _answer(found))
 
 
-def _answer(head: Finding) -> str:
-    if head.said == "differs":
-        return "yes" if head.difference > 0 else "no, the second is ahead"
-    return head.said
+def _answer(found: Comparison) -> str:
+    head, margin = found.headline, found.answers.margin
+    said = [] if head.said != "differs" else ["yes" if head.difference > 0 else "no, the second is ahead"]
+    if margin and margin.verdict == "equal within":
+        said.append(f"equal within {SCALE * MARGIN:g}")
+    return "; ".join(said) or head.said

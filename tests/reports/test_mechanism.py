@@ -14,9 +14,7 @@ from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.reports.campaign import Campaign, make_campaign
 from bench.reports.figures.of_records import figures
-from bench.reports.grid import plain
 from bench.reports.report import report
-from bench.reports.sections import table_grids
 from bench.reports.tables.mechanism import all_relations, mechanism_grids
 from bench.reports.tables.relation import Relation, Rho, independent
 from bench.stats.coverage import measured
@@ -190,15 +188,3 @@ def test_the_figure_has_the_points_of_the_table() -> None:
     (figure,) = (one for one in figures(campaign(six())) if one.name.endswith("-energy"))
     assert [series.x for series in figure.series] == [(value,) for value in ENERGIES]
     assert figure.note.startswith("Spearman's rho +0.77, 95% interval [")
-
-
-def test_the_committed_table_is_that_of_the_docs() -> None:
-    store = ResultStore(ROOT / "results", "minilm")
-    (grid,) = table_grids(make_campaign(store, store.records()), "mechanism")
-    text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
-    for row in grid.rows:
-        name, n, alone, rho, ends, partial, its, with_uniformity = map(plain, row)
-        cells = [name.replace("|", r"\|"), n, alone, f"{rho} {ends}", f"{partial} {its}", with_uniformity]
-        if name == "uniformity":
-            cells[4:] = ["", ""]
-        assert " ".join(f"| {' | '.join(cells)} |".split()) in text
