@@ -30,9 +30,11 @@ from tests.support.shortened import shortened
 
 @pytest.fixture
 def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the committed records and a training text, the present one."""
+    """A folder with the committed records and a training text, the present one; of mini-equal three seeds."""
     for campaign in COMMITTED:
-        shutil.copytree(ROOT / "results" / campaign, tmp_path / "results" / campaign)
+        left_out = ("seed-[4-9]", "seed-10") if campaign == "mini-equal" else ()
+        copied = tmp_path / "results" / campaign
+        shutil.copytree(ROOT / "results" / campaign, copied, ignore=shutil.ignore_patterns(*left_out))
     (tmp_path / "train.txt").write_text("A line of text.\nAnother one.\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path
