@@ -38,7 +38,9 @@ def output(command: str) -> str:
 
 
 def quoted(text: str, before: str) -> str:
-    """Return the lines of a text that stand where those of an older quote stood."""
+    """Return the lines of a text that stand where those of an older quote stood; it stays where it holds."""
+    if before in text + "\n":
+        return before
     lines, old = text.splitlines(), before.splitlines()
     first = last = _nearest(lines, old[0])[0]
     if len(old) > 1:

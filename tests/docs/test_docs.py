@@ -344,6 +344,13 @@ def test_leads_and_spreads_of_the_twins_in_the_text_are_the_records() -> None:
     assert f"ensembles of two by {two[0]}" in text
 
 
+@pytest.mark.usefixtures("generate")
+def test_a_quote_is_made_anew_only_where_it_no_longer_holds() -> None:
+    quoted = importlib.import_module("refresh").quoted
+    assert quoted("a 1\nb 2\n\na 3\nb 4\n", "a 1\nb 2\n") == "a 1\nb 2\n"  # not on to the last like b 2
+    assert quoted("a 5\nb 2\n", "a 1\nb 2\n") == "a 5\nb 2\n"
+
+
 def test_questions_are_answered_together(
     generate: ModuleType, monkeypatch: pytest.MonkeyPatch, clone: Path
 ) -> None:
