@@ -21,7 +21,7 @@ def table(results: Path, campaign: str, backbone: str = "bert-base", baseline: s
     """A row a method that papers print above the baseline: do the records support as large a lead?
 
     What the papers' STS tables print on the backbone is taken as the claim. The bounds are those of
-    ``bench compare METHOD simcse --claim LEAD``, and hold together over the table.
+    ``bench compare METHOD simcse --claim LEAD``; all lower ones hold together at 95%, and all upper ones.
 
     Args:
         results: The folder of campaigns.
@@ -53,7 +53,7 @@ def table(results: Path, campaign: str, backbone: str = "bert-base", baseline: s
 
 def _row(found: Comparison) -> Sequence[str]:
     said, (a, b) = found.answers.claim, (len(seeds) for seeds in found.seeds)
-    runs = f"{a} pairs" if found.headline.test == "paired" else f"{a} and {b}"
+    runs = f"{a} pairs" if found.headline.test == "paired" else f"{a or 1} and {b or 1}"
     if said is None:
         raise ValueError(f"{found.first}: nothing varies over seeds")
     numbers = (said.size, found.headline.difference, said.low, said.high)

@@ -19,14 +19,14 @@ HEADER = (
     "runs",
     "ahead in",
     "points",
-    "95%, all together",
+    "interval at its step",
     "p, Holm",
     "answer",
 )
 
 
 def table(results: Path, campaign: str, lines: str) -> str:
-    """A row a question; every p is Holm's over the table, and its intervals hold together.
+    """A row a question; every p is Holm's over the table, each interval that of its step of the correction.
 
     Where runs are pairs it says in how many of them the first is ahead. Equal within ``MARGIN`` is what two
     one-sided tests of each row show at 5% divided by the number of rows.
@@ -83,7 +83,7 @@ def _ahead(found: Comparison, first: Group, second: Group) -> str:
 def _row(question: str, found: Comparison, ahead: str) -> Sequence[str]:
     head = found.headline
     a, b = (len(seeds) for seeds in found.seeds)
-    runs = f"{a} pairs" if head.test == "paired" else f"{a} and {b or 1}"
+    runs = f"{a} pairs" if head.test == "paired" else f"{a or 1} and {b or 1}"
     ends = head.interval
     between = f"[{SCALE * ends[0]:+.2f}, {SCALE * ends[1]:+.2f}]" if ends else "none"
     points = f"{SCALE * head.difference:+.2f}"

@@ -11,7 +11,7 @@ from bench.compare.evidence import ItemLevel
 from bench.compare.seed_evidence import SeedLevel
 from bench.stats.correction import Family, benjamini_hochberg, corrected_levels, holm
 from bench.stats.coverage import Row
-from bench.stats.equivalence import Estimate, Found, estimate
+from bench.stats.equivalence import Estimate, estimate
 from bench.stats.items import AVERAGE, ItemDifference
 from bench.stats.paired import PairedDifference
 from bench.stats.seeds import ExactTest, SeedDifference, verdict
@@ -58,6 +58,7 @@ class Finding:
         level: Confidence level of the interval; one minus it is the verdict's error rate.
         exact_minimum: The smallest p that an exact test can give with so many seeds; None without one.
         coverage: The measured coverage that fits the interval; None where none was measured.
+        also: (error, df) of another interval that has to hold at any level, see ``ComponentsDifference``.
         corrected: Its place among several comparisons, if there are.
     """
 
@@ -72,6 +73,7 @@ class Finding:
     level: float
     exact_minimum: float | None
     coverage: Row | None
+    also: tuple[tuple[float, float], ...] = ()
     corrected: Corrected | None = None
 
     @property
@@ -119,7 +121,7 @@ class Finding:
         if self.speaks_for == "items":
             normal = Estimate(0.0, 1.0, float("inf")).half((1 + self.level) / 2)
             return Estimate(self.difference, (self.high - self.low) / (2 * normal), float("inf"))
-        return estimate(self, self.level)
+        return estimate(self, self.level, self.also)
 
 
 def findings(
@@ -137,7 +139,9 @@ def findings(
     if seeds and items and items.components:
         d = items.components
         ends = (d.difference, d.low, d.high, d.df)
-        found["both"] = Finding("both", "components", *ends, d.p, d.minimum_p, level, least, items.coverage)
+        found["both"] = Finding(
+            "both", "components", *ends, d.p, d.minimum_p, level, least, items.coverage, d.also
+        )
     if seeds:
         t = seeds.tasks[AVERAGE]
         rests = exact if exact and seeds.design.test in EXACT else t
@@ -172,7 +176,7 @@ def corrected_findings(found: Sequence[Finding], family: str, method: Method) ->
     result = []
     for i, one in enumerate(found):
         each, level = adjusted.comparisons[str(i)], levels[str(i)]
-        ends = None if one.speaks_for == "items" else ends_at(one, one.level, level)
+        ends = None if one.speaks_for == "items" else ends_at(one.as_estimate(), level)
         shown = agreeing(ends, each.adjusted, 1 - one.level) if ends else None
         corrected = Corrected(adjusted.caption, each.adjusted, each.minimum, level, shown)
         result.append(replace(one, corrected=corrected))
@@ -195,7 +199,7 @@ def corrected_tasks(seeds: SeedLevel | None, items: ItemLevel | None, level: flo
     for task, at in corrected_levels(p, "fdr_bh", level).items():
         each = family.comparisons[task]
         if seeds:
-            ends = ends_at(seeds.tasks[task], level, at)
+            ends = ends_at(estimate(seeds.tasks[task], level), at)
         else:
             ends = (items.corrected[task].low, items.corrected[task].high) if items else None
         shown = agreeing(ends, each.adjusted, 1 - level) if ends else None
@@ -203,13 +207,12 @@ def corrected_tasks(seeds: SeedLevel | None, items: ItemLevel | None, level: flo
     return result
 
 
-def ends_at(found: Found, level: float, other: float) -> tuple[float, float] | None:
-    """The ends of a t interval at another level; None where nothing varies."""
-    if found.df is None:
+def ends_at(found: Estimate, level: float) -> tuple[float, float] | None:
+    """The ends of a t interval at a level; None where nothing varies."""
+    if found.error == 0:
         return None
-    one = estimate(found, level)
-    half = one.half((1 + other) / 2)
-    return one.difference - half, one.difference + half
+    half = found.half((1 + level) / 2)
+    return found.difference - half, found.difference + half
 
 
 def agreeing(ends: tuple[float, float], p: float, alpha: float) -> tuple[float, float] | None:

@@ -21,6 +21,7 @@ from bench.compare.wording import (
     seed_list,
     sizes,
     speaks_for,
+    upwards,
     verdict,
 )
 from bench.stats.coverage import Row, measured
@@ -79,7 +80,7 @@ def _margin(said: Equivalence, scope: str) -> str:
         return f"Equal within {size}, {scope}: {inner} lies inside ({test})."
     return (
         f"Equality within {size} is not shown, {scope}: {inner} reaches beyond ({test}). The smallest margin "
-        f"that it would show is {SCALE * said.largest:.2f} points."
+        f"that it would show is {upwards(said.largest)} points."
     )
 
 

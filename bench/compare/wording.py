@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -31,18 +32,19 @@ def verdict(c: Comparison, finding: Finding | None = None) -> str:
     f = c.headline if finding is None else finding
     after = f" after correction by {f.corrected.family}" if f.corrected else ""
     start, who = f"{speaks_for(c, f)}: ", _who(c, f)
+    still, by = "", TESTS[f.test]
+    if f.df is None and f.speaks_for != "items":
+        still, by = "the pairs don't vary" if _paired(c) else "no score varies over seeds", "an exact test"
     if f.said == "cannot show":
         return (
             f"{start}{who} cannot show a difference between {c.first} and {c.second} at {percent(c.level)}: "
-            f"the smallest p that {TESTS[f.test]} can give{after} is {p_value(f.final_minimum)}{_possible(f)}"
+            f"{still and f'{still}, and '}the smallest p that {by} can give{after} is "
+            f"{p_value(f.final_minimum)}{_possible(f)}"
         )
     size = f"{points(f.difference)} points"
     if f.interval:
         size += f", {percent(f.final_level)} interval {interval(*f.interval)}"
-    if f.df is None and f.speaks_for != "items":
-        size += ", and no score varies over seeds" if not _paired(c) else ", and the pairs don't vary"
-    else:
-        size += f", {p_is(f.final_p)} by {TESTS[f.test]}{after}"
+    size += f"{still and f', and {still}'}, {p_is(f.final_p)} by {by}{after}"
     if f.said == "not shown":
         return f"{start}{who} show no difference between {c.first} and {c.second}: {size}{_possible(f)}"
     winner = c.first if f.difference > 0 else c.second
@@ -98,8 +100,7 @@ def _possible(f: Finding) -> str:
         return ""
     kind = "normal" if f.speaks_for == "items" else "t"
     at = "" if f.interval else f" (by the {kind} interval at {percent(f.final_level)})"
-    largest = SCALE * max(map(abs, ends))
-    return f"; a true difference of up to {largest:.2f} points stays possible{at}"
+    return f"; a true difference of up to {upwards(max(map(abs, ends)))} points stays possible{at}"
 
 
 def _rests_on(f: Finding) -> str:
@@ -122,6 +123,15 @@ def percent(level: float) -> str:
 def points(value: float) -> str:
     """A difference in points, with its sign."""
     return f"{SCALE * value:+.2f}"
+
+
+def upwards(value: float) -> str:
+    """A bound of an absolute difference in points, rounded so that it still is one.
+
+    >>> upwards(0.00504), upwards(0.005)
+    ('0.51', '0.50')
+    """
+    return f"{math.ceil(round(100 * SCALE * value, 6)) / 100:.2f}"
 
 
 def interval(low: float, high: float) -> str:

@@ -46,6 +46,12 @@ class Sides:
         return seeds_of(self.then) == seeds_of(self.now)
 
     @property
+    def common(self) -> list[tuple[RunRecord, RunRecord]]:
+        """(reference, new) of every seed that both sides have, compared or not, in the seeds' order."""
+        now = {record.seed: record for record in self.new}
+        return [(record, now[record.seed]) for record in by_seed(self.reference) if record.seed in now]
+
+    @property
     def has_limit(self) -> bool:
         """True if the reference has a spread over seeds that says how far a drop may go by chance.
 
@@ -130,7 +136,13 @@ def drops(sides: Sides, level: float) -> dict[str, Drop]:
         if sides.test is not None:
             test = pair_test(was, is_now, paired=sides.test == PAIRED, level=level)
             low, high = test.interval if task == AVERAGE and test.interval else (None, None)
-            found[task] = replace(found[task], low=low, high=high, p=test.p)
+            p = test.p
+            if test.interval is not None and test.interval[0] == test.interval[1]:
+                if sides.same_machine:  # chance has no part there
+                    p = float(found[task].drop == 0)
+                else:  # it has, though it was not seen: the limit decides
+                    low = high = None
+            found[task] = replace(found[task], low=low, high=high, p=p)
     return found
 
 

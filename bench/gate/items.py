@@ -162,10 +162,10 @@ def _decided(
 ) -> CellVerdict:
     average, reasons = found[AVERAGE], list(_remarks(pair))
     low, high = (None, None) if pair.draws is None else (average.low, average.high)
-    if average.drop > tolerance:
+    if average.fell(tolerance):
         status = Status.REGRESSION if low is None or low > 0 else Status.UNCLEAR
     else:
-        shown = -average.drop > tolerance and (high is None or high < 0)
+        shown = average.rose(tolerance) and (high is None or high < 0)
         status = Status.IMPROVED if shown else Status.OK
     if status is Status.UNCLEAR:
         reasons.append("not shown to be more than noise: the interval holds 0")

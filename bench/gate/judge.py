@@ -203,13 +203,12 @@ def _decided(
         raise DataError(f"the reference of {cell_name(key)} has no average")
     by_interval = average.low is not None and average.low > 0
     by_limit = beyond is not None and average.drop > beyond
-    if average.drop > tolerance:
+    if average.fell(tolerance):
         shown = by_interval or by_limit or not sides.uncertain
         status = Status.REGRESSION if shown else Status.UNCLEAR
     else:
-        status = (
-            Status.IMPROVED if -average.drop > tolerance and _gained(sides, average, beyond) else Status.OK
-        )
+        gained = average.rose(tolerance) and _gained(sides, average, beyond)
+        status = Status.IMPROVED if gained else Status.OK
     reasons = [*_without_interval(sides), *_left_out(sides)]
     if status is Status.UNCLEAR:
         reasons.append("not shown to be more than noise")
@@ -223,9 +222,10 @@ def _decided(
 
 def _with_change(cell: CellVerdict, sides: Sides, moved: Mapping[Place, float], strict: bool) -> CellVerdict:
     """Add the first stage whose numbers changed, for which a strict gate fails."""
-    if not sides.same_seeds:
+    pairs = sides.common
+    if not pairs:
         return cell
-    stage, passed = first_change(list(zip(sides.then, sides.now, strict=True)), moved)
+    stage, passed = first_change(pairs, moved)
     if stage is not None:
         where = "on equal versions and CPU" if sides.same_machine else "by more than another CPU moves them"
         reasons = (*cell.reasons, f"numbers changed {where}, first in {stage}")
@@ -247,9 +247,11 @@ def _gained(sides: Sides, average: Drop, beyond: float | None) -> bool:
 
 def _without_interval(sides: Sides) -> Iterator[str]:
     if sides.test is None:
-        what = "a deterministic method" if sides.then[0].seed is None else "one pair of seeds"
+        seeded = sides.then[0].seed is not None
+        what = "one pair of seeds" if seeded else "a deterministic method"
         decides = f"{SPREAD} decides" if sides.has_limit else "the tolerance alone decides"
-        yield f"{what}: no interval, {decides}"
+        unknown = seeded and not sides.has_limit and not sides.same_machine
+        yield f"{what}: no interval, {decides}" + ", as nothing says how far chance moves it" * unknown
 
 
 def _left_out(sides: Sides) -> Iterator[str]:

@@ -34,6 +34,9 @@ class Question(StrEnum):
 POWER = 0.8
 """Chance with which the smallest drop that the gate is said to see would fail it."""
 
+ROUNDING = 1e-9
+"""What is not told from equal: 0.9 - 0.895 is a little more than 0.005 to a computer."""
+
 Key = tuple[str, str, str]
 """Profile, method, suite."""
 Seeds = tuple[int | None, ...]
@@ -64,6 +67,14 @@ class Drop:
     def drop(self) -> float:
         """The reference less the new score."""
         return self.reference - self.new
+
+    def fell(self, tolerance: float) -> bool:
+        """True if the score fell by more than the tolerance; just as much is within it, however rounded."""
+        return self.drop - tolerance > ROUNDING
+
+    def rose(self, tolerance: float) -> bool:
+        """True if it rose by more than the tolerance."""
+        return -self.drop - tolerance > ROUNDING
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ interval gives one (:func:`estimate`): Welch's, Student's, the paired one, those
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from numpy.typing import ArrayLike
@@ -47,30 +47,39 @@ class Estimate:
         difference: a - b.
         error: Its standard error; 0 where nothing varies.
         df: Degrees of freedom of the error; infinite for a normal one, and where nothing varies.
+        also: (error, df) of further t intervals that have to hold; which is the widest depends on the level.
     """
 
     difference: float
     error: float
     df: float
+    also: tuple[tuple[float, float], ...] = ()
 
     def __post_init__(self) -> None:
         """Raise ValueError for numbers that no estimate can have."""
-        if not (math.isfinite(self.difference) and 0 <= self.error < math.inf and self.df > 0):
-            raise ValueError(f"difference={self.difference}, error={self.error}, df={self.df}")
+        for error, df in self._errors:
+            if not (math.isfinite(self.difference) and 0 <= error < math.inf and df > 0):
+                raise ValueError(f"difference={self.difference}, error={error}, df={df}")
+
+    @property
+    def _errors(self) -> tuple[tuple[float, float], ...]:
+        return ((self.error, self.df), *self.also)
 
     def half(self, share: float) -> float:
         """How far the quantile of a share, in (0, 1), lies above the difference."""
-        return self.error * float(stats.t.ppf(share, self.df)) if self.error else 0.0
+        quantiles = (error * float(stats.t.ppf(share, df)) if error else 0.0 for error, df in self._errors)
+        return max(quantiles, key=abs)
 
     def below(self, value: float) -> float:
         """The p of the one-sided test whose rejection shows a true difference below a value."""
-        if not self.error:
-            return float(self.difference >= value)
-        return float(stats.t.cdf((self.difference - value) / self.error, self.df))
+        away = self.difference - value
+        return max(
+            float(stats.t.cdf(away / error, df)) if error else float(away >= 0) for error, df in self._errors
+        )
 
     def above(self, value: float) -> float:
         """The p of the one-sided test whose rejection shows a true difference above a value."""
-        return Estimate(-self.difference, self.error, self.df).below(-value)
+        return replace(self, difference=-self.difference).below(-value)
 
 
 @dataclass(frozen=True)
@@ -131,7 +140,7 @@ class Claim:
     high: float
 
 
-def estimate(found: Found, level: float = 0.95) -> Estimate:
+def estimate(found: Found, level: float = 0.95, also: tuple[tuple[float, float], ...] = ()) -> Estimate:
     """Return the difference, standard error and degrees of freedom behind a t interval.
 
     error = (high - low) / (2 t), with t the quantile of (1 + level) / 2 at the interval's degrees of freedom.
@@ -140,6 +149,7 @@ def estimate(found: Found, level: float = 0.95) -> Estimate:
         found: What ``welch``, ``one_sample``, ``seed_difference``, ``paired_t`` or ``variance_components``
             returned; not a bootstrap's percentile interval.
         level: The level it was computed at.
+        also: (error, df) of other intervals that have to hold too, as ``variance_components`` gives them.
 
     Raises:
         ValueError: a bad level, or ends that are not finite.
@@ -151,9 +161,9 @@ def estimate(found: Found, level: float = 0.95) -> Estimate:
     """
     check_level(level)
     if found.df is None:
-        return Estimate(found.difference, 0.0, math.inf)
+        return Estimate(found.difference, 0.0, math.inf, also)
     t = float(stats.t.ppf((1 + level) / 2, found.df))
-    return Estimate(found.difference, (found.high - found.low) / (2 * t), found.df)
+    return Estimate(found.difference, (found.high - found.low) / (2 * t), found.df, also)
 
 
 def largest_possible(found: Estimate, level: float = 0.95) -> float:

@@ -20,6 +20,7 @@ from scipy import stats
 from bench.stats.checks import FloatArray, check_level
 from bench.stats.effects import superiority
 from bench.stats.paired import ROUNDING
+from bench.stats.seeds import least_p
 from bench.stats.suite import SuiteDraws
 
 
@@ -60,13 +61,16 @@ class ComponentsDifference:
         high: Upper end.
         t: The difference over its standard error; None where nothing varies.
         df: Satterthwaite's degrees of freedom; None where nothing varies.
-        p: Two-sided p; where nothing varies, 1 for a difference of 0, else 0.
+        p: Two-sided p; where nothing varies, 1 for a difference of 0, else 0. Where seeds don't vary, no less
+            than ``bench.stats.seeds.least_p``.
         seeds: Variance that the seeds add: s_a^2 / n_a + s_b^2 / n_b, or s_d^2 / n of pairs.
         items: Variance that the items add, from the bootstrap.
         n_a: Seeds of a.
         n_b: Seeds of b.
         paired: Whether the seeds are pairs.
-        minimum_p: The smallest p that the test can give: 0, as t has no bound.
+        minimum_p: The smallest p that the test can give: 0, as t has no bound, but ``least_p`` where seeds
+            don't vary.
+        also: (error, df) of the narrower of the two intervals; at another level it may be the wider one.
     """
 
     difference: float
@@ -81,6 +85,7 @@ class ComponentsDifference:
     n_b: int
     paired: bool
     minimum_p: float = 0.0
+    also: tuple[tuple[float, float], ...] = ()
 
 
 def hierarchical_bootstrap(
@@ -191,25 +196,38 @@ def variance_components(
     components = np.r_[[part for part, _ in seeds], tasks]
     freedom = np.r_[[own for _, own in seeds], np.asarray(sample.pairs) - 1]
     difference, own = float(seen_a.mean() - seen_b.mean()), len(seeds)
-    facts = (float(components[:own].sum()), float(tasks.sum()), len(x), len(y), paired)
-    found = [_t_test(difference, components, freedom, level)]
-    if components[:own].any():
-        found.append(_t_test(difference, components[:own], freedom[:own], level))
-    (half, t, df, _), p = max(found, key=lambda one: one[0]), max(one[-1] for one in found)
-    return ComponentsDifference(difference, difference - half, difference + half, t, df, p, *facts)
+    varies, alone = bool(components[:own].any()), len(x) == len(y) == 1
+    least = 0.0 if varies or alone else least_p(len(x), len(y), paired=paired)
+    parts = [components[:n] for n in (own, len(components))]
+    found = [_t_test(difference, part, freedom[: len(part)], level) for part in parts if part.any()]
+    found.sort(reverse=True)
+    half, error, df, _ = found[0] if found else (0.0, 0.0, None, 0.0)
+    return ComponentsDifference(
+        difference=difference,
+        low=difference - half,
+        high=difference + half,
+        t=difference / error if error else None,
+        df=df,
+        p=max([*(p for *_, p in found), least]) if found or difference else 1.0,
+        seeds=float(components[:own].sum()),
+        items=float(tasks.sum()),
+        n_a=len(x),
+        n_b=len(y),
+        paired=paired,
+        minimum_p=least,
+        also=tuple((error, df) for _, error, df, _ in found[1:]),
+    )
 
 
 def _t_test(
     difference: float, parts: FloatArray, freedom: FloatArray, level: float
-) -> tuple[float, float | None, float | None, float]:
-    """Half the interval, t, Satterthwaite's degrees of freedom and p of independent parts of variance."""
+) -> tuple[float, float, float, float]:
+    """Half the interval, its standard error, Satterthwaite's degrees of freedom and p of some parts."""
     variance = float(parts.sum())
-    if variance == 0:
-        return 0.0, None, None, float(difference == 0)
     df = variance**2 / float((parts**2 / freedom).sum())
-    t = difference / math.sqrt(variance)
-    half = float(stats.t.ppf((1 + level) / 2, df)) * math.sqrt(variance)
-    return half, t, df, float(2 * stats.t.sf(abs(t), df))
+    error = math.sqrt(variance)
+    half = float(stats.t.ppf((1 + level) / 2, df)) * error
+    return half, error, df, float(2 * stats.t.sf(abs(difference) / error, df))
 
 
 def _differences(x: FloatArray, y: FloatArray) -> FloatArray:

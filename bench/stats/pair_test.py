@@ -11,6 +11,7 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from bench.stats.checks import FloatArray, check_level, run_scores
 from bench.stats.ranks import PairTest
+from bench.stats.seeds import least_p
 
 PAIRED, WELCH, STUDENT, ITEMS = "paired t", "Welch", "Student", "items' bootstrap"
 AND_ITEMS = " + items"  # behind the first three, where the items' variance is added
@@ -37,6 +38,7 @@ def pair_test(
     where no draw lies beyond 0, p is the tail of a normal distribution with the draws' standard deviation,
     where that is smaller; an interval beyond their reach is that of all draws and of this distribution. With
     ``parts`` the tests speak for further items too, as ``bench.stats.hierarchical.variance_components``.
+    Seeds that don't vary give no p below ``bench.stats.seeds.least_p``.
 
     Args:
         a: (runs,) scores of one method.
@@ -73,11 +75,12 @@ def pair_test(
         return PairTest(difference, None, NO_DRAWS) if items is None else _items(items, difference, level)
     if (len(x) < 2 and not deterministic[0]) or (len(y) < 2 and not deterministic[1]):
         return PairTest(difference, None, ONE_SEED)
+    least = least_p(len(x), len(y), paired=paired)
     if paired:
-        return _t_test(*_pairs(x, y, difference), parts, PAIRED, level)
+        return _t_test(*_pairs(x, y, difference), parts, PAIRED, level, least)
     seeds = [_mean_variance(runs) for runs in (x, y) if len(runs) > 1]
     shown = difference if any(variance for variance, _ in seeds) else float(x[0] - y[0])
-    return _t_test(shown, seeds, parts, STUDENT if any(deterministic) else WELCH, level)
+    return _t_test(shown, seeds, parts, STUDENT if any(deterministic) else WELCH, level, least)
 
 
 def _pairs(x: FloatArray, y: FloatArray, difference: float) -> tuple[float, list[tuple[float, int]]]:
@@ -105,14 +108,15 @@ def _t_test(
     items: Sequence[tuple[float, int]],
     test: str,
     level: float | None,
+    least: float,
 ) -> PairTest:
     """A t test of a difference with independent parts of variance; degrees of freedom after Satterthwaite."""
-    own = _t_test(difference, seeds, (), test, level) if items and any(part for part, _ in seeds) else None
+    own = _t_test(difference, seeds, (), test, level, least) if items else None
     parts, test = (*seeds, *items), test + AND_ITEMS * bool(items)
     variance = sum(part for part, _ in parts)
     if variance == 0:
         ends = None if level is None else (difference, difference)
-        return PairTest(difference, float(difference == 0), test, ends)
+        return PairTest(difference, least if difference else 1.0, test, ends)
     df = 1 / sum((part / variance) ** 2 / freedom for part, freedom in parts)
     error = math.sqrt(variance)
     p = 2 * float(stdtr(df, -abs(difference) / error))

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from bench.stats.checks import FloatArray, check_level, run_scores
-from bench.stats.seeds import welch
+from bench.stats.seeds import least_p, welch
 
 ROUNDING = 4 * float(np.finfo(np.float64).eps)  # of the largest score: what two subtractions may be off
 
@@ -30,12 +30,13 @@ class PairedDifference:
         high: Upper end.
         t: The t statistic; None where the differences don't vary.
         df: Its degrees of freedom, n - 1; None where the differences don't vary.
-        p: Two-sided p; where the differences don't vary, 1 for a difference of 0, else 0.
+        p: Two-sided p; where the differences don't vary, 1 for a difference of 0, else ``least_p``.
         n: Pairs.
         correlation: Pearson's correlation of the pairs; None where a side doesn't vary, and for two pairs, of
             which it is always 1 or -1.
         sd: Standard deviation of the differences.
-        minimum_p: The smallest p that the test can give: 0, as t has no bound.
+        minimum_p: The smallest p that the test can give: 0, as t has no bound, but ``least_p`` where the
+            differences don't vary.
     """
 
     difference: float
@@ -63,7 +64,7 @@ class PairedDifference:
         """The same for b - a."""
         t = None if self.t is None else -self.t
         ends = (-self.difference, -self.high, -self.low)
-        return PairedDifference(*ends, t, self.df, self.p, self.n, self.correlation, self.sd)
+        return PairedDifference(*ends, t, self.df, self.p, self.n, self.correlation, self.sd, self.minimum_p)
 
 
 def paired_t(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> PairedDifference:
@@ -99,7 +100,9 @@ def paired_t(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> PairedDifferenc
     if np.ptp(d) <= rounding:
         equal = abs(difference) <= rounding
         shown = 0.0 if equal else difference
-        return PairedDifference(shown, shown, shown, None, None, float(equal), n, r, 0.0)
+        least = least_p(n, n, paired=True)
+        p = 1.0 if equal else least
+        return PairedDifference(shown, shown, shown, None, None, p, n, r, 0.0, least)
     sd = float(d.std(ddof=1))
     t = difference / (sd / math.sqrt(n))
     half = float(stats.t.ppf((1 + level) / 2, n - 1)) * sd / math.sqrt(n)

@@ -27,10 +27,11 @@ class SeedDifference:
         high: Upper end.
         t: The t statistic; None where no score varies.
         df: Its degrees of freedom; None where no score varies.
-        p: Two-sided p; where no score varies, 1 for equal means, else 0.
+        p: Two-sided p; where no score varies, 1 for equal means, else ``least_p``.
         n_a: Seeds of a.
         n_b: Seeds of b; 1 for a fixed score.
-        minimum_p: The smallest p that the test can give: 0, as t has no bound.
+        minimum_p: The smallest p that the test can give: 0, as t has no bound, but ``least_p`` where no score
+            varies.
     """
 
     difference: float
@@ -46,7 +47,8 @@ class SeedDifference:
     def turned(self) -> SeedDifference:
         """The same for b - a."""
         t = None if self.t is None else -self.t
-        return SeedDifference(-self.difference, -self.high, -self.low, t, self.df, self.p, self.n_b, self.n_a)
+        ends = (-self.difference, -self.high, -self.low)
+        return SeedDifference(*ends, t, self.df, self.p, self.n_b, self.n_a, self.minimum_p)
 
 
 @dataclass(frozen=True)
@@ -72,9 +74,9 @@ def welch(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> SeedDifference:
     """Welch's t test and interval for independent seeds with unequal variances (Welch 1947, Biometrika 34).
 
     t = (mean a - mean b) / sqrt(s_a^2 / n_a + s_b^2 / n_b) with Satterthwaite's degrees of freedom. Where
-    neither side varies, the interval is the observed difference itself. It holds less than promised where
-    the side with fewer seeds varies more, and where single runs collapse; where the sides are pairs it is
-    far too wide. The measured coverage is in ``bench.stats.coverage``, method "welch".
+    neither side varies, the interval is the observed difference itself, and p that of ``least_p``. It holds
+    less than promised where the side with fewer seeds varies more, and where single runs collapse; where the
+    sides are pairs it is far too wide. The measured coverage is in ``bench.stats.coverage``, method "welch".
 
     Args:
         a: (runs,) scores of one method, at least two seeds.
@@ -252,9 +254,31 @@ def _tested(
     return SeedDifference(difference, difference - half, difference + half, t, df, p, *seeds)
 
 
+def least_p(n_a: int, n_b: int, *, paired: bool = False) -> float:
+    """The smallest p of an exact test, which is what differences show that don't vary at all.
+
+    A t test has no answer to them. That no spread was seen does not make it 0: with accuracies of 100 items
+    two pairs of runs have the same difference by chance in one of twelve comparisons of equal methods.
+
+    Args:
+        n_a: Seeds of a, or pairs.
+        n_b: Seeds of b, or pairs; a single one is a fixed score.
+        paired: Whether they are pairs.
+
+    Returns:
+        2 / 2^n for n pairs, or n seeds against a fixed score; else 2 / C(n_a + n_b, n_a); at most 1.
+
+    >>> least_p(5, 5), least_p(5, 5, paired=True), least_p(5, 1)
+    (0.007936507936507936, 0.0625, 0.0625)
+    """
+    alone = paired or min(n_a, n_b) == 1
+    return min(1.0, 2 / (2 ** max(n_a, n_b) if alone else math.comb(n_a + n_b, n_a)))
+
+
 def _without_spread(difference: float, n_a: int, n_b: int) -> SeedDifference:
-    p = 1.0 if difference == 0 else 0.0
-    return SeedDifference(difference, difference, difference, None, None, p, n_a, n_b)
+    least = least_p(n_a, n_b)
+    p = 1.0 if difference == 0 else least
+    return SeedDifference(difference, difference, difference, None, None, p, n_a, n_b, least)
 
 
 def _check_exact(n: int) -> None:

@@ -139,10 +139,10 @@ def _pairs(found: Sequence[Averages], standing: Standings, where: str, shown: Ca
 
 def _exact(a: Sequence[float], b: Sequence[float], test: str) -> str:
     """The exact permutation test of seeds that are no pairs."""
-    from bench.stats.pair_test import WELCH
+    from bench.stats.pair_test import AND_ITEMS, WELCH
     from bench.stats.seeds import MAX_SEEDS, exact_permutation  # scipy.stats is slow
 
-    if test != WELCH or len(a) + len(b) > MAX_SEEDS:
+    if test.removesuffix(AND_ITEMS) != WELCH or len(a) + len(b) > MAX_SEEDS:
         return DASH
     found = exact_permutation(a, b)
     return f"{found.p:.4f} ({found.minimum_p:.4f})"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LEVEL = 1 - ALPHA
 ABOVE, BELOW = "\N{DAGGER}", "\N{DOUBLE DAGGER}"
-BOLD = "Bold: the best methods of each column of which no two are shown to differ"
+BOLD = "Bold: the best methods of each column, tested by itself, of which no two are shown to differ"
 NO_BOLD = "Nothing is bold: no method is shown to be better than another."
 
 
@@ -78,9 +78,10 @@ def tests_in_words(ranking: Ranking) -> str:
 def unequal_seeds(found: Standings) -> list[str]:
     """Say how often Welch's interval holds with numbers as unequal as here, where that is too seldom."""
     from bench.stats.coverage import measured
-    from bench.stats.pair_test import WELCH
+    from bench.stats.pair_test import AND_ITEMS, WELCH
 
-    pairs = (found.sizes(one.first, one.second) for one in found.of().pairs if one.test == WELCH)
+    tested = (one for one in found.of().pairs if one.test.removesuffix(AND_ITEMS) == WELCH)
+    pairs = (found.sizes(one.first, one.second) for one in tested)
     sizes = {(min(pair), max(pair)) for pair in pairs if min(pair) < max(pair)}
     rows = [measured("welch", *pair, design="spread 3:1") for pair in sorted(sizes)]
     worst = min(rows, key=lambda row: row.measured, default=None)
@@ -146,7 +147,11 @@ def daggers(
     if baseline is None:
         return {}, ()
     if baseline not in ranking.methods:
-        why = "it has one seed" if baseline in ranking.left_out else "no finished run of it here"
+        why = "no finished run of it here"
+        if baseline in ranking.left_out:
+            alone = f"{shown(baseline)} has one seed"
+            tests = {one.test for one in ranking.pairs if baseline in (one.first, one.second)}
+            why = "it has one seed" if alone in tests else "no other method has two seeds"
         return {}, (f"No daggers: {shown(baseline)} can't be tested, {why}.",)
     signs = {}
     for one in ranking.pairs:

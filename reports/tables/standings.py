@@ -101,9 +101,14 @@ class Standings:
         sides, paired = self._sides[frozenset((a, b))]
         x, y = self._scores(sides[a], AVERAGE), self._scores(sides[b], AVERAGE)
         try:
-            return spread_of_pairs(x, y) if paired and len(x) == len(y) else spread_of_sides(x, y)
+            if paired and len(x) == len(y):
+                return spread_of_pairs(x, y)
+            found = spread_of_sides(x, y)
         except ValueError:
             return None
+        # a side with seeds that doesn't vary is no fixed score
+        alone = sides[a].deterministic or sides[b].deterministic
+        return found if alone or found.design != "one side" else None
 
     @property
     def leaves_out(self) -> bool:

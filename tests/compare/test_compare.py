@@ -439,8 +439,9 @@ def test_equal_scores_give_no_effect_size_and_no_power(take: Take, tmp_path: Pat
     assert (level.hedges_g, level.aso, level.spread, given.plan, given.power) == (None,) * 5
     assert level.superiority.share == 0.5
     assert verdict(found) == (
-        "For further seeds on these test pairs: 2 seeds per side show no difference between noise and "
-        f"{NOISY}: +0.00 points, and no score varies over seeds"
+        "For further seeds on these test pairs: 2 seeds per side cannot show a difference between noise and "
+        f"{NOISY} at 95%: no score varies over seeds, and the smallest p that an exact test can give is "
+        "0.3333"
     )
 
 

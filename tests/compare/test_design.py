@@ -233,12 +233,17 @@ def test_two_pairs_have_no_correlation_and_say_how_little_they_are() -> None:
     assert statements(found)[1].startswith("Pairs: 2. Welch's interval, which ignores them, is [")
 
 
-def test_pairs_that_do_not_vary_have_no_interval() -> None:
+def test_pairs_that_do_not_vary_have_no_interval_and_the_p_of_an_exact_test() -> None:
     equal = compare(side("a", A, shared), side("b", A, shared))
-    assert verdict(equal) == (
-        "For further seeds on these test pairs: 5 pairs of runs show no difference between a and b: +0.00 "
-        "points, and the pairs don't vary"
+    cannot = (
+        "For further seeds on these test pairs: 5 pairs of runs cannot show a difference between a and b at "
+        "95%: the pairs don't vary, and the smallest p that an exact test can give is 0.0625"
     )
+    assert verdict(equal) == cannot
     assert (equal.headline.interval, equal.headline.possible, equal.answers.plan) == (None, None, None)
-    lead = compare(side("a", [score + 0.01 for score in A], shared), side("b", A, shared))
-    assert "a is ahead: a - b = +1.00 points, and the pairs don't vary, from 5 pairs of runs" in verdict(lead)
+    assert verdict(compare(side("a", [score + 0.01 for score in A], shared), side("b", A, shared))) == cannot
+    six = [*A, 0.7]
+    said = verdict(compare(side("a", [score + 0.01 for score in six], shared), side("b", six, shared)))
+    assert "a is ahead: a - b = +1.00 points, and the pairs don't vary, p = 0.0312 by an exact test" in said
+    none = verdict(compare(side("a", six, shared), side("b", six, shared)))
+    assert none.endswith("+0.00 points, and the pairs don't vary, p = 1.0000 by an exact test")

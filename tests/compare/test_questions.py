@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -54,7 +55,7 @@ def test_equality_within_a_margin() -> None:
     assert said(found, "Equal") == (
         "Equality within 0.30 points is not shown, for further seeds on these test pairs: the 90% interval "
         f"[{100 * low:+.2f}, {100 * high:+.2f}] reaches beyond (two one-sided t tests, p = {p:.4f}). The "
-        f"smallest margin that it would show is {100 * high:.2f} points."
+        f"smallest margin that it would show is {math.ceil(10_000 * high) / 100:.2f} points."
     )
     found = asked(margin=0.0001)
     p = 2 * stats.t.sf((t.difference - 0.0001) / error, 4)

@@ -275,10 +275,37 @@ def test_one_pair_of_seeds() -> None:
     assert noise in one(judge(REFERENCE, runs((0.59,), first=2, provenance=OTHER))).reasons
     cell = one(judge(REFERENCE[:1], runs((0.59,), provenance=OTHER)))  # one seed has no spread
     assert (cell.status, cell.limit) == ("regression", None)
+    assert cell.reasons[0].endswith("the tolerance alone decides, as nothing says how far chance moves it")
     assert (
         "seeds 2, 3 of the new records left out: the other side lacks them"
         in one(judge(REFERENCE[:1], runs((0.59, 0.6, 0.61)))).reasons
     )
+
+
+@pytest.mark.parametrize("score", [0.75, 0.755, 0.8, 0.9, 0.705])
+def test_a_drop_of_just_the_tolerance_is_within_it_however_rounded(score: float) -> None:
+    """0.75 - 0.745 is a little more than 0.005 in binary, 0.705 - 0.7 a little less."""
+    for sign, status in ((1, "ok"), (1.01, "regression"), (-1, "ok"), (-1.01, "improved")):
+        gate = judge([record(score, None)], [record(round(score - 0.005 * sign, 6), None)])
+        assert one(gate).status == status
+
+
+def test_drops_that_are_all_alike_are_shown_only_where_chance_has_no_part() -> None:
+    """As accuracies over few items are: elsewhere that says nothing of their spread."""
+    fallen = runs((0.59, 0.60, 0.61))
+    assert one(judge(REFERENCE, fallen)).status == "regression"
+    elsewhere = one(judge(REFERENCE, runs((0.59, 0.60, 0.61), provenance=OTHER)))
+    assert (elsewhere.status, elsewhere.average.low if elsewhere.average else 0) == ("unclear", None)
+    assert one(judge(REFERENCE, runs((0.52, 0.53, 0.54), provenance=OTHER))).status == "regression"
+
+
+def test_changed_numbers_of_shared_seeds_are_seen_among_others() -> None:
+    """Seeds 1-3 against 2-4: by Welch's test, but seeds 2 and 3 were due to be equal."""
+    new = runs((0.6101, 0.62, 0.6), first=2)
+    gate = judge(REFERENCE, new, strict=True)
+    assert (one(gate).test, one(gate).status, one(gate).stage) == ("Welch", "changed", "scores")
+    new[0] = replace(REFERENCE[1])
+    assert one(judge(REFERENCE, new, strict=True)).status == "ok"
 
 
 def test_a_repetition_has_every_seed() -> None:

@@ -177,7 +177,8 @@ def test_the_caption_says_what_was_done(tmp_path: Path) -> None:
         "\N{DAGGER} above and "
         "\N{DOUBLE DAGGER} below SimCSE on average, p \N{LESS-THAN OR EQUAL TO} 0.05 (Welch's and Student's "
         "t tests over seeds; Holm's correction over 3 comparisons, all pairs of methods). Bold: the best "
-        "methods of each column of which no two are shown to differ, p > 0.05 (the same tests)."
+        "methods of each column, tested by itself, of which no two are shown to differ, p > 0.05 (the same "
+        "tests)."
     )
     assert table.grid.header == ("Model", "STS12", "STS-B", "Avg.")
     plain = replace(three(tmp_path), baseline=None)

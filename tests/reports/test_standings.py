@@ -57,7 +57,10 @@ def test_ranks_groups_and_bold_go_together(tmp_path: Path) -> None:
     assert column(grid, "group") == ["a", "a", "b", "c"]
     assert column(grid, "seeds") == ["3", "3", "3", "-"]
     assert bold(grid) == {task: {"fine", "good"} for task in ("STS12", "STSB", "avg")}
-    assert grid.notes[1] == "Bold: the best methods of each column of which no two are shown to differ."
+    assert (
+        grid.notes[1]
+        == "Bold: the best methods of each column, tested by itself, of which no two are shown to differ."
+    )
     assert grid.notes[3] == (
         "group: methods that share a letter are not shown to differ on average, p > 0.05 by tests over seeds "
         "on these items: Welch's (3), Student's against a method without seeds (3); Holm over 6 comparisons "
@@ -66,7 +69,8 @@ def test_ranks_groups_and_bold_go_together(tmp_path: Path) -> None:
     (suite,) = table_grids(campaign(tmp_path, *THREE), "sts7")
     assert bold(suite) == {task: {"fine", "good"} for task in ("STS12", "STS-B", "Avg.")}
     assert suite.notes[1].startswith(
-        "Bold: the best methods of each column of which no two are shown to differ, p > 0.05 by tests over "
+        "Bold: the best methods of each column, tested by itself, of which no two are shown to differ, "
+        "p > 0.05 by tests over "
     )
     assert not any(note.startswith("group:") for note in suite.notes)
 
@@ -139,10 +143,29 @@ def test_nowhere_is_an_interval_of_width_0(tmp_path: Path) -> None:
     (board,) = boards(source)
     assert {line.row.method for line in board.lines if line.seed_interval} == {"varies"}
     (gains,) = table_grids(source, "gains")
-    assert gains.rows[0][3:5] == ("+10.00*", "0.0000")
+    assert gains.rows[0][3:5] == ("+10.00", "0.3000")  # 2 / C(6, 3), three comparisons
     (figure,) = (one for one in figures(source) if one.name.endswith("-gains"))
     assert [one.spread for one in figure.series] == [(0.0,), (0.0,)]
     assert 'class="spread' not in svg.draw(figure)
+
+
+def test_two_pairs_that_agree_tell_nothing_apart(tmp_path: Path) -> None:
+    """As accuracies do by chance: no p of 0, which would survive any correction."""
+    records = (
+        *seeds("a", 0.81, 0.84, stage="one"),
+        *seeds("b", 0.80, 0.83, stage="one"),
+        *seeds("c", 0.79, 0.845, stage="one"),
+    )
+    source = campaign(tmp_path, *records)
+    found = standings(source, source.records)
+    assert (found.test("a", "b").test, found.test("a", "b").p) == ("paired t", 0.5)
+    assert set(found.of().letters.values()) == {"a"}
+    flat = campaign(
+        tmp_path, *seeds("still", 0.7, 0.7, 0.7), *seeds("varies", 0.5, 0.6, 0.55), alone("f", 0.3)
+    )
+    found = standings(flat, flat.records)
+    assert found.spread("still", "varies") is None  # which is no fixed score
+    assert found.spread("f", "varies") is not None
 
 
 def test_unequal_numbers_of_seeds_are_said_where_the_test_is_short(tmp_path: Path) -> None:
@@ -156,6 +179,14 @@ def test_unequal_numbers_of_seeds_are_said_where_the_test_is_short(tmp_path: Pat
         "of simulations where the fewer spread three times as much, so such pairs are called different by "
         "chance more often than said."
     ) in grid.notes
+    said = [note for note in grid.notes if note.startswith("Numbers of seeds differ")]
+    keep_draws(source, np.random.default_rng(5))
+    source = campaign(tmp_path, *seeds("a", 0.7, 0.72), *seeds("b", *(0.6, 0.61, 0.62, 0.63, 0.64)))
+    assert standings(source, source.records).with_items
+    (grid,) = table_grids(source, "leaderboard")
+    assert set(said) <= set(grid.notes)
+    (grid,) = table_grids(replace(source, pairs=True), "significance")[-1:]
+    assert column(grid, "exact p (lowest possible)")[0].startswith("0.")
     source = campaign(tmp_path, *seeds("a", 0.7, 0.72, 0.71), *seeds("b", 0.6, 0.61, 0.62, 0.63, 0.64))
     (grid,) = table_grids(source, "leaderboard")
     assert not any(note.startswith("Numbers of seeds") for note in grid.notes)
@@ -272,6 +303,9 @@ def test_daggers_are_of_the_same_tests(tmp_path: Path) -> None:
     assert daggers(ranking, "once") == ({}, ("No daggers: once can't be tested, it has one seed.",))
     none = "No daggers: none can't be tested, no finished run of it here."
     assert daggers(ranking, "none") == ({}, (none,))
+    first = campaign(tmp_path, alone("fixed", 0.3), *seeds("x", 0.7), *seeds("y", 0.8))
+    none = "No daggers: fixed can't be tested, no other method has two seeds."
+    assert daggers(Standings(first, first.records).of(), "fixed") == ({}, (none,))
     assert ABOVE not in report(source, "text")
     assert f"80.10{ABOVE}" in report(replace(source, baseline="simcse"), "text")
 

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from bench.stats.checks import FloatArray, generator
+from bench.stats.equivalence import equivalence, estimate
 from bench.stats.hierarchical import hierarchical_bootstrap, variance_components
 from bench.stats.suite import SuiteDraws, suite_draws
 
@@ -114,6 +116,29 @@ def test_what_holds_for_seeds_and_items_holds_for_seeds() -> None:
         assert (own < half) == (ratio < 1)
         assert (found.low, found.high) == pytest.approx((0.015 - max(half, own), 0.015 + max(half, own)))
         assert found.p == pytest.approx(max(seeds_p, 2 * stats.t.sf(0.015 / math.sqrt(total), df)))
+
+
+def test_at_every_level_the_wider_of_both_holds() -> None:
+    """Of two pairs the seeds alone are wider at 95%, seeds and items at 90%."""
+    sample = constant_items(np.array([[0.701], [0.712]]), np.array([[0.70], [0.71]]), 400, 1800)
+    noise = generator(0, "levels").normal(size=400)
+    sample.draws[:, :2, 0] += 0.003 * noise[:, None] / noise.std(ddof=1)
+    found = variance_components(sample, "a", "b", paired=True)
+    made = estimate(found, also=found.also)
+    assert (found.df, len(found.also)) == (1, 1)
+    for level in (0.5, 0.8, 0.9, 0.95, 0.999):
+        at = variance_components(sample, "a", "b", paired=True, level=level)
+        assert made.half((1 + level) / 2) == pytest.approx(at.high - at.difference)
+    assert equivalence(made, 0.005).verdict == "not shown"
+    assert equivalence(replace(made, also=()), 0.005).verdict == "equal within"  # of the seeds alone
+    assert made.below(0.005) == pytest.approx(max(made.below(0.005), replace(made, also=()).below(0.005)))
+
+
+def test_seeds_that_do_not_vary_have_no_p_below_an_exact_test() -> None:
+    sample = constant_seeds(5 + 0.1 * generator(0, "still").normal(size=(400, 2)))
+    sample.observed[:3] += 5
+    found = variance_components(sample, "a", "b")
+    assert (found.seeds, found.p, found.minimum_p) == (0, 0.1, 0.1)
 
 
 @pytest.mark.parametrize(

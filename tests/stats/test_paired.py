@@ -9,7 +9,7 @@ from scipy import stats
 from bench.stats.checks import FloatArray, generator
 from bench.stats.hierarchical import variance_components
 from bench.stats.paired import PairedDifference, paired_t, pairing_gain
-from bench.stats.seeds import welch
+from bench.stats.seeds import sign_flip, welch
 from bench.stats.suite import SuiteDraws
 
 
@@ -59,8 +59,8 @@ def test_turning_changes_the_signs() -> None:
     ("a", "b", "difference", "p"),
     [
         ([0.75, 0.5], [0.75, 0.5], 0.0, 1.0),
-        ([0.75, 0.5, 0.625], [0.5, 0.25, 0.375], 0.25, 0.0),
-        ([0.7613, 0.7721, 0.7504], [0.7513, 0.7621, 0.7404], 0.01, 0.0),  # equal but for rounding
+        ([0.75, 0.5, 0.625], [0.5, 0.25, 0.375], 0.25, 0.25),
+        ([0.7613, 0.7721, 0.7504], [0.7513, 0.7621, 0.7404], 0.01, 0.25),  # equal but for rounding
         ([0.1 + 0.2, 0.7], [0.3, 0.7], 0.0, 1.0),
     ],
 )
@@ -69,6 +69,9 @@ def test_differences_that_do_not_vary(a: list[float], b: list[float], difference
     assert found.difference == pytest.approx(difference, abs=1e-12)
     assert (found.low, found.high) == (found.difference, found.difference)
     assert (found.t, found.df, found.p, found.sd) == (None, None, p, 0)
+    exact = sign_flip(a, b, same_order=True)
+    assert found.minimum_p == found.turned().minimum_p == exact.minimum_p
+    assert p == pytest.approx(exact.p)
     assert found.turned().t is None
     assert pairing_gain(a, b) is None
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from itertools import combinations, product
@@ -249,10 +250,13 @@ def test_pairs_that_cannot_be_tested() -> None:
 
 def test_without_spread_over_seeds() -> None:
     assert pair_test([1, 1], [1, 1]) == PairTest(0.0, 1.0, WELCH, (0.0, 0.0))
-    assert pair_test([2, 2], [1, 1], paired=True) == PairTest(1.0, 0.0, PAIRED, (1.0, 1.0))
+    assert pair_test([2, 2], [1, 1], paired=True) == PairTest(1.0, 0.5, PAIRED, (1.0, 1.0))
+    assert pair_test([2] * 5, [1] * 5, paired=True).p == 2 / 2**5
+    assert pair_test([2] * 5, [1] * 4).p == 2 / math.comb(9, 4)
+    assert pair_test([2] * 5, [1], deterministic=(False, True)).p == 2 / 2**5
     assert pair_test([1, 3], [1, 3], paired=True) == PairTest(0.0, 1.0, PAIRED, (0.0, 0.0))
     # differences that agree but for rounding don't vary
-    assert pair_test([0.3, 0.7], [0.2, 0.6], paired=True).p == 0
+    assert pair_test([0.3, 0.7], [0.2, 0.6], paired=True).p == 0.5
     assert pair_test([0.1 + 0.2, 0.7], [0.3, 0.7], paired=True).p == 1
 
 
@@ -261,7 +265,7 @@ def test_equal_scores_do_not_vary_though_their_mean_is_rounded() -> None:
     assert np.mean([0.1] * 3) != 0.1
     assert pair_test([0.1] * 3, [0.1] * 2) == PairTest(0.0, 1.0, WELCH, (0.0, 0.0))
     assert pair_test([0.1] * 3, [0.1], deterministic=(False, True)).p == 1
-    assert pair_test([0.2] * 3, [0.1] * 2).p == 0
+    assert pair_test([0.2] * 3, [0.1] * 2).p == 0.2
 
 
 def test_items_add_to_the_variance() -> None:
@@ -280,9 +284,10 @@ def test_items_add_to_the_variance() -> None:
     found = pair_test(A, B, paired=True, parts=parts, level=None)
     assert is_test(found, 0.125, float(2 * stats.t.sf(0.125 / total**0.5, df)), f"{PAIRED} + items")
     assert found.interval is None
-    # where seeds don't vary, the items' part is what is left
-    found = pair_test([2.0, 2.0], [1.0, 1.0], parts=[(0.25, 30)])
+    # where seeds don't vary, the items' part is what is left of the variance
+    found = pair_test([2.0] * 5, [1.0] * 5, parts=[(0.25, 30)])
     assert found.p == pytest.approx(2 * stats.t.sf(2, 30))
+    assert pair_test([2.0] * 2, [1.0] * 2, parts=[(0.25, 30)]).p == 1 / 3  # as without items
 
 
 def test_what_holds_for_seeds_and_items_holds_for_seeds() -> None:

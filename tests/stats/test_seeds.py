@@ -90,11 +90,18 @@ def test_a_side_of_one_score_is_fixed_and_turning_changes_the_signs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "difference", "p"), [([0.1] * 3, [0.1] * 2, 0, 1), ([0.75] * 2, [0.5] * 5, 0.25, 0)]
+    ("a", "b", "difference"), [([0.1] * 3, [0.1] * 2, 0), ([0.75] * 2, [0.5] * 5, 0.25), ([2] * 8, [1], 1)]
 )
-def test_seeds_that_never_vary_are_exact(a: list[float], b: list[float], difference: float, p: float) -> None:
-    for found in (welch(a, b), one_sample(a, b[0])):
-        assert (found.difference, found.low, found.high, found.p) == (difference,) * 3 + (p,)
+def test_seeds_that_never_vary_have_the_p_of_an_exact_test(
+    a: list[float], b: list[float], difference: float
+) -> None:
+    flipped = sign_flip(a, b[:1] * len(a), same_order=True)
+    expected = {one_sample(a, b[0]): flipped, seed_difference(b[:1], a).turned(): flipped}
+    if len(b) > 1:
+        expected[welch(a, b)] = exact_permutation(a, b)
+    for found, exact in expected.items():
+        assert (found.difference, found.low, found.high) == (difference,) * 3
+        assert (found.p, found.minimum_p) == (exact.p, exact.minimum_p)
         assert found.t is found.df is None
 
 
