@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from bench.cli.files import write_file
-from bench.cli.options import loaded_plugins, plugin_option
+from bench.cli.options import loaded_plugins
 from bench.cli.progress import progress_bar
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -34,7 +34,14 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 )
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML, a test case a record.")
-@plugin_option
+@click.option(
+    "--plugin",
+    "plugins",
+    multiple=True,
+    metavar="FILE.py|PACKAGE",
+    help="A file whose hash is compared with that of the records' method, or an installed package; its code "
+    "runs with --rerun alone. Repeatable.",
+)
 def verify(
     target: Path,
     data: Path | None,
@@ -52,8 +59,9 @@ def verify(
     """
     from bench.registry import discover
     from bench.request.plugins import read_plugin
+    from bench.verify.files import record_files
     from bench.verify.forms import as_json, as_junit, as_text
-    from bench.verify.records import Settings, record_files
+    from bench.verify.records import Settings
     from bench.verify.records import verify as verify_records
 
     discover()

@@ -159,9 +159,9 @@ def profile_corpus(profile: Profile, data: Path | None, who: str, dev: str | Non
         DataError: no such file, or a damaged one.
     """
     file = Path(profile.corpus["file"])
-    hint = (
-        f"get it with: bench data fetch wiki1m --data {data or 'data'}" if file.name == pins.WIKI1M else None
-    )
+    hint = "docs/data.md says what bench's own texts are, and how to take another"
+    if file.name == pins.WIKI1M:
+        hint = f"get it with: bench data fetch wiki1m --data {data or 'data'}"
     if data is None:
         where = "--data DIR or BENCH_DATA"
         if dev:

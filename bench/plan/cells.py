@@ -164,15 +164,24 @@ def profile_options(
     user gave; where the budget is one of equal terms, every method does, but for what its table says.
     """
     options = {option.name: option.default for option in card.options}
-    budget = profile.budget
-    if budget is not None and (budget.equal or card.name not in profile.methods):
-        options |= budget.terms(card)
-        options |= budget.options(card, {**options, **given})
+    options |= budget_options(card, profile, given)
     for name, value in flattened(profile.methods.get(card.name, {})):
         options[name] = card.option(name, f"profile {profile.name}").parse(
             value, f"profile {profile.name}: {name}"
         )
     return options
+
+
+def budget_options(
+    card: MethodCard, profile: Profile, given: Mapping[str, OptionValue]
+) -> dict[str, OptionValue]:
+    """What the profile's budget gives to a method's options; a table of its own may overrule it."""
+    budget = profile.budget
+    if budget is None or (card.name in profile.methods and not budget.equal):
+        return {}
+    terms = budget.terms(card)
+    options = {option.name: option.default for option in card.options} | terms
+    return terms | budget.options(card, options | dict(given))
 
 
 def flattened(table: Mapping[str, Any]) -> list[tuple[str, Any]]:

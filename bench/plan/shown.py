@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from bench.card import OptionValue
 from bench.data.training import TrainingData, read_training_data
 from bench.errors import InputError
 from bench.plan.cell import Cell
-from bench.plan.cells import flattened, given_options, make_cells
+from bench.plan.cells import budget_options, flattened, given_options, make_cells
 from bench.plan.checks import check_overrides
 from bench.plan.members import with_members
 from bench.registry import METHODS
@@ -116,11 +115,9 @@ def _sources(request: MethodRequest, spec: RunSpec, profile: profiles.Profile) -
     card = METHODS.get(request.name).card
     short = (card.short_option, request.argument) if card.short_option and request.argument else None
     given = given_options(request, card, spec, None if card.takes_path else short)
-    found = {name: f"profile {profile.name}" for name, _ in flattened(profile.methods.get(card.name, {}))}
-    if profile.budget is not None and card.name not in profile.methods:
-        options: dict[str, OptionValue] = {option.name: option.default for option in card.options}
-        derived = profile.budget.options(card, options | given)
-        found |= dict.fromkeys(derived, f"budget of profile {profile.name}")
+    found = dict.fromkeys(budget_options(card, profile, given), f"budget of profile {profile.name}")
+    table = flattened(profile.methods.get(card.name, {}))
+    found |= {name: f"profile {profile.name}" for name, _ in table}
     counted = {f"{name.removesuffix('epochs')}steps" for name in given if name.split(".")[-1] == "epochs"}
     found |= dict.fromkeys(counted, "epochs given")
     if given.get("match"):

@@ -85,6 +85,7 @@ def check_text(cells: Iterable[Cell]) -> None:
             f"{model.name} is made from the text {file}, which isn't there",
             where=str(data) if data else "the data folder",
             expected="--data DIR or BENCH_DATA with it",
+            hint="docs/data.md says what bench's own texts are, and how to take another",
         )
 
 

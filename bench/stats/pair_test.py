@@ -59,8 +59,6 @@ def pair_test(
 
     >>> pair_test([70.1, 72.3, 71.0], [70.0, 72.1, 70.7], paired=True).p < 0.08 < 0.8
     True
-    >>> pair_test([70.1, 72.3, 71.0], [70.0, 72.1, 70.7]).p > 0.8
-    True
     >>> pair_test([70.5], [70.0, 72.0, 71.0]).test
     'one seed'
     """

@@ -110,10 +110,18 @@ def test_the_table_takes_its_place_between_the_marks(load: Any, tmp_path: Path) 
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == expected
 
 
-def test_the_page_has_the_marks(load: Any) -> None:
+def test_the_pages_have_the_marks_and_the_same_rows(load: Any) -> None:
     driver = load("__main__")
-    content = driver.PAGES[0].read_text()
-    assert content.index(driver.START) < content.index(driver.END)
+    rows = {}
+    for page in (driver.PAGE, driver.README):
+        _, start, rest = page.read_text().partition(driver.START)
+        text, end, _ = rest.partition(driver.END)
+        assert start
+        assert end
+        rows[page] = [line for line in text.splitlines() if line.startswith("| ")][1:]
+    names = [row.split(" | ")[0].removeprefix("| ") for row in rows[driver.README]]
+    assert tuple(names) == driver.IN_README
+    assert set(rows[driver.README]) < set(rows[driver.PAGE])
 
 
 def test_a_script_that_fails_is_said(load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

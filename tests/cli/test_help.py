@@ -44,6 +44,17 @@ def test_every_help_ends_with_an_example_of_its_own(cli: Cli, name: str) -> None
     check_names(found, parameters)
 
 
+def test_only_what_runs_a_plug_in_says_so(cli: Cli) -> None:
+    says = {name for name, _ in every(group) if "whose code this runs" in words_of_help(cli, name)}
+    assert {"run", "check", "conformance", "rerun", "show"} <= says
+    assert "verify" not in says
+    assert "its code runs with --rerun alone" in words_of_help(cli, "verify")
+
+
+def words_of_help(cli: Cli, name: str) -> str:
+    return " ".join(cli(*name.split(), "--help")[1].split())
+
+
 def test_no_example_is_of_a_command_that_is_gone() -> None:
     assert EXAMPLES.keys() == dict(every(group)).keys()
 

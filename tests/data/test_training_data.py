@@ -11,6 +11,8 @@ from bench.data.training import profile_corpus
 from bench.errors import DataError, InputError
 from bench.request import profiles
 
+OTHERS = "docs/data.md says what bench's own texts are, and how to take another"
+
 
 def test_a_text_that_is_missing_is_named_and_only_wiki1m_has_a_command_that_gets_it(tmp_path: Path) -> None:
     profile = profiles.load("bert-base")
@@ -22,4 +24,7 @@ def test_a_text_that_is_missing_is_named_and_only_wiki1m_has_a_command_that_gets
     )
     with pytest.raises(DataError) as caught:
         profile_corpus(replace(profile, corpus={"file": "own.txt"}), tmp_path, "simcse")
-    assert str(caught.value) == f"{tmp_path}/own.txt: the training text is missing"
+    assert str(caught.value) == f"{tmp_path}/own.txt: the training text is missing; {OTHERS}"
+    with pytest.raises(InputError) as without:
+        profile_corpus(profiles.load("minilm"), None, "simcse", "stsb-dev")
+    assert str(without.value).endswith(f"(its dev set is suite stsb-dev); {OTHERS}")

@@ -55,6 +55,33 @@ def test_sources_of_a_method_without_a_table(cli: Cli, monkeypatch: pytest.Monke
     assert "steps=70  (match=tncse)" in found["option"]
 
 
+@pytest.mark.parametrize("profile", ["mini-equal", "minilm-lm"])
+def test_equal_terms_are_the_budget_s_also_beside_a_table(cli: Cli, profile: str) -> None:
+    loaded = profiles.load(profile)
+    assert loaded.budget is not None
+    steps = loaded.budget.sentences // 64
+    of_budget = f"  (budget of profile {profile})"
+    simcse = shown(cli, "simcse[lr=1e-3]", "--profile", profile)["option"]
+    terms = (f"steps={steps}", f"eval_every={loaded.budget.evaluate_every // 64}", "batch_size=64")
+    assert {f"{term}{of_budget}" for term in (*terms, "max_length=32")} <= set(simcse)
+    assert "lr=0.001  (given)" in simcse
+    tncse = shown(cli, "tncse", "--profile", profile, "--set", "tncse.steps=7")["option"]
+    assert {f"sub1.steps={steps}{of_budget}", f"sub2.max_length=32{of_budget}", "steps=7  (given)"} <= set(
+        tncse
+    )
+    assert f"sub1.lr={loaded.methods['tncse']['sub1']['lr']}  (profile {profile})" in tncse
+
+
+def test_a_table_beside_equal_terms_overrules_them(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    load = profiles.load
+    monkeypatch.setattr(
+        profiles, "load", lambda name: replace(load(name), methods={"simcse": {"max_length": 16}})
+    )
+    options = shown(cli, "simcse", "--profile", "mini-equal")["option"]
+    assert "max_length=16  (profile mini-equal)" in options
+    assert "batch_size=64  (budget of profile mini-equal)" in options
+
+
 def test_a_profile_whose_model_and_text_are_elsewhere_is_shown(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -188,6 +188,7 @@ def test_without_its_text_nothing_begins(there: Path, cli: Cli) -> None:
     for more in ((), ("--dry-run",)):
         code, _, err = cli("run", "--profile", "own.toml", "--methods", "untrained", *more)
         assert (code, "own-lm is made from the text text.txt.xz, which isn't there" in err) == (2, True), err
+        assert "docs/data.md says what bench's own texts are" in err
     assert not (there / "results").exists()
 
 

@@ -55,7 +55,6 @@ NOT_RUN = (
     (r"^bench history", "needs the verdicts of builds"),
     (r"^bench check --reference \S*(origin|v1\.0)", "needs a git revision that this clone lacks"),
     (r"released:|--campaign published", "needs published checkpoints"),
-    (r"st:PATH", "needs a model folder"),
     (
         r"--suite \S*(mteb:|local:|contrast:|tncse-|jtcse-|unsee)",
         "needs tasks of the hub or files of the reader's",
@@ -77,6 +76,8 @@ DROPPED = (
 )
 """Options that lead away from profile mini or from one process, left out with their values."""
 WRITERS = ("run", "sweep", "reproduce")
+COMPARED = ("mine",)
+"""Campaigns that a page makes and then compares, which takes two seeds."""
 MINI = {"reproduce": ["--profile", "mini"]}
 """What a command needs to run on profile mini where that isn't its default."""
 
@@ -205,7 +206,10 @@ def is_whole(command: Command) -> bool:
 
 
 def small(words: list[str]) -> list[str]:
-    """The same command on profile mini with a seed or two; what it writes goes to a campaign of its own."""
+    """The same command on profile mini with a seed or two; what it writes goes to a campaign of its own.
+
+    The reader's encoder is the profile's, untrained.
+    """
     kept: list[str] = []
     rest = list(words) if "--seeds" in words or words[1] not in WRITERS else [*words, "--seeds", "1"]
     while rest:
@@ -214,7 +218,8 @@ def small(words: list[str]) -> list[str]:
             rest.pop(0)
         elif word == "--seeds":
             seeds = len(parse_seeds(rest.pop(0)))
-            kept += [word, "1,2" if seeds > 1 and "--campaign" not in words else "1"]
+            several = "--campaign" not in words or words[words.index("--campaign") + 1] in COMPARED
+            kept += [word, "1,2" if seeds > 1 and several else "1"]
         elif word == "--suite" and not set(rest[0].split(",")) <= {"mini", "mini-dev", "toy"}:
             kept += [word, "mini"]
             rest.pop(0)
@@ -227,7 +232,7 @@ def small(words: list[str]) -> list[str]:
             kept = ["bench", "verify", "results/mini/mini/word_overlap", word, "1"]
             rest.pop(0)
         else:
-            kept.append(re.sub(r"\bsteps=\d+", "steps=2", word))
+            kept.append(re.sub(r"\bsteps=\d+", "steps=2", word.replace("st:PATH", "untrained")))
     kept += MINI.get(words[1], []) if "--check" not in words else []
     if words[1] == "check" and not {"--methods", "--results", "--reference", "--encoder"} & {*words}:
         kept += ["--methods", "untrained,word_overlap"]  # to train the others is what `make check` does
