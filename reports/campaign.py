@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -100,6 +100,12 @@ class Campaign:
             self.kept["apart"] = frozenset(record.method for record in found)
         apart: frozenset[str] = self.kept["apart"]
         return apart
+
+    def apart_note(self, methods: Iterable[str]) -> list[str]:
+        """Say which of a table's methods aren't ranked as they are supervised."""
+        names = ", ".join(self.shown(method) for method in methods if method in self.apart)
+        said = f"Supervised, so not ranked with the others: {names} (--rank-supervised ranks them)."
+        return [said] if names else []
 
 
 def _content(path: Path) -> bytes | None:

@@ -108,7 +108,7 @@ def _measure_all(
     plan = make_plan(make_spec({**options, "methods": ",".join(methods)}))
     spec = plan.spec
     check_device(spec.device)
-    suite = options["suite"] or profiles.load(spec.profile).dev
+    suite = options["suite"] or spec.dev or profiles.load(spec.profile).dev
     data = probe_data(suite, data_folder(spec.data), spec.accept_data, plan.world_seed)
     cells = {(job.cell.method, job.cell.seed): job.cell for job in plan.jobs}
     with torch_threads(spec.threads, needs_torch=True):
@@ -145,7 +145,7 @@ def _along(
     dev = spec.dev or profiles.load(spec.profile).dev
     data = probe_data(options["suite"] or dev, data_folder(spec.data), spec.accept_data, plan.world_seed)
     how = ProbeOptions(strict=options["strict"], groups=options["groups"], per_head=options["per_head"])
-    found = _there(out, spec.profile, dev, data, wanted)
+    found = _there(out, spec.profile, dev, data, wanted, strict=how.strict)
     for more in along(plan, data, wanted, how, progress_bar, found):
         found += more
         _keep(out, Along(spec.profile, dev, tuple(found)))
@@ -182,7 +182,7 @@ def _quantities(names: str) -> tuple[str, ...]:
 
 
 def _there(
-    out: Path | None, profile: str, dev: str, data: ProbeData, wanted: tuple[str, ...]
+    out: Path | None, profile: str, dev: str, data: ProbeData, wanted: tuple[str, ...], *, strict: bool
 ) -> list[Evaluated]:
     """Evaluations that a file has already; raises InputError for one of something else."""
     from bench.probes.along import read_along
@@ -198,6 +198,14 @@ def _there(
             f"{out} has other probes, of profile {kept.profile} with dev set {kept.dev}",
             where=f"--out {out}",
             expected=f"{', '.join(wanted)} on {data.suite}, profile {profile}, dev set {dev}",
+            hint="give another file",
+        )
+    golds = {one.probes["alignment"]["gold"] for one in kept.evaluations if "alignment" in one.probes}
+    if any(gold.startswith("above") != strict for gold in golds):
+        raise InputError(
+            f"{out} has the alignment of pairs whose gold score is {', '.join(sorted(golds))}",
+            where=f"--out {out}",
+            expected="the same pairs, with --strict or without it as before",
             hint="give another file",
         )
     return list(kept.evaluations)

@@ -10,6 +10,7 @@ from bench.errors import printable
 from bench.records.facts import NONE, SPECIFICATION, UNSET, differing, key_of
 from bench.records.machines import machine_differences
 from bench.records.record import RunRecord, is_supervised
+from bench.records.stages import sentences_seen
 
 _MOST = 6  # differing options that a sentence names
 
@@ -121,5 +122,4 @@ def stage_keys(record: RunRecord) -> set[str]:
 
 
 def _sentences(record: RunRecord) -> str:
-    stages = record.training.get("stages", {}).values()
-    return f"{sum(stage['sentences_seen'] for stage in stages):,}" if stages else ""
+    return f"{sentences_seen(record):,}" if record.training.get("stages") else ""

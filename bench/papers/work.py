@@ -16,6 +16,7 @@ from bench.plan.backbone import backbone_shape, profile_backbone
 from bench.plan.cells import make_cells
 from bench.records.record import Place as Kept
 from bench.records.record import safe_name
+from bench.records.stages import training_seconds
 from bench.records.store import ResultStore
 from bench.registry import discover
 from bench.request import profiles
@@ -189,9 +190,9 @@ def _seconds(results: Path, profile: str) -> dict[str, float]:
     for folder in sorted(results.iterdir()) if results.is_dir() else ():
         for record in ResultStore(results, folder.name).records() if (folder / profile).is_dir() else ():
             if record.profile == profile and record.status == "ok":
-                stages = sum(record.timing.get("training_cpu_seconds", {}).values())
                 # a stage that another cell trained isn't in the cell's own time
-                found.setdefault(record.method, []).append(max(record.timing.get("cpu_seconds", 0.0), stages))
+                took = max(record.timing.get("cpu_seconds", 0.0), training_seconds(record))
+                found.setdefault(record.method, []).append(took)
     return {method: fmean(values) for method, values in found.items()}
 
 

@@ -149,10 +149,11 @@ def audit(training: Iterable[str], tasks: Sequence[PairTask]) -> list[TaskOverla
             if run in by_run:
                 near |= by_run[run]
     near |= same_key
+    by_key = {sentence for sentence in sentences if keys[sentence] in same_key}
     touched = {
         "exact": exact,
-        "key": {sentence for sentence in sentences if keys[sentence] in same_key},
-        "near": {sentence for sentence in sentences if keys[sentence] in near},
+        "key": exact | by_key,  # text without letters and digits has no key
+        "near": exact | {sentence for sentence in sentences if keys[sentence] in near},
     }
     return [_overlap(task, level, touched[level], keys) for task in tasks for level in LEVELS]
 

@@ -11,6 +11,7 @@ import numpy as np
 from bench.compare.select import grouped
 from bench.errors import DataError
 from bench.records.record import RunRecord, safe_name
+from bench.records.stages import training_seconds
 from bench.reports.campaign import Campaign
 from bench.reports.figures.critical_difference import ranking_figure
 from bench.reports.figures.figure import Figure, Kind, Series
@@ -135,7 +136,7 @@ def _cost(place: _Place) -> Iterator[Figure]:
     gmac: dict[str, tuple[float, float]] = {}
     for method, runs in place.runs.items():
         mean = summarise(values(runs)).mean
-        seconds = [sum(r.timing["training_cpu_seconds"].values()) for r in runs if r.training.get("stages")]
+        seconds = [training_seconds(run) for run in runs if run.training.get("stages")]
         costs = [r.probes["cost"]["gmac"] for r in runs if "gmac" in r.probes.get("cost", {})]
         for at, found in ((training, seconds), (gmac, costs)):
             if found and mean is not None:
@@ -159,7 +160,10 @@ def _curves(place: _Place) -> Iterator[Figure]:
 
 
 _CURVE_TITLES = {"loss": "Losses", "dev": "Dev curves", "rank": "Collapse"}
-CURVES = "Of the last stage: mean over seeds; the band goes from the lowest to the highest seed."
+CURVES = (
+    "Of the last stage, or of all that end a training, such as the submodels of a sum: mean over seeds; the "
+    "band goes from the lowest to the highest."
+)
 _LOSSES = "Losses of methods are different quantities: each has axes of its own."
 _NO_LOSSES = "No losses are kept in these records, so there is no loss curve; runs by this version keep them."
 

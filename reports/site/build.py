@@ -12,6 +12,7 @@ from bench.data.mteb_names import is_mteb
 from bench.data.suites import data_folder
 from bench.errors import BenchError, DataError, InputError, printable
 from bench.gate.history import read_history
+from bench.records.folders import below
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.reports.campaign import OTHERS
@@ -73,7 +74,7 @@ class Built:
 def campaigns_below(results: Path) -> list[str]:
     """Return the names of the campaigns in a results folder; raises InputError where there are none."""
     there = sorted(path for path in results.iterdir() if path.is_dir()) if results.is_dir() else []
-    found = [path.name for path in there if not path.name.startswith(".") and any(path.glob("*/*/*/*.json"))]
+    found = [path.name for path in there if not path.name.startswith(".") and _may_hold_records(path)]
     if not found:
         raise InputError(
             "no campaign here",
@@ -81,6 +82,11 @@ def campaigns_below(results: Path) -> list[str]:
             expected="a folder of campaigns, as bench run makes",
         )
     return found
+
+
+def _may_hold_records(folder: Path) -> bool:
+    """True for a folder with records, or with one that can't be read, so that the campaign says so."""
+    return any(folder.glob("*/*/*/*.json")) or bool(below(folder).closed)
 
 
 def build(asked: Asked) -> Built:

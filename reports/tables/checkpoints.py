@@ -29,13 +29,15 @@ def _grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid | None:
     means = {method: _means(both) for method, both in runs.items() if both}
     if not means:
         return None
-    ranks = [_ranks({method: mean[side] for method, mean in means.items()}) for side in (0, 1)]
+    ranked = {method: mean for method, mean in means.items() if method not in campaign.apart}
+    ranks = [_ranks({method: mean[side] for method, mean in ranked.items()}) for side in (0, 1)]
     order = sorted(means, key=lambda method: campaign.place(method, means[method][0]))
-    rows = [_row(campaign.shown(m), runs[m], tuple(str(rank[m]) for rank in ranks)) for m in order]
+    rows = [_row(campaign.shown(m), runs[m], tuple(str(rank.get(m, DASH)) for rank in ranks)) for m in order]
+    notes = [*_notes({m: runs[m] for m in ranked}, list(ranked.values())), *campaign.apart_note(order)]
     title = (
         f"Choice of checkpoint: {records[0].suite}, profile {records[0].profile}, campaign {campaign.name}"
     )
-    return Grid(title, _HEADER, tuple(rows), tuple(_notes(runs, list(means.values()))))
+    return Grid(title, _HEADER, tuple(rows), tuple(notes))
 
 
 def _averages(runs: Sequence[RunRecord]) -> list[Both]:
@@ -67,8 +69,6 @@ def _row(name: str, both: Sequence[Both], ranks: tuple[str, ...]) -> tuple[Value
 
 
 def _notes(runs: dict[str, list[Both]], means: Sequence[Both]) -> list[str]:
-    apart = [abs(a - b) for both in runs.values() for a, b in both]
-    above = ", ".join(f"by more than {SCALE * size:g} in {_share(apart, size)}" for size in _SIZES)
     notes = [
         "selected: the checkpoint with the best dev score, on which all other tables rest; last: the end of "
         "the training (--checkpoint last makes any table of it). Mean and standard deviation over seeds.",
@@ -76,8 +76,12 @@ def _notes(runs: dict[str, list[Both]], means: Sequence[Both]) -> list[str]:
         "unlike: runs of which the last checkpoint wasn't the selected one. What trains nothing itself isn't "
         "here.",
         "Predictions of the last checkpoint aren't kept, so no check computes its scores again.",
-        f"Of {len(apart)} runs the averages differ in {_share(apart, 0)}, {above} (points).",
     ]
+    if not means:
+        return notes
+    apart = [abs(a - b) for both in runs.values() for a, b in both]
+    above = ", ".join(f"by more than {SCALE * size:g} in {_share(apart, size)}" for size in _SIZES)
+    notes.append(f"Of {len(apart)} runs the averages differ in {_share(apart, 0)}, {above} (points).")
     selected, last = zip(*means, strict=True)
     found = rank_correlation(selected, last)
     if found.rho is not None:

@@ -8,6 +8,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from bench.records.record import RunRecord
+from bench.records.stages import sentences_seen, training_seconds
 from bench.reports.campaign import Campaign
 from bench.reports.grid import BEST, CAPTION, DASH, Cell, Grid, Value, number, ranks, summarise
 from bench.reports.records import (
@@ -175,7 +176,7 @@ def leaderboard(campaign: Campaign, records: Sequence[RunRecord]) -> Table:
         *budget_notes(records, campaign.shown),
         *weight_notes(records),
         *_chosen(campaign),
-        *_apart(campaign, rows),
+        *campaign.apart_note(row.method for row in rows),
     )
     notes = _notes(campaign, records, rows, told)
     tests = tests_in_words(average) if average.methods else ""
@@ -224,8 +225,7 @@ def _row(method: str, records: Sequence[RunRecord], tasks: Sequence[str], *, sup
     cells = {task: summarise([record.score(task, metric=metric) for record in records]) for task in tasks}
     reasons, unreadable = failures(records), failures(records, UNREADABLE)
     trained = [record for record in records if record.training.get("stages")]
-    seen = [sum(stage["sentences_seen"] for stage in r.training["stages"].values()) for r in trained]
-    seconds = [sum(record.timing["training_cpu_seconds"].values()) for record in trained]
+    seen, seconds = list(map(sentences_seen, trained)), list(map(training_seconds, trained))
     return Row(
         method,
         cells,
@@ -246,13 +246,6 @@ def _chosen(campaign: Campaign) -> list[str]:
         return []
     count = len({record.method for record in campaign.records})
     return [f"{count} of {campaign.known} methods, chosen by --methods; tests and correction are of these."]
-
-
-def _apart(campaign: Campaign, rows: Sequence[Row]) -> list[str]:
-    """Say which rows aren't ranked as they are supervised."""
-    if not (names := [campaign.shown(row.method) for row in rows if row.method in campaign.apart]):
-        return []
-    return [f"Supervised, so not ranked with the others: {', '.join(names)} (--rank-supervised ranks them)."]
 
 
 def _notes(

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bench.records.record import RunRecord
+from bench.records.stages import last_stages
 from bench.reports.grid import DASH, Cell, Grid, Value, no_width, summarise
 from bench.reports.records import UNREADABLE, check_comparable, failures, finished, without_score
 from bench.sweeps.grids import SWEEPS
@@ -113,9 +114,8 @@ def _norm(records: Sequence[RunRecord]) -> str:
 
 
 def curves(records: Sequence[RunRecord], name: str) -> list[list[list[float]]]:
-    """A curve of each record's last stage, rows (step, values ...): "dev_curve" or "collapse_curve"."""
-    stages = [list(r.training.get("stages", {}).values()) for r in records]
-    return [list(own[-1].get(name, ())) for own in stages if own]
+    """The curve of each stage that ends a record's training, rows (step, values ...)."""
+    return [list(stage.get(name, ())) for record in records for stage in last_stages(record).values()]
 
 
 def _collapse(records: Sequence[RunRecord], column: int) -> list[float]:

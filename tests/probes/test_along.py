@@ -207,6 +207,8 @@ def test_a_file_is_continued_and_shown(
     for other in (("--probes", "uniformity"), ("--on", "mini")):
         code, _, err = cli("probe", "simcse", "--seeds", "1", *given, *other)
         assert (code, "has other probes, of profile mini with dev set toy" in err) == (2, True), err
+    code, _, err = cli("probe", "simcse", "--seeds", "1", *given, "--strict")
+    assert (code, "has the alignment of pairs whose gold score is at least 4" in err) == (2, True), err
     code, shown, err = cli("report", "--table", "along", "--campaign", "local")
     assert code == 0, err
     assert "Within trainings: TOY, 156 sentences; dev set toy, profile mini; along.json" in shown

@@ -56,6 +56,11 @@ def test_each_level_contains_the_one_before() -> None:
         assert not (clean[two] & ~clean[one]).any()
 
 
+def test_text_without_latin_letters_is_touched_at_every_level() -> None:
+    task = PairTask("T", (PairSubset("all", ("你好", "再见"), ("早上", "晚上"), (1.0, 4.0)),))
+    assert [found.clean_pairs for found in audit(["你好"], [task])] == [1, 1, 1]
+
+
 def test_training_text(tmp_path: Path) -> None:
     plain, packed = tmp_path / "a.txt", tmp_path / "a.txt.xz"
     plain.write_bytes(b"a  b \n\nc\r\nd")

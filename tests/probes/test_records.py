@@ -175,6 +175,8 @@ def test_bench_probe_prints_tables_and_the_figures_behind_them(
     assert len(untrained["probes"]["isotropy"]["spectrum"]) == 16
     assert len(untrained["probes"]["attention_sink"]["maps"][0]["layers"]) == 3
     assert len(untrained["probes"]["attention_sink"]["towers"][0]["heads"]) == 3
+    code, out, err = cli("probe", "untrained", *base[2:4], "--dev", "toy", "--probes", "uniformity")
+    assert (code, "Vectors: TOY, " in out) == (0, True), err  # the dev set that it would be trained with
     code, _, err = cli("probe", "untrained", "--heatmaps", "maps", "--probes", "cost")
     assert (code, "--probes cost: heatmaps come with the probe attention_sink" in err) == (2, True)
 

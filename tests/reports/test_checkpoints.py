@@ -70,6 +70,23 @@ def test_what_choosing_was_worth(three: Campaign) -> None:
     assert not [note for note in grid.notes if "rho" in note]  # of two methods
 
 
+def test_supervised_rows_stand_apart(tmp_path: Path) -> None:
+    steady = [with_last(run, 0.0) for run in seeds("steady", *STEADY)]
+    labelled = [with_last(run, 0.2) for run in seeds("labelled", 0.9, 0.91, 0.92)]
+    labelled = [replace(run, training={**run.training, "supervised": True}) for run in labelled]
+    source = campaign(tmp_path, *labelled, *steady)
+    assert [(name, row["rank"], row["rank by last"]) for name, row in rows(source).items()] == [
+        ("steady", "1", "1"),
+        ("labelled", "-", "-"),
+    ]
+    (grid,) = table_grids(source, "checkpoints")
+    assert any(note.startswith("Of 3 runs the averages differ in 0%") for note in grid.notes)
+    assert grid.notes[-1].startswith("Supervised, so not ranked with the others: labelled")
+    assert list(rows(replace(source, rank_supervised=True, kept={})))[0] == "labelled"
+    (grid,) = table_grids(campaign(tmp_path, *labelled), "checkpoints")  # none to be ranked
+    assert not any(note.startswith("Of ") for note in grid.notes)
+
+
 def test_the_order_of_four_methods(tmp_path: Path) -> None:
     """By the selected checkpoint a b c d, by the last a c b d: rho = 1 - 6 * 2 / (4 * 15)."""
     made = {"a": (0.8, 0.0), "b": (0.7, 0.15), "c": (0.6, 0.0), "d": (0.5, 0.0)}

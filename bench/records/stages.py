@@ -1,0 +1,39 @@
+"""What a record says of the stages that were trained for it, its members' among them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bench.records.record import RunRecord
+
+Stages = Mapping[str, Mapping[str, Any]]
+"""By role; a member's stage has the member before it, as in "teacher/joint"."""
+
+
+def distinct_stages(record: RunRecord) -> Stages:
+    """Every stage once: members that share a training, such as tncse and jtcse, have it under two roles."""
+    stages: Stages = record.training.get("stages", {})
+    roles = {stage.get("key", role): role for role, stage in reversed(stages.items())}
+    return {role: stages[role] for role in stages if role in roles.values()}
+
+
+def sentences_seen(record: RunRecord) -> int:
+    """Sentences that all stages read."""
+    return sum(stage["sentences_seen"] for stage in distinct_stages(record).values())
+
+
+def training_seconds(record: RunRecord) -> float:
+    """CPU seconds that all stages took."""
+    seconds = record.timing.get("training_cpu_seconds", {})
+    stages = distinct_stages(record)
+    return float(sum(took for role, took in seconds.items() if role in stages))
+
+
+def last_stages(record: RunRecord) -> Stages:
+    """The stages that end a training: a twin's joint one, all submodels of a sum; not a member's.
+
+    Records have their stages in the order of their names, not in that of training.
+    """
+    own = {role: stage for role, stage in record.training.get("stages", {}).items() if "/" not in role}
+    return {"joint": own["joint"]} if "joint" in own else own
