@@ -84,6 +84,8 @@ def test_probes_come_to_finished_records_from_cached_stages(
     assert (code, out) == (0, table)
     assert "3 of 3 cells are done already" in err
     assert stored(tmp_path) == after
+    code, out, err = cli("probe", "simcse", "--seeds", "1", *TRAIN, *backbone, "--probes", "uniformity")
+    assert (code, "Vectors: TOY, " in out) == (0, True), err  # the dev set that it was trained with
 
 
 def test_a_new_cell_gets_its_probes_at_once_and_more_of_them_later(cli: Cli, tmp_path: Path) -> None:
@@ -175,8 +177,6 @@ def test_bench_probe_prints_tables_and_the_figures_behind_them(
     assert len(untrained["probes"]["isotropy"]["spectrum"]) == 16
     assert len(untrained["probes"]["attention_sink"]["maps"][0]["layers"]) == 3
     assert len(untrained["probes"]["attention_sink"]["towers"][0]["heads"]) == 3
-    code, out, err = cli("probe", "untrained", *base[2:4], "--dev", "toy", "--probes", "uniformity")
-    assert (code, "Vectors: TOY, " in out) == (0, True), err  # the dev set that it would be trained with
     code, _, err = cli("probe", "untrained", "--heatmaps", "maps", "--probes", "cost")
     assert (code, "--probes cost: heatmaps come with the probe attention_sink" in err) == (2, True)
 

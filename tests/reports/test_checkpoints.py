@@ -82,7 +82,7 @@ def test_supervised_rows_stand_apart(tmp_path: Path) -> None:
     (grid,) = table_grids(source, "checkpoints")
     assert any(note.startswith("Of 3 runs the averages differ in 0%") for note in grid.notes)
     assert grid.notes[-1].startswith("Supervised, so not ranked with the others: labelled")
-    assert list(rows(replace(source, rank_supervised=True, kept={})))[0] == "labelled"
+    assert next(iter(rows(replace(source, rank_supervised=True, kept={})))) == "labelled"
     (grid,) = table_grids(campaign(tmp_path, *labelled), "checkpoints")  # none to be ranked
     assert not any(note.startswith("Of ") for note in grid.notes)
 
