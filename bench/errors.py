@@ -72,6 +72,10 @@ class UnsealedRecordError(DataError):
     """A record of an older schema or without a seal: to be verified, never to be replaced (exit code 2)."""
 
 
+class UnreadableRecordError(DataError):
+    """A record, or its predictions, that the system won't read: it may be whole, never to be replaced."""
+
+
 class NotComparableError(BenchError):
     """Records that must not be compared (exit code 3)."""
 

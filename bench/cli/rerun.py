@@ -40,8 +40,7 @@ def rerun(
         click.echo("equal: every score is the same to the last digit")
         return
     for difference in found:
-        name = f"{difference.task} {difference.subset} {difference.metric}"
-        click.echo(f"{printable(name)}: then {difference.then!r}, now {difference.now!r}")
+        click.echo(printable(f"{difference.name}: then {difference.then!r}, now {difference.now!r}"))
     if other := machine_warnings([then], [now]):
         click.echo(f"not on equal versions and CPU, which may change digits: {printable('; '.join(other))}")
     sys.exit(1)

@@ -88,9 +88,9 @@ def _check(store: ResultStore, data: Path | None) -> Check:
     from bench.records.provenance import without_paths
     from bench.reports.site.entry import Check
     from bench.verify.forms import as_text
-    from bench.verify.records import SIDE_SCORES, Settings, verify
+    from bench.verify.records import BESIDE_SCORES, Settings, verify
 
     verified, _ = verify(store.root, Settings(data=data))
-    open_ = [what for what in verified.unchecked if SIDE_SCORES not in what]
+    open_ = [what for what in verified.unchecked if not what.startswith(BESIDE_SCORES)]
     status = "faults" if verified.findings else "in part" if open_ else "verified"
     return Check(status, tuple(map(without_paths, as_text(verified).splitlines())))

@@ -31,7 +31,7 @@ class ContrastSuite(Measure[ContrastTask]):
     By the cosine, as in suites of pairs; a method without vectors compares by its own similarity.
     """
 
-    counted, needs_torch = "items", False
+    counted, metric, needs_torch = "items", "accuracy", False
     moved_means = "Items of which A and B choose differently, those first that one of them has right."
 
     @property

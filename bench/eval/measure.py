@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from bench.data.suites import SUITES
 from bench.encoder import Encoder, FloatArray, PairScorer, Progress
 from bench.errors import BenchError
-from bench.records.record import RunRecord, Score
+from bench.records.record import ALL, AVERAGE, RunRecord, Score
 
 if TYPE_CHECKING:  # they load scipy, which planning a suite doesn't need
     from bench.eval.moved import Moved
@@ -22,6 +22,8 @@ if TYPE_CHECKING:  # they load scipy, which planning a suite doesn't need
     from bench.stats.labels import McNemarTest
 
 T = TypeVar("T")
+Name: TypeAlias = tuple[str, str, str]
+"""Of a score: task, subset and metric."""
 PairTests: TypeAlias = "dict[str, CorrelationTest | McNemarTest | None]"
 """Tests of two checkpoints on one task, by name: "williams", "steiger", "mcnemar"; None where undefined."""
 
@@ -79,6 +81,8 @@ class Measure(ABC, Generic[T]):
     """Raised when the numbers of the evaluation change; part of every job's key."""
     counted: ClassVar[str] = "pairs"
     """What a record calls a task's scored items: "pairs" or "items"."""
+    metric: ClassVar[str] = ""
+    """Metric of the suite's average; "" where its tasks tell, see :meth:`main_metric`."""
     needs_torch: ClassVar[bool] = True
     """True if measuring needs torch whatever the encoder is."""
     encodes_once: ClassVar[bool] = True
@@ -162,6 +166,23 @@ class Measure(ABC, Generic[T]):
             BenchError: predictions that can't be scored.
         """
         return ()
+
+    def main_metric(self, tasks: Sequence[T]) -> str:
+        """Return the metric of the suite's average, "" where no tasks are given that would tell."""
+        return self.metric
+
+    def own_scores(self, tasks: Sequence[T], record: RunRecord) -> set[Name]:
+        """Return the suite's own scores of which a record may keep no predictions; here none."""
+        return set()
+
+    def side_scores(self, tasks: Sequence[T], record: RunRecord) -> set[Name]:
+        """Return the scores beside the suite's own, of which no predictions are kept.
+
+        Here those of the last checkpoint, where the suite has them.
+        """
+        if not self.scores_last or not record.training.get("stages"):
+            return set()
+        return {(task, ALL, f"{self.metric}_last") for task in (*record.tasks, AVERAGE)}
 
     def draws(
         self,

@@ -14,7 +14,7 @@ from bench.data.tasks import suite_average
 from bench.encoder import FloatArray
 from bench.errors import BenchError
 from bench.eval.mteb_tasks import MtebTask
-from bench.records.record import ALL, Score
+from bench.records.record import ALL, AVERAGE, Score
 
 MAIN = "main_score"
 """Metric of a suite whose tasks have different ones."""
@@ -83,6 +83,12 @@ def metric_name(score: str) -> str:
     return _NAMES.get(score, score.replace("_at_", "@"))
 
 
+def shared_metric(tasks: Sequence[MtebTask]) -> str:
+    """Return the metric of the suite's average: the one that all tasks share, else "main_score"."""
+    metrics = {metric_name(task.score) for task in tasks}
+    return metrics.pop() if len(metrics) == 1 else MAIN
+
+
 def suite_scores(tasks: Sequence[MtebTask], found: Mapping[str, Sequence[Entry]]) -> tuple[Score, ...]:
     """Return every task's scores and the suite's average.
 
@@ -98,7 +104,7 @@ def suite_scores(tasks: Sequence[MtebTask], found: Mapping[str, Sequence[Entry]]
         BenchError: a score that isn't finite.
     """
     metrics = {task.id: metric_name(task.score) for task in tasks}
-    shared = metrics[tasks[0].id] if len(set(metrics.values())) == 1 else MAIN
+    shared = shared_metric(tasks)
     values = {task.id: _mean(task.id, found[task.id], task.score) for task in tasks}
     scores: list[Score] = []
     for task in tasks:
@@ -113,6 +119,31 @@ def suite_scores(tasks: Sequence[MtebTask], found: Mapping[str, Sequence[Entry]]
         scores.append(Score(kind, "mean", shared, suite_average(of_kind), len(of_kind)))
     scores.append(Score("avg", ALL, shared, suite_average(values.values()), len(tasks)))
     return (*scores, *_averages_at_ranks(scores, len(tasks), shared))
+
+
+def own_names(tasks: Sequence[MtebTask], scores: Sequence[Score]) -> set[tuple[str, str, str]]:
+    """Return task, subset and metric of what :func:`suite_scores` gives, but for other ranks' scores.
+
+    Args:
+        tasks: The suite's tasks.
+        scores: Of a record; a subset of a task may have any name.
+    """
+    metrics, shared = {task.id: metric_name(task.score) for task in tasks}, shared_metric(tasks)
+    parts = {(s.task, s.subset, s.metric) for s in scores if s.subset != ALL and s.task in metrics}
+    kinds = {task.kind for task in tasks}
+    return {
+        *((task, ALL, metric) for task in metrics for metric in (shared, metrics[task])),
+        *(name for name in parts if name[2] == metrics[name[0]]),
+        *((kind, "mean", shared) for kind in kinds if len(kinds) > 1),
+        (AVERAGE, ALL, shared),
+    }
+
+
+def rank_names(tasks: Sequence[MtebTask]) -> set[tuple[str, str, str]]:
+    """Return task, subset and metric of what retrieval has at other ranks, and of its averages."""
+    ranked = [task.id for task in tasks if task.kind == "Retrieval"]
+    rows = (*ranked, AVERAGE) if len(ranked) == len(tasks) else ranked
+    return {(row, ALL, metric_name(name)) for row in rows for name in _RETRIEVAL}
 
 
 def _mean(task_id: str, entries: Sequence[Entry], score: str) -> float:

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from bench.data.mteb_names import has_own_tasks
 from bench.encoder import Encoder, FloatArray, PairScorer
-from bench.eval.measure import Measure, Measured, Setting
+from bench.eval.measure import Measure, Measured, Name, Setting
 from bench.eval.mteb_cached import check_at_hand, check_declared
+from bench.eval.mteb_scores import own_names, rank_names, shared_metric
 from bench.eval.mteb_setup import need_mteb
 from bench.eval.mteb_tasks import MtebTask, load_mteb_suite
 from bench.records.record import RunRecord, Score, safe_name
@@ -83,6 +84,18 @@ class MtebSuite(Measure[MtebTask]):
         from bench.eval.mteb_kept import scored_again
 
         return scored_again(tasks, predictions, record)
+
+    def main_metric(self, tasks: Sequence[MtebTask]) -> str:
+        """Return the metric that all tasks share, else "main_score"."""
+        return shared_metric(tasks) if tasks else ""
+
+    def own_scores(self, tasks: Sequence[MtebTask], record: RunRecord) -> set[Name]:
+        """Return the tasks' scores, their subsets' and the averages."""
+        return own_names(tasks, record.scores)
+
+    def side_scores(self, tasks: Sequence[MtebTask], record: RunRecord) -> set[Name]:
+        """Return what retrieval has at other ranks."""
+        return rank_names(tasks)
 
     def draws(
         self,

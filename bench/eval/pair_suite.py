@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # they load scipy, which planning a suite doesn't need
 class PairSuite(Measure[PairTask]):
     """Spearman's correlation of similarities with gold scores."""
 
-    needs_torch, scores_last = False, True
+    metric, needs_torch, scores_last = "spearman", False, True
     moved_means = (
         "Each cell: the pair's rank in the task (1: most similar), below it the similarity or gold score. "
         "change: rank in B minus rank in A."

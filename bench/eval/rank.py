@@ -30,7 +30,7 @@ Vectors = NDArray[np.float64]
 class RankSuite(Measure[RankTask]):
     """Mean reciprocal rank and hits of each positive pair's partner, by cosine and by Euclidean distance."""
 
-    counted, needs_torch, needs_vectors = "items", False, True
+    counted, metric, needs_torch, needs_vectors = "items", "mrr", False, True
     moved_means = "Queries whose partner's rank by cosine changed most, by the reciprocal rank."
 
     def load(self, data: Path | None, *, accept_data: bool, world_seed: int) -> list[RankTask]:

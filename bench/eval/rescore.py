@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -12,6 +12,7 @@ from bench.data.mteb_names import CONTRAST_TEXT, FILES
 from bench.data.suites import data_folder
 from bench.encoder import FloatArray
 from bench.errors import BenchError, DataError, InputError, NotComparableError
+from bench.eval.measure import Name
 from bench.eval.suite import SuiteTask, measure_of
 from bench.records.integrity import TOLERANCE
 from bench.records.record import RunRecord
@@ -23,14 +24,16 @@ class Rescored:
     """What predictions and gold say of a record's scores.
 
     Args:
-        wrong: Scores that they contradict, in words.
+        wrong: Scores that they contradict or that the suite doesn't have, in words.
         checked: Number of scores that were computed again.
-        unchecked: Kinds of scores of which no predictions are kept, such as "dev accuracy"; one a score.
+        unchecked: Kinds of the suite's own scores of which no predictions are kept; one a score.
+        beside: The same of scores beside these, such as "dev accuracy".
     """
 
     wrong: tuple[str, ...]
     checked: int
-    unchecked: tuple[str, ...]
+    unchecked: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
 
 
 def tasks_of(record: RunRecord, data: Path | None) -> dict[str, SuiteTask]:
@@ -42,7 +45,8 @@ def tasks_of(record: RunRecord, data: Path | None) -> dict[str, SuiteTask]:
 
     Raises:
         InputError: an unknown suite, no data folder, or a suite from a file outside it.
-        NotComparableError: the data at hand are not those of the record, or the suite has other tasks.
+        NotComparableError: the data at hand are not those of the record, the suite has other tasks, or none
+            of its name can have come from a file.
     """
     folder = data_folder(data)
     tasks = _suite(_source(record.suite, folder), folder, (record.world or {}).get("seed", DEFAULT_SEED))
@@ -70,18 +74,24 @@ def _source(suite: str, folder: Path | None) -> str:
         return suite
     name = f"{suite.removeprefix(kind)}{ending}"
     file = folder / name if folder is not None and Path(name).name == name else None
-    if (
-        folder is None
-        or file is None
-        or not file.resolve().is_relative_to(folder.resolve())
-        or not file.exists()
-    ):
+    try:
+        there = folder is not None and file is not None and _is_below(file, folder)
+    except OSError as error:
+        raise NotComparableError(
+            f"suite '{suite}' has a name that no file can have: {error.strerror}", where="--data"
+        ) from error
+    if not there:
         raise InputError(
             f"suite '{suite}' came from a file that isn't in the data folder",
             where="--data",
             expected=f"the folder that holds its {ending}, which says that it may be read",
         )
     return f"{kind}{file}"
+
+
+def _is_below(file: Path, folder: Path) -> bool:
+    """True if there is such a file in a folder; raises OSError where there can't be one."""
+    return file.resolve().is_relative_to(folder.resolve()) and file.exists()
 
 
 @cache
@@ -94,7 +104,7 @@ def _suite(name: str, data: Path | None, world_seed: int) -> dict[str, SuiteTask
 def rescore(
     record: RunRecord, tasks: Mapping[str, SuiteTask], predictions: Mapping[str, FloatArray]
 ) -> Rescored:
-    """Compute a record's scores again.
+    """Compute a record's scores again; those that no predictions give have to be known of the suite.
 
     Args:
         record: A finished record.
@@ -102,19 +112,40 @@ def rescore(
         predictions: Of the record.
     """
     said = {(s.task, s.subset, s.metric): (s.value, s.n) for s in record.scores}
+    measure, listed = measure_of(record.suite), list(tasks.values())
     try:
-        found = measure_of(record.suite).rescore(list(tasks.values()), dict(predictions), record)
+        found = measure.rescore(listed, dict(predictions), record)
     except BenchError as error:
-        return Rescored((str(error),), 0, ())
-    wrong = []
+        return Rescored((str(error),), 0)
+    wrong = list(wrong_average(record, listed))
     for score in found:
         name = score.task, score.subset, score.metric
         value, n = said.pop(name, (None, 0))
         if value is None or n != score.n or abs(value - score.value) > TOLERANCE:
             given = f"its predictions give {score.value!r} ({score.n})"
             wrong.append(f"{' '.join(name)} is {value!r} ({n}), {given}")
-    kinds = (f"{subset} {metric}" for _, subset, metric in said)
-    return Rescored(tuple(wrong), len(found), tuple(kinds))
+    again = {score.task for score in found}  # of such a task the suite's own scores are all computed
+    own = {name for name in measure.own_scores(listed, record) if name[0] not in again}
+    beside = measure.side_scores(listed, record) - own
+    odd = (name for name in said if name not in own | beside)
+    wrong += [f"suite {record.suite} has no score {' '.join(name)}" for name in odd]
+    return Rescored(tuple(wrong), len(found), _kinds(said, own), _kinds(said, beside))
+
+
+def wrong_average(record: RunRecord, tasks: Sequence[SuiteTask] = ()) -> Iterator[str]:
+    """Yield that a record's average, which tables show, is of another metric than its suite's.
+
+    Args:
+        record: A finished record.
+        tasks: Its suite's; without them nothing is known of what mteb measures.
+    """
+    metric = measure_of(record.suite).main_metric(tasks)
+    if metric and record.metric != metric:
+        yield f"its average is of {record.metric}, and that of suite {record.suite} is of {metric}"
+
+
+def _kinds(said: Mapping[Name, object], of: Set[Name]) -> tuple[str, ...]:
+    return tuple(f"{subset} {metric}" for task, subset, metric in said if (task, subset, metric) in of)
 
 
 def believed(store: ResultStore, record: RunRecord, data: Path | None) -> dict[str, FloatArray]:

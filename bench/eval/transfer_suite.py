@@ -14,7 +14,7 @@ from bench.data.tasks import LabelledTask, suite_average
 from bench.encoder import Encoder, FloatArray, PairScorer, Progress
 from bench.errors import BenchError
 from bench.eval.embed import embed
-from bench.eval.measure import Measure, Measured, PairTests, Setting
+from bench.eval.measure import Measure, Measured, Name, PairTests, Setting
 from bench.eval.transfer_items import accuracy_of, right_answers, scored_items
 from bench.records.record import ALL, RunRecord, Score
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # they load torch or scipy, which planning a suite doesn't ne
 class TransferSuite(Measure[LabelledTask]):
     """Accuracy of logistic regressions on frozen vectors."""
 
-    counted = "items"
+    counted, metric = "items", "accuracy"
     moved_means = "Items of which A and B predict different classes, those first that one of them has right."
 
     def load(self, data: Path | None, *, accept_data: bool, world_seed: int) -> list[LabelledTask]:
@@ -65,6 +65,10 @@ class TransferSuite(Measure[LabelledTask]):
                 scores.append(Score(task.id, ALL, "f1", f1, len(predictions[task.id])))
         average = suite_average(score.value for score in scores if score.metric == "accuracy")
         return (*scores, Score("avg", ALL, "accuracy", average, len(tasks)))
+
+    def side_scores(self, tasks: Sequence[LabelledTask], record: RunRecord) -> set[Name]:
+        """Return the accuracies in validation."""
+        return {(task.id, "dev", self.metric) for task in tasks}
 
     def draws(
         self,

@@ -15,8 +15,16 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from bench.encoder import FloatArray
-from bench.errors import DataError, InputError, NewerRecordError, StorageError, UnsealedRecordError
+from bench.errors import (
+    DataError,
+    InputError,
+    NewerRecordError,
+    StorageError,
+    UnreadableRecordError,
+    UnsealedRecordError,
+)
 from bench.records.files import write_whole
+from bench.records.folders import check_readable
 from bench.records.integrity import copies, faults, seal_fault, sealed
 from bench.records.record import Place, RunRecord, from_json, safe_name, to_json
 
@@ -67,30 +75,32 @@ class ResultStore:
         return self.root / place.folder / f"{safe_name(place.suite)}.json"
 
     def read(self, place: Place) -> RunRecord | None:
-        """Return the record, or None if there is none; raises DataError for a damaged one."""
+        """Return the record, or None if there is none; raises as :func:`read_record`."""
         path = self.path(place)
-        return read_record(path) if path.exists() else None
+        content = _content(path)
+        return None if content is None else _parsed(path, content)
 
     def is_whole(self, place: Place, record: RunRecord) -> bool:
-        """True if the predictions next to a record are those it was written with."""
+        """True if the predictions next to a record are those it was written with.
+
+        Raises:
+            UnreadableRecordError: they are there, but the system won't read them.
+        """
         if record.predictions is None:  # what mteb measures has no pairs of ours
             return record.status == "failed" or not any(
                 facts.get("pairs", 1) for facts in record.tasks.values()
             )
-        file = self.path(place).with_suffix(".npz")
-        try:
-            return hashlib.sha256(file.read_bytes()).hexdigest() == record.predictions["sha256"]
-        except OSError:
-            return False
+        content = _content(self.path(place).with_suffix(".npz"))
+        return content is not None and hashlib.sha256(content).hexdigest() == record.predictions["sha256"]
 
     def finished(self, place: Place) -> RunRecord | None:
         """Return the finished, whole record at a place, of whatever key.
 
         None if there is none, or if it is damaged, failed, or its predictions aren't its own: the job has to
-        run. Raises NewerRecordError or UnsealedRecordError for a record that may well be finished.
+        run. Raises NewerRecordError, UnsealedRecordError or UnreadableRecordError for a record that may well
+        be finished.
         """
-        path = self.path(place)
-        record = _undamaged(path) if path.exists() else None
+        record = _undamaged(self.path(place))
         whole = record is not None and record.status == "ok" and self.is_whole(place, record)
         return record if whole else None
 
@@ -131,7 +141,12 @@ class ResultStore:
         return record
 
     def predictions(self, record: RunRecord) -> dict[str, FloatArray]:
-        """Return {task: float32 (pairs,)} of a record; raises DataError if missing, damaged or another's."""
+        """Return {task: float32 (pairs,)} of a record.
+
+        Raises:
+            DataError: they are missing, damaged or another's.
+            UnreadableRecordError: the system won't read them.
+        """
         file = self.path(record.place).with_suffix(".npz")
         if record.predictions is None or not self.is_whole(record.place, record):
             raise DataError(
@@ -207,7 +222,7 @@ class ResultStore:
         Raises:
             InputError: there is no such campaign.
             NewerRecordError: a record of a newer bench.
-            DataError: two records of which one is a copy of the other.
+            DataError: two records of which one is a copy of the other; a folder that can't be read.
         """
         if not self.root.is_dir():
             parent = self.root.parent
@@ -219,6 +234,7 @@ class ResultStore:
                 expected=f"one of {', '.join(known)}" if known else "results of an earlier bench run",
                 hint="bench run makes one",
             )
+        check_readable(self.root)
         records, damaged = [], dict[Path, DataError]()
         for path in sorted(self.root.glob("*/*/*/*.json")):
             if path.name.startswith("."):
@@ -257,10 +273,12 @@ class ResultStore:
 
         Raises:
             NewerRecordError: a record of a newer bench.
+            UnsealedRecordError: one without a seal, or of an older schema.
+            UnreadableRecordError: one that the system won't read.
         """
         found = {}
         path = self.path(place)
-        for file in sorted(path.parent.parent.glob(f"*/{path.name}")):
+        for file in sorted(folder / path.name for folder in _folders(path.parent.parent)):
             record = _undamaged(file)
             if record is not None and self.path(record.place) == file:
                 found[record.place] = record
@@ -274,17 +292,54 @@ def _clear(folder: Path) -> None:
             leftover.unlink(missing_ok=True)
 
 
+def _folders(parent: Path) -> list[Path]:
+    """What is in a folder, nothing where there is none; raises UnreadableRecordError."""
+    with _reading(parent):
+        return list(parent.iterdir())
+    return []
+
+
+def _content(file: Path) -> bytes | None:
+    """Content of a file, None where there is none; raises UnreadableRecordError."""
+    with _reading(file):
+        return file.read_bytes()
+    return None
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Pass over what isn't there; whatever else the system won't read may be whole, and is an error."""
+    try:
+        yield
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError as error:
+        raise UnreadableRecordError(
+            f"this can't be read: {error.strerror}",
+            where=str(path),
+            hint="it may be whole, so nothing replaces it",
+        ) from error
+
+
 def read_record(path: Path) -> RunRecord:
     """Read one file and check what can be checked of a record alone.
 
     Raises:
         NewerRecordError: a newer schema.
         UnsealedRecordError: no seal, or an older schema.
+        UnreadableRecordError: the system won't read it.
         DataError: not a record, a wrong seal, or one that contradicts itself.
     """
+    content = _content(path)
+    if content is None:
+        raise DataError("this record can't be read: there is no such file", where=str(path))
+    return _parsed(path, content)
+
+
+def _parsed(path: Path, content: bytes) -> RunRecord:
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = io.StringIO(content.decode("utf-8"), newline=None).read()  # git may have changed line ends
+    except UnicodeDecodeError as error:
         raise DataError(f"this record can't be read: {error}", where=str(path)) from error
     record = from_json(text, str(path))
     if fault := seal_fault(record, text) or next(faults(record), None):
@@ -294,10 +349,13 @@ def read_record(path: Path) -> RunRecord:
 
 
 def _undamaged(path: Path) -> RunRecord | None:
-    """Return a record, None for a damaged one; raises NewerRecordError and UnsealedRecordError."""
+    """Return a record, None where there is none or a damaged one.
+
+    Raises NewerRecordError, UnsealedRecordError and UnreadableRecordError.
+    """
     try:
         return read_record(path)
-    except (NewerRecordError, UnsealedRecordError):
+    except (NewerRecordError, UnsealedRecordError, UnreadableRecordError):
         raise
     except DataError:
         return None
@@ -305,9 +363,10 @@ def _undamaged(path: Path) -> RunRecord | None:
 
 def _arrays(file: Path) -> dict[str, FloatArray]:
     """Read predictions; raises DataError for anything but finite float32 numbers, a list a task."""
+    content = _content(file) or b""
     try:
-        with np.load(io.BytesIO(file.read_bytes()), allow_pickle=False) as archive:
-            if sum(member.file_size for member in archive.zip.infolist()) > file.stat().st_size:
+        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+            if sum(member.file_size for member in archive.zip.infolist()) > len(content):
                 raise ValueError("packed, which ours never are: it could unpack to anything")
             found = {name: archive[name] for name in archive.files}
     except Exception as error:  # a damaged file makes numpy and zipfile fail in many ways

@@ -3,34 +3,43 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from bench.data.mteb_names import CONTRAST_TEXT, FILES
 from bench.data.suites import SUITES
 from bench.data.training import uses_world
-from bench.errors import CellFailedError, InputError, NotComparableError
+from bench.errors import CellFailedError, DataError, InputError, NotComparableError
 from bench.plan.plan import make_plan
-from bench.records.facts import explain, specified
+from bench.records.facts import digest, explain, specified
+from bench.records.machines import machine_warnings
+from bench.records.measured import both_measured
 from bench.records.record import EXTERNAL, RunRecord
 from bench.registry import discover
 from bench.request import profiles
 from bench.request.parse import parse_methods, parse_override
 from bench.request.spec import MethodRequest, Override, RunSpec
 from bench.run.runner import run_plan
+from bench.run.said import job_of, said_otherwise
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One score that isn't the same again (None: it isn't there)."""
+    """One thing that isn't the same again.
 
-    task: str
-    subset: str
-    metric: str
-    then: float | None
-    now: float | None
+    Args:
+        of: What it is of.
+        name: What it is called: of a score task, subset and metric.
+        then: What it was, None where it wasn't there; of a list its hash.
+        now: What it is.
+    """
+
+    of: Literal["scores", "predictions", "training"]
+    name: str
+    then: Any
+    now: Any
 
 
 def rerun(
@@ -54,25 +63,27 @@ def rerun(
         pairs: Labelled pairs where they aren't the profile's.
 
     Returns:
-        The scores that differ, none if every digit is the same; and the repetition's record.
+        What differs, see :func:`differences`; and the repetition's record.
 
     Raises:
         InputError: a failed record, a plug-in that isn't there, or a model or translated copies that have to
             be named.
-        NotComparableError: data, weights, options or code version aren't the record's; says which.
+        NotComparableError: data, weights, options or code version aren't the record's, or it says otherwise
+            whether it learned from labels and what tables must say of it; says which.
+        DataError: the record says what no bench run takes.
         CellFailedError: the repetition failed.
     """
     if record.status != "ok":
         raise InputError(f"the record failed ({record.reason}), so there is nothing to compare")
     with tempfile.TemporaryDirectory() as folder:
         plan = make_plan(replace(spec_of(record, data, model, corpus, copies, Path(folder)), pairs=pairs))
-        (job,) = (job for job in plan.jobs if job.cell.seed == record.seed)
-        if why := explain(record, job.record):
+        job = job_of(plan, record)
+        if why := explain(record, job.record) or "; ".join(said_otherwise(record, plan, job)):
             raise NotComparableError(
                 f"this is not the record's specification any more ({why})",
                 where=record.method,
             )
-        (outcome,) = run_plan(plan, on_outcome=lambda _: None)
+        (outcome,) = run_plan(replace(plan, jobs=(job,)), on_outcome=lambda _: None)
         if outcome.record is None or outcome.record.status != "ok":
             reason = outcome.record.reason if outcome.record else "no record"
             raise CellFailedError(f"the repetition failed: {reason}", where=record.method)
@@ -80,14 +91,35 @@ def rerun(
 
 
 def differences(then: RunRecord, now: RunRecord) -> list[Difference]:
-    """Compare two records' scores at full precision."""
-    before = {(s.task, s.subset, s.metric): s.value for s in then.scores}
-    after = {(s.task, s.subset, s.metric): s.value for s in now.scores}
-    return [
-        Difference(*name, before.get(name), after.get(name))
-        for name in dict.fromkeys([*before, *after])
-        if before.get(name) != after.get(name)
-    ]
+    """Compare two records to the last bit: scores; on equal versions and CPU predictions and training too.
+
+    What one of them is too old to keep is left out.
+    """
+    scores = ({f"{s.task} {s.subset} {s.metric}": s.value for s in each.scores} for each in (then, now))
+    found = list(_differing("scores", *scores))
+    if machine_warnings([then], [now]):
+        return found
+    if then.predictions and now.predictions:
+        kept = ({"predictions": str(each["sha256"])} for each in (then.predictions, now.predictions))
+        found += _differing("predictions", *kept)
+    trained = (
+        {f"{role} {name}": value for role, stage in each.items() for name, value in stage.items()}
+        for each in both_measured(then, now)
+    )
+    return [*found, *_differing("training", *trained)]
+
+
+def _differing(
+    of: Literal["scores", "predictions", "training"], then: Mapping[str, Any], now: Mapping[str, Any]
+) -> Iterator[Difference]:
+    for name in dict.fromkeys([*then, *now]):
+        was, is_now = then.get(name), now.get(name)
+        if was != is_now:
+            yield Difference(of, name, _short(was), _short(is_now))
+
+
+def _short(value: Any) -> Any:
+    return digest(value)[:12] if isinstance(value, list | dict) else value
 
 
 def spec_of(
@@ -120,7 +152,7 @@ def spec_of(
         profile=profile,
         suites=(record.suite,),
         backbone=None if external else model,
-        overrides=_member_overrides(record.training.get("members", {})),
+        overrides=_member_overrides(record),
         corpus=corpus,
         copies=copies,
         dev=dev_suite,
@@ -142,8 +174,7 @@ def _check_files(
             where=record.method,
             hint="repeat that bench run, with --suite local:FILE.toml or contrast:FILE.txt",
         )
-    for member in _flat(record.training.get("members", {})):
-        (part,) = parse_methods(member["method"])
+    for part, _ in members_of(record):
         if part.name not in discover().names():
             raise InputError(
                 f"the record builds on the model '{part.name}', which no profile names",
@@ -185,12 +216,28 @@ def _check_plugins(record: RunRecord) -> None:
         )
 
 
-def _member_overrides(members: dict[str, Any]) -> tuple[Override, ...]:
+def members_of(record: RunRecord) -> list[tuple[MethodRequest, dict[str, Any]]]:
+    """Return the methods that a record's builds on, at any depth, each with its options.
+
+    Raises:
+        DataError: a name of several methods.
+        InputError: a name that is none.
+    """
+    found = []
+    for member in _flat(record.training.get("members", {})):
+        text = member["method"]
+        requests = parse_methods(text)
+        if len(requests) > 1:
+            raise DataError(f"it builds on '{text}', which is not one method", where=record.method)
+        found.append((requests[0], member["options"]))
+    return found
+
+
+def _member_overrides(record: RunRecord) -> tuple[Override, ...]:
     """Give members the options that they had; where two of one name differ, the record's method says how."""
     had: dict[tuple[str, str], set[object]] = {}
-    for member in _flat(members):
-        (request,) = parse_methods(member["method"])
-        for option, value in member["options"].items():
+    for request, options in members_of(record):
+        for option, value in options.items():
             had.setdefault((request.name, option), set()).add(value)
     texts = (f"{name}.{option}={values.pop()}" for (name, option), values in had.items() if len(values) == 1)
     return tuple(map(parse_override, texts))

@@ -18,9 +18,10 @@ from bench.request import profiles
 from bench.request.spec import Plugin
 from bench.sweeps import manifest
 from bench.verify import archive
+from bench.verify.files import record_files
 from bench.verify.findings import Verified
 from bench.verify.forms import as_json
-from bench.verify.records import Settings, record_files, verify
+from bench.verify.records import Settings, verify
 from bench.verify.sentences import check_sentences
 
 

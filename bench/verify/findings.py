@@ -12,7 +12,9 @@ CHECKS = {
     "unsealed": "it has a seal, and is of the present schema",
     "key": "the key is that of everything that the record says",
     "place": "the record is in its own method's, seed's and suite's folder",
-    "method": "the method, its version and its options are known",
+    "method": "the method, its version and its options are known, and so is the evaluation; a seed stands "
+    "where one is drawn from",
+    "notes": "it says whether it learned from labels, and what tables must say of it",
     "tasks": "every task of the suite has a score",
     "average": "averages are those of the scores they are made of",
     "data": "the data are those that everybody else has, or those at hand",
@@ -25,6 +27,10 @@ CHECKS = {
     "rerun": "trained again, the result is the same to the last digit",
 }
 """What verification checks, by the name that findings carry."""
+Wrong = tuple[str, str, str]
+"""Check, what is wrong, what to do about it."""
+AGAIN = "delete the file and run the cell again"
+READABLE = "give yourself the right to read it"
 
 
 @dataclass(frozen=True)
@@ -73,6 +79,6 @@ class Verified:
         """Findings on one file."""
         return [finding for finding in self.findings if finding.where == record]
 
-    def add(self, where: str, found: Iterable[tuple[str, str, str]]) -> None:
+    def add(self, where: str, found: Iterable[Wrong]) -> None:
         """Add findings on one file: (check, what, hint)."""
         self.findings += [Finding(where, *each) for each in found]

@@ -79,7 +79,8 @@ def merge(file: Path, into: Path, settings: Settings) -> Merged:
     """Verify a bundle and add its records and grids of sweeps to a campaign.
 
     Each record is added whole or not at all, and a merge that was stopped goes on when it is repeated. Until
-    everything was checked, nothing is written but below a hidden folder.
+    everything was checked, nothing is written but below a hidden folder. Of what is there already, records
+    that lost their predictions get them back.
 
     Args:
         file: The bundle, from anybody; or a folder of one's own records, without its failed cells.
@@ -134,6 +135,7 @@ def merge(file: Path, into: Path, settings: Settings) -> Merged:
         for grid in new_grids:
             manifest.save(grid, store.root)
         merged.present = len(records) - len(new)
+        merged.notes += _restored(store, records, bundle)
         return merged
 
 
@@ -259,24 +261,55 @@ def _equal(one: RunRecord, other: RunRecord) -> bool:
 def _add(store: ResultStore, record: RunRecord, bundle: archive.Bundle) -> str:
     """Write a record with its predictions, each atomically, the record last; return its path."""
     path = store.path(record.place)
-    name = path.relative_to(store.root)
     origin = {"bundle": bundle.sha256, "campaign": bundle.campaign}
     origin |= {"by": bundle.by} if bundle.by else {}
     whole = sealed(replace(record, timing={**record.timing, "merged": origin}))
+    with _writing(store, record):
+        if path.exists():
+            raise NotComparableError("another process wrote it meanwhile", where=str(path))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if record.predictions is not None:
+            _write_predictions(store, record, bundle)
+        write_whole(path, to_json(whole).encode("utf-8"))
+    return path.relative_to(store.root).as_posix()
+
+
+def _restored(store: ResultStore, records: Sequence[RunRecord], bundle: archive.Bundle) -> Iterator[str]:
+    """Write what records there lack of their own predictions, and say of which."""
+    lost = [r for r in records if r.predictions is not None and not store.is_whole(r.place, r)]
+    if lost:
+        names = ", ".join([_restore(store, record, bundle) for record in lost])
+        yield f"{len(lost)} records there had lost their predictions, which were added again: {names}"
+
+
+def _restore(store: ResultStore, record: RunRecord, bundle: archive.Bundle) -> str:
+    """Write the predictions that a record there has lost; return their path."""
+    with _writing(store, record):
+        there = store.read(record.place)
+        if there is None or not _equal(there, record):
+            raise NotComparableError(
+                "another process wrote it meanwhile", where=str(store.path(record.place))
+            )
+        return _write_predictions(store, record, bundle)
+
+
+def _write_predictions(store: ResultStore, record: RunRecord, bundle: archive.Bundle) -> str:
+    path = store.path(record.place).with_suffix(".npz")
+    name = path.relative_to(store.root).as_posix()
+    write_whole(path, bundle.files[f"{archive.RECORDS}{name}"])
+    return name
+
+
+@contextmanager
+def _writing(store: ResultStore, record: RunRecord) -> Iterator[None]:
+    """Hold the lock of a record's cell; raises StorageError where it can't be written."""
     try:
         store.prepare()
         with store.claim(record.place, wait=True):
-            if path.exists():
-                raise NotComparableError("another process wrote it meanwhile", where=str(path))
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if record.predictions is not None:
-                predictions = bundle.files[f"{archive.RECORDS}{name.with_suffix('.npz').as_posix()}"]
-                write_whole(path.with_suffix(".npz"), predictions)
-            write_whole(path, to_json(whole).encode("utf-8"))
+            yield
     except OSError as error:
         raise StorageError(
             f"the record can't be written: {error.strerror}",
-            where=str(path),
+            where=str(store.path(record.place)),
             hint="what was added is kept: fix this and run the same command again",
         ) from error
-    return name.as_posix()

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from bench.data.mteb_names import is_mteb
-from bench.data.suites import SUITES, reference_fingerprints
-from bench.errors import BenchError, InputError, NotComparableError
-from bench.eval.rescore import rescore, tasks_of
+from bench.encoder import FloatArray
+from bench.errors import (
+    BenchError,
+    DataError,
+    InputError,
+    NotComparableError,
+    UnreadableRecordError,
+    storage_reason,
+)
+from bench.eval.rescore import rescore, tasks_of, wrong_average
 from bench.nn.folder import content_hash
 from bench.records.integrity import copies, faults, seal_fault
 from bench.records.provenance import plugin_files
@@ -17,16 +26,17 @@ from bench.records.record import EXTERNAL, RunRecord, from_json
 from bench.records.store import ResultStore
 from bench.registry import METHODS
 from bench.run.kept import folder_of
-from bench.verify.findings import Verified
-from bench.verify.stages import planned_keys, with_keys, wrong_stages
+from bench.verify.files import files_of, strays, unseen
+from bench.verify.findings import AGAIN, READABLE, Verified, Wrong
+from bench.verify.known import known
+from bench.verify.stages import Planned, planned, with_keys
 
-Wrong = tuple[str, str, str]
-"""Check, what is wrong, what to do about it."""
-_AGAIN = "delete the file and run the cell again"
-SIDE_SCORES = "of which no predictions are kept:"
-"""In a line on scores that stand beside a suite's own, such as those of the last checkpoint."""
-_NOT_RECORDS = ("stats", "mteb")
-"""Folders of a campaign that hold what can be made again from its records, or is another program's."""
+SIDE_SCORES = "scores beside a suite's own, of which no predictions are kept:"
+NOTES = "notes of records:"
+BESIDE_SCORES = (SIDE_SCORES, NOTES)
+"""What lines begin with that leave no score of a suite in doubt."""
+_EDITED = "the record was edited, or scored by another program: run the cell again"
+_NONE: FloatArray = np.empty(0, dtype=np.float32)
 
 
 @dataclass(frozen=True)
@@ -46,32 +56,6 @@ class Settings:
     progress: Callable[[int], None] = lambda _: None
 
 
-def record_files(target: Path) -> dict[Path, list[Path]]:
-    """Return the files of records at or below a path, by the campaign's folder.
-
-    Raises:
-        InputError: there are none.
-    """
-    below = [target] if target.is_file() else sorted(target.rglob("*.json"))
-    found: dict[Path, list[Path]] = {}
-    for path in below:
-        hidden = any(part.startswith(".") for part in path.relative_to(target).parts)
-        file = path.absolute()
-        if not hidden and len(file.parents) > 4 and _is_run(file.parent.name):
-            found.setdefault(file.parents[3], []).append(file)
-    if not found:
-        raise InputError(
-            "no records here",
-            where=str(target),
-            expected="results, a campaign's folder, a folder below it, or a record's .json",
-        )
-    return found
-
-
-def _is_run(folder: str) -> bool:
-    return folder == "no-seed" or folder.startswith("seed-")
-
-
 def verify(target: Path, settings: Settings) -> tuple[Verified, list[tuple[str, RunRecord]]]:
     """Verify every record at or below a path.
 
@@ -87,7 +71,10 @@ def verify(target: Path, settings: Settings) -> tuple[Verified, list[tuple[str, 
     """
     verified, readable = Verified(), dict[str, RunRecord]()
     base = target.absolute() if target.is_dir() else target.absolute().parent
-    for root, files in record_files(target).items():
+    campaigns, there = files_of(target)
+    for path, wrong in unseen(there):
+        verified.add(path.absolute().relative_to(base).as_posix(), [wrong])
+    for root, files in campaigns.items():
         store = ResultStore(root.parent, root.name)
         of_campaign: dict[str, RunRecord] = {}
         for file in files:
@@ -101,13 +88,13 @@ def verify(target: Path, settings: Settings) -> tuple[Verified, list[tuple[str, 
         if base in (root, *root.parents):
             external = (record.place for record in of_campaign.values() if record.name in EXTERNAL)
             kept = {folder_of(store, place) for place in external}
-            for stray in _strays(root, files, kept):
+            for stray in strays(root, files, kept):
                 hint = "delete it, or move it out of the results folder"
                 name = stray.relative_to(base).as_posix()
                 verified.add(name, [("stray", "no record names this file", hint)])
         readable |= of_campaign
-    wrong = {finding.where for finding in verified.findings}
-    return verified, [(where, r) for where, r in readable.items() if where not in wrong and r.status == "ok"]
+    found = {finding.where for finding in verified.findings}
+    return verified, [(where, r) for where, r in readable.items() if where not in found and r.status == "ok"]
 
 
 def _add_copies(records: Mapping[str, RunRecord], verified: Verified) -> None:
@@ -120,31 +107,50 @@ def _add_copies(records: Mapping[str, RunRecord], verified: Verified) -> None:
 def _verify_file(
     store: ResultStore, file: Path, where: str, settings: Settings, verified: Verified
 ) -> RunRecord | None:
-    """Check one file; None where it can't be read at all."""
+    """Check one file; None where it can't be read at all, or not be checked to the end."""
+    try:
+        return _verify_record(store, file, where, settings, verified)
+    except Exception as error:  # what nobody foresaw of one record hides no finding on another
+        if storage_reason(error):  # no record's fault: it can't be sealed
+            raise
+        what = f"checking it failed, {type(error).__name__}: {error}"
+        verified.add(where, [("shape", what, AGAIN)])
+        return None
+
+
+def _verify_record(
+    store: ResultStore, file: Path, where: str, settings: Settings, verified: Verified
+) -> RunRecord | None:
     try:
         if file.is_symlink():
             raise BenchError("a link, not a file")
         text = file.read_text(encoding="utf-8")
         record = from_json(text, str(file))
-    except (OSError, UnicodeDecodeError, BenchError) as error:
-        verified.add(where, [("shape", str(error), _AGAIN)])
+    except OSError as error:  # it may be whole
+        verified.add(where, [("shape", f"it can't be read: {error.strerror}", READABLE)])
         return None
-    wrong = [*_stated(store, file, record), *_known(record), *_plugins(record, settings, verified)]
+    except (UnicodeDecodeError, BenchError) as error:
+        verified.add(where, [("shape", str(error), AGAIN)])
+        return None
+    wrong = [*_stated(store, file, record), *known(record, verified), *_plugins(record, settings, verified)]
     wrong += _encoder(folder_of(store, record.place), record)
     scores = verified.scores
     if not any(check == "place" for check, *_ in wrong):  # else its predictions are not those next to it
         wrong += _measured(store, record, settings, verified)
     seal = seal_fault(record, text)
-    planned = _planned(record, settings, verified) if not wrong else None
+    run = None
+    try:
+        run = _planned(record, settings, verified) if not wrong else None
+    except DataError as error:
+        wrong.append(("method", error.what, AGAIN))
     sound = not wrong and verified.scores > scores  # never sealed without a look at its scores
     if settings.seal and seal is not None and seal.check == "unsealed" and sound:
-        store.seal(with_keys(record, planned) if planned else record)
+        store.seal(with_keys(record, run.keys) if run and run.keys else record)
         verified.sealed.append(where)
     elif seal is not None:
         wrong.append((seal.check, seal.what, seal.hint))
-    elif planned is not None and (odd := wrong_stages(record, planned)):
-        what = f"the key of {', '.join(odd)} is not that of its options, text and seed"
-        wrong.append(("stages", what, _AGAIN))
+    elif run is not None:
+        wrong += run.wrong(record)
     verified.add(where, wrong)
     return record
 
@@ -157,28 +163,7 @@ def _stated(store: ResultStore, file: Path, record: RunRecord) -> Iterator[Wrong
         what = f"this record of {record.method} is in another's place"
         yield "place", what, "move the copy out of the results folder"
     if record.status != "ok":
-        yield "score", f"the cell failed: {record.reason}", _AGAIN
-
-
-def _known(record: RunRecord) -> Iterator[Wrong]:
-    """What a record says against its method's card, its suite and the reference data."""
-    if record.name in METHODS.names():
-        card = METHODS.get(record.name).card
-        if record.version > card.version:
-            what = f"version {record.version} of {record.name}; this bench has {card.version}"
-            yield "method", what, _AGAIN
-        known = {option.name for option in card.options}
-        if record.version == card.version and (odd := sorted(record.options.keys() - known)):
-            yield "method", f"{record.name} has no option {', '.join(odd)}", _AGAIN
-    if record.method != record.name and record.method in METHODS.names():
-        yield "method", f"it calls itself {record.method}, but {record.name} made it", _AGAIN
-    reference = reference_fingerprints()
-    for task, facts in record.tasks.items():
-        if facts["reference"] and task in reference and facts["sha256"] != reference[task]["sha256"]:
-            yield "data", f"{task} is said to be the reference version, and isn't", _AGAIN
-    tasks = SUITES.get(record.suite).tasks if record.suite in SUITES.names() else ()
-    if tasks and set(tasks) != set(record.tasks):
-        yield "tasks", f"it has {', '.join(record.tasks)}; {record.suite} has {', '.join(tasks)}", _AGAIN
+        yield "score", f"the cell failed: {record.reason}", AGAIN
 
 
 def _plugins(record: RunRecord, settings: Settings, verified: Verified) -> Iterator[Wrong]:
@@ -200,10 +185,10 @@ def _encoder(folder: Path, record: RunRecord) -> Iterator[Wrong]:
     try:
         found = content_hash(folder)
     except BenchError as error:
-        yield "weights", error.what, _AGAIN
+        yield "weights", error.what, AGAIN
         return
     if found != (record.backbone or {}).get("sha256"):
-        yield "weights", "the encoder next to it is not the one that it is of", _AGAIN
+        yield "weights", "the encoder next to it is not the one that it is of", AGAIN
 
 
 def _measured(
@@ -213,13 +198,13 @@ def _measured(
     if record.status != "ok":
         return
     if record.predictions is None and not (is_mteb(record.suite) and store.is_whole(record.place, record)):
-        yield "predictions", "it names no predictions, so nothing shows its scores", _AGAIN
-        return
-    if record.predictions is None:
-        verified.unchecked[f"scores of {record.suite}: no predictions are kept"] += len(record.scores)
+        yield "predictions", "it names no predictions, so nothing shows its scores", AGAIN
         return
     try:
-        predictions = store.predictions(record)
+        predictions = store.predictions(record) if record.predictions else dict.fromkeys(record.tasks, _NONE)
+    except UnreadableRecordError as error:
+        yield "predictions", error.what, READABLE
+        return
     except BenchError as error:
         yield "predictions", error.what, "run the cell again"
         return
@@ -230,31 +215,27 @@ def _measured(
         return
     except BenchError as error:
         verified.unchecked[f"scores of {record.suite}: {error.what}"] += len(record.scores)
+        yield from (("score", wrong, _EDITED) for wrong in wrong_average(record))
         return
     found = rescore(record, tasks, predictions)
     verified.scores += found.checked
     for kind in found.unchecked:
-        verified.unchecked[f"scores of {record.suite} {SIDE_SCORES} {kind}"] += 1
-    for wrong in found.wrong:
-        yield "score", wrong, "the record was edited, or scored by another program: run the cell again"
+        verified.unchecked[f"scores of {record.suite} of which no predictions are kept: {kind}"] += 1
+    for kind in found.beside:
+        verified.unchecked[f"{SIDE_SCORES} {record.suite} {kind}"] += 1
+    yield from (("score", wrong, _EDITED) for wrong in found.wrong)
 
 
-def _planned(record: RunRecord, settings: Settings, verified: Verified) -> dict[str, str] | None:
-    """The keys that the training stages of a record should have; None where that can't be told."""
-    if not record.training.get("stages"):
+def _planned(record: RunRecord, settings: Settings, verified: Verified) -> Planned | None:
+    """The run that repeats a record, None where that can't be told; raises DataError as :func:`planned`."""
+    if record.name not in METHODS.names():  # that is said already
         return None
     try:
-        return planned_keys(record, settings.data)
+        return planned(record, settings.data)
+    except DataError:
+        raise
     except BenchError as error:
-        verified.unchecked[f"keys of training stages: {error.what}"] += 1
+        untrained = NOTES if isinstance(error, InputError) else "specification of records:"
+        about = "keys of training stages:" if record.training.get("stages") else untrained
+        verified.unchecked[f"{about} {error.what}"] += 1
         return None
-
-
-def _strays(root: Path, files: Sequence[Path], kept: set[Path]) -> Iterator[Path]:
-    """Files in the cells' folders of a campaign that no record names, but for the encoders kept there."""
-    named = kept | {name for file in files for name in (file, file.with_suffix(".npz"))}
-    for path in sorted(root.glob("*/*/*/*")):
-        top = path.relative_to(root).parts[0]
-        hidden = top.startswith(".") or path.name.startswith(".")  # locks, and what a killed process left
-        if top not in _NOT_RECORDS and not hidden and path not in named:
-            yield path

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench.errors import BenchError
+from bench.errors import BenchError, printable
 from bench.records.machines import machine_warnings
 from bench.records.record import RunRecord
 from bench.run.rerun import Difference, rerun
@@ -40,12 +40,16 @@ def repeat_some(
             verified.unchecked[f"repetition of {where}: {error.what}"] += 1
             say(f"{where}: can't be repeated here: {error.what}")
             continue
+        except Exception as error:  # what nobody foresaw of one record stops no other's repetition
+            what = f"repeating it failed, {type(error).__name__}: {error}"
+            verified.add(where, [("rerun", what, "")])
+            say(printable(f"{where}: {what}"))
+            continue
         verified.repeated.append(where)
         if not differences:
             say(f"{where}: equal to the last digit")
             continue
-        largest = max(map(_size, differences))
-        what = f"{len(differences)} scores differ, by up to {largest:.2g}"
+        what = _in_words(differences)
         if other := machine_warnings([record], [now]):
             what += f", on other versions or hardware: {'; '.join(other)}"
             verified.unchecked[f"digits of {where}: {what}"] += 1
@@ -55,7 +59,13 @@ def repeat_some(
         say(f"{where}: {what}")
 
 
-def _size(difference: Difference) -> float:
-    if difference.then is None or difference.now is None:
-        return float("inf")
-    return abs(difference.then - difference.now)
+def _in_words(differences: Sequence[Difference]) -> str:
+    """Say how many scores differ and by how much, and what else does."""
+    sizes = [
+        float("inf") if each.then is None or each.now is None else abs(each.then - each.now)
+        for each in differences
+        if each.of == "scores"
+    ]
+    others = [each.name for each in differences if each.of != "scores"]
+    said = [f"{len(sizes)} scores differ, by up to {max(sizes):.2g}"] if sizes else []
+    return "; ".join([*said, f"{', '.join(others)} differ"] if others else said)

@@ -1,52 +1,86 @@
-"""The keys of a record's training stages: whether they are those of the options, text and seed it names."""
+"""What this bench would plan in the place of a record: keys of stages, what is said of labels, notes."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bench.errors import BenchError, InputError
-from bench.plan.plan import make_plan
+from bench.errors import BenchError, DataError, InputError
+from bench.plan.job import Job
+from bench.plan.plan import Plan, make_plan
 from bench.records.facts import arithmetic_of, differing
 from bench.records.record import RunRecord
 from bench.run.rerun import spec_of
+from bench.run.said import job_of, said_otherwise
 from bench.stages import ARITHMETIC
+from bench.verify.findings import AGAIN, Wrong
+
+_OF_THE_SEED = {"seed", "seeds"}
 
 
-def planned_keys(record: RunRecord, data: Path | None) -> dict[str, str]:
-    """Return the key of each stage as this bench would give it, by role.
+@dataclass(frozen=True)
+class Planned:
+    """The run that repeats a record, of the same key."""
+
+    plan: Plan
+    job: Job
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """The key of each stage, by role."""
+        stages = self.job.record.training.get("stages", {})
+        return {role: facts["key"] for role, facts in stages.items()}
+
+    def wrong(self, record: RunRecord) -> Iterator[Wrong]:
+        """Yield what the record says otherwise."""
+        stages = record.training.get("stages", {})
+        roles = dict.fromkeys([*stages, *self.keys])
+        if odd := [role for role in roles if stages.get(role, {}).get("key") != self.keys.get(role)]:
+            what = f"the key of {', '.join(odd)} is not that of its options, text and seed"
+            yield "stages", what, AGAIN
+        for what in said_otherwise(record, self.plan, self.job):
+            yield "notes", what, AGAIN
+
+
+def planned(record: RunRecord, data: Path | None) -> Planned:
+    """Plan the run that repeats a record.
 
     Raises:
-        BenchError: this bench can't plan the record's cell again: another version, or a model, text or
-            plug-in that isn't at hand; says what.
+        DataError: the record says what no run takes, or has a seed where its method has none, or none.
+        InputError: data, a model, a text or a plug-in isn't at hand.
+        BenchError: this bench has another version of something; says what.
     """
-    if arithmetic_of(record) != ARITHMETIC:
+    if arithmetic_of(record) not in (0, ARITHMETIC):
         raise BenchError(f"trained by arithmetic {arithmetic_of(record)}, and this bench has {ARITHMETIC}")
+    not_at_hand = f"data, a model or a text of profile {record.profile} isn't at hand"
     try:
-        plan = make_plan(spec_of(record, data, None, None, (), Path("nowhere")))
+        spec = spec_of(record, data, None, None, (), Path("nowhere"))
+    except DataError:
+        raise
     except InputError as error:
-        what = f"data, a model or a text of profile {record.profile} isn't at hand"
-        raise BenchError(what) from error
-    (job,) = (job for job in plan.jobs if job.cell.seed == record.seed)
-    if found := dict.fromkeys(each.fact for each in differing(record, job.record)):
-        raise BenchError(f"this bench has another {', '.join(found)}")
-    return {role: facts["key"] for role, facts in job.record.training.get("stages", {}).items()}
+        raise InputError(not_at_hand) from error
+    try:
+        plan = make_plan(spec)
+    except InputError as error:
+        raise InputError(not_at_hand) from error
+    job = job_of(plan, record)
+    facts = dict.fromkeys(each.fact for each in differing(record, job.record))
+    if facts and facts.keys() <= _OF_THE_SEED:
+        raise DataError(f"its seed is {_seed(record.seed)}, and that of its run {_seed(job.cell.seed)}")
+    if facts:
+        raise BenchError(f"this bench has another {', '.join(facts)}")
+    return Planned(plan, job)
 
 
-def wrong_stages(record: RunRecord, planned: dict[str, str]) -> list[str]:
-    """Return the roles of the stages whose keys aren't the planned ones."""
-    stages = record.training.get("stages", {})
-    return [role for role in dict.fromkeys([*stages, *planned]) if _key(stages, role) != planned.get(role)]
+def _seed(seed: int | None) -> str:
+    return "none" if seed is None else str(seed)
 
 
-def with_keys(record: RunRecord, planned: dict[str, str]) -> RunRecord:
+def with_keys(record: RunRecord, keys: dict[str, str]) -> RunRecord:
     """Return a record of an older bench with its stages' keys as this one makes them."""
     stages = {
-        role: {**facts, "key": planned[role]} if role in planned else facts
+        role: {**facts, "key": keys[role]} if role in keys else facts
         for role, facts in record.training["stages"].items()
     }
     return replace(record, training={**record.training, "stages": stages})
-
-
-def _key(stages: dict[str, dict[str, str]], role: str) -> str | None:
-    return stages.get(role, {}).get("key")

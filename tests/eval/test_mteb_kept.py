@@ -21,7 +21,7 @@ from bench.eval.mteb_kinds import kind_of
 from bench.eval.mteb_scores import Entry, entry_as_json, entry_from_json, suite_scores
 from bench.eval.mteb_tasks import MtebTask, load_mteb_suite
 from bench.eval.rescore import rescore
-from bench.records.record import RunRecord
+from bench.records.record import RunRecord, Score
 from bench.records.store import ResultStore
 from bench.stats.checks import generator
 from tests.support.cli import Cli
@@ -111,6 +111,55 @@ def test_averages_count_what_cannot_be_scored_again(tasks: dict[str, MtebTask]) 
     assert wrong.startswith("avg all main_score is ")
     empty = {name: np.empty(0, dtype=np.float32) for name in tasks}
     assert scored_again(list(tasks.values()), empty, record) == ()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ("avg", "all", "MAIN"),
+        ("avg", "all", "ndcg@10"),  # not all tasks are of retrieval
+        ("pairs", "all", "accuracy"),
+        ("pairs", "en", "spearman"),  # the task is computed again, and has no such part
+        ("search", "all", "ndcg@7"),
+        ("classes", "all", "ndcg@5"),
+        ("Nonesuch", "mean", "main_score"),
+    ],
+)
+def test_a_score_that_no_suite_has(tasks: dict[str, MtebTask], name: tuple[str, str, str]) -> None:
+    predictions = predictions_of(5)
+    record = record_of(tasks, predictions)
+    odd = replace(record, scores=(Score(*name, 0.99, 9), *record.scores))
+    assert f"suite local:mine has no score {' '.join(name)}" in rescore(odd, tasks, predictions).wrong
+
+
+def test_scores_of_which_nothing_is_kept_are_known_by_their_names(tasks: dict[str, MtebTask]) -> None:
+    record = record_of(tasks, predictions_of(6))
+    empty = {name: np.empty(0, dtype=np.float32) for name in tasks}
+    part, rank = Score("pairs", "en", "spearman", 0.5, 9), Score("search", "all", "map@5", 0.5, 8)
+    odd = Score("avg", "all", "MAIN", 0.99, 5)
+    found = rescore(replace(record, scores=(*record.scores, part, rank)), tasks, empty)
+    assert (found.wrong, found.checked, found.beside) == ((), 0, ("all map@5",))
+    assert len(found.unchecked) == len(record.scores) + 1
+    wrong = rescore(replace(record, scores=(odd, *record.scores)), tasks, empty).wrong
+    assert wrong == (
+        "its average is of MAIN, and that of suite local:mine is of main_score",
+        "suite local:mine has no score avg all MAIN",
+    )
+
+
+def test_averages_of_retrieval_in_another_order(tasks: dict[str, MtebTask]) -> None:
+    """The first average is the one that tables show."""
+    search = {"search": tasks["search"]}
+    entry = Entry("test", "default", {"ndcg_at_10": 0.5, "recall_at_10": 0.9}, 8)
+    scores = suite_scores([*search.values()], {"search": [entry]})
+    facts = {"search": {"items": 8, "sha256": "", "reference": True}}
+    record = replace(record_of(tasks, predictions_of(7)), tasks=facts, scores=scores)
+    empty = {"search": np.empty(0, dtype=np.float32)}
+    found = rescore(record, search, empty)
+    assert (found.wrong, found.unchecked) == ((), ("all ndcg@10", "all ndcg@10"))
+    assert found.beside == ("all recall@10", "all recall@10")
+    wrong = rescore(replace(record, scores=scores[::-1]), search, empty).wrong
+    assert wrong == ("its average is of recall@10, and that of suite local:mine is of ndcg@10",)
 
 
 @pytest.mark.parametrize(

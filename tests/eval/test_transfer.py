@@ -280,7 +280,7 @@ def test_a_suite_runs_from_data_to_records(cli: Cli, downstream: Path, tmp_path:
             assert values[task, "all", "accuracy"] == pytest.approx(right)
         assert len(predicted["MR"]) == 48
         again = rescore(from_json(file.read_text(), str(file)), tasks, dict(predicted))
-    assert (again.wrong, again.unchecked) == ((), ("dev accuracy",) * 7)
+    assert (again.wrong, again.unchecked, again.beside) == ((), (), ("dev accuracy",) * 7)
     before = file.read_bytes()
     code, _, err = cli(*command, *where)
     assert (code, file.read_bytes()) == (0, before)

@@ -23,7 +23,7 @@ from bench.run import backbone as making
 from bench.run.pack import _model as packed_model
 from bench.train.mlm import MlmSettings
 from bench.train.pretrain import add_head
-from bench.verify.stages import planned_keys
+from bench.verify.stages import planned as planned_again
 from tests.support.cli import Cli
 
 BASE = """
@@ -139,7 +139,7 @@ def test_a_run_makes_it_once_and_names_recipe_and_bytes(
     shutil.rmtree(there / "cache")
     load = profiles.load
     monkeypatch.setattr(profiles, "load", lambda name: load("own.toml" if name == "own" else name))  # shipped
-    assert planned_keys(record, None) == keys
+    assert planned_again(record, None).keys == keys
 
 
 def test_what_was_made_otherwise_is_refused(there: Path, cli: Cli, made_before: Path) -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from tests.support.cli import Cli, records
-from tests.support.forge import forge
+from tests.support.forge import forge, forge_predictions
 from tests.support.training import arguments
 
 
@@ -48,6 +52,33 @@ def test_training_is_repeated(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus:
     )
     code, out, err = cli("rerun", str(path), "--model", str(tiny_bert), "--corpus", str(corpus))
     assert (code, out) == (0, "equal: every score is the same to the last digit\n"), err
+
+
+def test_predictions_and_training_are_compared_too(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
+) -> None:
+    """On equal versions and CPU; on another a digit of theirs may differ where no score does."""
+    assert cli(*arguments(tiny_bert, corpus))[0] == 0
+    path, given = record_path(tmp_path, "simcse"), ("--model", str(tiny_bert), "--corpus", str(corpus))
+    whole = {file: file.read_bytes() for file in (path, path.with_suffix(".npz"))}
+
+    def stage(record: dict[str, Any], **facts: Any) -> None:
+        record["training"]["stages"]["simcse"] |= facts
+
+    step = json.loads(whole[path])["training"]["stages"]["simcse"]["steps"]
+    forge(path, partial(stage, steps=step + 1))
+    code, out, err = cli("rerun", str(path), *given)
+    assert (code, out) == (1, f"simcse steps: then {step + 1}, now {step}\n"), err
+    path.write_bytes(whole[path])
+    forge(path, partial(stage, dev_curve=[[0, 0.5]]))
+    assert cli("rerun", str(path), *given)[1].startswith("simcse dev_curve: then '")
+    path.write_bytes(whole[path])
+    forge_predictions(path, lambda values: values * np.float32(1.001))  # in the same order
+    assert json.loads(path.read_text())["scores"][:2] == json.loads(whole[path])["scores"][:2]
+    code, out, _ = cli("rerun", str(path), *given)
+    assert (code, "predictions: then '" in out) == (1, True)
+    forge(path, lambda record: record["timing"].update(processor="another one"))
+    assert "predictions" not in cli("rerun", str(path), *given)[1]
 
 
 def test_members_have_the_options_that_they_had(

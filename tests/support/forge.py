@@ -30,6 +30,12 @@ def forge(path: Path, edit: Edit, seal: str = "recomputed") -> None:
     path.write_text(to_json(sealed(from_json(text, str(path)))) if seal == "recomputed" else text)
 
 
+def add_points(record: dict[str, Any]) -> None:
+    """Add 5 points to every score."""
+    for score in record["scores"]:
+        score["value"] = min(1.0, score["value"] + 0.05)
+
+
 def forge_predictions(path: Path, change: Callable[[FloatArray], FloatArray]) -> RunRecord:
     """Change the predictions of a record and give it their scores, as only training again finds out.
 

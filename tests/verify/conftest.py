@@ -12,6 +12,7 @@ from bench.cli.main import main
 from bench.registry import METHODS, discover
 from bench.request import plugins
 from bench.verify import archive
+from tests.support.cli import Cli
 
 PLUGIN = '''
 """A method that says when its file is run."""
@@ -76,3 +77,15 @@ def work(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def files(work: Path) -> dict[str, bytes]:
     """What the bundle holds, without its manifest."""
     return dict(archive.read(work / "local.zip").files)
+
+
+@pytest.fixture
+def results(cli: Cli) -> Cli:
+    """Three seeds of a seeded method and a deterministic one on an embedded suite, unharmed."""
+    code, _, err = cli("run", "--methods", "noise,word_overlap", "--seeds", "1-3", "--suite", "toy")
+    assert code == 0, err
+    code, out, _ = cli("verify", "--format", "json")
+    found = json.loads(out)
+    assert (code, found["findings"], found["unchecked"]) == (0, [], {})
+    assert (len(found["records"]), found["scores"]) == (4, 8)
+    return cli

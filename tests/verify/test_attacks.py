@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,45 +14,11 @@ import numpy as np
 import pytest
 
 from bench.errors import InputError
-from tests.support.forge import Edit, forge, forge_predictions
+from tests.support.cli import Cli
+from tests.support.forge import Edit, add_points, forge, forge_predictions
+from tests.support.verified import CAMPAIGN, NOISE, ONE, found_by_verify, where
 
-Cli = Callable[..., tuple[int, str, str]]
 ROOT = Path(__file__).parents[2]
-CAMPAIGN = Path("results", "local", "mini")
-NOISE = CAMPAIGN / "noise"
-ONE = NOISE / "seed-1" / "toy.json"
-
-
-@pytest.fixture
-def results(cli: Cli) -> Cli:
-    """Three seeds of a seeded method and a deterministic one on an embedded suite, unharmed."""
-    code, _, err = cli("run", "--methods", "noise,word_overlap", "--seeds", "1-3", "--suite", "toy")
-    assert code == 0, err
-    code, out, _ = cli("verify", "--format", "json")
-    found = json.loads(out)
-    assert (code, found["findings"], found["unchecked"]) == (0, [], {})
-    assert (len(found["records"]), found["scores"]) == (4, 8)
-    return cli
-
-
-def found_by_verify(cli: Cli, *arguments: str) -> dict[str, set[str]]:
-    """Checks that fail, by file."""
-    code, out, err = cli("verify", *arguments, "--format", "json")
-    assert err == ""
-    found: dict[str, set[str]] = {}
-    for finding in json.loads(out)["findings"]:
-        found.setdefault(finding["where"], set()).add(finding["check"])
-    assert code == bool(found)
-    return found
-
-
-def where(path: Path) -> str:
-    return path.relative_to("results").as_posix()
-
-
-def add_points(record: dict[str, Any]) -> None:
-    for score in record["scores"]:
-        score["value"] = min(1.0, score["value"] + 0.05)
 
 
 def add_to_average(record: dict[str, Any]) -> None:

@@ -87,6 +87,40 @@ def test_what_is_there_already_stays(work: Path, cli: Cli) -> None:
     assert snapshot(work) == before
 
 
+@pytest.mark.parametrize("lost", [Path.unlink, lambda path: path.write_bytes(b"x")])
+def test_predictions_that_are_lost_come_back(work: Path, cli: Cli, lost: Callable[[Path], object]) -> None:
+    assert cli(*MERGE)[0] == 0
+    before = snapshot(work)
+    for name in ("mine/seed-1", "word_overlap/no-seed"):
+        lost(work / "target" / "local" / "mini" / name / "toy.npz")
+    code, out, err = cli(*MERGE)
+    assert (code, err) == (0, "")
+    assert out.splitlines()[-2:] == [
+        "note: 2 records there had lost their predictions, which were added again: "
+        "mini/mine/seed-1/toy.npz, mini/word_overlap/no-seed/toy.npz",
+        "target/local: 0 records added, 5 were there already",
+    ]
+    assert snapshot(work) == before
+    assert "lost" not in cli(*MERGE)[1]
+
+
+def test_predictions_of_a_record_that_is_replaced_meanwhile_stay_lost(
+    work: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cli(*MERGE)[0] == 0
+    path = work / "target" / "local" / "mini" / "noise" / "seed-1" / "toy.json"
+    path.with_suffix(".npz").unlink()
+    real = ResultStore.prepare
+
+    def meanwhile(store: ResultStore) -> None:
+        path.write_bytes(edited(path.read_bytes(), lambda data: data["provenance"].update(bench="9")))
+        real(store)
+
+    monkeypatch.setattr(ResultStore, "prepare", meanwhile)
+    assert "noise/seed-1/toy.json: another process wrote it meanwhile" in refusal(cli, *MERGE, code=3)
+    assert not path.with_suffix(".npz").exists()
+
+
 def test_a_conflict_adds_nothing(work: Path, cli: Cli, files: Files) -> None:
     shutil.copytree(work / "results", work / "target")
     shutil.rmtree(work / "target" / "local" / "mini" / "word_overlap")

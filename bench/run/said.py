@@ -1,0 +1,57 @@
+"""What a record says of itself, against what a run of its cell would say: what no key has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from bench.data.pins import UNPINNED
+from bench.data.training import TrainingData
+from bench.plan.job import Job, make_job
+from bench.plan.plan import Plan
+from bench.records.record import RunRecord, is_supervised
+
+
+def job_of(plan: Plan, record: RunRecord) -> Job:
+    """Return the job of a plan that repeats a record, the first where none has its seed."""
+    return next((job for job in plan.jobs if job.cell.seed == record.seed), plan.jobs[0])
+
+
+def said_otherwise(record: RunRecord, plan: Plan, job: Job) -> Iterator[str]:
+    """Yield what a record says of labels and in its notes, and its run would say otherwise.
+
+    The names of the row, the model and the texts are the record's own: all else of these is in its key.
+
+    Args:
+        record: A record.
+        plan: Of the run that repeats it.
+        job: Its job there, of the same key.
+    """
+    cell, said = job.cell, record.backbone or {}
+    model = replace(cell.model, name=said.get("name", cell.model.name)) if cell.model else None
+    renamed = replace(cell, method=record.method, model=model)
+    training = plan.training and _renamed(plan.training, record)
+    source, tasks = job.source or job.suite, plan.suites[job.suite]
+    own = make_job(renamed, source, tasks, plan.spec, training, plan.world_seed).record
+    if is_supervised(record) != is_supervised(own):
+        verb = ("says", "doesn't") if is_supervised(record) else ("doesn't say", "did")
+        yield f"it {verb[0]} that it learned from labels, and it {verb[1]}"
+    notes, known = (list(filter(_is_of_the_cell, each.notes)) for each in (record, own))
+    yield from (f"it lacks the note '{note}'" for note in known if note not in notes)
+    yield from (f"its run has no note '{note}'" for note in notes if note not in known)
+
+
+def _renamed(training: TrainingData, record: RunRecord) -> TrainingData:
+    """The texts with the names that a record gives them."""
+    stages = record.training.get("stages", {}).values()
+    blocks = (record.training.get("corpus"), *(stage.get("text") for stage in stages))
+    names = {block["sha256"]: block["name"] for block in blocks if block and "name" in block}
+    texts = {
+        key: replace(text, name=names.get(text.sha256, text.name)) for key, text in training.texts.items()
+    }
+    return replace(training, texts=texts)
+
+
+def _is_of_the_cell(note: str) -> bool:
+    """False for a note on where a text came from: that of the machine at hand may be from elsewhere."""
+    return not (note.startswith("The training text ") and note.endswith(f" is {UNPINNED}."))

@@ -1,0 +1,81 @@
+"""What a record says against its method's card, its suite and the reference data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bench.card import SUPERVISED
+from bench.data.suites import SUITES, reference_fingerprints
+from bench.errors import DataError, InputError
+from bench.eval.suite import measure_of
+from bench.records.provenance import plugin_files
+from bench.records.record import RunRecord, is_supervised
+from bench.registry import METHODS
+from bench.request import profiles
+from bench.run.rerun import members_of
+from bench.stages import ComposedMethod
+from bench.verify.findings import AGAIN, Verified, Wrong
+
+
+def known(record: RunRecord, verified: Verified) -> Iterator[Wrong]:
+    """Yield what is wrong of that; a method or profile that isn't known here is unchecked."""
+    if record.name in METHODS.names():
+        yield from _of_card(record)
+        yield from _of_labels(record)
+    elif record.name not in plugin_files(record.provenance):  # these are asked for by their file
+        verified.unchecked[f"method {record.name}: unknown here"] += 1
+    profile = record.profile.partition("@")[0]
+    if profile not in profiles.names():
+        verified.unchecked[f"profile {profile}: unknown here"] += 1
+    if record.method != record.name and record.method in METHODS.names():
+        yield "method", f"it calls itself {record.method}, but {record.name} made it", AGAIN
+    version, newest = record.evaluation.get("version", 1), measure_of(record.suite).version
+    if version > newest:
+        yield "method", f"version {version} of the evaluation; this bench has {newest}", "upgrade cse-bench"
+    yield from _of_data(record)
+
+
+def _of_card(record: RunRecord) -> Iterator[Wrong]:
+    """Version, options, and no seed where the method draws nothing."""
+    method = METHODS.get(record.name)
+    card = method.card
+    if record.version > card.version:
+        what = f"version {record.version} of {record.name}; this bench has {card.version}"
+        yield "method", what, AGAIN
+    options = {option.name for option in card.options}
+    if record.version == card.version and (odd := sorted(record.options.keys() - options)):
+        yield "method", f"{record.name} has no option {', '.join(odd)}", AGAIN
+    if card.deterministic and record.seed is not None and not isinstance(method, ComposedMethod):
+        what = f"{record.name} draws nothing, so that it has no seeds, and this is seed {record.seed}"
+        yield "method", what, AGAIN
+
+
+def _of_labels(record: RunRecord) -> Iterator[Wrong]:
+    """Whether it learned from labels, as the cards of its method and of those below it say."""
+    try:
+        names = {record.name, *(request.name for request, _ in members_of(record))}
+    except DataError as error:
+        yield "method", error.what, AGAIN
+        return
+    except InputError:  # the name of a folder that can't be asked for
+        names = {record.name, ""}
+    here = names & set(METHODS.names())
+    learned = [name for name in sorted(here) if METHODS.get(name).card.kind == SUPERVISED]
+    if learned and not is_supervised(record):
+        what = f"it doesn't say that it learned from labels, and {learned[0]} does"
+        yield "notes", what, AGAIN
+    stages = record.training.get("stages", {}).values()
+    from_pairs = any("pairs" in stage.get("text", {}) for stage in stages)
+    if record.training.get("supervised") and names == here and not learned and not from_pairs:
+        yield "notes", f"it says that it learned from labels, and {record.name} doesn't", AGAIN
+
+
+def _of_data(record: RunRecord) -> Iterator[Wrong]:
+    """Data that are said to be the reference, and tasks that aren't the suite's."""
+    reference = reference_fingerprints()
+    for task, facts in record.tasks.items():
+        if facts["reference"] and task in reference and facts["sha256"] != reference[task]["sha256"]:
+            yield "data", f"{task} is said to be the reference version, and isn't", AGAIN
+    tasks = SUITES.get(record.suite).tasks if record.suite in SUITES.names() else ()
+    if tasks and set(tasks) != set(record.tasks):
+        yield "tasks", f"it has {', '.join(record.tasks)}; {record.suite} has {', '.join(tasks)}", AGAIN

@@ -1,0 +1,31 @@
+"""Which of verification's lines leave a campaign in doubt on a site: those on scores of its suites."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from bench.cli.site import _check
+from bench.records.store import ResultStore
+
+RESULTS = Path(__file__).parents[2] / "results"
+
+
+@pytest.mark.parametrize(
+    ("record", "status", "line"),
+    [
+        ("reference/mini/esimcse_short/seed-1/mini.json", "verified", "mini all spearman_last (2)"),
+        ("reference/mini/tncse_short.kept/no-seed/mini.json", "verified", "not checked: notes of records: "),
+        ("reproduce/mini/untrained[pooling=avg]/no-seed/mini-mteb.json", "in part", "kept: all v_measure"),
+    ],
+)
+def test_scores_beside_a_suites_own_leave_none_in_doubt(
+    tmp_path: Path, record: str, status: str, line: str
+) -> None:
+    campaign, *folders, _ = Path(record).parts
+    there = Path(*folders)
+    shutil.copytree(RESULTS / campaign / there, tmp_path / "results" / "local" / there)
+    found = _check(ResultStore(tmp_path / "results", "local"), None)
+    assert (found.status, any(line in said for said in found.said)) == (status, True), found.said

@@ -1,0 +1,112 @@
+"""Folders that can't be read, or are links, are named: what lies in them is never left out in silence."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.records.folders import below
+from tests.support.cli import Cli
+from tests.support.unreadable import unreadable
+from tests.support.verified import CAMPAIGN, NOISE, found_by_verify, where
+
+Close = Callable[[Path], None]
+
+
+@pytest.fixture
+def close(monkeypatch: pytest.MonkeyPatch) -> Close:
+    """Take away the right to look into a folder, from root too."""
+    closed: set[str] = set()
+    real = os.scandir
+
+    def scandir(path: Any = ".") -> Any:
+        if os.path.abspath(path) in closed:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    return lambda folder: closed.add(os.path.abspath(folder))
+
+
+@pytest.mark.parametrize(
+    ("folder", "left"), [(NOISE, 1), (NOISE / "seed-2", 3), (CAMPAIGN / "word_overlap", 3)]
+)
+def test_a_folder_that_cannot_be_read_is_named(results: Cli, close: Close, folder: Path, left: int) -> None:
+    close(folder)
+    assert found_by_verify(results) == {where(folder): {"shape"}}
+    out = results("verify")[1]
+    assert f"{where(folder)}: shape: this folder can't be read: Permission denied" in out
+    assert f"{left} records, " in out
+    for words in (("report",), ("compare", "noise", "word_overlap"), ("stats",)):
+        code, _, err = results(*words)
+        assert (code, f"{folder}: this folder can't be read: Permission denied" in err) == (2, True), words
+    code, out, err = results("bundle", "local", "--out", "local.zip")
+    assert (code, f"{folder.name}: shape" in out) == (1, True), err
+    assert not Path("local.zip").exists()
+
+
+@pytest.mark.parametrize(("suffix", "check"), [(".json", "shape"), (".npz", "predictions")])
+def test_a_file_that_cannot_be_read_is_not_to_be_deleted(results: Cli, suffix: str, check: str) -> None:
+    file = next(iter(sorted(NOISE.rglob(f"*{suffix}"))))
+    with unreadable(file):
+        code, out, _ = results("verify")
+    assert code == 1
+    (line,) = (line for line in out.splitlines() if f": {check}: " in line)
+    assert "can't be read: Permission denied" in line
+    assert "give yourself the right to read it" in line
+    assert "delete" not in line
+
+
+@pytest.mark.parametrize("folder", [CAMPAIGN.parent, CAMPAIGN])
+def test_nothing_that_can_be_read(results: Cli, close: Close, folder: Path) -> None:
+    close(folder)
+    code, out, err = results("verify")
+    assert (code, out) == (2, "")
+    assert f"no records here, but a folder that can't be read: {folder.name}: Permission denied" in err
+    assert results("report")[0] == 2
+    code, _, err = results("site")
+    assert (code, "can't be read" in err) == (1, True), err
+
+
+def test_a_linked_campaign_is_named(results: Cli, tmp_path: Path) -> None:
+    shutil.copytree("results", "hide")
+    Path("results/evil").symlink_to(tmp_path / "hide" / "local")
+    Path("results/.cache").symlink_to(tmp_path / "hide")  # nobody reads it for records
+    assert found_by_verify(results) == {"evil": {"shape"}}
+    assert "evil: shape: a link to a folder, whose records are not checked" in results("verify")[1]
+    assert found_by_verify(results, "results/evil") == {}
+
+
+@pytest.mark.parametrize("folder", [CAMPAIGN, NOISE, NOISE / "seed-3"])
+def test_a_linked_folder_of_a_campaign_is_named(results: Cli, tmp_path: Path, folder: Path) -> None:
+    moved = tmp_path / "moved"
+    shutil.move(folder, moved)
+    folder.symlink_to(moved)
+    if folder == CAMPAIGN:
+        code, _, err = results("verify")
+        assert (code, "no records here, but a link to a folder: mini" in err) == (2, True)
+    else:
+        assert found_by_verify(results) == {where(folder): {"shape"}}
+    code, out, _ = results("bundle", "local", "--out", "local.zip")
+    assert code != 0, out
+
+
+def test_files_and_folders_below(tmp_path: Path, close: Close) -> None:
+    for name in ("b/c", "a/d", ".hidden/e", "shut/f"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text("")
+    (tmp_path / "a" / ".g").write_text("")
+    (tmp_path / "link").symlink_to(tmp_path / "b")
+    (tmp_path / "file").symlink_to(tmp_path / "nowhere")
+    close(tmp_path / "shut")
+    found = below(tmp_path)
+    assert found.files == [tmp_path / name for name in ("a/d", "b/c", "file")]
+    assert found.closed == {tmp_path / "shut": "Permission denied"}
+    assert found.linked == [tmp_path / "link"]
+    assert below(tmp_path / "none") == below(tmp_path / "none" / "none")

@@ -1,0 +1,90 @@
+"""One hostile record is one finding: every other record is checked all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.records import integrity
+from bench.records.record import safe_name
+from bench.run import rerun
+from tests.support.cli import Cli
+from tests.support.forge import add_points, forge
+from tests.support.verified import NOISE, ONE, found_by_verify, where
+
+TWO = NOISE / "seed-2" / "toy.json"
+Edit = Callable[[dict[str, Any]], object]
+
+
+def two_members(record: dict[str, Any]) -> None:
+    stage = {"sentences_seen": 1, "key": "0" * 64, "settings": {}}
+    record["training"] = {
+        "arithmetic": 2,
+        "stages": {"x": stage},
+        "members": {"x": {"method": "simcse,tncse", "options": {}}},
+    }
+    record["timing"]["training_cpu_seconds"] = {"x": 1.0}
+
+
+def test_a_member_that_is_two_methods(results: Cli) -> None:
+    forge(ONE, two_members)
+    forge(TWO, add_points)
+    assert found_by_verify(results) == {where(ONE): {"method"}, where(TWO): {"score"}}
+    assert "builds on 'simcse,tncse', which is not one method" in results("verify")[1]
+    code, _, err = results("rerun", str(ONE))
+    assert (code, "which is not one method" in err, "internal" in err) == (2, True, False)
+
+
+@pytest.mark.parametrize("kind", ["local:", "contrast:"])
+def test_a_suite_whose_file_can_have_no_such_name(results: Cli, tmp_path: Path, kind: str) -> None:
+    suite = kind + 300 * "a"
+    path = TWO.with_name(f"{safe_name(suite)}.json")
+    TWO.rename(path)
+    TWO.with_suffix(".npz").rename(path.with_suffix(".npz"))
+    forge(path, lambda record: record.update(suite=suite))
+    forge(path, lambda record: record["predictions"].update(file=path.with_suffix(".npz").name))
+    forge(ONE, add_points)
+    (tmp_path / "data").mkdir()
+    found = found_by_verify(results, "--data", "data")
+    assert (found[where(ONE)], found[where(path)]) == ({"score"}, {"data"})
+    assert "no file can have: File name too long" in results("verify", "--data", "data")[1]
+
+
+def test_all_methods_in_the_place_of_one(results: Cli) -> None:
+    forge(ONE, lambda record: record.update(method="all"))
+    path = ONE.parents[2] / "all" / "seed-1" / "toy.json"
+    path.parent.parent.mkdir()
+    ONE.parent.rename(path.parent)
+    assert results("verify")[0] == 0
+    code, _, err = results("rerun", str(path))
+    assert (code, "internal" in err) != (1, True)
+
+
+def test_what_nobody_foresaw_is_a_finding(results: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def faults(record: Any) -> Any:
+        if record.seed == 1:
+            raise KeyError("nobody foresaw\x1b this")
+        return integrity.faults(record)
+
+    monkeypatch.setattr("bench.verify.records.faults", faults)
+    forge(TWO, add_points)
+    assert found_by_verify(results) == {where(ONE): {"shape"}, where(TWO): {"score"}}
+    out = results("verify")[1]
+    assert f"{where(ONE)}: shape: checking it failed, KeyError: " in out
+    assert "4 records, 6 scores computed again" in out
+
+
+def test_a_repetition_that_fails_in_an_unknown_way(results: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(record: Any, **given: Any) -> Any:
+        if record.seed == 1:
+            raise ValueError("not enough values to unpack")
+        return rerun.rerun(record, **given)
+
+    monkeypatch.setattr("bench.verify.sample.rerun", failing)
+    code, out, err = results("verify", "--rerun", "9", "--choose", "1")
+    said = f"{where(ONE)}: rerun: repeating it failed, ValueError: not enough values to unpack"
+    assert (code, said in out, err.count("equal to the last digit")) == (1, True, 3)
+    assert "Traceback" not in err

@@ -1,0 +1,154 @@
+"""What a record says of itself beside its key: supervision, notes, seed and versions."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.cli import Cli, records
+from tests.support.forge import forge
+from tests.support.training import toy_sentences
+from tests.support.verified import NOISE, ONE, WORDS, found_by_verify, where
+
+Edit = Callable[[dict[str, Any]], object]
+SHORT = ("steps=2", "eval_every=2", "batch_size=8")
+
+
+def stripped(record: dict[str, Any]) -> None:
+    """Take away all that says that a method learned from labels."""
+    del record["training"]["supervised"]
+    for stage in record["training"]["stages"].values():
+        stage.get("text", {}).pop("pairs", None)
+    record["notes"] = [note for note in record["notes"] if "supervised" not in note]
+
+
+def run(cli: Cli, method: str, *words: str, given: tuple[str, ...] = ()) -> Path:
+    """Train a method for two steps on profile mini, on toy; return its record."""
+    sets = [word for text in words for option in SHORT for word in ("--set", f"{text}.{option}")]
+    what = ("--methods", method, "--seeds", "1", "--suite", "toy", "--dev", "toy")
+    code, _, err = cli("run", *what, *sets, *given)
+    assert code == 0, err
+    (name,) = records(Path.cwd())
+    return Path("results", "local", name)
+
+
+@pytest.mark.parametrize("method", ["sup_simcse", "distill:sup_simcse"])
+def test_who_learned_from_labels_cannot_hide_it(cli: Cli, method: str) -> None:
+    path = run(cli, method, "sup_simcse", *(["distill"] if ":" in method else []))
+    assert found_by_verify(cli) == {}
+    before = path.read_text()
+    forge(path, stripped)
+    assert found_by_verify(cli) == {where(path): {"notes"}}
+    assert "doesn't say that it learned from labels, and sup_simcse does" in cli("verify")[1]
+    path.write_text(before)
+    forge(path, lambda record: record.update(notes=[n for n in record["notes"] if "labels" not in n][:1]))
+    code, out, err = cli("rerun", str(path))
+    assert found_by_verify(cli) == {where(path): {"notes"}}
+    assert (code, "it lacks the note" in err) == (3, True), out
+
+
+def test_nobody_is_said_to_have_learned_from_labels(cli: Cli) -> None:
+    path = run(cli, "simcse", "simcse")
+    assert found_by_verify(cli) == {}
+    forge(path, lambda record: record["training"].update(supervised=True))
+    assert found_by_verify(cli) == {where(path): {"notes"}}
+    assert cli("rerun", str(path))[0] == 3
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda record: record.update(notes=[]),
+        lambda record: record["notes"].append("The best of all."),
+        lambda record: record.update(notes=["Nothing to say."]),
+    ],
+)
+@pytest.mark.parametrize("path", [ONE, WORDS], ids=["seeded", "without a seed"])
+def test_notes_are_those_of_the_run(results: Cli, path: Path, edit: Edit) -> None:
+    forge(path, edit)
+    assert found_by_verify(results) == {where(path): {"notes"}}
+    code, _, err = results("rerun", str(path))
+    assert (code, "note" in err) == (3, True)
+
+
+def test_notes_under_a_name_of_the_users_own(cli: Cli) -> None:
+    """The note begins with the row's name, which no key has."""
+    path = run(cli, "mine=sup_simcse", "sup_simcse")
+    assert json.loads(path.read_text())["notes"][-1].startswith("mine is supervised: ")
+    assert found_by_verify(cli) == {}
+    code, out, err = cli("rerun", str(path))
+    assert (code, out) == (0, "equal: every score is the same to the last digit\n"), err
+
+
+def test_texts_and_models_under_other_names(cli: Cli, tmp_path: Path, tiny_bert: Path) -> None:
+    """A text is what its hash says: another name in a repetition makes no other note."""
+    pairs, sentences = tmp_path / "mine.tsv", toy_sentences()
+    rows = zip(sentences[:24], sentences[24:48], strict=True)
+    pairs.write_text("".join(f"{one}\t{other}\n" for one, other in rows))
+    path = run(cli, "sup_simcse", "sup_simcse", given=("--pairs", str(pairs), "--backbone", str(tiny_bert)))
+    assert "learned from the labelled pairs mine.tsv" in json.loads(path.read_text())["notes"][-1]
+    pairs, model = pairs.rename(tmp_path / "other.tsv"), shutil.copytree(tiny_bert, tmp_path / "renamed")
+    code, out, err = cli("rerun", str(path), "--pairs", str(pairs), "--model", str(model))
+    assert (code, out) == (0, "equal: every score is the same to the last digit\n"), err
+
+
+def seeded(path: Path, seed: int) -> Path:
+    """Copy a deterministic record to a seed, its predictions in another last digit."""
+    copy = path.parents[1] / f"seed-{seed}" / path.name
+    shutil.copytree(path.parent, copy.parent)
+    forge(copy, partial(dict.update, seed=seed))
+    return copy
+
+
+def test_a_deterministic_method_has_no_seeds(results: Cli) -> None:
+    copies = [seeded(WORDS, seed) for seed in range(1, 6)]
+    shutil.rmtree(WORDS.parent)
+    found = found_by_verify(results)
+    assert all("method" in found[where(copy)] for copy in copies)
+    assert "word_overlap draws nothing, so that it has no seeds, and this is seed 1" in results("verify")[1]
+
+
+def test_a_sum_of_deterministic_methods_has_no_seeds(cli: Cli) -> None:
+    words = ("run", "--methods", "ensemble:untrained+untrained[pooling=avg]", "--seeds", "1-3")
+    assert cli(*words, "--suite", "toy")[0] == 0
+    (name,) = records(Path.cwd())
+    path = Path("results", "local", name)
+    assert (path.parent.name, found_by_verify(cli)) == ("no-seed", {})
+    copy = seeded(path, 4)
+    shutil.rmtree(path.parent)
+    assert found_by_verify(cli) == {where(copy): {"method"}}
+    assert "seed" in cli("rerun", str(copy))[2]
+
+
+def test_a_seeded_method_has_one(results: Cli) -> None:
+    alone = NOISE / "no-seed" / "toy.json"
+    shutil.move(NOISE / "seed-1", alone.parent)
+    forge(alone, partial(dict.update, seed=None))
+    assert found_by_verify(results) == {where(alone): {"method"}}
+
+
+def test_an_unknown_method_or_profile_is_said(results: Cli) -> None:
+    moved = Path("results/local/mini/nonesuch/seed-1/toy.json")
+    shutil.move(NOISE / "seed-1", moved.parent)
+    moved.parents[1].mkdir(exist_ok=True)
+    forge(moved, partial(dict.update, name="nonesuch", method="nonesuch"))
+    elsewhere = Path("results/local/nowhere/noise/seed-2/toy.json")
+    elsewhere.parents[1].mkdir(parents=True)
+    shutil.move(NOISE / "seed-2", elsewhere.parent)
+    forge(elsewhere, partial(dict.update, profile="nowhere"))
+    code, out, _ = results("verify")
+    assert code == 0
+    assert "not checked: method nonesuch: unknown here\n" in out
+    assert "not checked: profile nowhere: unknown here\n" in out
+
+
+def test_an_evaluation_of_a_newer_bench(results: Cli) -> None:
+    forge(ONE, lambda record: record["evaluation"].update(version=2))
+    assert found_by_verify(results) == {where(ONE): {"method"}}
+    assert "version 2 of the evaluation; this bench has 1" in results("verify")[1]
