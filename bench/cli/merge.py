@@ -49,8 +49,8 @@ def merge(
 
     A FOLDER of your own records, such as that of a shard, is taken alike; several are added one by one.
     Everything of one is checked before anything of it is added; records that are there already stay as they
-    are. No code of a bundle runs unless --run-plugin names it. Exit codes: 0 added, 1 verification found
-    something, 2 bad input, 3 something else is there already.
+    are, and get back predictions that they lost. No code of a bundle runs unless --run-plugin names it. Exit
+    codes: 0 added, 1 verification found something, 2 bad input, 3 something else is there already.
     """
     from bench.registry import discover
     from bench.verify.forms import as_text

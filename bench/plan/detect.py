@@ -13,7 +13,7 @@ from itertools import combinations
 from bench.compare.caveats import pairing
 from bench.compare.draws import Run
 from bench.compare.select import Group, by_seed, grouped
-from bench.errors import NewerRecordError
+from bench.errors import NewerRecordError, UnreadableRecordError
 from bench.plan.job import Job
 from bench.plan.plan import Plan
 from bench.records.facts import SPECIFICATION, differing
@@ -154,7 +154,7 @@ class _Two:
         for job in self.jobs:
             try:
                 records = store.seeds(job.place).values()
-            except NewerRecordError:  # it can't be read here, and need not be
+            except (NewerRecordError, UnreadableRecordError):  # it can't be read here, and need not be
                 return None
             runs = [
                 Run(store, record)

@@ -75,6 +75,8 @@ class Plan:
 
         Raises:
             NewerRecordError: a record of a newer bench is there.
+            UnsealedRecordError: one without a seal, or of an older schema.
+            UnreadableRecordError: one that the system won't read.
         """
         found: dict[Place, State] = {}
         seeds: dict[tuple[str, str, str], dict[Place, RunRecord]] = {}

@@ -76,6 +76,7 @@ _TIMING = Block(
         "cpu_seconds": number,
         "processor": text,
         "training_cpu_seconds": Each(number),
+        "training_processor": Each(text),
         "probes": Block(
             optional={
                 "wall_seconds": number,
@@ -87,12 +88,16 @@ _TIMING = Block(
     }
 )
 ENCODER = Block(optional={"parts": count})
+_VERSIONS = Each(Maybe(text))
 _PROVENANCE = Block(
     optional={
         "device": text,
         "threads": count,
         "encoder": ENCODER,
-        "versions": Each(Maybe(text)),
+        "versions": _VERSIONS,
+        "trained_with": Each(
+            Block(optional={"python": text, "platform": text, "device": text, "versions": _VERSIONS})
+        ),
         "git": Maybe(Block(optional={"commit": Maybe(text), "dirty": Maybe(flag)})),
         "transfer": Block(optional={"solver": text}),
         "evaluation_precision": Block(optional={"name": text}),

@@ -17,6 +17,7 @@ from bench.records.blocks import LATER, not_in_key, without_latest
 from bench.records.measured import same_numbers
 from bench.records.provenance import plugin_files
 from bench.records.record import RunRecord
+from bench.records.trained_with import cpu, gpu, made_by, versions
 
 UNSET, NONE = "not set", "none"
 
@@ -240,12 +241,12 @@ FACTS = (
         choices=("fp32", "bf16", "fp16"),
     ),
     Fact("weights as made", "machine", _made, breaks=False),
-    Fact("Python", "machine", lambda r: r.provenance.get("python"), breaks=False),
-    Fact("platform", "machine", lambda r: r.provenance.get("platform"), breaks=False),
-    Fact("GPU", "machine", lambda r: str(r.provenance.get("device")).partition(" ")[2], breaks=False),
-    Fact("version of", "machine", lambda r: r.provenance.get("versions") or {}, breaks=False),
+    Fact("Python", "machine", made_by("python"), breaks=False),
+    Fact("platform", "machine", made_by("platform"), breaks=False),
+    Fact("GPU", "machine", gpu, breaks=False),
+    Fact("version of", "machine", versions, breaks=False),
     Fact("encoder's", "machine", lambda r: not_in_key(r.provenance.get("encoder")), breaks=False),
-    Fact("CPU", "machine", lambda r: r.timing.get("processor"), breaks=False),
+    Fact("CPU", "machine", cpu, breaks=False),
 )
 KEYED = tuple(fact for fact in FACTS if fact.keyed)
 FAMILY = tuple(fact for fact in KEYED if fact.in_family)

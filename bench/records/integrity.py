@@ -7,6 +7,7 @@ are computed again from predictions (:mod:`bench.eval.rescore`), and cells train
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -75,13 +76,15 @@ def faults(record: RunRecord) -> Iterator[Fault]:
         yield Fault("tasks", f"it has no score of {', '.join(missing)}")
     for score in record.scores:
         expected = _derived(score, record.scores)
-        if expected is not None and abs(expected - score.value) > TOLERANCE:
-            name = f"{score.task} {score.subset} {score.metric}"
-            yield Fault("average", f"{name} is {score.value!r}, but its parts give {expected!r}")
+        if expected is None or abs(expected - score.value) <= TOLERANCE:
+            continue
+        name = f"{score.task} {score.subset} {score.metric}"
+        but = "no items stand behind its parts" if math.isnan(expected) else f"its parts give {expected!r}"
+        yield Fault("average", f"{name} is {score.value!r}, but {but}")
 
 
 def _derived(score: Score, scores: Sequence[Score]) -> float | None:
-    """What other scores of the record say an average is; None for a score that is none."""
+    """What other scores of the record say an average is, nan of parts without items; None for no average."""
     if (score.task, score.subset) == (AVERAGE, ALL):
         parts = [s for s in scores if (s.subset, s.metric) == (ALL, score.metric) and s.task != AVERAGE]
         weights = [1] * len(parts)
@@ -93,6 +96,8 @@ def _derived(score: Score, scores: Sequence[Score]) -> float | None:
         return None
     if not parts:
         return None
+    if not any(weights):
+        return math.nan
     return sum(part.value * weight for part, weight in zip(parts, weights, strict=True)) / sum(weights)
 
 

@@ -45,6 +45,13 @@ def provenance(*, device: str, threads: int) -> dict[str, Any]:
     }
 
 
+def made_with(device: str) -> dict[str, Any]:
+    """What may change the digits of a training, for its stage to keep: versions, device and processor."""
+    facts = provenance(device=device, threads=1)
+    kept = {name: facts[name] for name in ("python", "platform", "versions", "device")}
+    return {**kept, "processor": _processor()}
+
+
 def plugin_files(provenance: Mapping[str, Any]) -> dict[str, str]:
     """sha256 of the file that each method of a record came from, of those that came from one (--plugin)."""
     plugins = provenance.get("plugins")

@@ -56,7 +56,7 @@ class Score:
         subset: "all" (one correlation over all pairs), a subset's name, "mean" or "wmean" over subsets.
         metric: Name of the metric; ``value`` is in its own unit (spearman: -1 to 1).
         value: The value at full precision.
-        n: Pairs behind it; for the task "avg" the number of tasks averaged.
+        n: Pairs behind it; for the task "avg" the number of tasks averaged. 0 where mteb doesn't tell.
     """
 
     task: str
@@ -216,12 +216,19 @@ def _check_sense(data: dict[str, Any]) -> None:
             raise ValueError(f"a score of {score['task']}, which is none of 'tasks'")
         if score["metric"].startswith("spearman") and abs(score["value"]) > 1:
             raise ValueError(f"{' '.join(name)} is {score['value']}")
+        if score["n"] == 0 and not _untold(data["tasks"].get(score["task"])):
+            raise ValueError(f"{' '.join(name)} is of no items")
         seen.add(name)
     probes = data.get("probes", {})
     if any(name != "version" and not isinstance(block, dict) for name, block in probes.items()):
         raise ValueError("a block of 'probes' is none")
     if probes and "data" not in probes:
         raise ValueError("'probes.data' is missing")
+
+
+def _untold(task: dict[str, Any] | None) -> bool:
+    """True for a task that doesn't say how many items it has, as mteb's data tell that only to mteb."""
+    return task is not None and not task.get("pairs") and not task.get("items")
 
 
 def _record(data: dict[str, Any]) -> RunRecord:

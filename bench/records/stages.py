@@ -14,8 +14,10 @@ Stages = Mapping[str, Mapping[str, Any]]
 def distinct_stages(record: RunRecord) -> Stages:
     """Every stage once: members that share a training, such as tncse and jtcse, have it under two roles."""
     stages: Stages = record.training.get("stages", {})
-    roles = {stage.get("key", role): role for role, stage in reversed(stages.items())}
-    return {role: stages[role] for role in stages if role in roles.values()}
+    first: dict[str, str] = {}
+    for role, stage in stages.items():
+        first.setdefault(stage.get("key", role), role)
+    return {role: stages[role] for role in first.values()}
 
 
 def sentences_seen(record: RunRecord) -> int:

@@ -15,6 +15,8 @@ from bench.errors import BenchError
 from bench.nn.folder import content_hash
 from bench.plan.cell import Cell
 from bench.plan.expected import training_block
+from bench.records.provenance import made_with
+from bench.records.trained_with import otherwise
 from bench.registry import discover
 from bench.request.plugins import plugins_of_methods
 from bench.run.backbone import with_made
@@ -25,6 +27,8 @@ from bench.stages import Report, Stage, StageContext
 if TYPE_CHECKING:
     from bench.train.launch import Say
 
+MADE_WITH = "made_with"
+"""What trained a stage, among its facts; absent from those of an older bench."""
 STEP_TIMES = ("step_seconds", "dev_seconds")
 """Facts of a stage, for estimates, that repeat no more than its CPU seconds do."""
 
@@ -116,8 +120,7 @@ class Builder:
 
     def last_differs(self) -> bool:
         """True if the last checkpoint of a stage that no other builds on isn't the selected one."""
-        used = {role for stage in self.cell.stages for role in stage.spec.inputs}
-        final = [self.cache.facts(s) for s in self.cell.stages if s.spec.role not in used]
+        final = [self.cache.facts(stage) for stage in self.cell.final_stages]
         return any(facts["selected_step"] != facts["steps"] for facts in final)
 
     def facts(self) -> dict[str, Any]:
@@ -130,7 +133,7 @@ class Builder:
 
     def _measured(self) -> dict[str, dict[str, Any]]:
         """What each stage's training gave, the members' under their role and a slash."""
-        passing = ("cpu_seconds", *STEP_TIMES)  # the first is in the timing block
+        passing = ("cpu_seconds", MADE_WITH, *STEP_TIMES)  # the first is in the timing block
         return {
             role: {name: value for name, value in self.cache.facts(stage).items() if name not in passing}
             for role, _, stage in self.cell.named_stages
@@ -141,12 +144,23 @@ class Builder:
         finished = ((role, stage) for role, _, stage in self.cell.named_stages if self.cache.find(stage))
         return {role: self.cache.facts(stage)["cpu_seconds"] for role, stage in finished}
 
+    def trained_otherwise(self) -> dict[str, dict[str, Any]]:
+        """What trained each stage, as far as that is otherwise here: versions, device, processor."""
+        here = made_with(self.device)
+        facts = ((role, self.cache.facts(stage)) for role, _, stage in self.cell.named_stages)
+        found = {role: otherwise(each.get(MADE_WITH, {}), here) for role, each in facts}
+        return {role: each for role, each in found.items() if each}
+
     def _made(self) -> Cell:
         """The cell, its backbone made where it wasn't there yet."""
         self.cell = with_made(self.cell)
         return self.cell
 
     def _train(self, stage: Stage, inputs: dict[str, Path], out: Path) -> dict[str, Any]:
+        """Train a stage into ``out``; return its facts, and with what it was trained."""
+        return {**self._trained(stage, inputs, out), MADE_WITH: made_with(self.device)}
+
+    def _trained(self, stage: Stage, inputs: dict[str, Path], out: Path) -> dict[str, Any]:
         """Train a stage into ``out``, here or in several processes; return its facts."""
         if self.training is None or self.cell.model is None:
             raise BenchError(f"stage '{stage.spec.role}' needs a training text and a backbone")

@@ -109,7 +109,7 @@ class _Running:
         block = timing(started=started, wall=time.perf_counter() - wall, cpu=time.process_time() - cpu)
         if job.cell.trains:
             block["training_cpu_seconds"] = _training_seconds(self.builder)
-        record = replace(record, timing=block)
+        record = replace(record, timing=record.timing | block)
         if record.status == "failed" and self.store.finished(job.place):
             return Outcome(job, "failed", record)  # a forced run that fails doesn't cost the finished record
         record = self.store.write(job.place, record, predictions)
@@ -133,7 +133,10 @@ class _Running:
                 coverage = getattr(encoder, "coverage", {})
                 facts["encoder"] |= kept_facts(coverage, ENCODER, "the encoder's coverage")
             training = kept_facts(self.builder.facts(), TRAINING, "the facts of its training")
+            elsewhere, processors = _trained_elsewhere(self.builder)
+            facts |= elsewhere
             record = replace(job.record, status="ok", scores=found.scores, training=training)
+            record = replace(record, timing=processors)
             record = replace(record, provenance=facts, backbone=named_model(self.builder.cell))
             return record, found.predictions
         except StorageError:
@@ -188,6 +191,17 @@ def _training_seconds(builder: Builder) -> dict[str, float]:
     except KeyError:
         return {}
     return {stage: value for stage, value in seconds.items() if number(value)}
+
+
+def _trained_elsewhere(builder: Builder) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What provenance and timing say of stages that were trained with other versions or hardware, if any."""
+    made = builder.trained_otherwise()
+    processors = {role: each.pop("processor") for role, each in made.items() if "processor" in each}
+    versions = {role: each for role, each in made.items() if each}
+    return (
+        {"trained_with": versions} if versions else {},
+        {"training_processor": processors} if processors else {},
+    )
 
 
 @cache

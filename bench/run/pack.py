@@ -6,9 +6,10 @@ import json
 import shlex
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from bench.data import senteval
 from bench.data.mteb_names import CONTRAST_TEXT, STSB_MULTI, is_mteb
@@ -29,6 +30,7 @@ from bench.run.probing import probed_suite
 from bench.stages import PAIRS, SICK
 from bench.version import __version__
 
+T = TypeVar("T")
 HERE = "$here"
 """The folder, in words of the command that it holds."""
 DATA, MODELS, TEXTS, PLUGINS = "data", "models", "texts", "plugins"
@@ -103,14 +105,11 @@ def _fill(
     for source, target in files:
         _copy(source, out / target)
     backbones = _models(plan, cells, out, half, found)
-    for option, text in (("--corpus", plan.spec.corpus), ("--pairs", plan.spec.pairs)):
-        if text is not None:
-            found.words += [option, f"{HERE}/{TEXTS}/{text.name}"]
-    for name, path in plan.spec.copies:
-        found.words += ["--copy", f"{name}={HERE}/{TEXTS}/{path.name}"]
-    for plugin in plan.spec.plugins:
-        _write(out / PLUGINS / plugin.name, plugin.source)
-        found.words += ["--plugin", f"{HERE}/{PLUGINS}/{plugin.name}"]
+    for _, _, named in _given_texts(plan):
+        found.words += named
+    for place, code in _plugins(plan).items():
+        _write(out / place, code)
+        found.words += ["--plugin", f"{HERE}/{place}"]
     facts = provenance(device="cpu", threads=1)
     _write(out / "bench" / FILE, _json({**facts["git"], "backbones": backbones}))
     _write(
@@ -172,13 +171,40 @@ def _texts(plan: Plan) -> Iterator[tuple[Path, str]]:
     if plan.training is None:
         return
     names = {stage.spec.text for job in plan.jobs for stage in job.cell.all_stages}
-    for path in (spec.corpus, spec.pairs, *(path for _, path in spec.copies)):
-        if path is None:
-            continue
-        yield from ((each, f"{TEXTS}/{each.name}") for each in _with_facts(path))
+    for path, folder, _ in _given_texts(plan):
+        yield from ((each, f"{folder}/{each.name}") for each in _with_facts(path))
     for file in _profile_texts(profile, names, plan):
         if data is not None:
             yield from ((each, f"{DATA}/{each.relative_to(data)}") for each in _with_facts(data / file))
+
+
+def _given_texts(plan: Plan) -> list[tuple[Path, str, list[str]]]:
+    """The texts that the command names: file, folder in the packed one, and the words that name it there.
+
+    Those of one folder stay together, with what lies next to them; others stay apart.
+    """
+    spec = plan.spec
+    copies = (("--copy", f"{name}=", path) for name, path in spec.copies)
+    texts = [("--corpus", "", spec.corpus), ("--pairs", "", spec.pairs), *copies]
+    given = [(option, name, path, path.parent.resolve()) for option, name, path in texts if path is not None]
+    folders = _apart((source for *_, source in given), TEXTS)
+    return [
+        (path, folders[source], [option, f"{name}{HERE}/{folders[source]}/{path.name}"])
+        for option, name, path, source in given
+    ]
+
+
+def _plugins(plan: Plan) -> dict[str, bytes]:
+    """The plug-in files by their places; none of a package, of which no method is packed."""
+    files = [plugin for plugin in plan.spec.plugins if plugin.path]
+    folders = _apart((plugin.source for plugin in files), PLUGINS)
+    return {f"{folders[plugin.source]}/{plugin.name}": plugin.source for plugin in files}
+
+
+def _apart(sources: Iterable[T], folder: str) -> dict[T, str]:
+    """A folder for each source, so that files of one name don't meet: FOLDER, FOLDER-2, ..."""
+    distinct = enumerate(dict.fromkeys(sources), 1)
+    return {source: folder if number == 1 else f"{folder}-{number}" for number, source in distinct}
 
 
 def _profile_texts(profile: Profile, names: set[str], plan: Plan) -> Iterator[Path]:

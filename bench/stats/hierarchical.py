@@ -193,14 +193,26 @@ def variance_components(
     else:
         seeds = [_seed_variance(x, deterministic_a, a), _seed_variance(y, deterministic_b, b)]
     tasks = (draws_a.mean(1) - draws_b.mean(1)).var(axis=0, ddof=1) / len(sample.tasks) ** 2
-    components = np.r_[[part for part, _ in seeds], tasks]
+    parts = np.r_[[part for part, _ in seeds], tasks]
     freedom = np.r_[[own for _, own in seeds], np.asarray(sample.pairs) - 1]
-    difference, own = float(seen_a.mean() - seen_b.mean()), len(seeds)
-    varies, alone = bool(components[:own].any()), len(x) == len(y) == 1
-    least = 0.0 if varies or alone else least_p(len(x), len(y), paired=paired)
-    parts = [components[:n] for n in (own, len(components))]
-    found = [_t_test(difference, part, freedom[: len(part)], level) for part in parts if part.any()]
-    found.sort(reverse=True)
+    difference = float(seen_a.mean() - seen_b.mean())
+    return _of_parts(difference, parts, freedom, len(seeds), (len(x), len(y)), paired=paired, level=level)
+
+
+def _of_parts(
+    difference: float,
+    parts: FloatArray,
+    freedom: FloatArray,
+    own: int,
+    runs: tuple[int, int],
+    *,
+    paired: bool,
+    level: float,
+) -> ComponentsDifference:
+    """The wider interval and the larger p of all parts of the variance, and of the seeds' ``own`` alone."""
+    least = 0.0 if parts[:own].any() or runs == (1, 1) else least_p(*runs, paired=paired)
+    kept = [parts[:n] for n in (own, len(parts)) if parts[:n].any()]
+    found = sorted((_t_test(difference, some, freedom[: len(some)], level) for some in kept), reverse=True)
     half, error, df, _ = found[0] if found else (0.0, 0.0, None, 0.0)
     return ComponentsDifference(
         difference=difference,
@@ -209,10 +221,10 @@ def variance_components(
         t=difference / error if error else None,
         df=df,
         p=max([*(p for *_, p in found), least]) if found or difference else 1.0,
-        seeds=float(components[:own].sum()),
-        items=float(tasks.sum()),
-        n_a=len(x),
-        n_b=len(y),
+        seeds=float(parts[:own].sum()),
+        items=float(parts[own:].sum()),
+        n_a=runs[0],
+        n_b=runs[1],
         paired=paired,
         minimum_p=least,
         also=tuple((error, df) for _, error, df, _ in found[1:]),

@@ -17,6 +17,7 @@ from bench.request.parse import parse_methods
 from bench.request.spec import RunSpec
 from bench.stats.power import welch_power
 from tests.support.cli import Cli
+from tests.support.unreadable import unreadable
 
 TWINS = {"tncse": (70.1, 72.0, 71.2), "jtcse": (70.4, 72.2, 71.7)}  # differences -0.3, -0.2, -0.5
 SIMCSE = (69.0, 70.5, 72.0)
@@ -80,6 +81,14 @@ def test_methods_that_share_stages_are_planned_in_pairs_from_earlier_records(tmp
     for difference, spread in zip((shows.low, shows.value, shows.high), (ends[0], sd, ends[1]), strict=True):
         assert by_loops(difference * 1.001, spread) == 5
         assert by_loops(difference * 0.999, spread) == 6
+
+
+def test_a_campaign_with_a_record_that_cannot_be_read_is_no_pilot(tmp_path: Path) -> None:
+    for campaign in ("other", "pilot"):
+        finish(planned(tmp_path, "tncse,jtcse", (1, 2, 3), campaign), TWINS)
+    with unreadable(*(tmp_path / "other").glob("*/tncse/seed-2/toy.json")):
+        pair = one(detection(planned(tmp_path, "tncse,jtcse"), 0.5))
+    assert pair.source == "pilot"
 
 
 def test_methods_that_share_nothing_are_planned_apart_and_all_pairs_are_corrected(tmp_path: Path) -> None:

@@ -1,18 +1,21 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bench.errors import BenchError, DataError, InputError
+from bench.errors import BenchError, DataError, InputError, UnreadableRecordError
 from bench.records.record import Place, RunRecord, Score, from_json, safe_name, to_json
 from bench.records.store import ResultStore
+from tests.support.unreadable import unreadable
 
 PLACE = Place("mini", "noise", 1, "toy")
 RECORD = RunRecord(
@@ -107,6 +110,38 @@ def test_predictions_of_another_record_are_found_out(store: ResultStore) -> None
         store.predictions(written)
     store.path(PLACE).with_suffix(".npz").unlink()
     assert not store.is_whole(PLACE, written)
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.ESTALE])
+@pytest.mark.parametrize("suffix", [".json", ".npz"])
+def test_what_cannot_be_read_is_not_taken_for_damaged(store: ResultStore, suffix: str, number: int) -> None:
+    written = store.write(PLACE, RECORD, PREDICTIONS)
+    file = store.path(PLACE).with_suffix(suffix)
+    of_json: list[Callable[[], object]] = [lambda: store.seeds(PLACE), store.records]
+    of_npz: list[Callable[[], object]] = [
+        lambda: store.is_whole(PLACE, written),
+        lambda: store.predictions(written),
+    ]
+    for look in (lambda: store.finished(PLACE), *(of_json if suffix == ".json" else of_npz)):
+        with unreadable(file, number=number), pytest.raises(UnreadableRecordError) as caught:
+            look()
+        assert str(caught.value).startswith(f"{file}: this can't be read: {os.strerror(number)}; ")
+    assert store.finished(PLACE) == written
+
+
+def test_other_line_ends_change_no_record(store: ResultStore) -> None:
+    written = store.write(PLACE, RECORD, PREDICTIONS)
+    path = store.path(PLACE)
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    assert store.finished(PLACE) == written
+
+
+def test_what_is_gone_meanwhile_is_no_record(store: ResultStore) -> None:
+    written = store.write(PLACE, RECORD, PREDICTIONS)
+    with unreadable(store.path(PLACE), number=errno.ENOENT):
+        assert (store.finished(PLACE), store.seeds(PLACE)) == (None, {})
+    with unreadable(store.path(PLACE).with_suffix(".npz"), number=errno.ENOENT):
+        assert not store.is_whole(PLACE, written)
 
 
 def test_a_failing_write_leaves_the_old_record(store: ResultStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 
 from bench.cli.run import own_records
+from bench.errors import UnreadableRecordError
 from bench.plan.plan import make_plan
 from bench.request.parse import parse_methods
 from bench.request.spec import RunSpec
 from bench.run.runner import run_plan
 from bench.run.task import Outcome
 from bench.sweeps.grids import SWEEPS, Point
-from tests.support.cli import Cli, records, stable_bytes
+from tests.support.cli import Cli, records, refusal, stable_bytes
+from tests.support.unreadable import unreadable
 
 TOY = ("--suite", "toy", "--workers", "1")
 FIRST = "results/local/mini/x/seed-1/toy.json: x seed 1 on toy"
@@ -122,3 +124,28 @@ def test_another_process_that_finishes_another_specification_meanwhile(tmp_path:
     assert "another process just finished noise seed 1 on toy under another specification" in str(conflict)
     assert plan.store.read(other.jobs[0].place) == was.record
     assert [record.method for record in own_records(plan)] == ["word_overlap"]
+
+
+@pytest.mark.parametrize("suffix", [".json", ".npz"])
+@pytest.mark.parametrize("force", [(), ("--force",)])
+def test_a_record_that_cannot_be_read_is_never_replaced(
+    cli: Cli, tmp_path: Path, first: dict[str, bytes], suffix: str, force: tuple[str, ...]
+) -> None:
+    file = (tmp_path / "results/local/mini/x/seed-1/toy.json").with_suffix(suffix)
+    run = ("run", "--methods", "x=noise[scale=2]", "--seeds", "1", *TOY, *force)
+    with unreadable(file):
+        err = refusal(cli, *run)
+    assert "x/seed-1/toy" in err
+    assert f"{suffix}: this can't be read: Permission denied; " in err
+    assert stable_bytes(tmp_path) == first
+
+
+def test_a_record_that_cannot_be_read_any_more_when_its_cell_begins(tmp_path: Path) -> None:
+    spec = RunSpec(parse_methods("noise"), (1,), "mini", suites=("toy",), results=tmp_path)
+    plan = make_plan(spec)
+    (job,) = plan.jobs
+    assert plan.status(job) == "to do"
+    (was,) = run_plan(make_plan(spec), on_outcome=lambda _: None)
+    with unreadable(plan.store.path(job.place)), pytest.raises(UnreadableRecordError):
+        run_plan(plan, on_outcome=lambda _: None)
+    assert plan.store.read(job.place) == was.record

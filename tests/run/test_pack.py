@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -211,3 +212,61 @@ def test_texts_and_plugins_go_along(cli: Cli, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "reads training text: my text.txt" in done.stdout
     assert "mine " in done.stdout
+
+
+def given(folder: Path, option: str) -> list[Path]:
+    """The files that the packed command names after an option."""
+    (line,) = (line for line in (folder / "README").read_text().splitlines() if "# bench run" in line)
+    words = shlex.split(line.partition("# bench ")[2])
+    named = [word.partition("=")[2] or word for at, word in enumerate(words) if words[at - 1] == option]
+    return [Path(name.replace("$here", str(folder))) for name in named]
+
+
+def write(path: Path, content: str) -> str:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(content)
+    return str(path)
+
+
+def test_files_of_one_name_stay_apart(cli: Cli, tmp_path: Path) -> None:
+    texts = {n: "".join(f"{n} sentence {i} is here\n" for i in range(200)) for n in "abc"}
+    corpus, *copies = (write(tmp_path / n / "text.txt", text) for n, text in texts.items())
+    for name in ("b", "c"):  # facts that lie next to a copy stay with it
+        write(tmp_path / name / "text.json", json.dumps({"of": name}))
+    codes = {name: PLUGIN.replace("Mine", name.title()).replace("mine", name) for name in ("one", "two")}
+    plugins = [write(tmp_path / name / "plugin.py", code) for name, code in codes.items()]
+    methods = ("--methods", "tncse,one,two", "--seeds", "1", "--suite", "toy")
+    named = ("--corpus", corpus, "--copy", f"a={copies[0]}", "--copy", f"b={copies[1]}")
+    brought = ("--plugin", plugins[0], "--plugin", plugins[1])
+    code, _, err = cli("pack", *methods, *named, *brought, "--out", "packed")
+    assert code == 0, err
+    packed = tmp_path / "packed"
+    found = [path.read_text() for path in (*given(packed, "--corpus"), *given(packed, "--copy"))]
+    assert found == list(texts.values())
+    assert [json.loads(path.with_suffix(".json").read_text()) for path in given(packed, "--copy")] == [
+        {"of": "b"}, {"of": "c"},
+    ]  # fmt: skip
+    assert [path.read_text() for path in given(packed, "--plugin")] == list(codes.values())
+    assert {path.name for path in given(packed, "--plugin")} == {"plugin.py"}  # records name it
+    done = run_packed(packed, "--dry-run")
+    assert done.returncode == 0, done.stderr
+
+
+def test_one_file_that_is_named_twice_is_packed_once(cli: Cli, tmp_path: Path) -> None:
+    text = write(tmp_path / "a" / "text.txt", "".join(f"sentence {n} is here\n" for n in range(200)))
+    plugin = write(tmp_path / "mine.py", PLUGIN)
+    methods = ("--methods", "tncse,mine", "--seeds", "1", "--suite", "toy")
+    named = ("--corpus", text, "--copy", "a=a/../a/text.txt", "--copy", f"b={text}")
+    brought = ("--plugin", plugin, "--plugin", "./mine.py")
+    code, _, err = cli("pack", *methods, *named, *brought, "--out", "packed")
+    assert code == 0, err
+    assert [path.name for path in (tmp_path / "packed" / "texts").iterdir()] == ["text.txt"]
+    assert len(list((tmp_path / "packed").rglob("mine.py"))) == 1
+
+
+def test_a_package_none_of_whose_methods_run_is_left_out(cli: Cli, tmp_path: Path) -> None:
+    pack = ("pack", "--methods", "untrained", "--suite", "toy", "--plugin", "bench_test_methods")
+    code, _, err = cli(*pack, "--out", "packed")
+    assert code == 0, err
+    assert not given(tmp_path / "packed", "--plugin")
+    assert not (tmp_path / "packed" / "plugins").exists()

@@ -1,0 +1,86 @@
+"""Averages of parts that no item stands behind: a fault of that record, not of the command that reads it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bench.errors import DataError
+from bench.records.integrity import faults, sealed
+from bench.records.record import RunRecord, Score, from_json, to_json
+from tests.support.cli import Cli, records
+
+RECORD = RunRecord(
+    profile="mini",
+    method="noise",
+    name="noise",
+    version=1,
+    options={},
+    backbone=None,
+    seed=1,
+    suite="toy",
+    tasks={},
+    key="",
+    status="ok",
+)
+EMPTY = (Score("TOY", "x", "spearman", 0.9, 0), Score("TOY", "wmean", "spearman", 0.9, 180))
+
+
+def of_tasks(*scores: Score, **facts: int) -> RunRecord:
+    tasks = {"TOY": {"sha256": "0", "reference": True, **facts}}
+    return sealed(replace(RECORD, tasks=tasks, scores=scores))
+
+
+@pytest.mark.parametrize("facts", [{"items": 0}, {}])
+def test_parts_without_items_are_a_fault_of_their_average(facts: dict[str, int]) -> None:
+    record = of_tasks(Score("TOY", "all", "spearman", 0.9, 0), *EMPTY, **facts)
+    assert from_json(to_json(record), "x") == record  # mteb may not tell how many items there are
+    (fault,) = faults(record)
+    assert (fault.check, fault.what) == (
+        "average",
+        "TOY wmean spearman is 0.9, but no items stand behind its parts",
+    )
+
+
+@pytest.mark.parametrize("facts", [{"pairs": 2}, {"items": 2}])
+@pytest.mark.parametrize("empty", [EMPTY[0], Score("avg", "all", "spearman", 0.9, 0)])
+def test_a_score_of_no_items_is_none(facts: dict[str, int], empty: Score) -> None:
+    record = of_tasks(Score("TOY", "all", "spearman", 0.9, 2), empty, **facts)
+    with pytest.raises(DataError, match=f"{empty.task} {empty.subset} spearman is of no items"):
+        from_json(to_json(record), "x")
+
+
+def test_an_average_of_no_tasks_is_none_either() -> None:
+    record = of_tasks(
+        Score("TOY", "all", "spearman", 0.9, 0), Score("avg", "all", "spearman", 0.9, 0), items=0
+    )
+    with pytest.raises(DataError, match="avg all spearman is of no items"):
+        from_json(to_json(record), "x")
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (("verify",), 1),
+        (("report",), 1),
+        (("compare", "noise", "word_overlap"), 2),
+        (("stats",), 2),
+        (("bundle", "local", "--out", "b.zip"), 1),
+        (("site", "--out", "site"), 1),
+        (("run", "--methods", "noise", "--seeds", "1-2", "--suite", "toy"), 0),  # once more, as a damaged one
+    ],
+)
+def test_such_a_record_stops_no_command_without_a_word(
+    cli: Cli, tmp_path: Path, command: tuple[str, ...], code: int
+) -> None:
+    run = ("run", "--methods", "noise,word_overlap", "--seeds", "1-2", "--suite", "toy")
+    assert cli(*run)[0] == 0
+    path = tmp_path / "results/local/mini/noise/seed-1/toy.json"
+    record = records(tmp_path)["mini/noise/seed-1/toy.json"]
+    path.write_text(to_json(sealed(replace(record, scores=(*record.scores, *EMPTY)))))
+    found, out, err = cli(*command)
+    assert found == code, err
+    said = "in doubt: campaign local" if command[0] == "site" else "TOY x spearman is of no items"
+    assert (said in out + err) == (code != 0)
