@@ -33,8 +33,9 @@ def gradient(
     """Write what the gradient paradigm's figures draw.
 
     Without METHOD those of sampled angles (2, 3, 4 and 10), as CSV. Each METHOD, one that trains one
-    transformer, is trained on nine tenths of the text and measured on the rest, before, at every dev
-    evaluation and at the end (5, 7, 8 and 9), as JSON. Runs of one folder have figures together.
+    transformer and evaluates its [CLS], is trained on nine tenths of the text and measured on the rest,
+    before, at every dev evaluation and in the selected checkpoint (5, 7, 8 and 9), as JSON. Runs of one
+    folder have figures together.
     """
     from bench.run.gradient import folder_of, measure, write_sampled
 

@@ -121,7 +121,7 @@ def watch_training(
     """Train a stage on a part of its text and measure the rest before it and at every dev evaluation.
 
     Args:
-        train: The stage's training, of a method that trains one transformer.
+        train: The stage's training, of a method that trains one transformer's [CLS].
         context: Its context; ``out`` gets the checkpoints.
         share: Share that is held out.
         most: Measure this many of the held-out sentences at most; None for all.
@@ -133,7 +133,7 @@ def watch_training(
 
     Raises:
         InputError: a share that leaves less than a batch of held-out sentences, or none to train on.
-        BenchError: the stage trains something other than one transformer.
+        BenchError: the stage trains something other than one transformer, or its dev score isn't of [CLS].
     """
     fit, held = hold_out(context.sentences, context.seed, share)
     held = held[:most]
@@ -146,11 +146,7 @@ def watch_training(
     found: list[Snapshot] = []
 
     def measure(encoder: Encoder) -> None:
-        if isinstance(encoder, Watched):
-            encoder = encoder.encoder
-        if not isinstance(encoder, TransformerEncoder):
-            raise BenchError("the gradient probe measures methods that train one transformer")
-        views = dropout_views(encoder, held, context.seed)
+        views = dropout_views(_measurable(encoder), held, context.seed)
         found.append(snapshot(every * len(found), *views, m=m, batch=batch))
 
     def dev_score(encoder: Encoder, *select: str) -> float:
@@ -168,3 +164,16 @@ def watch_training(
     columns = replace(context, sentences=fit, partners=partners, negatives=negatives)
     facts = train(replace(columns, corpus=corpus, dev_score=dev_score))
     return facts, held, found
+
+
+def _measurable(encoder: Encoder) -> TransformerEncoder:
+    """The transformer whose [CLS] is measured; raises BenchError for any other encoder."""
+    if isinstance(encoder, Watched):
+        encoder = encoder.encoder
+    if not isinstance(encoder, TransformerEncoder):
+        raise BenchError("the gradient probe measures methods that train one transformer")
+    if encoder.pooling != "cls":
+        raise BenchError(
+            f"the gradient probe measures [CLS], and this training's dev score is of '{encoder.pooling}'"
+        )
+    return encoder

@@ -62,6 +62,12 @@ class Cell:
         return tuple({stage.key: stage for _, _, stage in self.named_stages}.values())
 
     @property
+    def final_stages(self) -> tuple[Stage, ...]:
+        """Its own stages that no other of them builds on: what its encoder is made of."""
+        used = {role for stage in self.stages for role in stage.spec.inputs}
+        return tuple(stage for stage in self.stages if stage.spec.role not in used)
+
+    @property
     def texts(self) -> set[str]:
         """Names of the training texts that they see."""
         return {stage.spec.text for stage in self.all_stages}

@@ -9,17 +9,18 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from bench.card import SUPERVISED, MethodCard, OptionValue
+from bench.card import MethodCard, OptionValue
 from bench.errors import InputError
 from bench.nn.folder import ModelFolder, resolve, resolve_file
 from bench.plan.cell import Cell
+from bench.plan.matched import check_match, matched_length
+from bench.plan.members import with_members
 from bench.registry import METHODS
 from bench.request.budget import counted_by_epochs
 from bench.request.parse import quoted
 from bench.request.profiles import Profile
 from bench.request.profiles import names as profile_names
 from bench.request.spec import MethodRequest, Override, RunSpec
-from bench.stages import TrainedMethod, planned_steps
 
 BACKBONE = "backbone"
 """Name of the profile's backbone where an option names a model."""
@@ -34,6 +35,7 @@ def make_cells(
     backbone: ModelFolder | None,
     corpus_size: int,
     find: Callable[[Callable[[], ModelFolder]], ModelFolder | None] = lambda load: load(),
+    matching: tuple[str, ...] = (),
 ) -> list[Cell]:
     """Return the request's cells, one a seed.
 
@@ -46,9 +48,11 @@ def make_cells(
         backbone: The profile's backbone or the one that was named.
         corpus_size: Sentences of the training text, 0 where no method trains.
         find: Calls what finds an auxiliary model, and may keep its error: the cells then lack the model.
+        matching: Methods whose length is being found for a ``match``.
 
     Raises:
-        InputError: an unknown option or a value that is none, a model folder that is none.
+        InputError: an unknown option or a value that is none, a model folder that is none, a ``match`` that
+            can't be.
     """
     path, short = _argument(request, card)
     given = given_options(request, card, spec, short)
@@ -62,8 +66,11 @@ def make_cells(
     options |= {name: folder.name for name, folder in auxiliaries if options[name] != BACKBONE}
     changed = {name: value for name, value in sorted(options.items()) if value != base[name]}
     identity = _method_id(request, card, model, short, changed)
-    if match := options.pop("match", ""):  # the steps that it gives say it, so it isn't part of the identity
-        options |= _matched_length(str(match), options, spec, profile, corpus_size)
+    if match := str(options.pop("match", "")):  # what it gives says it, so it isn't part of the identity
+        check_match(match, given, matching, f"--methods {request.text}")
+        other = bare_cell(MethodRequest(match, match), spec, profile, corpus_size, (*matching, match))
+        length = matched_length(match, other, options, corpus_size)
+        options |= {name: value for name, value in length.items() if name not in given}
     noted = profile.note and card.needs_backbone and spec.backbone is None
     first = Cell(
         label,
@@ -79,6 +86,25 @@ def make_cells(
         return [first]
     first = replace(first, ranks=spec.ranks, train_precision=spec.train_precision, compiled=spec.compiled)
     return [replace(first, seed=seed) for seed in spec.seeds]
+
+
+def bare_cell(
+    request: MethodRequest,
+    spec: RunSpec,
+    profile: Profile,
+    corpus_size: int,
+    matching: tuple[str, ...] = (),
+) -> Cell:
+    """Return the request's first cell with its members, without the models that they start from.
+
+    See :func:`make_cells`.
+    """
+
+    def make(asked: MethodRequest) -> list[Cell]:
+        card, name = METHODS.get(asked.name, where=asked.text).card, profile.name
+        return make_cells(asked, card, spec, profile, name, None, corpus_size, lambda _load: None, matching)
+
+    return with_members(make(request)[0], make)
 
 
 def given_options(
@@ -191,36 +217,6 @@ def flattened(table: Mapping[str, Any]) -> list[tuple[str, Any]]:
         inner = [(f"{name}.{key}", v) for key, v in flattened(value)] if isinstance(value, dict) else None
         rows += [(name, value)] if inner is None else inner
     return rows
-
-
-def _matched_length(
-    match: str,
-    options: Mapping[str, OptionValue],
-    spec: RunSpec,
-    profile: Profile,
-    corpus_size: int,
-) -> dict[str, OptionValue]:
-    """Steps that show a method as many sentences as all stages of another see, and as many dev evaluations.
-
-    Raises:
-        InputError: no such method, or one that doesn't train.
-    """
-    where = f"match={match}"
-    other = METHODS.get(match, where=where)
-    if not isinstance(other, TrainedMethod):
-        raise InputError(f"'{other.card.name}' doesn't train, so there is no budget to match", where=where)
-    if other.card.kind == SUPERVISED:
-        raise InputError(f"'{other.card.name}' learns from pairs, not from the training text", where=where)
-    given = given_options(MethodRequest(match, other.card.name), other.card, spec, None)
-    base = profile_options(other.card, profile, given)
-    theirs = base | counted_by_epochs(given, base) | given
-    sentences = sum(
-        planned_steps(dict(stage.config), corpus_size) * int(dict(stage.config)["batch_size"])
-        for stage in other.stages(theirs)
-    )
-    steps = -(-sentences // int(options["batch_size"]))
-    evaluations = max(1, planned_steps(options, corpus_size) // int(options["eval_every"]))
-    return {"steps": steps, "eval_every": max(1, steps // evaluations)}
 
 
 def _argument(request: MethodRequest, card: MethodCard) -> tuple[str | None, tuple[str, str] | None]:

@@ -7,17 +7,25 @@ from collections.abc import Sequence
 from bench.data.training import TrainingData
 from bench.errors import InputError, not_one_of
 from bench.plan.cell import Cell
-from bench.request.spec import RunSpec
+from bench.plan.cells import bare_cell
+from bench.request import profiles
+from bench.request.spec import MethodRequest, RunSpec
 from bench.stages import copy_name
 
 _MOST = 3  # methods that a refusal names
 
 
 def check_overrides(spec: RunSpec, cells: Sequence[Cell]) -> None:
-    """Raise InputError for an override of a method that isn't there (a member of one may be overridden)."""
+    """Raise InputError for an override of a method that isn't there.
+
+    A member of one may be overridden, and a method whose length another is matched to.
+    """
     known = {request.name for request in spec.methods} | {r.alias for r in spec.methods if r.alias}
     known |= {name for cell in cells for name in cell.member_names}
-    known |= {value for request in spec.methods for name, value in request.options if name == "match"}
+    options = [option for request in spec.methods for option in request.options]
+    for match in {value for name, value in options if name == "match" and value}:
+        other = bare_cell(MethodRequest(match, match), spec, profiles.load(spec.profile), 0)
+        known |= {match, *other.member_names}
     for override in spec.overrides:
         if override.method not in known:
             raise not_one_of(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 
 from bench.data.training import TrainingData, read_training_data
 from bench.errors import InputError
 from bench.plan.cell import Cell
-from bench.plan.cells import budget_options, flattened, given_options, make_cells
+from bench.plan.cells import bare_cell, budget_options, flattened, given_options
 from bench.plan.checks import check_overrides
-from bench.plan.members import with_members
+from bench.plan.matched import MATCHED
 from bench.registry import METHODS
 from bench.request import profiles
 from bench.request.spec import MethodRequest, RunSpec
@@ -31,11 +30,10 @@ def shown(request: MethodRequest, spec: RunSpec) -> Iterator[tuple[str, str]]:
     """
     profile = profiles.load(spec.profile)
     card = METHODS.get(request.name, where="bench show").card
-    make = partial(_cells, spec, profile)
-    texts = {stage.text for _, stage in _stages(make(0, request))}
+    texts = {stage.text for _, stage in _stages(bare_cell(request, spec, profile, 0))}
     training = _training(spec, profile, card.name, texts) if texts else None
     size = len(training.corpus.sentences) if training else 0
-    cell = make(size, request)
+    cell = bare_cell(request, spec, profile, size)
     check_overrides(spec, [cell])
     yield "method", f"{cell.method} in profile {profile.name}"
     if card.needs_backbone:
@@ -61,16 +59,6 @@ def shown(request: MethodRequest, spec: RunSpec) -> Iterator[tuple[str, str]]:
     sources = _sources(request, spec, profile)
     for name, value in cell.options:
         yield "option", f"{name}={value}  ({sources.get(name, 'card')})"
-
-
-def _cells(spec: RunSpec, profile: profiles.Profile, size: int, request: MethodRequest) -> Cell:
-    """The method's cell with its members, without the models that it starts from."""
-
-    def make(asked: MethodRequest) -> list[Cell]:
-        card = METHODS.get(asked.name, where=asked.text).card
-        return make_cells(asked, card, spec, profile, profile.name, None, size, lambda _load: None)
-
-    return with_members(make(request)[0], make)
 
 
 def _stages(cell: Cell, *, own: bool = False) -> Iterator[tuple[str, StageSpec]]:
@@ -121,5 +109,5 @@ def _sources(request: MethodRequest, spec: RunSpec, profile: profiles.Profile) -
     counted = {f"{name.removesuffix('epochs')}steps" for name in given if name.split(".")[-1] == "epochs"}
     found |= dict.fromkeys(counted, "epochs given")
     if given.get("match"):
-        found |= dict.fromkeys(("steps", "eval_every"), f"match={given['match']}")
+        found |= dict.fromkeys(MATCHED, f"match={given['match']}")
     return found | dict.fromkeys(given, "given")

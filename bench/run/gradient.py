@@ -17,6 +17,9 @@ from bench.plan.plan import Plan
 from bench.records.record import safe_name
 
 HARDEST = "gradient-hardest.csv"
+CLS = "cls"
+_POOLINGS = ("pooling", "pooler", "train_pooling")
+"""Options that say which states a method trains or evaluates."""
 Progress = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 """From what is done and how many sentences that takes to what is told of each batch."""
 
@@ -67,7 +70,7 @@ def _table(path: Path, header: Sequence[str], rows: Iterable[Sequence[float]]) -
 
 
 def check_watched(plan: Plan) -> None:
-    """Raise InputError for a plan that isn't one training in one stage, here and in float32."""
+    """Raise InputError for a plan that isn't one training of [CLS] in one stage, here and in float32."""
     if plan.spec.ranks > 1:
         raise InputError("this training is watched in one process", where=f"--ranks {plan.spec.ranks}")
     if plan.spec.train_precision != "fp32":
@@ -81,6 +84,14 @@ def check_watched(plan: Plan) -> None:
         raise InputError(
             f"'{plan.spec.methods[0].text}' can't be measured",
             expected="one method that trains one transformer in one stage",
+        )
+    options = dict(cell.options)
+    other = [f"{name}={options[name]}" for name in _POOLINGS if options.get(name, CLS) != CLS]
+    other += ["a prompt"] if "template" in options else []
+    if other:
+        raise InputError(
+            f"'{plan.spec.methods[0].text}' has {' and '.join(other)}, and these figures are of [CLS]",
+            expected="a method that trains and evaluates [CLS], without a prompt",
         )
 
 
@@ -107,7 +118,7 @@ def folder_of(plan: Plan, out: Path) -> Path:
 def measure(plan: Plan, final: Path, most: int, progress: Progress) -> Path:
     """Train one method and write what was measured into a new folder; return the file.
 
-    The folder gets its name when all of it is there.
+    "after" is the selected checkpoint, as it is evaluated. The folder gets its name when all of it is there.
     """
     from bench.gradient.training import watch_training
     from bench.gradient.views import dropout_views, embedding_figures

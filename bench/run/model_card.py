@@ -51,12 +51,11 @@ def _encoder_rows(cell: Cell, builder: Builder, checkpoint: str) -> list[tuple[s
     if cell.seed is not None:
         rows.append(("Seed", str(cell.seed)))
     facts = builder.facts()
-    if not facts:
+    if "corpus" not in facts:  # nothing in it was trained here
         return rows
     corpus, dev = facts["corpus"], facts["dev"]
-    rows.append(
-        ("Training text", f"{corpus['name']}, {corpus['sentences']:,} sentences, sha256 {corpus['sha256']}")
-    )
+    (unit,) = {"sentences", "pairs"} & corpus.keys()
+    rows.append(("Training text", f"{corpus['name']}, {corpus[unit]:,} {unit}, sha256 {corpus['sha256']}"))
     rows.append(("Dev set", f"{dev['task']}, sha256 {dev['sha256']}"))
     for role, stage in facts.get("stages", {}).items():
         text = f"{stage['steps']} steps, {stage['sentences_seen']:,} sentences, best at step "

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
+from bench.encoder import Encoder
 from bench.errors import BenchError, CellFailedError, InputError
 from bench.nn.threads import torch_threads
 from bench.plan.plan import Plan, make_plan
@@ -29,6 +30,8 @@ def tune_option(
     first: Sequence[str] = (),
 ) -> str:
     """Train once for every value and choose by the dev score of the selected checkpoint.
+
+    Where stages that train apart make the encoder together, it is the score of that encoder.
 
     Args:
         spec: One method, one seed, the profile.
@@ -88,10 +91,29 @@ def _dev_score(task: tuple[int, Plan]) -> tuple[int, float | str]:
         builder = Builder(cell, spec.device, plan.training, cache)
         try:
             builder.folders()
+            score = _selected_dev(builder, plan)
         except BenchError as error:
             return index, str(error)
-    score = cache.facts(cell.stages[-1])["selected_dev"]
-    return index, "no dev evaluation: eval_every is more than the steps" if score is None else float(score)
+    return index, "no dev evaluation: eval_every is more than the steps" if score is None else score
+
+
+def _selected_dev(builder: Builder, plan: Plan) -> float | None:
+    """Dev score of the selected checkpoint, None without one; of stages trained apart that of their encoder.
+
+    Raises:
+        BenchError: an undefined correlation, or an encoder without vectors.
+    """
+    scores = [builder.cache.facts(stage)["selected_dev"] for stage in builder.cell.final_stages]
+    if None in scores or plan.training is None:
+        return None
+    if len(scores) == 1:
+        return float(scores[0])
+    from bench.eval.sts import dev_spearman
+
+    encoder = builder.encoder()
+    if not isinstance(encoder, Encoder):
+        raise BenchError(f"{builder.cell.method} has no vectors, so it has no dev score")
+    return dev_spearman(encoder, plan.training.dev)
 
 
 def _grid(spec: RunSpec, values: Sequence[str], first: Sequence[str]) -> tuple[list[float], list[float]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -488,6 +489,13 @@ def test_watching_refuses(tiny_bert: Path, corpus: Path, tmp_path: Path) -> None
     with pytest.raises(BenchError, match="measures methods that train one transformer"):
         watch_training(others, made, share=0.5, batch=8)
 
+    def averaged(given: StageContext) -> dict[str, Any]:
+        given.dev_score(TransformerEncoder(tiny_bert, "avg"))
+        return {}
+
+    with pytest.raises(BenchError, match=r"measures \[CLS\], and this training's dev score is of 'avg'"):
+        watch_training(averaged, made, share=0.5, batch=8)
+
 
 def test_embedding_figures() -> None:
     first, second = vectors(40)
@@ -556,7 +564,7 @@ STEPS = "steps=4,eval_every=2,batch_size=8"
     ("method", "most", "measured"),
     [
         (f"paradigm[{STEPS},lr=1e-3]", 2560, 140),
-        (f"unsee_barlow[{STEPS},select=best_of_four]", 128, 128),
+        (f"unsee_barlow[{STEPS},select=best_of_four,pooling=cls]", 128, 128),
     ],
 )
 def test_the_command_measures_a_training(
@@ -627,3 +635,22 @@ def test_what_the_command_cannot_measure(wrong: str, where: tuple[str, ...]) -> 
     given = where[:6] + where[10:] if wrong == "untrained" else where  # it reads no text
     with pytest.raises(InputError, match="can't be measured; expected one method that trains one"):
         run(wrong, *given)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "has"),
+    [
+        ("infonce[pooler=avg]", "pooler=avg"),
+        ("infonce[pooling=avg]", "pooling=avg"),
+        ("infonce[pooler=mask]", "pooler=mask"),
+        ("crop[pooling=cls]", "train_pooling=avg"),
+        ("sncse", "pooling=mask and a prompt"),
+        ("promptbert[pooling=cls]", "a prompt"),
+    ],
+)
+def test_what_is_not_measured_on_cls_is_refused_before_it_trains(
+    wrong: str, has: str, where: tuple[str, ...], tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=re.escape(f"'{wrong}' has {has}, and these figures are of [CLS]")):
+        run(f"paradigm[{STEPS}]", wrong, *where)
+    assert list((tmp_path / "out").glob("*")) == []

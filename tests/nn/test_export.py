@@ -564,6 +564,29 @@ def test_export_of_a_trained_method(
         assert "- Seed: 3\n" in text
 
 
+def test_export_of_what_learns_from_pairs(run: Cli, tmp_path: Path) -> None:
+    pairs = list(toy_task().all_pairs())[:20]
+    (tmp_path / "own.tsv").write_text("".join(f"{one}\t{other}\n" for one, other in pairs))
+    sets = ("steps=2", "eval_every=2", "batch_size=4")
+    given = [word for each in sets for word in ("--set", f"angle.{each}")]
+    texts = ("--dev", "toy", "--pairs", str(tmp_path / "own.tsv"))
+    code, _, err = run("angle", "--seed", "1", "--out", "out", *texts, *given)
+    assert (code, "card holds no scores" in err) == (0, True), err
+    text = (tmp_path / "out" / "README.md").read_text()
+    assert "- Training text: own.tsv, 20 pairs, sha256 " in text
+    assert "- Stage angle: 2 steps, " in text
+
+
+def test_export_of_an_ensemble_that_nothing_trained(run: Cli, tmp_path: Path, tiny_bert: Path) -> None:
+    code, out, err = run("ensemble:untrained+untrained:avg", "--seed", "1", "--out", "out")
+    assert (code, "16 dimensions" in out) == (0, True), err
+    parts = [TransformerEncoder(tiny_bert, pooling).encode(SENTENCES) for pooling in ("cls", "avg")]
+    check_equal(bench.load(tmp_path / "out").encode(SENTENCES), parts[0] + parts[1])
+    text = (tmp_path / "out" / "README.md").read_text()
+    assert "Training text" not in text
+    assert "Checkpoint" not in text
+
+
 def test_a_record_of_something_else_is_not_quoted(
     run: Cli, cli: Cli, tmp_path: Path, tiny_bert: Path
 ) -> None:

@@ -52,7 +52,33 @@ def test_sources_of_a_method_without_a_table(cli: Cli, monkeypatch: pytest.Monke
     assert "steps=0  (epochs given)" in found["option"]
     monkeypatch.undo()
     found = shown(cli, "simcse[match=tncse]", "--profile", "mini")
-    assert "steps=70  (match=tncse)" in found["option"]
+    assert {"steps=70  (match=tncse)", "eval_every=11  (match=tncse)"} <= set(found["option"])
+    found = shown(cli, "simcse[match=tncse,eval_every=5]", "--profile", "mini")
+    assert {"steps=70  (match=tncse)", "eval_every=5  (given)"} <= set(found["option"])
+    assert "a dev evaluation every 5 steps, 14 in all" in found["stage"][0]
+    found = shown(cli, "simcse[match=,steps=5]", "--profile", "mini")  # no method: nothing is matched
+    assert "steps=5  (given)" in found["option"]
+
+
+@pytest.mark.parametrize(
+    ("match", "of", "most"),
+    [
+        ("tncse_d", "tncse_d", ()),
+        ("tncse_uc_d", "tncse_uc_d", ()),
+        ("tncse_d", "tncse_d", ("--set", "tncse.steps=40")),
+        ("tncse_uc", "tncse_uc", ()),
+        # stages that they share count once
+        ("ensemble", "tncse_d", ("--set", "ensemble.of=tncse+tncse_d")),
+    ],
+)
+def test_match_counts_the_stages_of_a_method_s_members(
+    cli: Cli, match: str, of: str, most: tuple[str, ...]
+) -> None:
+    stages = shown(cli, of, "--profile", "mini", *(most if match == of else ()))["stage"]
+    theirs = [int(line.split(" = ")[1].split(" ")[0].replace(",", "")) for line in stages]
+    assert len(theirs) >= 3
+    found = shown(cli, f"simcse[match={match}]", "--profile", "mini", *most)
+    assert f"steps={sum(theirs) // 64}  (match={match})" in found["option"]
 
 
 @pytest.mark.parametrize("profile", ["mini-equal", "minilm-lm"])

@@ -5,9 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from bench.plan.plan import Plan
+from bench.eval.sts import dev_spearman
+from bench.nn.sum_encoder import SumEncoder
+from bench.plan.plan import Plan, make_plan
 from bench.request import profiles
+from bench.request.parse import parse_methods, parse_override
 from bench.request.profiles import Profile
+from bench.request.spec import RunSpec
+from bench.run.builder import Builder
+from bench.run.stage_cache import StageCache
 from tests.support.cli import Cli, records
 from tests.support.training import arguments, the_record
 
@@ -95,6 +101,33 @@ def test_a_value_that_diverges_is_left_out(cli: Cli, tiny_bert: Path) -> None:
     assert (code, "lr=0.0001: FAILED, no dev evaluation" in err) == (1, True)
 
 
+@pytest.mark.usefixtures("quick")
+def test_encoders_that_train_apart_are_tuned_by_the_dev_score_of_their_sum(cli: Cli, tmp_path: Path) -> None:
+    plain = "tncse[nce=false,icnce=false,ictn=false,rtt=none,sub2.lr=1e-3]"
+    sets = [f"tncse.{role}.{each}" for role in ("sub1", "sub2") for each in ("steps=2", "eval_every=2")]
+    given = [
+        word
+        for each in (*sets, "tncse.sub1.batch_size=8", "tncse.sub2.batch_size=8")
+        for word in ("--set", each)
+    ]
+    code, out, err = cli(
+        "tune", plain, "--profile", "quick", "--option", "sub1.lr", "--values", "1e-2,1e-4", *given
+    )
+    assert code == 0, err
+    found = dict(map(tuple, tomllib.loads(out)["tuning"][0]["dev"]))
+    assert found[1e-2] != found[1e-4]  # the rate of the tower that isn't the last
+    spec = RunSpec(
+        parse_methods(plain.replace("]", ",sub1.lr=1e-2]")), (100,), "quick", suites=("toy",),
+        results=tmp_path / "results", overrides=tuple(map(parse_override, given[1::2])),
+    )  # fmt: skip
+    plan = make_plan(spec)
+    assert plan.training is not None
+    builder = Builder(plan.jobs[0].cell, "cpu", plan.training, StageCache(spec.results / ".stages"))
+    encoder = builder.encoder()
+    assert isinstance(encoder, SumEncoder)
+    assert found[1e-2] == round(dev_spearman(encoder, plan.training.dev), 4)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -135,17 +168,24 @@ def test_every_tuned_value_is_the_best_of_its_grid(name: str) -> None:
 def test_match_gives_simcse_anothers_sentences(
     cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
 ) -> None:
-    methods = ("--methods", "simcse,short=simcse[match=pair]")
+    methods = "simcse[steps=5],short=simcse[match=pair],often=simcse[match=pair,eval_every=2]"
     other = ("--set", "pair.steps=6", "--set", "pair.batch_size=4")
-    base = arguments(tiny_bert, corpus, "--seeds", "1", *other)
-    code, _, err = cli(*base, *methods)
+    code, _, err = cli(*without_steps(tiny_bert, corpus), "--seeds", "1", *other, "--methods", methods)
     assert code == 0, err
     found = {record.method: record for record in records(tmp_path).values()}
     stage = found["short"].training["stages"]["simcse"]
-    assert (found["short"].options["steps"], found["short"].options["eval_every"]) == (6, 3)
+    assert (found["short"].options["steps"], found["short"].options["eval_every"]) == (6, 1)
     assert stage["sentences_seen"] == 2 * 6 * 4  # the test method has two stages
-    assert [step for step, _ in stage["dev_curve"]] == [3, 6]  # as many evaluations as in the profile
+    assert [step for step, _ in stage["dev_curve"]] == [1, 2, 3, 4, 5, 6]  # as many as in the profile
+    stage = found["often"].training["stages"]["simcse"]
+    assert [step for step, _ in stage["dev_curve"]] == [2, 4, 6]  # what the user says
     assert the_record(tmp_path, 1).key
+
+
+def without_steps(tiny_bert: Path, corpus: Path) -> tuple[str, ...]:
+    """The usual arguments, without what they say of how long SimCSE trains."""
+    given = arguments(tiny_bert, corpus)
+    return (*given[: given.index("--set")], "--set", "simcse.batch_size=8")
 
 
 @pytest.mark.parametrize(
@@ -153,8 +193,28 @@ def test_match_gives_simcse_anothers_sentences(
     [
         ("nothing", "match=nothing: unknown method 'nothing'"),
         ("noise", "match=noise: 'noise' doesn't train"),
+        ("whitening", "match=whitening: 'whitening' doesn't train"),
+        (
+            "pair,steps=4",
+            "steps beside match=pair, which says itself how long to train",
+        ),
+        ("pair,steps=4,epochs=1", "epochs and steps beside match=pair"),
     ],
 )
 def test_bad_matches(cli: Cli, tiny_bert: Path, corpus: Path, match: str, message: str) -> None:
-    code, _, err = cli(*arguments(tiny_bert, corpus), "--methods", f"simcse[match={match}]")
+    code, _, err = cli(*without_steps(tiny_bert, corpus), "--methods", f"simcse[match={match}]")
+    assert (code, message in err) == (2, True), err
+
+
+@pytest.mark.parametrize(
+    ("sets", "message"),
+    [
+        (("simcse.match=rankcse",), "'rankcse' is matched to itself"),  # a teacher of it is simcse
+        (("simcse.match=static", "static.of=noise"), "match=static: 'static' doesn't train"),
+        (("simcse.match=pair", "simcse.steps=4"), "steps beside match=pair"),
+    ],
+)
+def test_bad_matches_by_set(cli: Cli, sets: tuple[str, ...], message: str) -> None:
+    given = [word for each in sets for word in ("--set", each)]
+    code, _, err = cli("show", "simcse", "--profile", "mini", *given)
     assert (code, message in err) == (2, True), err
