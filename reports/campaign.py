@@ -41,8 +41,11 @@ class Campaign:
         names: What is shown for a method in place of its id, by id.
         given: Methods in the order in which their rows stand; empty for the best first.
         known: Number of methods from which these were chosen, 0 where they were not.
+        known_by: The same of a profile and suite.
         homes: Of several campaigns that which has a record, by the record's place.
         rank_supervised: True to rank supervised rows among the others.
+        last: True if scores of trained methods are the last checkpoint's.
+        unrounded: The records as they are kept, by their place, where ``rounded``.
         kept: What several parts of a report need, computed once.
     """
 
@@ -55,8 +58,11 @@ class Campaign:
     names: Mapping[str, str] = field(default_factory=dict)
     given: tuple[str, ...] = ()
     known: int = 0
+    known_by: Mapping[tuple[str, str], int] = field(default_factory=dict)
     homes: Mapping[Place, ResultStore] = field(default_factory=dict, compare=False)
     rank_supervised: bool = False
+    last: bool = False
+    unrounded: Mapping[Place, RunRecord] = field(default_factory=dict, compare=False, repr=False)
     kept: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -72,6 +78,10 @@ class Campaign:
     def home(self, record: RunRecord) -> ResultStore:
         """The campaign that has a record."""
         return self.homes.get(record.place, self.stores[0])
+
+    def as_kept(self, record: RunRecord) -> RunRecord:
+        """A record without the rounding of its average: what was made from its predictions belongs to it."""
+        return self.unrounded.get(record.place, record)
 
     def files(self, pattern: str) -> list[tuple[ResultStore, Path]]:
         """Files of other commands in the campaigns' folders; of those of one name and content the first."""
@@ -101,11 +111,10 @@ class Campaign:
         apart: frozenset[str] = self.kept["apart"]
         return apart
 
-    def apart_note(self, methods: Iterable[str]) -> list[str]:
-        """Say which of a table's methods aren't ranked as they are supervised."""
-        names = ", ".join(self.shown(method) for method in methods if method in self.apart)
-        said = f"Supervised, so not ranked with the others: {names} (--rank-supervised ranks them)."
-        return [said] if names else []
+    def apart_note(self, methods: Iterable[str], how: str = " (--rank-supervised ranks them)") -> list[str]:
+        """Say which of a table's methods aren't ranked as they are supervised, and how they would be."""
+        names = ", ".join(dict.fromkeys(self.shown(method) for method in methods if method in self.apart))
+        return [f"Supervised, so not ranked with the others: {names}{how}."] if names else []
 
 
 def _content(path: Path) -> bytes | None:
@@ -135,7 +144,8 @@ def make_campaign(
 def ready(campaign: Campaign) -> Campaign:
     """Return a campaign with its averages rounded if asked for; raises what :func:`make_campaign` does."""
     if campaign.rounded:
-        campaign = replace(campaign, records=tuple(senteval_rounding(campaign.records)))
+        kept = {record.place: record for record in campaign.records}
+        campaign = replace(campaign, records=tuple(senteval_rounding(campaign.records)), unrounded=kept)
     for group in by_profile_and_suite(campaign.records):
         check_comparable(group, campaign.name)
     return campaign

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -36,13 +37,15 @@ def listed(text: str | None, known: Collection[str]) -> tuple[str, ...]:
     return methods
 
 
-def chosen(campaign: Campaign, methods: Sequence[str], known: int, *, given: bool = False) -> Campaign:
+def chosen(
+    campaign: Campaign, methods: Sequence[str], known: Iterable[RunRecord], *, given: bool = False
+) -> Campaign:
     """Return a campaign of these methods as such; its sweeps are those of which all methods are there.
 
     Args:
         campaign: With the records of these methods alone.
         methods: The methods; empty if all were chosen.
-        known: Number of methods from which they were chosen.
+        known: Records of all methods from which they were chosen.
         given: True if rows stand in the order of ``methods``, not the best first.
 
     Raises:
@@ -58,12 +61,15 @@ def chosen(campaign: Campaign, methods: Sequence[str], known: int, *, given: boo
     if given:
         records = tuple(sorted(records, key=lambda record: methods.index(record.method)))
     whole = tuple(m for m in campaign.sweeps if {method for *_, method in m.points} <= set(methods))
+    places = {(record.method, record.profile, record.suite) for record in known}
+    every = len({method for method, *_ in places})
     return replace(
         campaign,
         records=records,
         sweeps=whole,
         given=tuple(methods) if given else (),
-        known=known if known > len(methods) else 0,
+        known=every if every > len(methods) else 0,
+        known_by=Counter((profile, suite) for _, profile, suite in places),
     )
 
 

@@ -46,7 +46,11 @@ def with_doubts(grids: Sequence[Grid], campaign: Campaign, form: str) -> list[Gr
         lines = tuple(_doubts(campaign))
         return [*grids, Grid("Records in doubt", ("place", "what"), lines, ())] if lines else list(grids)
     said = {note for grid in grids for note in grid.notes}
-    more = [f"{where}: {line}" for where, line in _doubts(campaign) if line not in said]
+    more = [
+        f"{where}: {line}"
+        for where, line in _doubts(campaign)
+        if not any(note.endswith(line) for note in said)
+    ]
     return [*grids[:-1], replace(grids[-1], notes=(*grids[-1].notes, *more))]
 
 

@@ -32,6 +32,36 @@ class Cell:
     mark: str = ""
     sign: str = ""
 
+    @property
+    def spread(self) -> float | None:
+        """The standard deviation that is printed beside the mean."""
+        return self.sd
+
+
+class Bare(Cell):
+    """A cell whose standard deviation has a column of its own: as text it is the mean alone."""
+
+    @property
+    def spread(self) -> None:
+        """None: csv and json have ``sd``."""
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A number, and how it is printed.
+
+    Args:
+        text: Rounded, in points, with marks around it; all that texts, pages and LaTeX show.
+        value: The number unrounded, in the metric's unit; None where the text says why there is none.
+    """
+
+    text: str
+    value: float | None
+
+    def __str__(self) -> str:
+        """Return the text."""
+        return self.text
+
 
 @dataclass(frozen=True)
 class Quoted:
@@ -48,7 +78,7 @@ class Quoted:
     sign: str = ""
 
 
-Value = Cell | Quoted | str
+Value = Cell | Printed | Quoted | str
 """What a row of a grid consists of."""
 
 
@@ -85,6 +115,11 @@ def summarise(values: Sequence[float | None]) -> Cell:
     """
     there = [value for value in values if value is not None]
     return Cell(fmean(there) if there else None, stdev(there) if len(there) > 1 else None, len(there))
+
+
+def bare(cell: Cell) -> Bare:
+    """Return a cell for a table that has a column of its standard deviations."""
+    return Bare(cell.mean, cell.sd, cell.n, cell.mark, cell.sign)
 
 
 def ranks(values: Mapping[K, float | None], digits: int = 4) -> dict[K, str]:
@@ -130,23 +165,25 @@ def no_width(low: float, high: float) -> bool:
 
 def interval(low: float | None, high: float | None) -> str:
     """The interval of a difference, scaled by 100, or a dash; that of scores that didn't vary is none."""
-    return DASH if low is None or high is None or no_width(low, high) else f"[{_end(low)}, {_end(high)}]"
+    if low is None or high is None or no_width(low, high):
+        return DASH
+    return f"[{interval_end(low)}, {interval_end(high)}]"
 
 
-def _end(value: float) -> str:
+def interval_end(value: float) -> str:
     """An end of an interval; one near 0 keeps a digit that says on which side."""
     return f"{SCALE * value:+.1g}" if 0 < abs(SCALE * value) < 0.005 else signed(value)
 
 
 def plus_minus(cell: Cell) -> str:
     """Mean and standard deviation of a cell, the latter only where there are several seeds, and its sign."""
-    return number(cell.mean) + ("" if cell.sd is None else f"±{SCALE * cell.sd:.2f}") + cell.sign
+    return number(cell.mean) + ("" if cell.spread is None else f"±{SCALE * cell.spread:.2f}") + cell.sign
 
 
 def plain(cell: Value) -> str:
     """A cell as plain text; foreign figures in parentheses."""
-    if isinstance(cell, str):
-        return cell
+    if isinstance(cell, str | Printed):
+        return str(cell)
     if isinstance(cell, Quoted):
         text = f"{cell.text}{cell.sign}"
         return f"({text})" if cell.grey and cell.text != DASH else text

@@ -154,8 +154,9 @@ def at_last(record: RunRecord) -> float | None:
 def last_checkpoints(records: Sequence[RunRecord]) -> list[RunRecord]:
     """Put the last checkpoint's scores in the place of the selected one's, with a note that says so.
 
-    Predictions and probes are of the selected checkpoint, and left out. What trains nothing stays as it is;
-    of what joins others' selected checkpoints a note says that.
+    Predictions and probes are of the selected checkpoint, and left out but for the cost of encoding, which is
+    that of both. What trains nothing stays as it is; of what joins others' selected checkpoints a note says
+    that.
 
     Raises:
         InputError: a trained record without the last checkpoint's scores.
@@ -177,7 +178,16 @@ def _last_checkpoint(record: RunRecord) -> RunRecord:
     if at_last(record) is None:
         joins = f"{record.method} joins checkpoints of its members that the dev set chose."
         return replace(record, notes=(*record.notes, joins))
-    return replace(record, scores=scores, predictions=None, probes={}, notes=(*record.notes, LAST))
+    probes, notes = _cost_alone(record.probes), (*record.notes, LAST)
+    return replace(record, scores=scores, predictions=None, probes=probes, notes=notes)
+
+
+def _cost_alone(probes: dict[str, Any]) -> dict[str, Any]:
+    """The cost of encoding; without eta, which is of the selected checkpoint's score."""
+    if "cost" not in probes:
+        return {}
+    cost = {name: value for name, value in probes["cost"].items() if name not in ("eta", "eta_suite")}
+    return {name: probes[name] for name in ("version", "data") if name in probes} | {"cost": cost}
 
 
 def group_of(record: RunRecord) -> str:

@@ -142,5 +142,5 @@ def page_parts(campaign: Campaign) -> tuple[list[Part], list[str]]:
         if rich or grids or figures:
             parts.append(Part(section.name, section.title, rich, grids, figures))
         else:
-            missing.append(f"{section.title}: {section.missing} ({section.hint}).")
+            missing.append("{}: {} ({}).".format(section.title, *section.lacks(campaign)))
     return parts, missing

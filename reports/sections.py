@@ -29,6 +29,7 @@ class Section:
         make: Its tables' function, "MODULE.FUNCTION" in :mod:`bench.reports.tables`; empty for figures alone.
         table: Its name for ``--table`` if that is not ``name``; with ``:SWEEP`` where it takes one.
         printed: True if a report prints it without ``--table``; the page always has it.
+        selected: True if it is of the checkpoints that the dev set chose, and of no others.
     """
 
     name: str
@@ -38,6 +39,13 @@ class Section:
     make: str = ""
     table: str = ""
     printed: bool = False
+    selected: bool = False
+
+    def lacks(self, campaign: Campaign) -> tuple[str, str]:
+        """Why there is nothing to show of a campaign, and what makes it."""
+        if self.selected and campaign.last:
+            return "it is of the selected checkpoint", "leave out --checkpoint last"
+        return self.missing, self.hint
 
     def grids(self, campaign: Campaign) -> list[Grid]:
         """Return its tables, none where there is nothing to show."""
@@ -100,6 +108,7 @@ SECTIONS = (
         "no record has the scores of a last checkpoint",
         "bench run keeps them where a method trains and the suite is of sentence pairs",
         "checkpoints.checkpoint_grids",
+        selected=True,
     ),
     Section(
         "published",
@@ -117,8 +126,10 @@ SECTIONS = (
         "order.order_grids",
     ),
     Section("efficiency", "Efficiency", "no record", _RUN, "efficiency.efficiency_grids"),
-    Section("probes", "Probes", "no record has probes", _PROBES, "probes.probe_tables"),
-    Section("mechanism", "Mechanism", "no record has probes", _PROBES, "mechanism.mechanism_grids"),
+    Section("probes", "Probes", "no record has probes", _PROBES, "probes.probe_tables", selected=True),
+    Section(
+        "mechanism", "Mechanism", "no record has probes", _PROBES, "mechanism.mechanism_grids", selected=True
+    ),
     Section(
         "along",
         "Mechanism along training",
@@ -126,7 +137,7 @@ SECTIONS = (
         "bench probe METHOD --along --out results/CAMPAIGN/along.json",
         "along.along_tables",
     ),
-    Section("attention", "Attention", "no record has the probe attention_sink", _PROBES),
+    Section("attention", "Attention", "no record has the probe attention_sink", _PROBES, selected=True),
     Section("cosines", "Cosines", "no predictions are kept with the records", _RUN),
     Section("curves", "Training curves", "no method trained", "bench run --methods simcse trains"),
     Section(
@@ -184,7 +195,6 @@ def table_grids(campaign: Campaign, name: str) -> list[Grid]:
         campaign = only_sweep(campaign, sweep)
     grids = section.grids(campaign)
     if not grids:
-        raise InputError(
-            section.missing, where=f"--table {name}, campaign {campaign.name}", hint=section.hint
-        )
+        what, hint = section.lacks(campaign)
+        raise InputError(what, where=f"--table {name}, campaign {campaign.name}", hint=hint)
     return grids

@@ -167,8 +167,8 @@ def _campaign(
     ]
     if not found:
         raise InputError("no record matches", where=f"campaign {campaign}", hint="bench run makes records")
-    known = {one.record.method for one in found}
-    rows = choice.listed(methods, known)
+    known = [one.record for one in found]
+    rows = choice.listed(methods, {record.method for record in known})
     found = joined.joined([one for one in found if not rows or one.record.method in rows])
     records = tuple(one.record for one in found)
     if checkpoint == "last":
@@ -177,9 +177,14 @@ def _campaign(
     sweeps = tuple(joined.joined_sweeps(stores, profile))
     homes = joined.homes_of(found)
     source = ready(
-        Campaign(stores, records, sweeps, baseline, rounded, homes=homes, rank_supervised=rank_supervised)
+        Campaign(
+            *(stores, records, sweeps, baseline, rounded),
+            homes=homes,
+            rank_supervised=rank_supervised,
+            last=checkpoint == "last",
+        )
     )
-    source = choice.chosen(source, rows, len(known), given=order == "given")
+    source = choice.chosen(source, rows, known, given=order == "given")
     names = choice.PUBLISHED if names is None and published else names
     source = choice.named(source, names, {one.record.method for one in every})
     return source, [error for one in found for error in one.errors]

@@ -96,9 +96,8 @@ def merge(file: Path, into: Path, settings: Settings) -> Merged:
         StorageError: the records can't be written.
     """
     if any(path.parent.name.startswith(("seed-", "no-seed")) for path in into.glob("*/*/*/*.json")):
-        raise InputError(
-            f"{into} is a campaign's folder", where="--into", expected="the results folder above it"
-        )
+        expected = "the results folder above it"
+        raise InputError(f"{into} is a campaign's folder", where="--into", expected=expected)
     bundle, failed = of_folder(file) if file.is_dir() else (archive.read(file), [])
     store = ResultStore(into, settings.campaign or bundle.campaign)
     sources = bundle.below(archive.PLUGINS)
@@ -130,8 +129,7 @@ def merge(file: Path, into: Path, settings: Settings) -> Merged:
             if verified.findings:
                 return merged
         new, new_grids = _news(store, records, grids)  # again, as training may have taken hours
-        for record in new:
-            merged.added.append(_add(store, record, bundle))
+        merged.added += [_add(store, record, bundle) for record in new]
         for grid in new_grids:
             manifest.save(grid, store.root)
         merged.present = len(records) - len(new)

@@ -208,7 +208,7 @@ def _over_seeds(
 
 def _probes(place: _Place) -> Iterator[Figure]:
     """Alignment and uniformity, CLS energy, and attention by layer."""
-    found = from_records(place.records, place.campaign.shown)
+    found = [] if place.campaign.last else from_records(place.records, place.campaign.shown)
     groups = grouped(found, lambda one: one.method)
     plane = {}
     for method, runs in groups.items():

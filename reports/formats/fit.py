@@ -32,7 +32,7 @@ def fitted(grid: Grid, width: int, wide: Callable[[Grid], int]) -> tuple[list[Gr
 
 
 def _without_deviation(cell: Value) -> Value:
-    return replace(cell, sd=None) if isinstance(cell, Cell) else cell
+    return replace(cell, sd=None) if isinstance(cell, Cell) and cell.spread is not None else cell
 
 
 def _parts(grid: Grid, width: int, wide: Callable[[Grid], int]) -> list[Grid]:

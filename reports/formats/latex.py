@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from bench.reports.grid import BEST, SCALE, SECOND, Grid, Quoted, Value
+from bench.reports.grid import BEST, DASH, SCALE, SECOND, Grid, Printed, Quoted, Value
 
 _ESCAPES = {
     "\\": r"\textbackslash{}",
@@ -98,7 +98,7 @@ def _table(grid: Grid, part: range) -> str:
     which = "" if whole else f" (rows {part.start + 1}-{part.stop})"
     notes = " ".join(grid.notes) if last else ""
     lines: list[str] = []
-    for heading, (label, *cells) in grid.lines[part.start : part.stop]:
+    for heading, (label, *cells) in _part_lines(grid, part):
         if heading is not None:
             lines += [r"\midrule"] * bool(lines)
             lines.append(rf"\multicolumn{{{len(grid.header)}}}{{l}}{{\textit{{{escape(heading)}}}}} \\")
@@ -125,19 +125,28 @@ def _table(grid: Grid, part: range) -> str:
     )
 
 
+def _part_lines(grid: Grid, part: range) -> list[tuple[str | None, tuple[Value, ...]]]:
+    """Rows of a part with the headings above them; a group that began in a part before is continued."""
+    lines = grid.lines[part.start : part.stop]
+    begun = [name for place, name in sorted(grid.groups) if place < part.start]
+    if begun and lines[0][0] is None:
+        lines[0] = (f"{begun[-1]} (continued)", lines[0][1])
+    return lines
+
+
 def cell_text(cell: Value) -> str:
     """A cell: best bold, second underlined, the standard deviation a subscript, foreign figures grey."""
     if isinstance(cell, Quoted):
         text = f"{escape(cell.text)}{_sign(cell.sign)}"
         return rf"\textcolor{{gray}}{{{text}}}" if cell.grey else text
-    if isinstance(cell, str):
-        return _DASH if cell == "-" else escape(cell)
+    if isinstance(cell, str | Printed):
+        return _DASH if str(cell) == DASH else escape(str(cell))
     if cell.mean is None:
         return _DASH
     value = f"{SCALE * cell.mean:.2f}"
     text = rf"$-${value[1:]}" if value.startswith("-") else value
     text = {BEST: rf"\textbf{{{text}}}", SECOND: rf"\underline{{{text}}}"}.get(cell.mark, text)
-    spread = "" if cell.sd is None else rf"$_{{\pm {SCALE * cell.sd:.2f}}}$"
+    spread = "" if cell.spread is None else rf"$_{{\pm {SCALE * cell.spread:.2f}}}$"
     return f"{text}{spread}{_sign(cell.sign)}"
 
 

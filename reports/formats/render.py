@@ -19,7 +19,7 @@ from rich.text import Text
 from bench.errors import printable
 from bench.reports.formats import latex
 from bench.reports.formats.fit import fitted
-from bench.reports.grid import BEST, SECOND, Cell, Grid, Quoted, Value, number, plain, plus_minus
+from bench.reports.grid import BEST, SECOND, Cell, Grid, Printed, Quoted, Value, number, plain, plus_minus
 from bench.reports.names import shortened
 
 if TYPE_CHECKING:
@@ -181,23 +181,31 @@ _NUMERIC = re.compile(
 
 
 def grids_csv(grids: Sequence[Grid]) -> str:
-    """Grids in long form: one line a cell; numbers in the metric's unit at full precision."""
+    """Grids in long form: one line a cell; numbers in the metric's unit at full precision.
+
+    Rows of a table may have one name; their cells have one ``line``, the row's number in its table.
+    """
     output = StringIO()
     writer = csv_module.writer(output, lineterminator="\n")
     writer.writerow(GRID_COLUMNS)
     for grid in grids:
         group = ""
-        for heading, (label, *cells) in grid.lines:
+        for line, (heading, (label, *cells)) in enumerate(grid.lines, start=1):
             group = group if heading is None else heading
             for name, cell in zip(grid.header[1:], cells, strict=True):
-                facts: tuple[object, ...] = ("", "", "", "", plain(cell))
-                if isinstance(cell, Cell):
-                    facts = (cell.mean, cell.sd, cell.n, cell.mark, cell.sign)
-                writer.writerow(map(csv_cell, (grid.title, group, plain(label), name, *facts)))
+                facts = (grid.title, group, line, plain(label), name, *_facts(cell))
+                writer.writerow(map(csv_cell, facts))
     return output.getvalue()
 
 
-GRID_COLUMNS = ("table", "group", "row", "column", "value", "sd", "n", "mark", "text")
+def _facts(cell: Value) -> tuple[object, ...]:
+    """What a line says of a cell, from its value on."""
+    if isinstance(cell, Cell):
+        return cell.mean, cell.sd, cell.n, cell.mark, cell.sign
+    return cell.value if isinstance(cell, Printed) else "", "", "", "", plain(cell)
+
+
+GRID_COLUMNS = ("table", "group", "line", "row", "column", "value", "sd", "n", "mark", "text")
 _GRID_FORMATS: dict[str, Callable[[Sequence[Grid]], str]] = {
     "text": text,
     "markdown": markdown,

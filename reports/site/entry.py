@@ -46,7 +46,7 @@ class Line:
         mean: Of the average, None without a finished run.
         sd: Its standard deviation over seeds.
         rank: The ranks that it may have, None where nothing could be tested.
-        of: Number of ranked rows.
+        of: Number of rows that have a rank.
         group: Its letters.
         sentences: Training sentences of a run.
         cpu_seconds: Of training, mean over seeds.
@@ -154,7 +154,7 @@ def _distinct(records: Sequence[RunRecord], of: Callable[[RunRecord], str]) -> t
 
 def _lines(campaign: Campaign, records: Sequence[RunRecord]) -> list[Line]:
     table = leaderboard(campaign, records)
-    ranked = sum(row.ranked for row in table.rows)
+    ranked = sum(row.rank is not None for row in table.rows)
     return [_line(records, row, ranked) for row in table.rows]
 
 

@@ -19,7 +19,12 @@ Both = tuple[float, float]
 
 
 def checkpoint_grids(campaign: Campaign) -> list[Grid]:
-    """Return a table for every profile and suite with trained records that have both averages."""
+    """Return a table for every profile and suite with trained records that have both averages.
+
+    None of a report of last checkpoints alone.
+    """
+    if campaign.last:
+        return []
     found = (_grid(campaign, records) for records in by_profile_and_suite(campaign.records))
     return [grid for grid in found if grid is not None]
 
@@ -71,7 +76,7 @@ def _row(name: str, both: Sequence[Both], ranks: tuple[str, ...]) -> tuple[Value
 def _notes(runs: dict[str, list[Both]], means: Sequence[Both]) -> list[str]:
     notes = [
         "selected: the checkpoint with the best dev score, on which all other tables rest; last: the end of "
-        "the training (--checkpoint last makes any table of it). Mean and standard deviation over seeds.",
+        "the training (--checkpoint last makes the other tables of it). Mean and standard deviation over seeds.",
         "Interval: of pairs, the two checkpoints of a run, for further seeds; uncorrected for the others.",
         "unlike: runs of which the last checkpoint wasn't the selected one. What trains nothing itself isn't "
         "here.",

@@ -7,14 +7,25 @@ from dataclasses import dataclass
 
 from bench.records.record import RunRecord
 from bench.reports.campaign import Campaign
-from bench.reports.grid import DASH, Grid, signed
+from bench.reports.grid import DASH, Grid, Printed, Value, interval_end, no_width, signed
 from bench.reports.records import by_profile_and_suite
-from bench.reports.tables.significance import INTERVAL, Averages, averages, interval_text, tests_in_words
+from bench.reports.tables.significance import (
+    INTERVAL,
+    Averages,
+    averages,
+    interval_text,
+    level_in_words,
+    tests_in_words,
+)
 from bench.reports.tables.standings import Standings, standings
 
 _COMMON = "Where two methods have pairs of runs and other seeds besides, the difference is that of the pairs."
 EXACT = "exact p (lowest possible)"
-_HEADER = ("A", "B", "A - B", "test", "interval", "p", "p corrected", EXACT, "verdict")
+_ENDS = ("low", "high", "level")
+_HEADER = (
+    *("A", "B", "A - B", "test", "interval", *_ENDS),
+    *("p", "p corrected", EXACT, "lowest exact p", "verdict"),
+)
 
 
 @dataclass(frozen=True)
@@ -99,9 +110,9 @@ def _matrix(names: Sequence[str], standing: Standings, where: str, shown: Callab
     ranking, at = standing.of(), {}
     for pair in ranking.pairs:
         mark = "*" if pair.differs else "?" if pair.p is None else ""
-        at[pair.first, pair.second] = f"{signed(pair.difference)}{mark}"
-        at[pair.second, pair.first] = f"{signed(-pair.difference)}{mark}"
-    rows = [
+        at[pair.first, pair.second] = _difference(pair.difference, mark)
+        at[pair.second, pair.first] = _difference(-pair.difference, mark)
+    rows: list[tuple[Value, ...]] = [
         (f"{number} {shown(row)}", *(at.get((row, column), "") for column in names))
         for number, row in enumerate(names, start=1)
     ]
@@ -115,18 +126,21 @@ def _matrix(names: Sequence[str], standing: Standings, where: str, shown: Callab
     return Grid(f"Differences: {where}", ("method", *map(str, range(1, len(names) + 1))), tuple(rows), notes)
 
 
+def _difference(difference: float, mark: str = "") -> Printed:
+    return Printed(f"{signed(difference)}{mark}", difference)
+
+
 def _pairs(found: Sequence[Averages], standing: Standings, where: str, shown: Callable[[str], str]) -> Grid:
     ranking, scores = standing.of(), {one.method: one.values for one in found}
-    rows = []
+    rows: list[tuple[Value, ...]] = []
     for pair in ranking.pairs:
-        if pair.p is None or pair.adjusted is None:
-            tested = (DASH, DASH, DASH, DASH, DASH, pair.test)
-        else:
+        tested: tuple[Value, ...] = (*[DASH] * (len(_HEADER) - 4), pair.test)
+        if pair.p is not None and pair.adjusted is not None:
             said = "differs" if pair.differs else "not shown"
             exact = _exact(scores[pair.first], scores[pair.second], pair.test)
-            ends = interval_text(standing, pair.first, pair.second)
-            tested = (pair.test, ends, f"{pair.p:.4f}", f"{pair.adjusted:.4f}", exact, said)
-        rows.append((shown(pair.first), shown(pair.second), signed(pair.difference), *tested))
+            ends = _interval(standing, pair.first, pair.second)
+            tested = (pair.test, *ends, _p(pair.p), _p(pair.adjusted), *exact, said)
+        rows.append((shown(pair.first), shown(pair.second), _difference(pair.difference), *tested))
     notes = ["Nothing could be tested."]
     if ranking.methods:
         notes = [
@@ -137,12 +151,25 @@ def _pairs(found: Sequence[Averages], standing: Standings, where: str, shown: Ca
     return Grid(f"Pairs: {where}", _HEADER, tuple(rows), tuple(notes))
 
 
-def _exact(a: Sequence[float], b: Sequence[float], test: str) -> str:
-    """The exact permutation test of seeds that are no pairs."""
+def _interval(standing: Standings, a: str, b: str) -> tuple[Value, ...]:
+    """The interval of a - b on average in words, its ends and its level, or dashes."""
+    ends, level = standing.interval(a, b), standing.of().pair(a, b).level
+    if ends is None or level is None or no_width(*ends):
+        return (DASH,) * (1 + len(_ENDS))
+    low, high = (Printed(interval_end(end), end) for end in ends)
+    return (interval_text(standing, a, b), low, high, Printed(level_in_words(level), level))
+
+
+def _p(p: float) -> Printed:
+    return Printed(f"{p:.4f}", p)
+
+
+def _exact(a: Sequence[float], b: Sequence[float], test: str) -> tuple[Value, Value]:
+    """The exact permutation test of seeds that are no pairs: its p, and the lowest that it can give."""
     from bench.stats.pair_test import AND_ITEMS, WELCH
     from bench.stats.seeds import MAX_SEEDS, exact_permutation  # scipy.stats is slow
 
     if test.removesuffix(AND_ITEMS) != WELCH or len(a) + len(b) > MAX_SEEDS:
-        return DASH
+        return DASH, DASH
     found = exact_permutation(a, b)
-    return f"{found.p:.4f} ({found.minimum_p:.4f})"
+    return Printed(f"{found.p:.4f} ({found.minimum_p:.4f})", found.p), _p(found.minimum_p)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from bench.records.record import RunRecord
 from bench.records.stages import sentences_seen, training_seconds
 from bench.reports.campaign import Campaign
-from bench.reports.grid import BEST, CAPTION, DASH, Cell, Grid, Value, number, ranks, summarise
+from bench.reports.grid import BEST, CAPTION, DASH, Cell, Grid, Printed, Value, bare, number, ranks, summarise
 from bench.reports.records import (
     UNREADABLE,
     by_method,
@@ -168,14 +168,14 @@ def leaderboard(campaign: Campaign, records: Sequence[RunRecord]) -> Table:
     found, ranked = standings(campaign, records), {row.method for row in rows if row.ranked}
     rankings = {task: found.of(task).among(ranked) for task in tasks}
     average = rankings["avg"]
-    signs, said = daggers(average, campaign.baseline, campaign.shown)
+    signs, said = daggers(average, campaign.baseline, campaign.shown, _apart(campaign, rows))
     rows = [_marked(row, rows, rankings, signs.get(row.method, "")) for row in rows]
     told = (
         *standing_notes(average, unequal_seeds(found), campaign.shown),
         *said,
         *budget_notes(records, campaign.shown),
         *weight_notes(records),
-        *_chosen(campaign),
+        *_chosen(campaign, records),
         *campaign.apart_note(row.method for row in rows),
     )
     notes = _notes(campaign, records, rows, told)
@@ -240,12 +240,24 @@ def _row(method: str, records: Sequence[RunRecord], tasks: Sequence[str], *, sup
     )
 
 
-def _chosen(campaign: Campaign) -> list[str]:
+def _apart(campaign: Campaign, rows: Sequence[Row]) -> dict[str, str]:
+    """Why methods with finished runs are not ranked, by method."""
+    supervised = "it is supervised (--rank-supervised ranks it)"
+    copies = "its training had the mini grammar's own paraphrases"
+    return {
+        row.method: supervised if row.method in campaign.apart else copies
+        for row in rows
+        if row.finished and not row.ranked
+    }
+
+
+def _chosen(campaign: Campaign, records: Sequence[RunRecord]) -> list[str]:
     """Say of how many methods these were chosen: the correction is over those that were."""
-    if not campaign.known:
+    count = len({record.method for record in records})
+    known = campaign.known_by.get((records[0].profile, records[0].suite), count)
+    if not campaign.known or count == known:
         return []
-    count = len({record.method for record in campaign.records})
-    return [f"{count} of {campaign.known} methods, chosen by --methods; tests and correction are of these."]
+    return [f"{count} of {known} methods, chosen by --methods; tests and correction are of these."]
 
 
 def _notes(
@@ -292,7 +304,7 @@ def _grid(table: Table) -> Grid:
         average = row.cells["avg"]
         cells: list[Value] = [row.method, row.seeds]
         cells += [row.cells[task] for task in table.tasks if task != "avg"]
-        cells += [replace(average, sd=None), number(average.sd)]
+        cells += [bare(average), Printed(number(average.sd), average.sd)]
         cells += [row.rank_text, row.letters or DASH] * bool(table.tests)
         cells += [row.sentences_text, row.seconds_text] * trains
         rows.append(tuple(cells))

@@ -42,7 +42,8 @@ def all_relations(campaign: Campaign) -> list[Relation]:
 def relations(campaign: Campaign, records: Sequence[RunRecord]) -> list[Relation]:
     """Correlate what is probed with the average over methods, each the mean of its seeds that have probes.
 
-    Supervised methods are left out unless the campaign ranks them among the others.
+    Supervised methods are left out unless the campaign ranks them among the others. Last checkpoints weren't
+    probed.
 
     Args:
         campaign: The campaign.
@@ -54,7 +55,7 @@ def relations(campaign: Campaign, records: Sequence[RunRecord]) -> list[Relation
     Raises:
         NotComparableError: probes of different sentences.
     """
-    there = finished(records)
+    there = [] if campaign.last else finished(records)
     found = from_records(there, campaign.shown)
     check_same_sentences(found)
     points = [_point(campaign, method, runs) for method, runs in by_method(there).items()]

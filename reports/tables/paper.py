@@ -72,8 +72,8 @@ def _table(campaign: Campaign, suite: str, blocks: Sequence[Sequence[RunRecord]]
     tested = any(table.tests for table in tables)
     rows: list[tuple[Value, ...]] = []
     groups: list[tuple[int, str]] = []
-    for table, records in zip(tables, blocks, strict=True):
-        groups.append((len(rows), profile_title(records)))
+    for table, title in zip(tables, _titles(blocks), strict=True):
+        groups.append((len(rows), title))
         for row in table.rows:
             none = Cell(None, None, 0)
             average = row.cells.get("avg", none)
@@ -97,27 +97,46 @@ def profile_title(records: Sequence[RunRecord]) -> str:
     return title or next(iter(backbones), "") or name
 
 
+def _titles(blocks: Sequence[Sequence[RunRecord]]) -> list[str]:
+    """The blocks' titles; where two have one, with the profiles' names."""
+    titles = list(map(profile_title, blocks))
+    return [
+        f"{title} ({place[0].profile})" if titles.count(title) > 1 else title
+        for title, place in zip(titles, blocks, strict=True)
+    ]
+
+
 def caption(campaign: Campaign, tables: Sequence[Table], blocks: Sequence[Sequence[RunRecord]]) -> str:
     """Return what a paper says of a suite's table: what was measured, over which seeds, by which tests."""
     records = [record for group in blocks for record in group]
     metric = main_metric(records)
     first = f"{METRICS.get(metric, metric)} \N{MULTIPLICATION SIGN} 100 on "
     first += SUITES.get(tables[0].suite, f"suite {tables[0].suite}")
-    first += f", {' and '.join(dict.fromkeys(map(profile_title, blocks)))}"
+    first += f", {' and '.join(_titles(blocks))}"
     if any("mteb" in record.provenance for record in records):
         first += ", as mteb computes it"
     if campaign.rounded:
         first += "; averages are those of rounded scores"
-    said = [f"{first}; {over}." if (over := _seeds(campaign, records)) else f"{first}."]
-    tests = [_tests(campaign, *place) for place in zip(tables, blocks, strict=True)]
-    if len({tuple(each) for each in tests}) == 1:
-        said += tests[0]
+    seeds = [_seeds(campaign, group) for group in blocks]
+    if len(set(seeds)) == 1 and seeds[0]:
+        said = [f"{first}; {seeds[0]}."]
     else:
-        for place, each in zip(blocks, tests, strict=True):
-            said += [f"{profile_title(place)}: {' '.join(each)}"] * bool(each)
-    for table, group in zip(tables, blocks, strict=True):
-        said += [one for one in must_say(campaign, group, table.rows) if one not in said]
+        said = [f"{first}.", *_of_blocks(blocks, [f"{over}." if over else "" for over in seeds])]
+    said += _of_blocks(
+        blocks, [" ".join(_tests(campaign, *place)) for place in zip(tables, blocks, strict=True)]
+    )
+    said += campaign.apart_note((row.method for table in tables for row in table.rows), how="")
+    must = [must_say(campaign, group, table.rows) for table, group in zip(tables, blocks, strict=True)]
+    for note in dict.fromkeys(one for own in must for one in own):
+        said += _of_blocks(blocks, [note if note in own else "" for own in must])
     return " ".join(said)
+
+
+def _of_blocks(blocks: Sequence[Sequence[RunRecord]], texts: Sequence[str]) -> list[str]:
+    """What is said of the blocks: once where it is the same of all, else of each by its profile."""
+    if len(set(texts)) == 1:
+        return [texts[0]] * bool(texts[0])
+    return [f"{title}: {text}" for title, text in zip(_titles(blocks), texts, strict=True) if text]
 
 
 def _seeds(campaign: Campaign, records: Sequence[RunRecord]) -> str:
@@ -164,7 +183,8 @@ def _tests(campaign: Campaign, table: Table, records: Sequence[RunRecord]) -> li
             said.append(f"No average is shown to differ from {campaign.shown(base)}'s, {_ABOVE} ({own}).")
         behind = "the same tests"
     elif base is not None:
-        said.append(f"No daggers: {campaign.shown(base)} can't be tested.")
+        why = "is supervised" if base in campaign.apart else "can't be tested"
+        said.append(f"No daggers: {campaign.shown(base)} {why}.")
     if marked:
         said.append(f"{BOLD}, {_ABOVE} ({behind}).")
     elif table.bold:

@@ -56,8 +56,8 @@ def from_records(records: Sequence[RunRecord], shown: Callable[[str], str] = str
 
 
 def probe_tables(campaign: Campaign) -> list[Grid]:
-    """Return two tables a profile and suite."""
-    return probe_grids(from_records(campaign.records, campaign.shown))
+    """Return two tables a profile and suite; none of last checkpoints, which weren't probed."""
+    return [] if campaign.last else probe_grids(from_records(campaign.records, campaign.shown))
 
 
 def probe_grids(found: Sequence[Probed]) -> list[Grid]:

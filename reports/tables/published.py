@@ -165,8 +165,8 @@ def _grid(records: Sequence[RunRecord], campaign: Campaign) -> Grid | None:
     title = f"Published figures and ours: {first.suite}, profile {first.profile}, campaign {campaign.name}"
     said = [
         "Ours: mean and standard deviation over seeds, scores x 100; published as printed in the paper.",
-        "A difference, and whether the figure lies in our 95% interval (Student's, over seeds), are given "
-        "only where backbone, data and training text are the same.",
+        "A difference, and whether the figure lies in the 95% interval of one further run of ours "
+        "(Student's, over seeds), are given only where backbone, data and training text are the same.",
         *([] if matched else ["Here they are the same for none."]),
         GREY,
         *notes.notes,

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from bench.records.record import RunRecord
@@ -141,13 +142,23 @@ def standing_notes(
 
 
 def daggers(
-    ranking: Ranking, baseline: str | None, shown: Callable[[str], str] = str
+    ranking: Ranking,
+    baseline: str | None,
+    shown: Callable[[str], str] = str,
+    apart: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Mapping[str, str], tuple[str, ...]]:
-    """Return the dagger of every method that differs from the baseline, and what the table says of them."""
+    """Return the dagger of every method that differs from the baseline, and what the table says of them.
+
+    Args:
+        ranking: The methods that are tested.
+        baseline: What they are compared with; None for no daggers.
+        shown: What a method is called.
+        apart: Why methods with finished runs are not among those tested.
+    """
     if baseline is None:
         return {}, ()
     if baseline not in ranking.methods:
-        why = "no finished run of it here"
+        why = apart.get(baseline, "no finished run of it here")
         if baseline in ranking.left_out:
             alone = f"{shown(baseline)} has one seed"
             tests = {one.test for one in ranking.pairs if baseline in (one.first, one.second)}

@@ -44,6 +44,7 @@ class Standings:
     def __init__(self, campaign: Campaign, records: Sequence[RunRecord]) -> None:
         done = [record for record in finished(records) if record.method not in campaign.apart]
         self._shown = campaign.shown
+        self._as_kept = campaign.as_kept
         self._metric = main_metric(done)
         self._groups = {
             method: Group(method, tuple(by_seed(Run(campaign.home(record), record) for record in runs)))
@@ -73,7 +74,7 @@ class Standings:
         runs = self._groups[method].runs
         total: Array | None = None
         for run in runs:
-            kept = stored_draws(run)
+            kept = stored_draws(Run(run.store, self._as_kept(run.record)))
             if kept is None or (total is not None and total.shape != kept.shape):
                 return None
             total = kept.astype(np.float64) if total is None else total + kept

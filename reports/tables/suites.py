@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bench.compare.select import grouped
 from bench.reports.campaign import Campaign
 from bench.reports.grid import Cell, Grid, Value
 from bench.reports.records import SUPERVISED_GROUP, by_profile_and_suite
-from bench.reports.tables.leaderboard import OF_COLUMNS, Row, leaderboard
+from bench.reports.tables.leaderboard import OF_COLUMNS, Row, Table, leaderboard
 from bench.reports.tables.published import backbone_of
 
 GROUPS = (
@@ -54,17 +55,43 @@ def _suite_grids(campaign: Campaign, suite: str) -> list[Grid]:
                 (campaign.shown(row.method), *(row.cells.get(task, Cell(None, None, 0)) for task in tasks))
                 for row in members
             ]
-    once = dict.fromkeys(
-        campaign.shown(row.method) for table in tables for row in table.rows if row.finished == 1
-    )
-    single = [f"One run, so no standard deviation: {', '.join(once)}."] if once else []
-    notes = (
-        tables[0].notes[0],
-        *dict.fromkeys(f"{table.caption} Ranked within a backbone." for table in tables if table.caption),
-        *single,
-        *dict.fromkeys(
-            note for table in tables for note in table.notes[1:] if not note.startswith(OF_COLUMNS)
-        ),
-    )
     header = ("method", *(TASK_NAMES.get(task, task) for task in tasks))
+    notes = _notes(campaign, tables)
     return [Grid(f"{suite}, campaign {campaign.name}", header, tuple(rows), notes, tuple(groups))]
+
+
+def _notes(campaign: Campaign, tables: Sequence[Table]) -> tuple[str, ...]:
+    """The notes of the blocks: how scores are measured, what bold means, then the others."""
+    once = [
+        ", ".join(campaign.shown(row.method) for row in table.rows if row.finished == 1) for table in tables
+    ]
+    more = [[note for note in table.notes[1:] if not note.startswith(OF_COLUMNS)] for table in tables]
+    return (
+        *_said(tables, [[table.notes[0]] for table in tables]),
+        *_captions(tables),
+        *_said(tables, [[f"One run, so no standard deviation: {names}."] * bool(names) for names in once]),
+        *_said(tables, more),
+    )
+
+
+def _captions(tables: Sequence[Table]) -> list[str]:
+    """What bold means; "Bold" stays the first word, by which formats without bold leave such lines out."""
+    found = grouped(tables, lambda table: table.caption)
+    return [
+        f"{caption} Ranked within a backbone{'' if len(found) == 1 else f': {_profiles(own)}'}."
+        for caption, own in found.items()
+        if caption
+    ]
+
+
+def _said(tables: Sequence[Table], notes: Sequence[Sequence[str]]) -> list[str]:
+    """The notes of the tables, each once; one that isn't of all begins with the profiles that it is of."""
+    found: dict[str, list[Table]] = {}
+    for table, own in zip(tables, notes, strict=True):
+        for note in dict.fromkeys(own):
+            found.setdefault(note, []).append(table)
+    return [note if len(of) == len(tables) else f"{_profiles(of)}: {note}" for note, of in found.items()]
+
+
+def _profiles(tables: Sequence[Table]) -> str:
+    return f"profile {', '.join(table.profile for table in tables)}"

@@ -185,7 +185,7 @@ _SCORES = st.floats(-1, 1)
 def test_a_record_comes_back_from_its_json(
     method: str, seed: int | None, values: list[float], note: str
 ) -> None:
-    scores = tuple(Score(f"T{i}", "all", "spearman", value, i) for i, value in enumerate(values))
+    scores = tuple(Score(f"T{i}", "all", "spearman", value, i + 1) for i, value in enumerate(values))
     record = replace(
         make_record(method, seed, {f"T{i}": 0.5 for i in range(len(values))}),
         scores=scores,

@@ -19,7 +19,7 @@ from bench.reports.records import LAST, last_checkpoints
 from bench.reports.report import report
 from bench.reports.sections import table_grids
 from bench.reports.tables.standings import standings
-from tests.support.campaigns import make_record, with_last
+from tests.support.campaigns import make_record, probes_of, with_last
 from tests.support.cli import Cli
 from tests.support.docs_commands import ROOT
 from tests.support.standings import alone, campaign, seeds
@@ -115,6 +115,30 @@ def test_a_report_of_the_last_checkpoints(three: Campaign) -> None:
         table_grids(source, "checkpoints")
 
 
+def test_the_cost_is_that_of_both_checkpoints(tmp_path: Path) -> None:
+    """The other probes and eta, which is of the score, are the selected one's."""
+    probes = probes_of(1)
+    probes["cost"] = {"gmac": 1.5, "parameters": 2_000_000, "eta": 46.0, "eta_suite": "sts7"}
+    probed = [replace(with_last(run, 0.2), probes=probes) for run in seeds("a", 0.7, 0.72)]
+    source = campaign(tmp_path, *probed)
+    source = replace(source, records=tuple(last_checkpoints(source.records)), last=True)
+    assert source.records[0].probes == {
+        "version": 1,
+        "data": probes["data"],
+        "cost": {"gmac": 1.5, "parameters": 2_000_000},
+    }
+    (grid,) = table_grids(source, "efficiency")
+    row = dict(zip(grid.header, map(str, grid.rows[0]), strict=True))
+    assert (row["GMAC"], row["eta"], row["M params"]) == ("1.500", "34.00", "2.0")
+    assert not any(note.startswith("No GMAC") for note in grid.notes)
+    for name in ("probes", "mechanism", "checkpoints"):
+        with pytest.raises(InputError, match="it is of the selected checkpoint") as error:
+            table_grids(source, name)
+        assert error.value.hint == "leave out --checkpoint last"
+    page = report(source, "html")
+    assert "Probes: it is of the selected checkpoint (leave out --checkpoint last)." in page
+
+
 def test_every_score_of_the_last_is_there_and_no_other(three: Campaign) -> None:
     source = replace(three, records=tuple(last_checkpoints(three.records)))
     said = [row for row in csv.DictReader(io.StringIO(report(source, "csv"))) if row["method"] == "raised"]
@@ -154,5 +178,7 @@ def test_the_command_on_committed_records(cli: Cli) -> None:
     )
     assert said == f"{100 * np.mean(gains):+.2f}"
     assert np.mean(gains) > 0.01
+    code, out, err = cli("report", *where, "--checkpoint", "last", "--table", "checkpoints")
+    assert (code, out, err.count("\n"), "it is of the selected checkpoint" in err) == (2, "", 1, True)
     code, _, err = cli("report", *where, "--checkpoint", "first")
     assert (code, "'first' is not one of 'selected', 'last'" in err) == (2, True)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from bench.errors import InputError
+from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.registry import discover
 from bench.reports.campaign import Campaign, make_campaign
@@ -198,6 +199,9 @@ def test_what_records_must_say_is_in_the_caption(tmp_path: Path) -> None:
     noted = [replace(one, notes=("Made up.",)) for one in seeds("a", 0.5, 0.6)]
     (table,) = paper_tables(campaign(tmp_path, *noted))
     assert table.caption.endswith(" Made up.")
+    more = [*noted, make_record("a", 1, {"STSB": 0.5}, profile="bert-base")]
+    (both,) = paper_tables(campaign(tmp_path, *more))
+    assert both.caption.endswith(" a small BERT of the embedded world: Made up.")
     own = tables([table], Style(caption=r"My \textbf{own}"))
     assert r"\caption{My \textbf{own}}" in own
     assert "% Made up.\n" in own
@@ -254,6 +258,37 @@ def test_a_block_a_profile(tmp_path: Path) -> None:
     text = tables([table], Style())
     assert text.count(r"\midrule") == 4
     assert r"\multicolumn{3}{c}{\textit{BERT-base}} \\" in text
+
+
+def test_each_block_has_its_own_seeds(tmp_path: Path) -> None:
+    def block(profile: str, last: int) -> list[RunRecord]:
+        return [
+            make_record("simcse", n, {"STSB": 0.7 + n / 100}, profile=profile) for n in range(1, last + 1)
+        ]
+
+    dash, mean = "\N{EN DASH}", "mean \N{PLUS-MINUS SIGN} standard deviation over seeds"
+    (table,) = paper_tables(campaign(tmp_path, *block("minilm", 3), *block("minilm-lm", 5)))
+    said = f", MiniLM and MiniLM-LM. MiniLM: {mean} 1{dash}3. MiniLM-LM: {mean} 1{dash}5."
+    assert said in table.caption
+    (table,) = paper_tables(campaign(tmp_path, *block("minilm", 3), *block("minilm-lm", 3)))
+    assert f", MiniLM and MiniLM-LM; {mean} 1{dash}3." in table.caption
+    (table,) = paper_tables(campaign(tmp_path, *block("minilm", 3), *block("minilm-mlm", 2)))
+    assert f"MiniLM (minilm): {mean} 1{dash}3. MiniLM (minilm-mlm): {mean} 1, 2." in table.caption
+    assert table.grid.groups == ((0, "MiniLM (minilm)"), (1, "MiniLM (minilm-mlm)"))
+
+
+def test_methods_are_counted_where_they_are(cli: Cli, stored: ResultStore) -> None:
+    for record in (
+        make_record("simcse", 1, {"MR": 0.8}, suite="transfer7", metric="accuracy"),
+        make_record("other", 1, {"MR": 0.7}, suite="transfer7", metric="accuracy"),
+        make_record("another", 1, {"MR": 0.7}, suite="transfer7", metric="accuracy"),
+        make_record("simcse", 1, {"STSB": 0.7}, profile="x"),
+    ):
+        stored.write(record.place, record, {})
+    code, out, err = cli("report", "--methods", "simcse", "--format", "markdown")
+    assert code == 0, err
+    assert out.count("chosen by --methods") == 2
+    assert out.count("1 of 3 methods, chosen by --methods; tests and correction are of these.") == 2
 
 
 @pytest.mark.parametrize(

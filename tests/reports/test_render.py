@@ -91,7 +91,7 @@ def test_csv_steers_no_terminal(name: str) -> None:
     out = grids_csv([Grid(name, (name, name), ((name, name), (name, Quoted(name))), (), ((0, name),))])
     out += frame_csv(DataFrame({"method": [name, None], "value": [0.5, 0.1]}))
     assert out.replace("\n", "").isprintable()
-    assert all(len(row) in (9, 2) for row in csv.reader(io.StringIO(out)))
+    assert all(len(row) in (10, 2) for row in csv.reader(io.StringIO(out)))
     assert not any(cell.startswith(("=", "\t")) for row in csv.reader(io.StringIO(out)) for cell in row)
 
 

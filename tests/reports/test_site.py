@@ -228,6 +228,7 @@ def test_a_failed_cell_is_no_zero(tmp_path: Path) -> None:
     make_site(tmp_path / "results", tmp_path / "site")
     entry = json.loads((tmp_path / "site/campaigns/one/campaign.json").read_text())
     (line,) = (line for line in entry["lines"] if line["method"] == "mhe")
+    assert line["of"] == sum(one["rank"] is not None for one in entry["lines"]) == 2
     assert (line["mean"], line["rank"], entry["failed"], entry["records"]) == (None, None, 2, 4)
     page = (tmp_path / "site/methods/mhe.html").read_text()
     assert '<td title="no finished run">-</td>' in page

@@ -17,6 +17,7 @@ from bench.reports.campaign import Campaign, make_campaign
 from bench.reports.figures.of_records import group_figures
 from bench.reports.report import report
 from bench.reports.tables.leaderboard import leaderboards
+from bench.reports.tables.paper import paper_tables
 from bench.reports.tables.suites import sts7_grids
 from tests.support.campaigns import make_record
 
@@ -106,6 +107,31 @@ def test_figures_and_tests_leave_them_out(store: ResultStore) -> None:
 @pytest.mark.parametrize("form", ["text", "markdown", "latex", "html"])
 def test_every_format_has_the_footnote(store: ResultStore, form: str) -> None:
     assert NOTE in report(source([*TOP, *PLAIN], store), form)
+
+
+def test_the_caption_of_a_paper_says_why_a_row_stands_apart(store: ResultStore) -> None:
+    every = [*TOP, *PLAIN, *FLAGGED]
+    (table,) = paper_tables(source(every, store, given=("mine", "plug", "b", "c", "a")))
+    assert table.caption.endswith(f" {NOTE}mine, plug.")
+    assert f"{NOTE}mine, plug (--rank-supervised ranks them)." in table.remarks
+    (table,) = paper_tables(source(every, store, rank_supervised=True))
+    assert NOTE not in table.caption
+    (table,) = paper_tables(source(every, store, baseline="mine"))
+    assert "No daggers: mine is supervised." in table.caption
+
+
+def test_daggers_against_one_say_why_there_are_none(store: ResultStore) -> None:
+    (table,) = leaderboards(source([*TOP, *PLAIN], store, baseline="mine"))
+    why = "it is supervised (--rank-supervised ranks it)"
+    assert f"No daggers: mine can't be tested, {why}." in table.notes
+    failed = [replace(one, status="failed", scores=()) for one in TOP]
+    (table,) = leaderboards(source([*failed, *PLAIN], store, baseline="mine"))
+    assert "No daggers: mine can't be tested, no finished run of it here." in table.notes
+    copied = learned(runs("copied", 0.8), text={"name": "a", "sha256": "b", "paired": True})
+    copies = [replace(one, world={"seed": 1}) for one in copied]
+    (table,) = leaderboards(source([*copies, *PLAIN], store, baseline="copied"))
+    why = "its training had the mini grammar's own paraphrases"
+    assert f"No daggers: copied can't be tested, {why}." in table.notes
 
 
 def test_json_says_who_is_ranked(store: ResultStore) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv as csv_module
 import io
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from bench.reports.formats.latex import escape, tables
 from bench.reports.formats.render import render_grids
 from bench.reports.grid import Cell, Grid, Quoted, ranks
 from bench.reports.records import senteval_rounding
+from bench.reports.report import report
 from bench.reports.sections import TABLES, table_grids
 from bench.reports.tables.boards import boards
 from bench.reports.tables.differences import EXACT
@@ -99,10 +101,40 @@ def test_the_papers_layout_groups_by_backbone_and_kind(tmp_path: Path) -> None:
     marks = {str(row[0]): row[1].mark for row in grid.rows[:4] if isinstance(row[1], Cell)}
     assert marks == dict.fromkeys(("untrained", "simcse", "tncse", "tncse_d"), "")
     assert (
-        "One seed, so no test, rank or group: tncse, tncse_d; where one is the best, nothing is bold."
-        in grid.notes
-    )
+        "profile mini: One seed, so no test, rank or group: tncse, tncse_d; where one is the best, nothing "
+        "is bold."
+    ) in grid.notes
     assert any("One run, so no standard deviation: tncse, tncse_d" in note for note in grid.notes)
+
+
+def test_notes_say_of_which_profile_they_are(tmp_path: Path) -> None:
+    def block(profile: str, *scores: float) -> list[RunRecord]:
+        return [
+            make_record(method, seed, {"STSB": value + seed / 100}, profile=profile)
+            for method, value in zip("abc", scores, strict=False)
+            for seed in (1, 2, 3)
+        ]
+
+    noted = [replace(one, notes=("Made up.",)) for one in block("y", 0.4, 0.6)]
+    records = [*block("x", 0.5, 0.7, 0.2), *noted, make_record("once", 1, {"STSB": 0.5}, profile="y")]
+    (grid,) = table_grids(make_campaign(ResultStore(tmp_path, "c"), records), "sts7")
+    assert grid.notes[0].startswith("Spearman x 100")
+    captions = [note for note in grid.notes if note.startswith("Bold:")]
+    assert ["Holm over 3" in captions[0], "Holm over 1" in captions[1]] == [True, True]
+    assert captions[0].endswith(" Ranked within a backbone: profile x.")
+    assert captions[1].endswith(" Ranked within a backbone: profile y.")
+    assert {"profile y: Made up.", "profile y: One run, so no standard deviation: once."} <= set(grid.notes)
+    (grid,) = table_grids(make_campaign(ResultStore(tmp_path, "c"), noted), "sts7")
+    assert "Made up." in grid.notes
+    assert not any("profile" in note for note in grid.notes)
+
+
+def test_doubts_of_one_profile_are_said_once(tmp_path: Path) -> None:
+    line = "Predictions that are missing, or not those of the record: a seed 1."
+    noted = replace(make_record("a", 1, {"STSB": 0.5}, profile="y"), notes=(line,))
+    source = make_campaign(ResultStore(tmp_path, "c"), [make_record("a", 1, {"STSB": 0.5}), noted])
+    text = report(source, "markdown", "sts7")
+    assert (text.count("a seed 1"), f"profile y: {line}" in text) == (1, True)
 
 
 def test_a_missing_value_is_a_dash_with_its_reason(tmp_path: Path) -> None:
@@ -134,6 +166,7 @@ def test_a_difference_only_where_all_is_the_same(
     quoted = rows["TNCSE, Table 1; JTCSE, Table I"][2]
     assert quoted == Quoted("68.40", grey=not match)
     assert ("ours - published" in rows) is match
+    assert "lies in the 95% interval of one further run of ours (Student's" in grid.notes[1]
     if match:
         assert rows["ours - published"][2] == difference
         assert rows["could be a run of ours"][2] == "yes"
@@ -261,13 +294,13 @@ def test_significance_matrix_and_pairs(tmp_path: Path) -> None:
     (matrix,) = table_grids(source, "significance")
     assert table_grids(replace(source, pairs=True), "significance")[0] == matrix
     pairs = table_grids(replace(source, pairs=True), "significance")[1]
-    assert [row[1:] for row in matrix.rows] == [
+    assert [tuple(map(str, row[1:])) for row in matrix.rows] == [
         ("", "+10.00*", "+20.10?"),
         ("-10.00*", "", "+10.10?"),
         ("-20.10?", "-10.10?", ""),
     ]
     assert "Welch's (1); Holm over 1 comparison (all pairs of methods)" in matrix.notes[1]
-    first = dict(zip(pairs.header, pairs.rows[0], strict=True))
+    first = dict(zip(pairs.header, map(str, pairs.rows[0]), strict=True))
     assert (first[EXACT], first["test"], first["verdict"]) == ("0.1000 (0.1000)", "Welch", "differs")
     assert first["interval"] == "[+9.77, +10.23] (95%)"  # 10 -+ t(4) sqrt(2 / 3) x 0.1
     assert pairs.rows[1][-3:] == ("-", "-", "c has one seed")
@@ -355,6 +388,17 @@ def test_latex_cells_groups_and_parts() -> None:
     assert "(rows 77-90)" in parts
 
 
+def test_a_group_that_goes_on_in_latex_has_its_heading_again() -> None:
+    rows = tuple((str(i), "1") for i in range(90))
+    grid = Grid("t", ("m", "x"), rows, (), ((0, "one"), (20, "more"), (76, "last")))
+    first, second, third = tables([grid]).split(r"\begin{table}")[1:]
+    headings = [re.findall(r"textit\{(.*?)\}", part) for part in (first, second, third)]
+    assert headings == [["one", "more"], ["more (continued)"], ["last"]]
+    assert r"\midrule" + "\n" + r"\multicolumn{2}{l}{\textit{more (continued)}} \\" + "\n38 & 1" in second
+    bare = tables([Grid("t", ("m", "x"), rows, (), ((50, "late"),))])
+    assert re.findall(r"textit\{(.*?)\}", bare) == ["late", "late (continued)"]
+
+
 def test_long_names_stay_whole_in_latex() -> None:
     name = "long[" + "option=value," * 20 + "x" * 90 + "]"
     text = tables([Grid("t", ("m", "x"), ((name, "1"),), ())])
@@ -385,6 +429,7 @@ def test_the_command(cli: Cli, tmp_path: Path) -> None:
     assert rows[0] == {
         "table": "sts7, campaign local",
         "group": "bert-base (mini): one encoder",
+        "line": "1",
         "row": "simcse",
         "column": "STS12",
         "value": "0.705",
