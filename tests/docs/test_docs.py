@@ -259,6 +259,20 @@ def test_quoted_output_is_what_the_command_prints(
     assert quoted.rstrip() in output_of(command), page
 
 
+REPORTS = [(name, "markdown", "md") for name in ("mini", "minilm", "minilm-lm", "views")]
+REPORTS += [("minilm-lm", "html", "html"), ("minilm-lm", "latex --standalone", "tex")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("campaign", "form", "suffix"), REPORTS)
+def test_committed_reports_are_what_the_command_prints(
+    campaign: str, form: str, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    kept = (ROOT / "results" / campaign / f"report.{suffix}").read_text(encoding="utf-8")
+    assert output_of(f"bench report --campaign {campaign} --format {form}") == kept
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("page", "command", "quoted"), shown(slow=True))
 def test_quoted_output_of_item_draws_is_what_the_command_prints(
