@@ -47,6 +47,12 @@ def export(method: str, seed: int | None, out: Path, checkpoint: str, **options:
     from bench.plan.plan import make_plan
 
     spec = one_method(method, seed, options, _WHERE)
+    if spec.precision != "fp32":
+        raise InputError(
+            "an export's weights are fp32, and so are the scores of its card",
+            where=f"--precision {spec.precision}",
+            hint="leave it out",
+        )
     if spec.methods[0].name == "st":
         raise InputError(
             f"'{method}' is a sentence-transformers folder already", where=_WHERE, hint="copy it"
@@ -70,7 +76,7 @@ def one_method(text: str, seed: int | None, options: dict[str, Any], where: str)
     """Check method and seed before anything is read; the specification of that one encoder.
 
     Raises:
-        InputError: several methods, an unknown one, or no seed.
+        InputError: several methods, an unknown one, no seed, or one that the method has not.
     """
     from bench.registry import discover
     from bench.request.parse import parse_methods
@@ -82,6 +88,10 @@ def one_method(text: str, seed: int | None, options: dict[str, Any], where: str)
     card = discover().get(methods[0].name, where=where).card
     if seed is None and not card.deterministic:
         raise InputError(f"'{text}' has one encoder per seed", where=where, expected="--seed N")
+    if seed is not None and card.deterministic:
+        raise InputError(
+            f"'{text}' is deterministic: it is the same for every seed", where=where, hint="leave out --seed"
+        )
     return make_spec({**options, "methods": text, "seeds": (seed or 0,)})
 
 

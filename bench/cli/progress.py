@@ -79,7 +79,7 @@ def counted(what: str, done: int, total: int | None, seconds: float) -> str:
     >>> counted("pretrain", 300, 1200, 60)
     'pretrain: 300 of 1,200, 5 a second, 60 s gone, 3 min left'
     """
-    from bench.run.running import span
+    from bench.run.left import span
 
     speed = done / seconds if seconds else 0.0
     of = f" of {total:,}" if total else ""

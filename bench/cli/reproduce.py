@@ -57,8 +57,7 @@ def reproduce(
 ) -> None:
     """Run a table or figure of a paper, and print it in the paper's layout with the printed figures beside.
 
-    Without a name: all items, what is done of each, and what the rest costs. Without --profile an item runs
-    on the backbones of the paper. Records go to campaign reproduce, or to --campaign.
+    Without a name: all items, what is done of each, and what the rest costs.
     """
     from bench.papers.items import chosen, items
 
@@ -66,6 +65,8 @@ def reproduce(
         _check(name, options)
         return
     spec = _spec(options)
+    if show:
+        _check_campaign(spec)
     wanted = chosen(name) if name else tuple(items().values())
     if name is None:
         from bench.papers.listing import lines, listing
@@ -95,6 +96,13 @@ def reproduce(
     leave_if_failed(failed + len(stopped))
 
 
+for _option in reproduce.params:  # what it shares with bench run, in its own words
+    if isinstance(_option, click.Option) and _option.name == "profile":
+        _option.help = "See `bench list profiles`; default: those of the paper's backbones."
+    elif _option.name == "campaign":
+        _option.default = CAMPAIGN
+
+
 def _tell_stopped(item: Item, error: BenchError, *, alone: bool) -> None:
     """Say why an item isn't whole; of one alone the command's last line says it."""
     if not alone:
@@ -120,11 +128,17 @@ def _spec(options: dict[str, Any]) -> RunSpec:
     """How and where to run; raises InputError for what an item says itself."""
     if options["suites"] is not None:
         raise InputError("an item says its suites", where="--suite", hint="bench run measures on others")
+    return make_spec({**options, "methods": "untrained", "seeds": options["seeds"] or "1"})
+
+
+def _check_campaign(spec: RunSpec) -> None:
+    """Raise InputError where the campaign that is named isn't there; its default may hold nothing yet."""
+    from bench.records.store import ResultStore
+
     source = click.get_current_context().get_parameter_source("campaign")
-    campaign = CAMPAIGN if source is click.core.ParameterSource.DEFAULT else options["campaign"]
-    return make_spec(
-        {**options, "methods": "untrained", "seeds": options["seeds"] or "1", "campaign": campaign}
-    )
+    store = ResultStore(spec.results, spec.campaign)
+    if source is not click.core.ParameterSource.DEFAULT and not store.root.is_dir():
+        store.records()  # which says what there is
 
 
 def _works(item: Item, spec: RunSpec, profile: str | None, seeds: str | None) -> Iterator[Work]:

@@ -229,13 +229,15 @@ def show_plan(plan: Plan) -> int:
         lacks = ", probes to do" if state == "done" and job.place in unprobed else ""
         click.echo(f"{job.cell.describe():40} {job.suite:12} {state}{lacks}")
     pending = plan.pending()
-    building = [*pending, *(job for job, state in states if state == "done" and job.place in unprobed)]
+    probed = [job for job, state in states if state == "done" and job.place in unprobed]
+    building = [*pending, *probed]
     stages = {stage.key: stage for job in building for stage in job.cell.all_stages}
     cache = StageCache(plan.spec.results / ".stages")
     done = sum(cache.find(stage) is not None for stage in stages.values())
     uses = {(job.cell.method, job.cell.seed, stage.key) for job in building for stage in job.cell.all_stages}
+    to_probe = f", {len(probed)} to probe" if probed else ""
     click.echo(
-        f"{len(pending)} of {len(states)} cells to run; {len(stages)} training stages "
+        f"{len(pending)} of {len(states)} cells to run{to_probe}; {len(stages)} training stages "
         f"({done} done already, {len(uses) - len(stages)} uses shared)"
     )
     for what, which in inputs(plan):
@@ -264,12 +266,15 @@ def show_estimate(plan: Plan, price: float | None = None, deadline: float | None
     """
     from bench.eval.suite import measure_of
     from bench.run.deadline import fitting
+    from bench.run.left import span
     from bench.run.preview import Estimate, cost, described, estimates
-    from bench.run.running import span
+    from bench.run.runner import pending_jobs
     from bench.run.sharing import sharing
 
     pending = plan.pending()
     jobs = [job for job in pending if measure_of(job.suite).encodes_once]
+    if plan.spec.probes and (probed := len(pending_jobs(plan))):
+        click.echo(f"no estimate for the probes of {probed} cell(s)")
     if len(jobs) < len(pending):
         click.echo(f"no estimate for the {len(pending) - len(jobs)} that mteb measures")
     if not jobs:

@@ -22,7 +22,7 @@ from bench.records.provenance import clean_traceback, provenance, timing, withou
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.run.builder import Builder
-from bench.run.events import EVALUATES, LOADS, PROBES, WAITS, CellEvents, cell_file, steps_to_train
+from bench.run.events import EVALUATES, LOADS, PROBES, WAITS, CellEvents, all_work, cell_file
 from bench.run.measure import measure_job
 from bench.run.probing import add_probes, missing_probes, probe_data, probed_suite
 from bench.run.stage_cache import StageCache
@@ -59,13 +59,14 @@ def run_cell(task: CellTask, suites: Suites | None = None) -> list[Outcome]:
 
 def _events(task: CellTask, cache: StageCache) -> CellEvents:
     """What the cell tells, to nobody where its run has no folder for it."""
-    first = task.jobs[0]
-    about = {"method": first.cell.method, "seed": first.cell.seed, "suites": [job.suite for job in task.jobs]}
-    texts = {name: len(text.sentences) for name, text in task.training.texts.items()} if task.training else {}
-    named = [(name, stage) for name, _, stage in first.cell.named_stages]
-    events = CellEvents(
-        cell_file(task.running, first.place.folder, about), steps_to_train(named, texts, cache.root)
-    )
+    first, stages = task.jobs[0], task.to_train(cache.root)
+    about = {
+        "method": first.cell.method,
+        "seed": first.cell.seed,
+        "suites": [job.suite for job in task.jobs],
+        "work": all_work(stages, task.besides),
+    }
+    events = CellEvents(cell_file(task.running, first.place.folder, about), stages, task.besides)
     events.report({"doing": WAITS})
     return events
 

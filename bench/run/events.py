@@ -16,6 +16,7 @@ import shutil
 import socket
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -29,6 +30,8 @@ from bench.stages import Stage, planned_steps
 FOLDER, RUN, SUFFIX = ".running", "run", ".jsonl"
 WAITS, LOADS, TRAINS, EVALUATES, PROBES, ENDED = "wait", "load", "train", "evaluate", "probe", "end"
 """What a cell does."""
+FAILED = ("failed", "conflict")
+"""Ends of cells whose last phase tells nothing of how long such a phase takes."""
 EVERY = 1.0
 """Seconds between two lines of a phase, but for dev evaluations."""
 _LONGEST = 200  # characters of a text
@@ -86,12 +89,39 @@ def _plain(value: Any) -> Any:
     return str(value)[:_LONGEST]
 
 
+def work_of(doing: str, name: str = "") -> str:
+    """How a piece of work is called: what is done, and the stage or suite.
+
+    >>> work_of(TRAINS, "joint"), work_of(LOADS)
+    ('train joint', 'load')
+    """
+    return f"{doing} {name}".rstrip()
+
+
+def all_work(stages: Mapping[str, tuple[str, int]], besides: Mapping[str, int]) -> Counter[str]:
+    """A cell's work in units: steps of a stage, evaluations, probings.
+
+    Args:
+        stages: Name and steps of each training stage that isn't done yet, by its key.
+        besides: The rest of it.
+    """
+    training = {work_of(TRAINS, name): _units(steps) for name, steps in stages.values()}
+    return Counter({**besides, **training})
+
+
+def _units(steps: int) -> int:
+    return steps or 1  # a stage that doesn't say its steps is one
+
+
 class CellEvents:
     """What a cell tells while it runs: a line is all that is known, so the last one says how it stands.
+
+    With its work (:func:`all_work`): what each phase that is over took, and what is still to come.
 
     Args:
         file: Where to, None for nowhere.
         stages: Name and steps of each training stage that isn't done yet, by its key.
+        besides: The cell's other work.
         every: Seconds between two lines of a phase.
         clock: Seconds.
     """
@@ -100,13 +130,16 @@ class CellEvents:
         self,
         file: EventFile | None,
         stages: Mapping[str, tuple[str, int]],
+        besides: Mapping[str, int] | None = None,
         *,
         every: float = EVERY,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._file, self._stages, self._todo = file, dict(stages), dict(stages)
+        self._file, self._stages, self._todo = file, dict(stages), all_work(stages, besides or {})
         self._every, self._clock = every, clock
-        self._begun = self._written = clock()
+        self._begun = self._written = self._phase_begun = clock()
+        self._present = "", 0  # work and units of this phase
+        self._took: dict[str, tuple[int, float]] = {}  # units and seconds of the phases that are over
         self._state: dict[str, Any] = {}
         self._since: tuple[float, int, int] | None = None  # of this phase: when, sentences and step then
 
@@ -142,15 +175,31 @@ class CellEvents:
             self._file.close()
 
     def _phase(self, news: Mapping[str, Any]) -> dict[str, Any]:
-        """News of a phase; of a stage, by its key, the name, its steps and those of the stages to come."""
+        """News of a phase with the work before and after it; of a stage, by its key, its name and steps."""
         found = {name: value for name, value in news.items() if name != "key"}
         if "key" in news:
             name, steps = self._stages.get(news["key"], ("", 0))
             found |= {"stage": name, "steps": steps}
-        if news["doing"] == TRAINS:
-            self._todo.pop(news["key"], None)
-            found["later"] = sum(steps for _, steps in self._todo.values())
-        return found
+        self._end_phase(news)
+        doing, what = news["doing"], found.get("stage", found.get("suite", ""))
+        work, units = work_of(doing, what), _units(found.get("steps", 0))
+        if doing == WAITS:
+            self._todo.pop(work_of(TRAINS, what), None)  # of a stage: another process does it
+        elif doing in (EVALUATES, PROBES):  # all is trained, maybe elsewhere
+            training = {work_of(TRAINS, name) for name, _ in self._stages.values()}
+            self._todo = Counter({name: n for name, n in self._todo.items() if name not in training})
+        self._todo = self._todo - Counter({work: units})
+        self._present = ("", 0) if doing in (WAITS, ENDED) else (work, units)
+        since = round(self._phase_begun - self._begun, 3)
+        return {**found, "since": since, "later": dict(self._todo), "took": dict(self._took)}
+
+    def _end_phase(self, news: Mapping[str, Any]) -> None:
+        """Note what the phase before these news took, unless it failed."""
+        before, self._phase_begun = self._phase_begun, self._clock()
+        work, units = self._present
+        if work and news.get("state") not in FAILED:
+            known, seconds = self._took.get(work, (0, 0.0))
+            self._took[work] = known + units, round(seconds + self._phase_begun - before, 3)
 
     def _tick(self, *, now: bool = False) -> None:
         if self._file is None:
@@ -173,7 +222,9 @@ class CellEvents:
 
 
 @contextmanager
-def run_folder(root: Path, methods: Mapping[str, int]) -> Iterator[Path | None]:
+def run_folder(
+    root: Path, methods: Mapping[str, int], work: Mapping[str, Mapping[str, int]] | None = None
+) -> Iterator[Path | None]:
     """Yield a new folder for the events of a run, held by this process; None where none can be made.
 
     The folder goes afterwards, and so does what killed runs left.
@@ -181,13 +232,14 @@ def run_folder(root: Path, methods: Mapping[str, int]) -> Iterator[Path | None]:
     Args:
         root: The campaign's folder.
         methods: How many cells of each method there are to run.
+        work: What there is to do for them, see :func:`all_work`.
     """
     folder = root / FOLDER / uuid.uuid4().hex[:12]
     held: EventFile | None = None
     with suppress(OSError, Timeout), _locked(root):
         _clear(root)
         folder.mkdir(parents=True)
-        held = EventFile(folder / f"{RUN}{SUFFIX}", {"cells": methods})
+        held = EventFile(folder / f"{RUN}{SUFFIX}", {"cells": methods, "work": work or {}})
     try:
         yield folder if held else None
     finally:

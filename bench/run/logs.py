@@ -13,7 +13,8 @@ from bench.errors import InputError, printable
 from bench.eval.collapse import Collapse
 from bench.records.record import safe_name
 from bench.run.events import ENDED, RUN, SUFFIX, TRAINS
-from bench.run.running import Tail, number
+from bench.run.left import number
+from bench.run.running import Tail
 
 _LIBRARIES = {"tensorboard": "torch.utils.tensorboard", "wandb": "wandb"}
 _OF_STEPS, _OF_DEV = ("loss", "rate", "speed"), ("dev", "gradient_norm")

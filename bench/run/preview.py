@@ -17,7 +17,7 @@ from bench.plan.cell import Cell
 from bench.plan.job import Job
 from bench.plan.plan import Plan
 from bench.run.builder import Builder
-from bench.run.running import span
+from bench.run.left import span
 from bench.run.stage_cache import StageCache
 from bench.stages import TRAIN, Stage, planned_steps
 

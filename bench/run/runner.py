@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from functools import partial
@@ -13,7 +13,7 @@ from bench.plan.job import Job
 from bench.plan.plan import Plan
 from bench.run.cell import run_cell
 from bench.run.deadline import Deadline
-from bench.run.events import clear_leftovers, run_folder
+from bench.run.events import EVALUATES, LOADS, PROBES, all_work, clear_leftovers, run_folder, work_of
 from bench.run.executors import executor_for
 from bench.run.executors.local import Executor, InProcess, always
 from bench.run.probing import jobs_without_probes
@@ -53,7 +53,7 @@ def run_plan(
         return []
     methods = Counter(task.jobs[0].cell.method for task in tasks)
     with ExitStack() as opened:
-        folder = opened.enter_context(run_folder(plan.store.root, methods))
+        folder = opened.enter_context(run_folder(plan.store.root, methods, _work(plan, tasks)))
         if watch and folder:
             opened.enter_context(watch(folder))
         tasks = [replace(task, running=folder) for task in tasks]
@@ -104,4 +104,21 @@ def _cell_tasks(plan: Plan) -> list[CellTask]:
     by_cell: dict[tuple[str, int | None], list[Job]] = {}
     for job in pending_jobs(plan):
         by_cell.setdefault((job.cell.method, job.cell.seed), []).append(job)
-    return [CellTask(tuple(jobs), plan.spec, plan.training, plan.world_seed) for jobs in by_cell.values()]
+    pending = {job.place for job in plan.pending()}
+    tasks = []
+    for jobs in by_cell.values():
+        besides = {work_of(EVALUATES, job.suite): 1 for job in jobs if job.place in pending}
+        besides |= {work_of(LOADS): 1} | ({work_of(PROBES): len(jobs)} if plan.spec.probes else {})
+        tasks.append(CellTask(tuple(jobs), plan.spec, plan.training, plan.world_seed, besides=besides))
+    return tasks
+
+
+def _work(plan: Plan, tasks: Iterable[CellTask]) -> dict[str, Counter[str]]:
+    """The work of each method's cells; a stage that several cells have is that of the first."""
+    finished, seen = StageCache(plan.spec.results / ".stages").root, set[str]()
+    found: dict[str, Counter[str]] = {}
+    for task in tasks:
+        stages = {key: each for key, each in task.to_train(finished).items() if key not in seen}
+        seen |= stages.keys()
+        found.setdefault(task.jobs[0].cell.method, Counter()).update(all_work(stages, task.besides))
+    return found

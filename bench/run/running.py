@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import stat
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -14,9 +14,23 @@ from pathlib import Path
 from typing import Any
 
 from bench.errors import printable
-from bench.run.events import ENDED, EVALUATES, FOLDER, LOADS, PROBES, RUN, SUFFIX, TRAINS, WAITS, is_held
+from bench.run.events import (
+    ENDED,
+    EVALUATES,
+    FOLDER,
+    LOADS,
+    PROBES,
+    RUN,
+    SUFFIX,
+    TRAINS,
+    WAITS,
+    is_held,
+    work_of,
+)
+from bench.run.left import UNKNOWN, Left, Paces, less, needed, number, span, units_of
 
 _PART = 2**16  # bytes that are read from either end of a file
+_PLAN = 2**20  # the same of a run's own, whose first line has all methods
 _MOST = 10_000  # files of a folder that are looked at
 _WIDEST = 60  # characters of a text
 HEAD = ("cell", "seed", "stage", "step", "loss", "dev", "sent/s", "left")
@@ -61,23 +75,53 @@ class Stand:
         """Seconds since it began."""
         return (number(self.news.get("seconds")) or 0.0) + (self.age if self.runs else 0.0)
 
-    def left(self, took: float | None) -> float | None:
-        """Seconds until it ends, None where nobody knows.
+    def took(self) -> Iterator[tuple[str, float, float]]:
+        """What tells of paces: work that is done, its units and seconds; nothing of a cell that failed."""
+        if self.doing == ENDED and self.news.get("state") not in ("ran", "probed"):
+            return
+        took = self.news.get("took")
+        for name, pair in took.items() if isinstance(took, dict) else ():
+            units, seconds = map(number, pair) if isinstance(pair, list) and len(pair) == 2 else (None, None)
+            if units and units > 0 and seconds is not None:
+                yield name, units, seconds
+        step, pace = self._number("step"), self._own_pace()
+        if step and pace is not None and "dev" in self.news:  # else dev evaluations aren't in it
+            yield self._work(), step, step * pace
+
+    def left(self, paces: Paces) -> Left:
+        """Time until it ends.
 
         Args:
-            took: What a cell like it took.
+            paces: Of this run.
         """
-        pace = number(self.news.get("step_seconds"))
-        if self.doing == TRAINS and pace is not None:
-            step, steps, later = (number(self.news.get(name)) or 0 for name in ("step", "steps", "later"))
-            return max(0.0, (steps - step + later) * pace - self.age)
-        return None if took is None else max(0.0, took - self.seconds)
+        return self._phase_left(paces) + needed(self.method, units_of(self.news.get("later")), paces)
 
-    def row(self, took: float | None) -> tuple[str, ...]:
+    def _phase_left(self, paces: Paces) -> Left:
+        known = paces.get((self.method, self._work()))
+        if self.doing == TRAINS:
+            pace, steps = self._own_pace() if known is None else known, self._number("steps")
+            if pace is None or not steps:
+                return UNKNOWN
+            return Left(max(0.0, (steps - self._number("step")) * pace - self.age), known is not None)
+        left = (known or 0.0) - (self.seconds - self._number("since"))
+        return Left(left) if left > 0 else UNKNOWN  # it takes longer than it should, or nobody knows
+
+    def _work(self) -> str:
+        name = {TRAINS: "stage", EVALUATES: "suite"}.get(self.doing, "")
+        found = self.news.get(name)
+        return work_of(self.doing, found if isinstance(found, str) else "")
+
+    def _own_pace(self) -> float | None:
+        return number(self.news.get("step_seconds")) if self.doing == TRAINS else None
+
+    def _number(self, name: str) -> float:
+        return number(self.news.get(name)) or 0.0
+
+    def row(self, paces: Paces) -> tuple[str, ...]:
         """What :data:`HEAD` names, "" for what it hasn't.
 
         Args:
-            took: What a cell like it took.
+            paces: Of this run.
         """
         seed, loss, dev, speed = (
             number(each.get(name))
@@ -96,12 +140,12 @@ class Stand:
             "" if loss is None else f"{loss:.4g}",
             "" if dev is None else f"{100 * dev:.4g}",
             "" if speed is None or not self.alive else f"{speed:.3g}",
-            self._left(took) if self.alive else "",
+            self._left(paces) if self.alive else "",
         )
 
-    def line(self, took: float | None) -> str:
+    def line(self, paces: Paces) -> str:
         """The same in words."""
-        method, seed, what, step, loss, dev, speed, left = self.row(took)
+        method, seed, what, step, loss, dev, speed, left = self.row(paces)
         stage = "stage " if self.doing == TRAINS and self.alive else ""
         parts = (
             f"{stage}{what}",
@@ -122,14 +166,13 @@ class Stand:
         return said.get(self.doing, "?")
 
     def _step(self) -> str:
-        step, steps = (number(self.news.get(name)) or 0.0 for name in ("step", "steps"))
+        step, steps = self._number("step"), self._number("steps")
         return f"{_shown(step)} of {_shown(steps)}" if self.doing == TRAINS and steps else ""
 
-    def _left(self, took: float | None) -> str:
-        left = self.left(took)
+    def _left(self, paces: Paces) -> str:
         if self.doing == TRAINS and self.age >= QUIET:
             return f"no news for {span(self.age)}, ?"
-        return "?" if left is None else span(left)
+        return str(self.left(paces))
 
 
 @dataclass
@@ -147,6 +190,10 @@ class Run:
     alive: bool = False
     planned: Mapping[str, int] = field(default_factory=dict)
     """Cells of each method that there were to run."""
+    work: Mapping[str, Mapping[str, float] | None] = field(default_factory=dict)
+    """The work of each method's cells."""
+    paces: Paces = field(default_factory=dict)
+    """At the last look."""
 
     def look(self, now: float | None = None) -> None:
         """Read what is new.
@@ -156,10 +203,12 @@ class Run:
         """
         now = time.time() if now is None else now
         self.alive = is_held(self.folder / f"{RUN}{SUFFIX}")
-        if not self.planned and (lines := ends_of(self.folder / f"{RUN}{SUFFIX}")):
-            cells = lines[0].get("cells")
+        if not self.planned and (lines := ends_of(self.folder / f"{RUN}{SUFFIX}", _PLAN)):
+            cells, work = (lines[0].get(name) for name in ("cells", "work"))
             found = cells.items() if isinstance(cells, dict) else ()
             self.planned = {_text(name): int(number(count) or 0) for name, count in found}
+            found = work.items() if isinstance(work, dict) else ()
+            self.work = {_text(name): units_of(each) for name, each in found}
         self.cells = []
         for path in _files(self.folder):
             if path.stem == RUN or path.name in self.ended:
@@ -173,30 +222,34 @@ class Run:
                 self.ended[path.name] = stand
             else:
                 self.cells.append(stand)
+        self.paces = self._paces()
 
-    def took(self, method: str) -> float | None:
-        """What a cell of a method took in this run, a mean; None where none has ended."""
-        ended = [stand.seconds for stand in self.ended.values() if stand.method == method]
-        return sum(ended) / len(ended) if ended else None
+    def _paces(self) -> Paces:
+        """A mean over the cells that didn't fail."""
+        units: dict[tuple[str, str], float] = defaultdict(float)
+        seconds: dict[tuple[str, str], float] = defaultdict(float)
+        for stand in (*self.ended.values(), *self.cells):
+            for name, n, took in stand.took():
+                units[stand.method, name] += n
+                seconds[stand.method, name] += took
+        return {key: seconds[key] / n for key, n in units.items()}
 
-    def left(self) -> float | None:
-        """Seconds until the run ends, None where nobody knows how long some of its cells take."""
-        running, total, longest = [cell for cell in self.cells if cell.runs], 0.0, 0.0
-        like: dict[str, float | None] = {}
-        for cell in running:
-            left = cell.left(self.took(cell.method))
-            if left is None:
-                return None
-            total, longest = total + left, max(longest, left)
-            like[cell.method] = cell.seconds + left
-        begun = [stand.method for stand in (*self.ended.values(), *running)]
+    def left(self) -> Left:
+        """Time until the run ends."""
+        running = [cell for cell in self.cells if cell.runs]
+        each = [cell.left(self.paces) for cell in running]
+        total = sum([*each, *(needed(m, work, self.paces) for m, work in self._waiting(running))], Left())
+        longest = max((left.seconds for left in each), default=0.0)
+        return Left(max(longest, total.seconds / max(1, len(running))), total.whole)
+
+    def _waiting(self, running: Sequence[Stand]) -> Iterator[tuple[str, Mapping[str, float] | None]]:
+        """The methods of which cells haven't begun, and the work of those."""
+        begun = defaultdict[str, list[Mapping[str, float]]](list)
+        for stand in (*self.ended.values(), *running):
+            begun[stand.method].append(units_of(stand.about.get("work")) or {})
         for method, count in self.planned.items():
-            if (waiting := count - begun.count(method)) > 0:
-                each = self.took(method)
-                if (each := like.get(method) if each is None else each) is None:
-                    return None
-                total += waiting * each
-        return max(longest, total / max(1, len(running)))
+            if count > len(begun[method]):
+                yield method, less(self.work.get(method) or {}, begun[method])
 
     def summary(self) -> str:
         """How the run as a whole stands."""
@@ -205,16 +258,15 @@ class Run:
         done = f"{len(self.ended)} of {_shown(planned)} cells done{f', {failed} failed' if failed else ''}"
         if not self.alive:
             return f"{done}; stopped: its process is gone"
-        left = self.left()
-        return f"{done}, {'?' if left is None else span(left)} left"
+        return f"{done}, {self.left()} left"
 
     def rows(self) -> list[tuple[str, ...]]:
         """The row of each cell that hasn't ended."""
-        return [cell.row(self.took(cell.method)) for cell in self.cells]
+        return [cell.row(self.paces) for cell in self.cells]
 
     def lines(self) -> list[str]:
         """The line of each cell that hasn't ended."""
-        return [cell.line(self.took(cell.method)) for cell in self.cells]
+        return [cell.line(self.paces) for cell in self.cells]
 
 
 def runs_below(results: Path, campaign: str | None = None) -> Iterator[Path]:
@@ -239,7 +291,7 @@ def _files(folder: Path) -> Iterator[Path]:
     return (path for path in _entries(folder) if path.suffix == SUFFIX and not path.name.startswith("."))
 
 
-def ends_of(path: Path) -> tuple[dict[str, Any], dict[str, Any]] | None:
+def ends_of(path: Path, part: int = _PART) -> tuple[dict[str, Any], dict[str, Any]] | None:
     """Return the first and the last whole line of a file of events, None where it has none.
 
     However large it is, no more than a little of either end is read.
@@ -252,8 +304,8 @@ def ends_of(path: Path) -> tuple[dict[str, Any], dict[str, Any]] | None:
         size = os.fstat(descriptor)
         if not stat.S_ISREG(size.st_mode):
             return None
-        head = os.pread(descriptor, _PART, 0)
-        tail = os.pread(descriptor, _PART, max(0, size.st_size - _PART))
+        head = os.pread(descriptor, part, 0)
+        tail = os.pread(descriptor, part, max(0, size.st_size - part))
     except OSError:
         return None
     finally:
@@ -295,17 +347,6 @@ class Tail:
         return [line for part in whole.splitlines() if (line := _line(part)) is not None]
 
 
-def number(value: Any) -> float | None:
-    """Return a finite number, None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        found = float(value)
-    except OverflowError:
-        return None
-    return found if math.isfinite(found) else None
-
-
 def _text(value: Any) -> str:
     """A text of a file that may be anybody's, for a line of the terminal."""
     text = printable(value) if isinstance(value, str) else "?"
@@ -314,10 +355,3 @@ def _text(value: Any) -> str:
 
 def _shown(count: float) -> str:
     return f"{count:,.0f}" if abs(count) < 1e12 else "?"
-
-
-def span(seconds: float) -> str:
-    """A time as one reads it: seconds below 100 of them, minutes below 100, else hours."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:,.1f} h"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.data.mini.world import DEFAULT_SEED
@@ -11,6 +12,7 @@ from bench.errors import NotComparableError
 from bench.plan.job import Job
 from bench.records.record import RunRecord
 from bench.request.spec import RunSpec
+from bench.run.events import steps_to_train
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,7 @@ class CellTask:
         world_seed: Which world the mini suites are drawn from.
         wait: Wait for a process that computes the same cell instead of answering "busy".
         running: Folder of the run's events, None for none.
+        besides: Its work but for training, for the events: see :func:`bench.run.events.all_work`.
     """
 
     jobs: tuple[Job, ...]
@@ -32,6 +35,14 @@ class CellTask:
     world_seed: int = DEFAULT_SEED
     wait: bool = False
     running: Path | None = None
+    besides: Mapping[str, int] = field(default_factory=dict)
+
+    def to_train(self, finished: Path) -> dict[str, tuple[str, int]]:
+        """Name and planned steps of the cell's stages that aren't in a folder of finished ones, by key."""
+        texts = self.training.texts.items() if self.training else ()
+        sizes = {name: len(text.sentences) for name, text in texts}
+        named = [(name, stage) for name, _, stage in self.jobs[0].cell.named_stages]
+        return steps_to_train(named, sizes, finished)
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from bench.plan.cells import profile_options
 from bench.registry import METHODS, discover
 from bench.request import profiles
 from bench.run.builder import Builder
+from bench.run.left import span
 from bench.run.preview import Estimate, cost, described
-from bench.run.running import span
 from bench.run.stage_cache import StageCache
 from bench.stages import Stage, TrainedMethod
 from tests.support.cli import Cli

@@ -215,8 +215,8 @@ def test_an_item_in_the_papers_layout_and_again_from_its_records(cli: Cli) -> No
     (listed,) = printed(cli, "--profile", "mini", "--seeds", "1-2")
     row = next(row for row in listed["rows"] if row[0] == "tncse:table5")
     assert row[3:5] == ["4 of 4", "-"]
-    (none,) = printed(cli, *call, "--show", "--campaign", "other")
-    assert none["rows"][0] == table["rows"][0]
+    said = refusal(cli, "reproduce", *call, "--show", "--campaign", "other")
+    assert "no campaign 'other'; expected one of reproduce" in said
     # another seed is not there
     (more,) = printed(cli, "tncse:table5", "--profile", "mini", "--seeds", "3", "--show")
     assert [cell["n"] for cell in more["rows"][1][2:]] == [0, 0]
@@ -247,6 +247,29 @@ def test_what_is_refused(cli: Cli) -> None:
     assert "unknown profile 'mimi'" in refusal(cli, "reproduce", "tncse:table4", "--profile", "mimi")
     # nothing is silently left out where a backbone or data aren't here
     assert "--data" in refusal(cli, "reproduce", "tncse:table4", "--seeds", "1")
+
+
+def test_a_campaign_that_is_shown_has_to_be_there(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "results" / "mine").mkdir(parents=True)
+    call = ("tncse:table5", *MINI, "--show")
+    said = refusal(cli, "reproduce", *call, "--campaign", "nope")
+    assert said.startswith("error: results: no campaign 'nope'; expected one of mine; bench run makes one")
+    assert said == refusal(cli, "report", "--campaign", "nope")
+    (tmp_path / "own.toml").write_text('campaign = "nope"\n')
+    assert said == refusal(cli, "reproduce", *call, "--config", "own.toml")
+    (table,) = printed(cli, *call)  # nothing was ever reproduced: the printed figures
+    (empty,) = printed(cli, *call, "--campaign", "mine")
+    assert empty["rows"] == table["rows"]
+
+
+def test_help_says_its_own_defaults(cli: Cli) -> None:
+    said = " ".join(cli("reproduce", "--help")[1].split())
+    assert "default: those of the paper's backbones" in said
+    assert "[default: reproduce]" in said
+    assert "default mini" not in said
+    said = " ".join(cli("run", "--help")[1].split())
+    assert "default mini" in said
+    assert "[default: local]" in said
 
 
 @pytest.mark.usefixtures("short")

@@ -64,7 +64,7 @@ def test_probes_come_to_finished_records_from_cached_stages(
     assert code == 0, err
     todo = [" ".join(line.split()) for line in out.splitlines()[:3]]
     assert all(line.endswith("toy done, probes to do") for line in todo)
-    assert "0 of 3 cells to run; 1 training stages (1 done already" in out
+    assert "0 of 3 cells to run, 3 to probe; 1 training stages (1 done already" in out
     code, out, err = cli(*run, "--probes", "all")
     assert (code, out) == (0, table), err
     assert "[3/3] mine seed 1 on toy: probes in " in err
@@ -101,6 +101,25 @@ def test_a_new_cell_gets_its_probes_at_once_and_more_of_them_later(cli: Cli, tmp
     assert json.loads(stored(tmp_path)["noise"][0]) == second
     assert cli(*run, "--force")[0] == 0
     assert "probes" not in json.loads(stored(tmp_path)["noise"][0])
+
+
+@pytest.mark.parametrize("option", ["--dry-run", "--estimate"])
+def test_a_plan_counts_the_cells_that_only_lack_probes(cli: Cli, option: str) -> None:
+    run = ("run", "--methods", "noise", *TOY, "--probes", "alignment")
+    assert cli(*run, "--seeds", "1")[0] == 0
+    assert cli(*run[:-2], "--seeds", "2-3")[0] == 0
+    estimated = option == "--estimate"
+    code, out, err = cli(*run, "--seeds", "1-3", option)
+    assert code == 0, err
+    assert "0 of 3 cells to run, 2 to probe; 0 training stages" in out
+    assert ("no estimate for the probes of 2 cell(s)" in out) == estimated
+    code, out, err = cli(*run, "--seeds", "1-4", option)
+    assert code == 0, err
+    assert "1 of 4 cells to run, 2 to probe; 0 training stages" in out
+    assert ("no estimate for the probes of 3 cell(s)\nnoise " in out) == estimated
+    out = cli(*run, "--seeds", "1", option)[1]
+    assert "0 of 1 cells to run; 0 training stages" in out
+    assert "probe" not in out
 
 
 def test_probes_of_other_sentences_or_of_an_old_version_are_measured_again(

@@ -18,7 +18,7 @@ from bench.errors import BenchError, DataError, InputError
 from bench.eval.embed import BLOCK, stream
 from bench.eval.vector_file import VectorFile
 from bench.request import profiles
-from tests.support.cli import Cli
+from tests.support.cli import Cli, refusal
 
 TEXT = [
     "The doctor is reading a book.",
@@ -215,6 +215,15 @@ def test_a_transformer_at_lower_precision(cli: Cli, tmp_path: Path, tiny_bert: P
     np.testing.assert_allclose(whole, lowered, atol=0.1)
 
 
+def test_an_export_has_one_precision_and_of_a_deterministic_method_no_seed(cli: Cli, tmp_path: Path) -> None:
+    export = ("export", "untrained", "--out", "out")
+    said = refusal(cli, *export, "--precision", "bf16")
+    assert said.startswith("error: --precision bf16: an export's weights are fp32")
+    said = refusal(cli, *export, "--seed", "1")
+    assert said.startswith("error: bench export: 'untrained' is deterministic")
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_default_block_is_the_streams() -> None:
     (option,) = [option for option in command.params if option.name == "block"]
     assert option.default == BLOCK
@@ -228,6 +237,11 @@ def test_the_default_block_is_the_streams() -> None:
         (("noise", "--seed", "1"), b"a\n\n", "text.txt:2: this line is empty; expected a sentence a line"),
         (("noise", "--seed", "1", "--input", "none"), b"", "--input none: the text can't be read: No such"),
         (("noise", "--seed", "1", "--out", "text.txt"), b"a\n", "--out text.txt: this file exists already"),
+        (
+            ("untrained", "--seed", "1"),
+            b"a\n",
+            "bench encode: 'untrained' is deterministic: it is the same for every seed; leave out",
+        ),
         (
             ("word_overlap",),
             b"a\n",

@@ -21,7 +21,19 @@ from bench.cli import progress
 from bench.cli.progress import counted, shown
 from bench.run import runner
 from bench.run.cell import run_cell
-from bench.run.events import EVALUATES, TRAINS, CellEvents, cell_file, clear_leftovers, run_folder
+from bench.run.events import (
+    EVALUATES,
+    LOADS,
+    PROBES,
+    TRAINS,
+    WAITS,
+    CellEvents,
+    all_work,
+    cell_file,
+    clear_leftovers,
+    run_folder,
+)
+from bench.run.left import Left
 from bench.run.logs import opened_logs
 from bench.run.running import Run, ends_of, runs_below
 from tests.support.cli import Cli, records, refusal
@@ -45,11 +57,17 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def begun(folder: Path, name: str, clock: Clock, **about: Any) -> CellEvents:
+STAGES = {"k1": ("sub", 10), "k2": ("joint", 20)}
+BESIDES = {"load": 1, "evaluate toy": 1}
+WORK = {**BESIDES, "train sub": 10, "train joint": 20}
+
+
+def begun(
+    folder: Path, name: str, clock: Clock, stages: dict[str, tuple[str, int]] = STAGES, **about: Any
+) -> CellEvents:
     """A cell that trains: stages "sub" of 10 steps, then "joint" of 20."""
-    stages = {"k1": ("sub", 10), "k2": ("joint", 20)}
-    file = cell_file(folder, Path(name), {**ABOUT, **about})
-    return CellEvents(file, stages, clock=clock)
+    file = cell_file(folder, Path(name), {**ABOUT, "work": all_work(stages, BESIDES), **about})
+    return CellEvents(file, stages, BESIDES, clock=clock)
 
 
 def trained(cell: CellEvents, clock: Clock, steps: int = 5) -> None:
@@ -68,7 +86,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     """The folder of a run of three cells of simcse."""
     root = tmp_path / "results" / "local"
     (root / ".locks").mkdir(parents=True)
-    with run_folder(root, {"simcse": 3}) as found:
+    with run_folder(root, {"simcse": 3}, {"simcse": {name: 3 * n for name, n in WORK.items()}}) as found:
         assert found is not None
         yield found
 
@@ -90,7 +108,7 @@ def test_a_line_a_second_says_all_that_is_known(folder: Path) -> None:
     first, begin, *steps = lines(only(folder))
     assert first.items() >= ABOUT.items()
     assert begin["doing"] == "train"
-    assert (begin["stage"], begin["later"]) == ("sub", 20)
+    assert (begin["stage"], begin["later"]["train joint"]) == ("sub", 20)
     assert 8 <= len(steps) <= 12
     assert steps[-1]["loss"] is None  # JSON has no other
     assert steps[-1]["speed"] == pytest.approx(80, rel=0.02)
@@ -102,39 +120,145 @@ def test_a_line_a_second_says_all_that_is_known(folder: Path) -> None:
     assert not {"dev", "step", "loss", "stage"} & lines(only(folder))[-1].keys()
 
 
-def test_time_left_of_cell_and_run(folder: Path) -> None:
+def train(cell: CellEvents, clock: Clock, key: str, seconds: float, dev: float = 0.0) -> Iterator[float]:
+    """A whole stage step by step, every fifth with a dev evaluation; yields the time of each."""
+    steps = STAGES[key][1]
+    cell.report({"doing": TRAINS, "key": key})
+    for step in range(1, steps + 1):
+        clock.now += seconds
+        cell.report({"step": step, "steps": steps, "loss": 1.0})
+        yield clock.now
+        if step % 5 == 0:
+            clock.now += dev
+            cell.report({"step": step, "dev": 0.5})
+            yield clock.now
+
+
+def whole(cell: CellEvents, clock: Clock, stages: Any = ("k1", "k2")) -> Iterator[float]:
+    """A cell from its start to its end: 4 s to load, 20 steps that cost twice as much, 50 s to evaluate."""
+    cell.report({"doing": LOADS})
+    yield clock.now
+    clock.now += 4
+    for key in stages:
+        yield from train(cell, clock, key, {"k1": 2, "k2": 4}[key], dev=5)
+    cell.report({"doing": EVALUATES, "suite": "toy"})
+    for _ in range(5):
+        yield clock.now
+        clock.now += 10
+        cell.sentences(64)
+    cell.end("ran", {"toy": 0.5})
+
+
+def looked(run: Run) -> Left:
+    """What is left of a run now, its files as fresh as can be."""
+    run.look(0)
+    return run.left()
+
+
+def test_what_is_left_never_exceeds_the_truth_and_is_the_truth_once_all_is_known(folder: Path) -> None:
+    clock, run, seen = Clock(), Run(folder), list[tuple[int, float, Left]]()
+    for seed in range(3):
+        cell = begun(folder, str(seed), clock, seed=seed)
+        for now in whole(cell, clock):
+            seen.append((seed, now, looked(run)))
+    assert (looked(run), run.summary()) == (Left(), "3 of 3 cells done, 0 s left")
+    for seed, now, left in seen:
+        truth = clock.now - now
+        assert left.seconds <= 1.1 * truth, (seed, now, left)
+        assert left.whole == (seed > 0)  # by then one cell has shown all its work
+        assert not left.whole or left.seconds >= 0.9 * truth, (seed, now, left)
+
+
+def test_failed_cells_tell_nothing_of_how_long_a_cell_takes(tmp_path: Path) -> None:
+    root, clock = tmp_path / "results" / "local", Clock()
+    (root / ".locks").mkdir(parents=True)
+    with run_folder(root, {"simcse": 10}, {"simcse": {name: 10 * n for name, n in BESIDES.items()}}) as made:
+        assert made is not None
+        for seed, (seconds, state) in enumerate([(3, "failed"), (3, "failed"), (600, "ran")]):
+            cell = begun(made, str(seed), clock, {}, seed=seed)
+            cell.report({"doing": LOADS})
+            cell.report({"doing": EVALUATES, "suite": "toy"})
+            clock.now += seconds
+            cell.end(state, {})
+        run = Run(made)
+        looked(run)
+        assert run.summary() == "3 of 10 cells done, 2 failed, 70 min left"
+
+
+def test_cells_whose_stages_are_done_are_another_kind(folder: Path) -> None:
+    clock, run = Clock(), Run(folder)
+    for _ in whole(begun(folder, "a", clock), clock):
+        pass
+    first = clock.now - 100
+    assert looked(run) == Left(2 * first)
+    begin = clock.now
+    cell = begun(folder, "b", clock, {"k2": STAGES["k2"]}, seed=2)  # of which one is there already
+    for now in whole(cell, clock, ["k2"]):
+        looked(run)
+        if now == begin:
+            assert run.cells[0].left(run.paces) == Left(first - 10 * 2 - 2 * 5)
+
+
+def test_without_knowledge_it_is_more_than_what_is_known_or_a_question_mark(folder: Path) -> None:
     clock, run = Clock(), Run(folder)
     cell = begun(folder, "a", clock)
-    trained(cell, clock)
-    now = lines(only(folder))[-1]["time"]
-    run.look(now)
-    (stand,) = run.cells
-    assert stand.left(None) == pytest.approx((5 + 20) * 2)  # steps of this stage and of the next
+    looked(run)
+    assert (run.summary(), run.rows()[0][-1]) == ("0 of 3 cells done, ? left", "?")
+    steps = train(cell, clock, "k1", 2)
+    next(steps), next(steps)
+    looked(run)  # how long a dev evaluation takes is open
     assert run.lines() == [
-        "simcse seed 1: stage sub, step 5 of 10, loss 0.2, dev 50, 32 sentences/s, 50 s left"
+        "simcse seed 1: stage sub, step 2 of 10, loss 1, 0 sentences/s, more than 16 s left"
     ]
-    assert run.summary() == "0 of 3 cells done, 3 min left"  # 50 s, and two of 60 s
-    run.look(now + 30)
-    assert run.cells[0].left(None) == pytest.approx(20)
-    run.look(now - 3600)  # another machine's clock
-    assert run.cells[0].left(None) == pytest.approx(50)
+    cell.report({"doing": EVALUATES, "suite": "toy"})
+    looked(run)
+    assert run.lines() == ["simcse seed 1: evaluates toy, ? left"]
+    cell.report({"doing": PROBES})
+    looked(run)
+    assert run.lines() == ["simcse seed 1: probes, ? left"]
+    assert str(Left(float("nan"))) == str(Left(1e300)) == "?"
+
+
+def test_who_takes_longer_than_those_before_it_is_not_said_to_end_now(folder: Path) -> None:
+    clock, run = Clock(), Run(folder)
+    for _ in whole(begun(folder, "a", clock), clock):
+        pass
+    cell = begun(folder, "b", clock, seed=2)
+    cell.report({"doing": LOADS})
+    cell.report({"doing": EVALUATES, "suite": "toy"})
+    clock.now += 20
+    cell.sentences(1)
+    looked(run)
+    assert run.rows()[0][-1] == "30 s"
+    clock.now += 40
+    cell.sentences(1)
+    looked(run)
+    assert run.rows()[0][-1] == "?"
+
+
+def test_stages_of_another_process_are_no_work_to_come(folder: Path) -> None:
+    clock = Clock()
+    cell = begun(folder, "a", clock)
+    cell.report({"doing": WAITS, "key": "k1"})
+    clock.now += 500
+    list(train(cell, clock, "k2", 4))
+    last = lines(only(folder))[-1]
+    assert (last["took"], last["later"]) == ({}, BESIDES)
+    other = begun(folder, "b", clock, seed=2)  # all its stages were there, without a word of them
+    other.report({"doing": EVALUATES, "suite": "toy"})
+    (last,) = (found[-1] for path in folder.glob("*.jsonl") if (found := lines(path))[0].get("seed") == 2)
+    assert last["later"] == {"load": 1}
+
+
+def test_time_left_goes_down_between_two_lines(folder: Path) -> None:
+    clock, run = Clock(), Run(folder)
+    trained(begun(folder, "a", clock), clock)
+    now = lines(only(folder))[-1]["time"]
+    for later, left in ((0, 10), (4, 6), (-3600, 10)):  # the last is another machine's clock
+        run.look(now + later)
+        assert run.cells[0].left(run.paces) == Left(left, whole=False)
     run.look(now + 200)
     assert run.lines()[0].endswith("no news for 3 min, ? left")
-    clock.now += 10
-    cell.end("failed", {})
-    assert run.folder == folder
-    run.look(now)
-    assert not run.cells
-    assert run.took("simcse") == pytest.approx(20)
-    assert run.summary() == "1 of 3 cells done, 1 failed, 40 s left"
-    other = begun(folder, "b", clock, seed=2)
-    other.report({"doing": EVALUATES, "suite": "toy"})
-    run.look(now)
-    assert run.lines() == ["simcse seed 2: evaluates toy, 20 s left"]
-    strange = begun(folder, "c", clock, method="other")
-    strange.report({"doing": EVALUATES, "suite": "toy"})
-    run.look(now)
-    assert run.summary() == "1 of 3 cells done, 1 failed, ? left"
 
 
 def test_who_lets_go_without_an_end_was_stopped_and_the_next_run_clears_it_away(tmp_path: Path) -> None:
@@ -201,14 +325,16 @@ def test_a_pipe_and_hostile_values_hold_nobody_up(folder: Path) -> None:
     (folder / "link.jsonl").symlink_to("/dev/zero")
     bad = {"method": "\x1b[31m" + "m" * 10_000, "seed": 1e300, "suites": 7, "time": "now"}
     news = {"doing": "train", "stage": [1], "step": 10**400, "steps": True, "loss": "x", "seconds": -1e308}
-    for number, text in enumerate((json.dumps(news), '{"doing":["train"]}', '{"doing":{}}')):
+    work = {"later": {"load": 1e308}, "took": {"load": [1e-300, -1e308], "probe": 7, "x": [{}, []]}}
+    texts = json.dumps(news), json.dumps({"doing": "load", **work}), '{"doing":["train"]}', '{"doing":{}}'
+    for number, text in enumerate(texts):
         (folder / f"{number}.jsonl").write_text(f"{json.dumps(bad)}\n{text}\n")
     run = Run(folder)
     run.look()
     for line in [*run.lines(), run.summary()]:
         assert line.isprintable()
         assert len(line) < 200
-    assert len(run.rows()) == 3
+    assert len(run.rows()) == 4
 
 
 def test_plain_lines_come_every_half_minute_and_a_terminal_shows_a_table(folder: Path, capsys: Any) -> None:
@@ -252,6 +378,8 @@ def test_a_run_shows_its_cells_while_they_run_and_leaves_nothing(
     assert [line["doing"] for line in cell[1:]] == ["wait", "load", "evaluate", "end"]
     assert (cell[-1]["state"], list(cell[-1]["scores"])) == ("ran", ["toy"])
     assert out.startswith("local: 1 of 2 cells done, ")
+    assert out.endswith(" s left\n")
+    assert "more than" not in out  # the plan calls the work as the cells do
     assert not (tmp_path / "results" / "local" / ".running").exists()
     for more in ((), ("--campaign", "local"), ("--once",)):
         code, out, _ = cli("watch", *more)
