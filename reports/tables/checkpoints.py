@@ -76,7 +76,8 @@ def _row(name: str, both: Sequence[Both], ranks: tuple[str, ...]) -> tuple[Value
 def _notes(runs: dict[str, list[Both]], means: Sequence[Both]) -> list[str]:
     notes = [
         "selected: the checkpoint with the best dev score, on which all other tables rest; last: the end of "
-        "the training (--checkpoint last makes the other tables of it). Mean and standard deviation over seeds.",
+        "the training (--checkpoint last makes the other tables of it). Mean and standard deviation over "
+        "seeds.",
         "Interval: of pairs, the two checkpoints of a run, for further seeds; uncorrected for the others.",
         "unlike: runs of which the last checkpoint wasn't the selected one. What trains nothing itself isn't "
         "here.",
