@@ -257,8 +257,8 @@ def _tested(
 def least_p(n_a: int, n_b: int, *, paired: bool = False) -> float:
     """The smallest p of an exact test, which is what differences show that don't vary at all.
 
-    A t test has no answer to them. That no spread was seen does not make it 0: with accuracies of 100 items
-    two pairs of runs have the same difference by chance in one of twelve comparisons of equal methods.
+    A t test has no answer to them. That no spread was seen does not make it 0: with accuracies of 80% on 100
+    items two pairs of runs of equal methods have the same difference, not 0, in one of 22 comparisons.
 
     Args:
         n_a: Seeds of a, or pairs.
