@@ -20,6 +20,7 @@ HEADER = ("method", "printed lead", "lead here", "runs", "at least", "at most", 
 def table(results: Path, campaign: str, backbone: str = "bert-base", baseline: str = "simcse") -> str:
     """A row a method that papers print above the baseline: do the records support as large a lead?
 
+    A method with one seed has no row, as one run says nothing of its spread.
     What the papers' STS tables print on the backbone is taken as the claim. The bounds are those of
     ``bench compare METHOD simcse --claim LEAD``; all lower ones hold together at 95%, and all upper ones.
 
@@ -45,6 +46,7 @@ def table(results: Path, campaign: str, backbone: str = "bert-base", baseline: s
     made = [
         compare(other, first, asked=Questions(claim=leads[name]))
         for name, other in zip(asked, others, strict=True)
+        if other.deterministic or len(other.runs) > 1
     ]
     rows = [_row(one) for one in correct(made, f"claims on {campaign}", "holm")]
     rule = ("---", *("---:",) * 5, "---")

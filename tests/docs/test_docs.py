@@ -400,6 +400,17 @@ def test_claims_are_held_against_the_records_together(
     together = f"{command} --level {1 - 0.05 / len(rows):.6f}"
     (said,) = (line for line in output_of(together).splitlines() if "contradict a lead" in line)
     assert f"at most {row.split(' | ')[5]} points" in said
+
+
+@pytest.mark.usefixtures("generate")
+def test_a_method_of_one_seed_has_no_claim(tmp_path: Path) -> None:
+    """One run says nothing of its spread; while a campaign grows there are such rows."""
+    shutil.copytree(ROOT / "results" / "mini", tmp_path / "mini", ignore=shutil.ignore_patterns("stats"))
+    for seed in range(2, 6):
+        shutil.rmtree(tmp_path / "mini" / "mini" / "tncse" / f"seed-{seed}")
+    left = importlib.import_module("claims").table(tmp_path, "mini")
+    assert "| `tncse` |" not in left
+    assert "| `jtcse` |" in left
     leads = [float(row.split(" | ")[1]) for row in rows]
     assert leads == sorted(leads, reverse=True)
     assert min(leads) > 0
