@@ -31,6 +31,7 @@ Wrong = tuple[str, str, str]
 """Check, what is wrong, what to do about it."""
 AGAIN = "delete the file and run the cell again"
 READABLE = "give yourself the right to read it"
+UNFORESEEN = "keep it: it may be whole, and the fault bench's; please report this"
 
 
 @dataclass(frozen=True)

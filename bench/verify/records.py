@@ -27,7 +27,7 @@ from bench.records.store import ResultStore
 from bench.registry import METHODS
 from bench.run.kept import folder_of
 from bench.verify.files import files_of, strays, unseen
-from bench.verify.findings import AGAIN, READABLE, Verified, Wrong
+from bench.verify.findings import AGAIN, READABLE, UNFORESEEN, Verified, Wrong
 from bench.verify.known import known
 from bench.verify.stages import Planned, planned, with_keys
 
@@ -114,7 +114,7 @@ def _verify_file(
         if storage_reason(error):  # no record's fault: it can't be sealed
             raise
         what = f"checking it failed, {type(error).__name__}: {error}"
-        verified.add(where, [("shape", what, AGAIN)])
+        verified.add(where, [("shape", what, UNFORESEEN)])
         return None
 
 

@@ -10,7 +10,7 @@ from bench.errors import BenchError, printable
 from bench.records.machines import machine_warnings
 from bench.records.record import RunRecord
 from bench.run.rerun import Difference, rerun
-from bench.verify.findings import Verified
+from bench.verify.findings import UNFORESEEN, Verified
 
 
 def repeat_some(
@@ -42,7 +42,7 @@ def repeat_some(
             continue
         except Exception as error:  # what nobody foresaw of one record stops no other's repetition
             what = f"repeating it failed, {type(error).__name__}: {error}"
-            verified.add(where, [("rerun", what, "")])
+            verified.add(where, [("rerun", what, UNFORESEEN)])
             say(printable(f"{where}: {what}"))
             continue
         verified.repeated.append(where)

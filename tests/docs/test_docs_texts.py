@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from bench.data.suites import data_folder
 from bench.data.training import profile_corpus
 from bench.records.store import ResultStore
 from bench.reports.grid import SCALE
@@ -55,12 +54,9 @@ def test_the_parts_of_the_texts_are_whole_and_the_hashes_those_of_profile_and_re
 
 
 @pytest.mark.data
-def test_the_texts_are_those_of_the_page() -> None:
-    folder = data_folder(None)
-    files = [Path("corpus/wiki.txt"), Path("corpus/general.txt.xz")]
-    if folder is None or not all((folder / file).is_file() for file in files):
-        pytest.skip("the texts aren't distributed")
-    assert [hashlib.sha256((folder / file).read_bytes()).hexdigest() for file in files] == HASHES[::2]
-    assert profile_corpus(profiles.load("minilm-lm"), folder, "test").sha256 == HASHES[1]
-    general = read_documents(folder / files[1])
+def test_the_texts_are_those_of_the_page(data_dir: Path) -> None:
+    files = [data_dir / "corpus/wiki.txt", data_dir / "corpus/general.txt.xz"]
+    assert [hashlib.sha256(file.read_bytes()).hexdigest() for file in files] == HASHES[::2]
+    assert profile_corpus(profiles.load("minilm-lm"), data_dir, "test").sha256 == HASHES[1]
+    general = read_documents(files[1])
     assert (general.sha256, len(general.sentences)) == (HASHES[3], PARTS[1][-1][1])

@@ -74,6 +74,7 @@ def test_what_nobody_foresaw_is_a_finding(results: Cli, monkeypatch: pytest.Monk
     assert found_by_verify(results) == {where(ONE): {"shape"}, where(TWO): {"score"}}
     out = results("verify")[1]
     assert f"{where(ONE)}: shape: checking it failed, KeyError: " in out
+    assert "keep it: it may be whole" in out
     assert "4 records, 6 scores computed again" in out
 
 
