@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
@@ -13,7 +14,7 @@ import pytest
 
 from bench.records.store import ResultStore
 from tests.support.campaigns import HOSTILE, make_record
-from tests.support.chromium import Page, chromium
+from tests.support.chromium import Page, PageLeftError, chromium
 from tests.support.site import add, hostile, make_site, taken
 
 pytestmark = pytest.mark.slow
@@ -54,8 +55,9 @@ def browser(started: Page) -> Iterator[Page]:
 def wait(browser: Page, condition: str) -> None:
     """Until a script's work shows."""
     for _ in range(100):
-        if browser.run(condition):
-            return
+        with suppress(PageLeftError):  # a link was followed: ask the next page
+            if browser.run(condition):
+                return
         time.sleep(0.03)
     raise AssertionError(f"never: {condition}; {browser.run('document.body.innerText')[:1500]}")
 

@@ -16,6 +16,10 @@ from typing import Any
 NEEDED = "needs Chromium: apt-get install --no-install-recommends chromium"
 
 
+class PageLeftError(RuntimeError):
+    """The page gave way to another one before it answered."""
+
+
 class Page:
     """One page, driven by the DevTools protocol.
 
@@ -47,7 +51,8 @@ class Page:
             answer = self._receive()
             if answer.get("id") == self._number:
                 if "error" in answer:
-                    raise RuntimeError(f"{method}: {answer['error']}")
+                    left = "navigated" in answer["error"]["message"]
+                    raise (PageLeftError if left else RuntimeError)(f"{method}: {answer['error']}")
                 result: dict[str, Any] = answer["result"]
                 return result
             self.events.append(answer)
