@@ -233,14 +233,19 @@ def small(words: list[str]) -> list[str]:
             rest.pop(0)
         else:
             kept.append(re.sub(r"\bsteps=\d+", "steps=2", word.replace("st:PATH", "untrained")))
-    if words[1:] == ["verify", "--seal"]:  # all records are read by the commands without it
-        kept.append("results/mini")
-    kept += MINI.get(words[1], []) if "--check" not in words else []
+    return kept + quick(words)
+
+
+def quick(words: list[str]) -> list[str]:
+    """What a command says besides so that it doesn't train or read what other commands do."""
+    added = MINI.get(words[1], []) if "--check" not in words else []
+    if words[1:] == ["verify", "--seal"]:  # the commands without it read all records
+        return [*added, "results/mini"]
     if words[1] == "check" and not {"--methods", "--results", "--reference", "--encoder"} & {*words}:
-        kept += ["--methods", "untrained,word_overlap"]  # to train the others is what `make check` does
+        return [*added, "--methods", "untrained,word_overlap"]  # `make check` trains the others
     if words[1] in ("compare", "stats") and "--draws" not in words:
-        kept += ["--draws", "200"]
-    return kept
+        return [*added, "--draws", "200"]
+    return added
 
 
 def reads_committed(words: list[str]) -> bool:
