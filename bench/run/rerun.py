@@ -183,7 +183,12 @@ def _check_files(
             )
     stages = record.training.get("stages", {})
     texts = {role: facts["text"] for role, facts in stages.items() if "text" in facts}
-    given = {role: text["name"] for role, text in texts.items() if "pairs" not in text}
+    with_sick = f"{record.training.get('corpus', {}).get('name')} + "  # the text itself and SICK's sentences
+    given = {
+        role: text["name"]
+        for role, text in texts.items()
+        if "pairs" not in text and not str(text["name"]).startswith(with_sick)
+    }
     own = profiles.load(profile)
     brought = corpus is None and (uses_world(own) or "copies" in own.corpus)
     if given and not copies and not brought:

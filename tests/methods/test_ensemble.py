@@ -164,6 +164,10 @@ def test_sick_needs_data_that_has_it(
     (record,) = records(tmp_path).values()
     name = record.training["stages"]["simcse"]["text"]["name"]
     assert name == "corpus.txt + sick_unlabelled.txt"
+    (path,) = (tmp_path / "results" / "local").glob("*/*/*/*.json")
+    again = ("rerun", str(path), "--model", str(tiny_bert), "--corpus", str(corpus), "--data", str(data))
+    code, out, err = cli(*again)
+    assert (code, out) == (0, "equal: every score is the same to the last digit\n"), err
 
 
 def test_the_sum_is_that_of_the_members_vectors(tiny_bert: Path) -> None:
