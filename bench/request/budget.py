@@ -17,14 +17,14 @@ class Budget:
         sentences: Sentences that it reads, 0 where ``epochs`` say it.
         epochs: Passes over the training text, 0 where ``sentences`` say it.
         equal: What each training stage of every method has, where it has such an option, whatever its card
-            says, such as {"batch_size": 64}. The budget is then every method's, also of those with an entry:
-            equal terms.
+            says, such as {"batch_size": 64, "text": "train"}. The budget is then every method's, also of
+            those with an entry: equal terms.
     """
 
     evaluate_every: int
     sentences: int = 0
     epochs: int = 0
-    equal: Mapping[str, int] = field(default_factory=dict)
+    equal: Mapping[str, OptionValue] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -37,7 +37,11 @@ class Budget:
     def terms(self, card: MethodCard) -> dict[str, OptionValue]:
         """Values of a method's options that every method's stages have."""
         trained = {f"{stage}{name}": value for stage in _prefixes(card) for name, value in self.equal.items()}
-        return {option.name: trained[option.name] for option in card.options if option.name in trained}
+        return {
+            option.name: option.parse(trained[option.name], f"the profile's equal terms: {option.name}")
+            for option in card.options
+            if option.name in trained
+        }
 
     def options(self, card: MethodCard, options: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
         """Values that this budget gives to a method's options.

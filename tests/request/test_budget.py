@@ -123,3 +123,17 @@ def test_a_file_that_isnt_there_has_a_near_one(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         profiles.load(str(tmp_path / "mien.toml"))
     assert "it can't be read: No such file or directory; did you mean 'mine.toml'?" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("term", "text"),
+    [
+        ({"batch_size": 0}, "equal terms: batch_size: 0 is too small"),
+        ({"text": "wiki"}, "equal terms: text: 'wiki' is not a value"),
+    ],
+)
+def test_equal_terms_that_an_option_cannot_have_are_an_error(term: dict[str, OptionValue], text: str) -> None:
+    budget = Budget(evaluate_every=1600, sentences=9600, equal=term)
+    with pytest.raises(InputError) as error:
+        budget.terms(METHODS.get("simcse").card)
+    assert text in str(error.value)

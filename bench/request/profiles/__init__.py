@@ -34,6 +34,11 @@ def _at_least_one(value: Any) -> bool:
     return count(value) and value > 0
 
 
+def _term(value: Any) -> bool:
+    """A value on equal terms: a size, or the name of a text."""
+    return _at_least_one(value) or label(value)
+
+
 _MADE = Block({"weights": label, "loss": Rows(Rows(number)), "masked_accuracy": number}, closed=True)
 _PROFILE = Block(
     {
@@ -70,7 +75,7 @@ _PROFILE = Block(
             *(
                 Block(
                     {amount: _at_least_one, "evaluate_every": _at_least_one},
-                    {"equal": Each(_at_least_one)},
+                    {"equal": Each(_term)},
                     True,
                 )
                 for amount in ("sentences", "epochs")
