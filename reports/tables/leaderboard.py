@@ -32,7 +32,7 @@ from bench.reports.tables.significance import (
     unequal_seeds,
 )
 from bench.reports.tables.standings import standings
-from bench.reports.tables.terms import budget_notes, weight_notes
+from bench.reports.tables.terms import budget_notes, member_notes, text_notes, weight_notes
 
 if TYPE_CHECKING:
     from bench.stats.ranks import Ranking
@@ -174,6 +174,8 @@ def leaderboard(campaign: Campaign, records: Sequence[RunRecord]) -> Table:
         *standing_notes(average, unequal_seeds(found), campaign.shown),
         *said,
         *budget_notes(records, campaign.shown),
+        *text_notes(records, campaign.shown),
+        *member_notes(records, campaign.shown),
         *weight_notes(records),
         *_chosen(campaign, records),
         *campaign.apart_note(row.method for row in rows),

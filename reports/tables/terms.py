@@ -1,10 +1,12 @@
-"""What a leaderboard says of methods that trained on unequal terms: amounts of text, a backbone's bytes."""
+"""What a leaderboard says of methods that trained on unequal terms: text, options of members, a backbone."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from bench.compare.select import grouped
+from bench.records.blocks import without_latest
 from bench.records.record import RunRecord
 from bench.reports.records import by_method
 
@@ -42,6 +44,60 @@ def budget_notes(records: Sequence[RunRecord], shown: Callable[[str], str] = str
     said = [f"{group[0][0]:,} ({_some([shown(method) for *_, method in group])})" for group in groups]
     kept = said if len(said) <= _MOST_AMOUNTS else [*said[: _MOST_AMOUNTS - 1], f"... {said[-1]}"]
     return (f"Unequal budgets, in sentences that a method's longest training stage read: {', '.join(kept)}.",)
+
+
+def text_notes(records: Sequence[RunRecord], shown: Callable[[str], str] = str) -> tuple[str, ...]:
+    """Return a line with the texts that stages read instead of their run's training text, if any did.
+
+    Labelled pairs are left out: the rows that learned from them say so themselves.
+
+    Args:
+        records: Of one profile and suite.
+        shown: What a method is called.
+    """
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for method, group in by_method(records).items():
+        stages = [stage for record in group for stage in record.training.get("stages", {}).values()]
+        texts = {stage["text"]["name"] for stage in stages if "pairs" not in stage.get("text", {"pairs": 0})}
+        if texts:
+            groups.setdefault(tuple(sorted(texts)), []).append(shown(method))
+    said = [f"{_some(texts)} ({_some(methods)})" for texts, methods in sorted(groups.items())]
+    return (f"Other training text than the run's: {', '.join(said)}.",) if said else ()
+
+
+def member_notes(records: Sequence[RunRecord], shown: Callable[[str], str] = str) -> tuple[str, ...]:
+    """Return a line with the methods that rows build on with other options than these have as rows, if any.
+
+    Such as a union whose partner got a better rate after it had run.
+
+    Args:
+        records: Of one profile and suite.
+        shown: What a method is called.
+    """
+    rows: dict[str, list[Mapping[str, Any]]] = {}
+    for record in records:
+        rows.setdefault(record.name, []).append(without_latest(record.options))
+    found: dict[str, None] = {}
+    for record in records:
+        for name, options in _members(record.training):
+            same_name = rows.get(name, [])
+            if same_name and options not in same_name:
+                nearest = min(same_name, key=lambda row: len(_unlike(options, row)))
+                unlike = ", ".join(f"{option}={options.get(option)}" for option in _unlike(options, nearest))
+                found[f"{shown(record.method)} ({name} with {unlike})"] = None
+    return (f"Built on another form of a method than its row here: {', '.join(found)}.",) if found else ()
+
+
+def _members(training: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield name and options of the methods that one builds on, and of those below them."""
+    for member in training.get("members", {}).values():
+        yield member["method"], without_latest(member["options"])
+        yield from _members(member)
+
+
+def _unlike(options: Mapping[str, Any], others: Mapping[str, Any]) -> list[str]:
+    """Names of the options that differ."""
+    return sorted(name for name in {*options, *others} if options.get(name) != others.get(name))
 
 
 def weight_notes(records: Sequence[RunRecord]) -> tuple[str, ...]:

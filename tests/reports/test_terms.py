@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.reports.campaign import make_campaign
 from bench.reports.sections import table_grids
-from bench.reports.tables.terms import budget_notes, weight_notes
+from bench.reports.tables.terms import budget_notes, member_notes, text_notes, weight_notes
 from tests.support.campaigns import make_record
 
 START = "Unequal budgets, in sentences that a method's longest training stage read: "
@@ -57,6 +58,54 @@ def test_the_leaderboard_has_it(tmp_path: Path) -> None:
     for wanted, chosen in ((True, records), (False, records[:1])):
         (grid,) = table_grids(make_campaign(ResultStore(tmp_path, "c"), chosen), "leaderboard")
         assert any(note.startswith(START) for note in grid.notes) is wanted
+
+
+def reads(method: str, *texts: Mapping[str, object]) -> RunRecord:
+    """A record whose stages read texts of their own."""
+    record = make_record(method, 1, {"STSB": 0.5})
+    (stage,) = record.training["stages"].values()
+    stages = {str(number): {**stage, "text": text} for number, text in enumerate(texts)}
+    return replace(record, training={**record.training, "stages": {**record.training["stages"], **stages}})
+
+
+A, B = ({"name": f"{name}.txt", "sha256": name * 64} for name in "ab")
+
+
+def test_other_text_is_named(tmp_path: Path) -> None:
+    records = [
+        make_record("simcse", 1, {"STSB": 0.5}),
+        reads("twin", B, A),
+        reads("single", {"name": "wiki.txt + sick.txt", "sha256": "c" * 64}),
+        reads("taught", {"name": "nli.csv", "pairs": 3, "sha256": "d" * 64}),
+        reads("jtcse", A, B),
+    ]
+    said = "Other training text than the run's: a.txt, b.txt (twin, jtcse), wiki.txt + sick.txt (single)."
+    assert text_notes(records) == (said,)
+    assert text_notes([records[0], records[3]]) == ()
+    (grid,) = table_grids(make_campaign(ResultStore(tmp_path, "camp"), records), "leaderboard")
+    assert said in grid.notes
+
+
+def test_another_form_of_a_member_is_named(tmp_path: Path) -> None:
+    def row(method: str, options: dict[str, object], **members: Mapping[str, object]) -> RunRecord:
+        record = make_record(method, 1, {"STSB": 0.5}, options=options)
+        return replace(record, training={**record.training, "members": members})
+
+    partner = {"method": "infocse", "options": {"lr": 7e-6, "mask": 0.4}}
+    union = row("union", {}, uc=partner, twin={"method": "twin", "options": {"steps": 3}})
+    student = row("student", {}, teacher={"method": "union", "options": {}, "members": {"uc": partner}})
+    tuned, twin = row("infocse", {"lr": 1e-4, "mask": 0.4}), row("twin", {"steps": 3})
+    said = (
+        "Built on another form of a method than its row here: union (infocse with lr=7e-06), "
+        "student (infocse with lr=7e-06)."
+    )
+    assert member_notes([union, student, tuned, twin]) == (said,)
+    also = row("infocse[lr=7e-6]", {"lr": 7e-6, "mask": 0.4})
+    assert member_notes([union, student, tuned, twin, also]) == member_notes([union, twin]) == ()
+    (grid,) = table_grids(
+        make_campaign(ResultStore(tmp_path, "camp"), [union, student, tuned]), "leaderboard"
+    )
+    assert said in grid.notes
 
 
 def test_other_bytes_of_a_made_backbone_are_named(tmp_path: Path) -> None:
