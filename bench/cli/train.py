@@ -202,7 +202,7 @@ def _head(
 @click.option("--option", default="lr", help="Option to choose, a stage's as STAGE.OPTION.")
 @click.option("--values", required=True, help="Comma-separated, at most 6.")
 @click.option("--first", help="Those of them to begin with; then only neighbours of the best are tried.")
-@click.option("--seed", type=int, default=100, help="Not one of 1-5, which are reported.")
+@click.option("--seed", type=int, default=100, help="Not one of 1-10, which are reported.")
 @click.option("--profile", help="Default mini.")
 @data_option("Default BENCH_DATA.")
 @set_option
