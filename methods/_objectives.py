@@ -44,7 +44,8 @@ class JointObjective(Objective):
     NCE(H_I, H_II) + NCE(c_I, c_II) or, with probability 1/2 a step, the same with the towers exchanged.
 
     Args:
-        first: Tower I; a tower without a pooler gets a fresh one, which only training uses.
+        first: Tower I. Towers without poolers get fresh ones, for training alone: both start from one, as
+            from a backbone's own, or (fresh_pooler=each) each draws its own.
         second: Tower II.
         pad_id: Padding id.
         config: The joint options.
@@ -58,6 +59,8 @@ class JointObjective(Objective):
         super().__init__()
         self.towers = nn.ModuleList((first, second))
         self.poolers = nn.ModuleList((_pooler(first), _pooler(second)))
+        if config["fresh_pooler"] == "one" and _has_none(first) and _has_none(second):
+            self.poolers[1].load_state_dict(self.poolers[0].state_dict())
         self.pad_id, self.config, self.caels, self.coin = pad_id, config, caels, coin
 
     def prepare(self, batch: Rows) -> tuple[TokenBatch, bool]:
@@ -258,6 +261,10 @@ def _twice(rows: Rows) -> list[list[int]]:
 
 def _pooler(model: Any) -> nn.Module:
     """The pretrained pooler's linear layer, or a fresh one for a model without a pooler."""
-    pooler = getattr(model, "pooler", None)
-    linear: nn.Module = fresh_linear(model.config.hidden_size) if pooler is None else pooler.dense
+    linear: nn.Module = fresh_linear(model.config.hidden_size) if _has_none(model) else model.pooler.dense
     return linear
+
+
+def _has_none(model: Any) -> bool:
+    """True for a model without a pooler."""
+    return getattr(model, "pooler", None) is None

@@ -68,6 +68,12 @@ JOINT_OPTIONS = (
         "sub-encoders learn from round-trip translations, or (none) the text",
         ("copies", "none"),
     ),
+    Option(
+        "fresh_pooler",
+        "one",
+        "fresh poolers, where the backbone has none: both towers start from one, or each draws its own",
+        ("one", "each"),
+    ),
     POOLING_OPTION,
     Option("sick", False, "add SICK's unlabelled sentences to all training text"),
     Option(

@@ -93,6 +93,30 @@ def test_tncse_step_equals_a_transcription(tiny_bert: Path, terms: tuple[bool, .
     same_step(objective, loss, expected, least=80)
 
 
+def test_both_towers_start_from_one_fresh_pooler(tiny_bert: Path) -> None:
+    """As from the backbone's own: two random ones would make LTN's norms those of unrelated vectors."""
+
+    def poolers(fresh: str, *, own: bool) -> list[torch.nn.Parameter]:
+        first, second, tokenizer = towers(tiny_bert)
+        if not own:
+            first.pooler = second.pooler = None
+        settings = config("tncse", fresh_pooler=fresh)
+        objective = JointObjective(
+            first, second, tokenizer.pad_token_id, settings, (), generator(1, "x")
+        ).double()
+        torch.autograd.backward(objective(token_rows(tokenizer, SENTENCES, 12)))
+        weights = [p for name, p in objective.poolers.named_parameters() if name.endswith("weight")]
+        one, two = (p.grad for p in weights)
+        assert one is not None
+        assert two is not None
+        assert not torch.equal(one, two)  # started from one, not shared
+        return weights
+
+    assert torch.equal(*poolers("one", own=False))
+    assert not torch.equal(*poolers("each", own=False))
+    assert not torch.equal(*poolers("one", own=True))  # `towers` moves the second one: it keeps its own
+
+
 def test_jtcse_without_caels_is_tncse_to_the_bit(tiny_bert: Path) -> None:
     rows_of = AutoTokenizer.from_pretrained(tiny_bert)
     rows = token_rows(rows_of, SENTENCES, 12)
