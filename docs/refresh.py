@@ -6,9 +6,12 @@ one that is most like its first line to the one that is most like its last. test
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import shutil
 import sys
+import tempfile
 from difflib import SequenceMatcher
 from pathlib import Path
 
@@ -57,10 +60,21 @@ def _shape(line: str) -> str:
     return re.sub(r"[0-9.+]+", "0", line)
 
 
+def main() -> None:
+    """Rewrite the pages; what commands draw is stored in a copy, as readers' records have no draws."""
+    names = sys.argv[1:] or [DOCS.parent / "README.md", *sorted(DOCS.glob("*.md"))]
+    pages = [Path(name).resolve() for name in names]
+    with tempfile.TemporaryDirectory() as folder:
+        drawn = shutil.ignore_patterns("stats", "local", ".*")
+        shutil.copytree(DOCS.parent / "results", Path(folder) / "results", ignore=drawn)
+        os.chdir(folder)
+        for path in pages:
+            page = path.read_text(encoding="utf-8")
+            if (new := refreshed(page)) != page:
+                path.write_text(new, encoding="utf-8")
+                print(f"{path.name}: changed")
+        os.chdir(DOCS)
+
+
 if __name__ == "__main__":
-    pages = [Path(name) for name in sys.argv[1:]] or [DOCS.parent / "README.md", *sorted(DOCS.glob("*.md"))]
-    for path in pages:
-        page = path.read_text(encoding="utf-8")
-        if (new := refreshed(page)) != page:
-            path.write_text(new, encoding="utf-8")
-            print(f"{path.name}: changed")
+    main()
