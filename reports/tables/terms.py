@@ -85,7 +85,8 @@ def member_notes(records: Sequence[RunRecord], shown: Callable[[str], str] = str
                 nearest = min(same_name, key=lambda row: len(_unlike(options, row)))
                 unlike = ", ".join(f"{option}={options.get(option)}" for option in _unlike(options, nearest))
                 found[f"{shown(record.method)} ({name} with {unlike})"] = None
-    return (f"Built on another form of a method than its row here: {', '.join(found)}.",) if found else ()
+    said = _some(list(found))
+    return (f"Built on another form of a method than its row here: {said}.",) if found else ()
 
 
 def _members(training: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

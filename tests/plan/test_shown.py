@@ -95,10 +95,8 @@ def test_equal_terms_are_the_budget_s_also_beside_a_table(cli: Cli, profile: str
     assert {f"sub1.steps={steps}{of_budget}", f"sub2.max_length=32{of_budget}", "steps=7  (given)"} <= set(
         tncse
     )
-    single = shown(cli, "tncse_single", "--profile", profile)[
-        "option"
-    ]  # which reads SICK's too, says its card
-    assert f"text=train{of_budget}" in single
+    single = shown(cli, "tncse_single", "--profile", profile)["option"]
+    assert f"text=train{of_budget}" in single  # its card says train+sick
     assert f"sub1.lr={loaded.methods['tncse']['sub1']['lr']}  (profile {profile})" in tncse
 
 

@@ -35,7 +35,7 @@ def _at_least_one(value: Any) -> bool:
 
 
 def _term(value: Any) -> bool:
-    """A value on equal terms: a size, or the name of a text."""
+    """A value on equal terms: a size, or a name, such as a text's."""
     return _at_least_one(value) or label(value)
 
 
