@@ -14,7 +14,6 @@ from bench.data.suites import data_folder
 from bench.data.training import (
     TrainingData,
     missing_texts,
-    read_training_data,
     resolve_world_seed,
     with_texts,
 )
@@ -25,6 +24,7 @@ from bench.plan.backbone import profile_backbone
 from bench.plan.cell import Cell
 from bench.plan.cells import make_cells
 from bench.plan.checks import check_batches, check_copies, check_overrides
+from bench.plan.inputs import Inputs
 from bench.plan.job import Job, make_job
 from bench.plan.keys import with_stages
 from bench.plan.members import refuse_twins, with_members, without_idle_seeds
@@ -124,13 +124,18 @@ class Plan:
         return [(job, conflict) for job, conflict in found if conflict is not None]
 
 
-def make_plan(spec: RunSpec) -> Plan:
+def make_plan(spec: RunSpec, inputs: Inputs | None = None) -> Plan:
     """Resolve a specification against registry, profile, data and results; loads no torch.
+
+    Args:
+        spec: The specification.
+        inputs: What other plans have read already; default: everything is read anew.
 
     Raises:
         InputError: unknown names or options, a model folder that is none, no data.
         DataError: damaged data.
     """
+    read = inputs or Inputs()
     profile = profiles.load(spec.profile)
     suite_names = spec.suites or profile.suites
     spec = replace(spec, methods=_all_named(spec.methods, suite_names))
@@ -154,14 +159,14 @@ def make_plan(spec: RunSpec) -> Plan:
     early = partial(whole_cells, 0, _Problems())  # what they say is said again below
     trained = [request.name for request in spec.methods if _trains(request, early)]
     seen = set[str]().union(*(_early_texts(request, early) for request in spec.methods))
-    training = problems.get(lambda: read_training_data(spec, profile, trained, seen))
+    training = problems.get(lambda: read.training(spec, trained, seen))
     size = len(training.corpus.sentences) if training else 0
     groups = [problems.get(partial(whole_cells, size, problems, request)) or [] for request in spec.methods]
     cells = [cell for group in groups for cell in group]
     texts = set[str]().union(*map(_texts, cells))
     problems.found += missing_texts(texts, spec, profile)
     seed = resolve_world_seed(spec, profile, suite_names)
-    suites = {name: problems.get(partial(_suite, name, spec, seed)) or [] for name in suite_names}
+    suites = {name: problems.get(partial(read.suite, name, spec, seed)) or [] for name in suite_names}
     problems.check()
     check_overrides(spec, cells)
     if training:
@@ -219,11 +224,6 @@ class _Problems:
             raise self.found[0]
         if found:
             raise InputError(f"{len(found)} inputs are missing or wrong: {' | '.join(found)}")
-
-
-def _suite(name: str, spec: RunSpec, world_seed: int) -> list[SuiteTask]:
-    data = data_folder(spec.data)
-    return measure_of(name).load(data, accept_data=spec.accept_data, world_seed=world_seed)
 
 
 def _trains(request: MethodRequest, cells: Callable[[MethodRequest], list[Cell]]) -> bool:

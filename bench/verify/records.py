@@ -20,6 +20,7 @@ from bench.errors import (
 )
 from bench.eval.rescore import rescore, tasks_of, wrong_average
 from bench.nn.folder import content_hash
+from bench.plan.inputs import Inputs
 from bench.records.integrity import copies, faults, seal_fault
 from bench.records.provenance import plugin_files
 from bench.records.record import EXTERNAL, RunRecord, from_json
@@ -48,12 +49,14 @@ class Settings:
         seal: Seal what has no seal and no fault.
         plugins: sha256 of the plug-in files at hand, by the files' names.
         progress: Called with finished records.
+        inputs: What is read of the data, once for all records.
     """
 
     data: Path | None = None
     seal: bool = False
     plugins: Mapping[str, str] = field(default_factory=dict)
     progress: Callable[[int], None] = lambda _: None
+    inputs: Inputs = field(default_factory=Inputs)
 
 
 def verify(target: Path, settings: Settings) -> tuple[Verified, list[tuple[str, RunRecord]]]:
@@ -231,7 +234,7 @@ def _planned(record: RunRecord, settings: Settings, verified: Verified) -> Plann
     if record.name not in METHODS.names():  # that is said already
         return None
     try:
-        return planned(record, settings.data)
+        return planned(record, settings.data, settings.inputs)
     except DataError:
         raise
     except BenchError as error:

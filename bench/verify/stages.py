@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.errors import BenchError, DataError, InputError
+from bench.plan.inputs import Inputs
 from bench.plan.job import Job
 from bench.plan.plan import Plan, make_plan
 from bench.records.facts import arithmetic_of, differing
@@ -43,8 +44,13 @@ class Planned:
             yield "notes", what, AGAIN
 
 
-def planned(record: RunRecord, data: Path | None) -> Planned:
+def planned(record: RunRecord, data: Path | None, inputs: Inputs | None = None) -> Planned:
     """Plan the run that repeats a record.
+
+    Args:
+        record: The record.
+        data: Data folder; default BENCH_DATA, then ./data.
+        inputs: What was read for other records already.
 
     Raises:
         DataError: the record says what no run takes, or has a seed where its method has none, or none.
@@ -61,7 +67,7 @@ def planned(record: RunRecord, data: Path | None) -> Planned:
     except InputError as error:
         raise InputError(not_at_hand) from error
     try:
-        plan = make_plan(spec)
+        plan = make_plan(spec, inputs)
     except InputError as error:
         raise InputError(not_at_hand) from error
     job = job_of(plan, record)

@@ -1,0 +1,59 @@
+"""What many plans share is read once, and only where they ask for the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from bench.data.corpus import Corpus, read_corpus
+from bench.plan.inputs import Inputs
+from bench.plan.plan import make_plan
+from bench.request.parse import parse_methods
+from bench.request.spec import RunSpec
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> Counter[Path]:
+    """How often each training text was read."""
+    counted: Counter[Path] = Counter()
+
+    def counting(path: Path, exclude: tuple[int, int] | None = None) -> Corpus:
+        counted[path] += 1
+        return read_corpus(path, exclude)
+
+    monkeypatch.setattr("bench.data.training.read_corpus", counting)
+    return counted
+
+
+def text_in(spec: RunSpec, inputs: Inputs | None = None) -> str:
+    corpus = make_plan(spec, inputs).jobs[0].record.training["corpus"]
+    return str(corpus["sha256"])
+
+
+def test_a_text_is_read_once_for_plans_that_share_what_was_read(tmp_path: Path, reads: Counter[Path]) -> None:
+    one, other = tmp_path / "one.txt", tmp_path / "other.txt"
+    one.write_text("A line of text.\n" * 64)
+    other.write_text("Another line.\n" * 64)
+    specs = [
+        RunSpec(parse_methods(methods), (seed,), "mini", corpus=file)
+        for methods in ("simcse", "arccon")
+        for seed in (1, 2)
+        for file in (one, other)
+    ]
+    inputs = Inputs()
+    shared = [text_in(spec, inputs) for spec in specs]
+    assert dict(reads) == {one: 1, other: 1}
+    assert shared == [text_in(spec) for spec in specs]
+    assert len(set(shared)) == 2
+
+
+def test_a_plan_of_its_own_sees_what_was_changed(tmp_path: Path) -> None:
+    text, inputs = tmp_path / "text.txt", Inputs()
+    text.write_text("A line of text.\n" * 64)
+    spec = RunSpec(parse_methods("simcse"), (1,), "mini", corpus=text)
+    before = text_in(spec, inputs)
+    text.write_text("Another line.\n" * 64)
+    assert text_in(spec, inputs) == before
+    assert text_in(spec) != before
