@@ -13,13 +13,14 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from bench.errors import BenchError, DataError, InputError, printable
 from bench.gate.verdict import CellVerdict, Gate, Status
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
+from bench.registry import METHODS
 from bench.reports.campaign import make_campaign
 from bench.reports.figures import svg
 from bench.reports.figures.figure import Figure, Series
@@ -117,6 +118,7 @@ def test_no_name_becomes_an_element(name: str, kinds: set[tuple[str, ...]]) -> N
 @settings(max_examples=30, deadline=None)
 @given(st.text(min_size=1, max_size=30) | st.text("<>\"'&=/!-{}% \n\tsvgx", min_size=1, max_size=30))
 def test_no_text_becomes_an_element(kinds: set[tuple[str, ...]], name: str) -> None:
+    assume(name not in METHODS.names())  # hypothesis reads them in the code; of these the page has a card
     check_page(name, kinds)
 
 
