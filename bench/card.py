@@ -40,7 +40,7 @@ class Option:
         value: OptionValue
         try:
             value = {"true": True, "false": False}[str(text).lower()] if kind is bool else kind(text)
-            if not setting(value):
+            if not setting(value) or (kind is int and isinstance(text, float) and not text.is_integer()):
                 raise ValueError
         except (ValueError, KeyError, OverflowError):
             names = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}

@@ -54,6 +54,7 @@ def test_option_values_are_typed_and_checked() -> None:
     assert Option("a", True, "h").parse("False", "w") is False
     for option, text, expected in (
         (Option("a", 1, "h"), "x", "w: 'x' is not a value for it; expected a whole number"),
+        (Option("a", 1, "h"), 2.5, "w: '2.5' is not a value for it; expected a whole number"),
         (Option("a", 1.0, "h"), "nan", "w: 'nan' is not a value for it; expected a number"),
         (Option("a", True, "h"), "1", "w: '1' is not a value for it; expected true or false"),
         (

@@ -145,8 +145,9 @@ def _listed(numbers: Sequence[float]) -> str:
 
 
 def _number(text: str) -> float:
+    """Convert a value; what is written as a whole number stays one, as some options take no other."""
     try:
-        return float(text)
+        return int(text) if text.strip().isdecimal() else float(text)
     except ValueError:
         raise InputError(
             f"'{text}' is not a number", where="--values", expected="numbers such as 1e-5,3e-5"

@@ -89,6 +89,16 @@ def test_from_the_first_values_the_best_s_neighbours_are_tried_for_each_method(
 
 
 @pytest.mark.usefixtures("quick")
+def test_whole_numbers_stay_whole(cli: Cli, tiny_bert: Path) -> None:
+    code, out, err = cli(*tune(tiny_bert, "--option", "max_length", "--values", "4,8"))
+    assert code == 0, err
+    made = tomllib.loads(out)
+    chosen = made["methods"]["simcse"]["max_length"]
+    assert (type(chosen), sorted(value for value, _ in made["tuning"][0]["dev"])) == (int, [4, 8])
+    assert f"max_length = {chosen}\n" in out  # as --set takes it: 8.0 is refused there
+
+
+@pytest.mark.usefixtures("quick")
 def test_a_value_that_diverges_is_left_out(cli: Cli, tiny_bert: Path) -> None:
     code, out, _ = cli(*tune(tiny_bert, "--values", "1e30,1e-4", "--set", "simcse.clip=0"))
     assert code == 0
