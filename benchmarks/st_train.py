@@ -130,7 +130,7 @@ def peers(
     )
     seen = Steps(device)
 
-    class Watch(TrainerCallback):
+    class Watch(TrainerCallback):  # type: ignore[misc]
         def on_step_end(self, *given: Any, **named: Any) -> None:
             seen.end()
 

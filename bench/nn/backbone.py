@@ -51,26 +51,28 @@ _TOGETHER = 32  # batches that CUDA encodes before the host waits for them
 @contextmanager
 def quiet() -> Iterator[None]:
     """Keep libraries from printing what they notice in a folder; what matters is checked here and raised."""
-    others = logging.getLogger("sentence_transformers")
-    before, level, bars = (
-        others.level,
-        transformers_logging.get_verbosity(),
-        transformers_logging.is_progress_bar_enabled(),
-    )
+    loggers = [logging.getLogger(name) for name in ("sentence_transformers", "transformers")]
+    levels, bars = [logger.level for logger in loggers], transformers_logging.is_progress_bar_enabled()
     hide: Callable[[], None] = transformers_logging.disable_progress_bar
     show: Callable[[], None] = transformers_logging.enable_progress_bar
-    transformers_logging.set_verbosity(logging.ERROR)
-    others.setLevel(logging.ERROR)
+    for logger in loggers:
+        _set_level(logger, logging.ERROR)
     hide()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        others.setLevel(before)
-        transformers_logging.set_verbosity(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            _set_level(logger, level)
         if bars:
             show()
+
+
+def _set_level(logger: logging.Logger, level: int) -> None:
+    """Set a logger's level; one that has it stays as it is, as logging forgets all levels that it keeps."""
+    if logger.level != level:
+        logger.setLevel(level)
 
 
 def load_backbone(folder: Path, *, needs_pooler: bool = False) -> tuple[Any, Any]:
@@ -187,12 +189,13 @@ class TransformerEncoder:
         device: str = "cpu",
     ) -> None:
         self.pooling, self.first_layer, self.device = pooling, first_layer, device
-        loaded = (
-            source if isinstance(source, tuple) else load_backbone(source, needs_pooler=pooling == "pooler")
-        )
-        self.model, self.tokenizer = loaded
-        where = Path(str(self.tokenizer.name_or_path)).name
         with quiet():
+            self.model, self.tokenizer = (
+                source
+                if isinstance(source, tuple)
+                else load_backbone(source, needs_pooler=pooling == "pooler")
+            )
+            where = Path(str(self.tokenizer.name_or_path)).name
             self.dim, self.causal, self.sees_padding = shape_of(self.model.eval(), where)
         if pooling == "cls" and not layered(self.model):
             check_first_token(self.model, self.tokenizer, causal=self.causal, where=where)

@@ -80,7 +80,8 @@ def mlm_head(model: Any) -> nn.Module:
         raise InputError(
             f"the head of a {type(model).__name__}", expected="a BertForMaskedLM or a RobertaForMaskedLM"
         )
-    return copy.deepcopy(model.cls if isinstance(model, BertForMaskedLM) else model.lm_head)
+    head: nn.Module = model.cls if isinstance(model, BertForMaskedLM) else model.lm_head
+    return copy.deepcopy(head)
 
 
 def new_layers(model: Any, count: int) -> nn.ModuleList:

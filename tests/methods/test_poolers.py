@@ -23,8 +23,8 @@ FIRST, SECOND = 'This sentence : "{}" means [MASK] .', 'This sentence of "{}" me
 
 def state_at_mask(model: torch.nn.Module, tokenizer: AutoTokenizer, text: str) -> Tensor:
     """State before the last two tokens of a text, alone and so without padding."""
-    batch = tokenizer(text, return_tensors="pt")  # type: ignore[operator]
-    assert int(batch["input_ids"][0, -3]) == tokenizer.mask_token_id  # type: ignore[attr-defined]
+    batch = tokenizer(text, return_tensors="pt")
+    assert int(batch["input_ids"][0, -3]) == tokenizer.mask_token_id
     states: Tensor = model(**batch).last_hidden_state
     return states[0, -3]
 

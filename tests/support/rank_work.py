@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ SENTENCES = (
 Found = tuple[float, dict[str, NDArray[np.float64]]]
 """Loss of a step, and the gradient of every parameter that has one."""
 _STEPS = 3
+_PLAINLY = backbone._load
 
 
 class Stop(Exception):  # noqa: N818 - no error
@@ -145,11 +147,10 @@ def first_steps(
 
 @contextmanager
 def in_float64() -> Iterator[None]:
-    """Load backbones in float64, so that what is copied from them is, too."""
-    plainly = backbone._load
+    """Load backbones in float64, so that what is copied from them is, too; each folder is read once."""
 
-    def load(*given: Any, **more: Any) -> tuple[Any, Any]:
-        model, tokenizer = plainly(*given, **more)
+    def load(folder: Path, *, needs_pooler: bool) -> tuple[Any, Any]:
+        model, tokenizer = copy.deepcopy(_read(folder, needs_pooler))
         return model.double(), tokenizer
 
     place: Any = backbone  # whoever imported load_backbone by name calls this
@@ -157,7 +158,12 @@ def in_float64() -> Iterator[None]:
     try:
         yield
     finally:
-        place._load = plainly
+        place._load = _PLAINLY
+
+
+@cache
+def _read(folder: Path, needs_pooler: bool) -> tuple[Any, Any]:
+    return _PLAINLY(folder, needs_pooler=needs_pooler)
 
 
 def alone(work: Callable[[Path, Progress | None], Any]) -> Any:
