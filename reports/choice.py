@@ -15,6 +15,7 @@ from bench.reports.campaign import Campaign
 from bench.reports.names import PRINTED
 from bench.reports.tables.published import backbone_of, published_names, released
 from bench.request.parse import split_outside_brackets
+from bench.request.spelling import recorded
 
 PUBLISHED = "published"
 """What ``--names`` takes in the place of a file."""
@@ -28,7 +29,8 @@ def listed(text: str | None, known: Collection[str]) -> tuple[str, ...]:
     Raises:
         InputError: one that is not known, or one that is listed twice.
     """
-    methods, where = tuple(split_outside_brackets(text)) if text is not None else (), "--methods"
+    texts, where = split_outside_brackets(text) if text is not None else (), "--methods"
+    methods = tuple(recorded(each, known) for each in texts)
     for method in methods:
         if method not in known:
             raise not_one_of(f"no record of '{method}'", method, sorted(known), where=where)

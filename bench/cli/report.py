@@ -173,7 +173,7 @@ def _campaign(
     records = tuple(one.record for one in found)
     if checkpoint == "last":
         records = tuple(last_checkpoints(records))
-    _check_baseline(baseline, records)
+    baseline = _known_baseline(baseline, records)
     sweeps = tuple(joined.joined_sweeps(stores, profile))
     homes = joined.homes_of(found)
     source = ready(
@@ -190,8 +190,15 @@ def _campaign(
     return source, [error for one in found for error in one.errors]
 
 
-def _check_baseline(baseline: str | None, records: Sequence[RunRecord]) -> None:
-    if baseline is not None and all(record.method != baseline for record in records):
+def _known_baseline(baseline: str | None, records: Sequence[RunRecord]) -> str | None:
+    from bench.request.spelling import recorded
+
+    if baseline is None:
+        return None
+    names = {record.method for record in records}
+    found = recorded(baseline, names)
+    if found not in names:
         raise InputError(
             f"no record of '{baseline}'", where="--baseline", expected="a method id of the report"
         )
+    return found

@@ -14,6 +14,7 @@ from bench.errors import InputError, NotComparableError, printable, unknown
 from bench.records.facts import family_of
 from bench.records.record import ALL
 from bench.records.store import ResultStore
+from bench.request.spelling import recorded
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
@@ -127,6 +128,7 @@ def _named(text: str, store: ResultStore, runs: Callable[[], list[Run]], where: 
         return _from_path(text, where)
     names = {run.record.method for run in runs()}
     name, _, seed = text.rpartition("#")
+    text, name = recorded(text, names), recorded(name, names)
     single = text not in names and name in names and seed.isdecimal()
     if not single and text not in names:
         if path.exists():
@@ -145,7 +147,7 @@ def _named(text: str, store: ResultStore, runs: Callable[[], list[Run]], where: 
                 where=where,
                 expected=f"one of {known}" if known else None,
             )
-    return Side(text, tuple(found), single)
+    return Side(f"{name}#{seed}" if single else text, tuple(found), single)
 
 
 def _from_path(text: str, where: str) -> Side:

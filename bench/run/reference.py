@@ -21,6 +21,7 @@ from bench.records.record import EXTERNAL, RunRecord
 from bench.records.store import ResultStore
 from bench.request.parse import split_outside_brackets
 from bench.request.spec import MethodRequest, Plugin, RunSpec
+from bench.request.spelling import recorded
 from bench.run.kept import CAMPAIGN, folder_of, is_kept
 from bench.run.rerun import spec_of
 from bench.version import __version__
@@ -114,8 +115,8 @@ def load(
     """
     records = store.records()
     if methods is not None:
-        wanted = split_outside_brackets(methods)
         known = {record.method for record in records}
+        wanted = [recorded(each, known) for each in split_outside_brackets(methods)]
         for name in wanted:
             if name not in known:
                 raise unknown("method", name, known, where=f"--methods, campaign {store.campaign}")
