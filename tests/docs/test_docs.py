@@ -29,6 +29,7 @@ from bench.cli.main import main
 from bench.errors import InputError
 from bench.records.record import RunRecord, Score
 from bench.records.store import ResultStore
+from bench.registry import discover
 from bench.reports.grid import SCALE
 from bench.request import profiles
 from bench.request.parse import parse_methods
@@ -297,6 +298,16 @@ def test_averages_in_the_text_are_the_records(campaign: str, method: str, printe
     values = [value for r in records if (value := r.score("avg")) is not None]
     assert f"{SCALE * sum(values) / len(values):.2f}" == printed
     assert printed in TEXTS["results.md"]
+
+
+@pytest.mark.parametrize("campaign", ["mini-equal", "minilm-lm"])
+def test_every_registered_unsupervised_method_has_a_row(campaign: str) -> None:
+    """As results.md says; the others need labels, a checkpoint or methods that are named."""
+    registry, other = discover(), {"distill", "ensemble"}
+    own = {name for name, method in registry if method.card.kind not in ("supervised", "external")} - other
+    own = {name for name in own if registry.origin(name).startswith("bench.")}
+    assert len(own) > 45
+    assert own <= {record.name for record in ResultStore(ROOT / "results", campaign).records()}
 
 
 @pytest.mark.parametrize(("method", "low", "high"), [("simcse", "38.4", "65.4"), ("esimcse", "-3.0", "60.1")])
