@@ -101,10 +101,10 @@ def compare(first: str, second: str | None, against: str | None, seeds_only: boo
     if (second is None) == (against is None):
         raise InputError("one of B and --against is needed", where=WHERE, expected="A B, or A --against B,C")
     others = [second] if second is not None else split_outside_brackets(against or "")
-    if len(set(others)) < len(others):
-        raise InputError(f"'{against}' names a method twice", where="--against")
     store = ResultStore(options["results"], options["campaign"])
     one, *sides = resolve([first, *others], store, WHERE)
+    if len({side.text for side in sides}) < len(sides):
+        raise InputError(f"'{against}' names a method twice", where="--against")
     only = {name: options[name] for name in ("profile", "suite")}
     pairs = [pair for side in sides for pair in match(one, side, WHERE, **only)]
     grid = against is None and len({(a.runs[0].record.method, b.runs[0].record.method) for a, b in pairs}) > 1

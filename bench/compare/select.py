@@ -42,7 +42,7 @@ class Side:
     """Finished runs that an argument names.
 
     Args:
-        text: The argument.
+        text: The argument, of a method its name in records.
         runs: The runs, in the order of their paths.
         single: It names one run, not a method as its seeds vary.
         is_path: It names a file or folder.

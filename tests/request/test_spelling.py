@@ -77,3 +77,5 @@ def test_commands_take_them(cli: Callable[..., tuple[int, str, str]], tmp_path: 
     code, out, err = cli("compare", f"{typed}#4", "b", "--seeds-only")
     assert code == 2
     assert f"{name} has no finished seed 4" in err
+    code, out, err = cli("compare", "b", "--against", f"{name},{typed}", "--seeds-only")
+    assert (code, "names a method twice" in err) == (2, True)
