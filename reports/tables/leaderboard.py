@@ -32,7 +32,13 @@ from bench.reports.tables.significance import (
     unequal_seeds,
 )
 from bench.reports.tables.standings import standings
-from bench.reports.tables.terms import budget_notes, member_notes, text_notes, weight_notes
+from bench.reports.tables.terms import (
+    budget_notes,
+    member_notes,
+    processor_notes,
+    text_notes,
+    weight_notes,
+)
 
 if TYPE_CHECKING:
     from bench.stats.ranks import Ranking
@@ -177,6 +183,7 @@ def leaderboard(campaign: Campaign, records: Sequence[RunRecord]) -> Table:
         *text_notes(records, campaign.shown),
         *member_notes(records, campaign.shown),
         *weight_notes(records),
+        *processor_notes(records),
         *_chosen(campaign, records),
         *campaign.apart_note(row.method for row in rows),
     )

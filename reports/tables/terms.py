@@ -1,4 +1,4 @@
-"""What a leaderboard says of methods that trained on unequal terms: text, options of members, a backbone."""
+"""What a leaderboard says of unequal terms: text, options of members, backbone, processor."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from bench.compare.select import grouped
 from bench.records.blocks import without_latest
 from bench.records.record import RunRecord
+from bench.records.trained_with import cpu
 from bench.reports.records import by_method
 
 _MOST_NAMES, _MOST_AMOUNTS = 3, 4
@@ -109,10 +110,25 @@ def weight_notes(records: Sequence[RunRecord]) -> tuple[str, ...]:
     """
     made = [record for record in records if "recipe" in (record.backbone or {})]
     groups = grouped(made, lambda record: (record.backbone or {})["sha256"][:12])
+    what = "The backbone was made on several kinds of processor, which give it other last bits"
+    return _several(what, groups)
+
+
+def processor_notes(records: Sequence[RunRecord]) -> tuple[str, ...]:
+    """Return a line with the processors that trained, if they were several: their CPU seconds are unlike.
+
+    Args:
+        records: Of one profile and suite.
+    """
+    trained = [record for record in records if record.timing.get("training_cpu_seconds")]
+    what = "CPU seconds are of several kinds of processor, and compare within one alone"
+    return _several(what, grouped(trained, lambda record: str(cpu(record))))
+
+
+def _several(what: str, groups: Mapping[str, Sequence[RunRecord]]) -> tuple[str, ...]:
     if len(groups) < 2:
         return ()
     said = [f"{name} ({len(runs)} runs of {len(by_method(runs))} methods)" for name, runs in groups.items()]
-    what = "The backbone was made on several kinds of processor, which give it other last bits"
     return (f"{what}: {', '.join(said)}.",)
 
 

@@ -362,9 +362,12 @@ def test_leads_and_spreads_of_the_twins_in_the_text_are_the_records() -> None:
     assert f"by {fmean(behind):.1f} points in the mean and in every seed" in text
     single, two = (
         sorted(round(stdev(of[name].values()), 1) for name in names)
-        for names in (("simcse", "simcse[match=tncse]"), ("tncse", "jtcse", plain, longer))
+        for names in (
+            ("simcse", "simcse[match=tncse]", "simcse[steps=280]"),
+            ("tncse", "jtcse", plain, longer),
+        )
     )
-    assert f"SimCSE's two rows spread by {single[0]} and {single[1]} over seeds" in text
+    assert f"SimCSE's three rows spread by {single[0]} to {single[-1]} over seeds" in text
     assert f"ensembles of two by {two[0]} to {two[-1]}" in text
 
 

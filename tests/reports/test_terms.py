@@ -10,7 +10,13 @@ from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.reports.campaign import make_campaign
 from bench.reports.sections import table_grids
-from bench.reports.tables.terms import budget_notes, member_notes, text_notes, weight_notes
+from bench.reports.tables.terms import (
+    budget_notes,
+    member_notes,
+    processor_notes,
+    text_notes,
+    weight_notes,
+)
 from tests.support.campaigns import make_record
 
 START = "Unequal budgets, in sentences that a method's longest training stage read: "
@@ -120,5 +126,21 @@ def test_other_bytes_of_a_made_backbone_are_named(tmp_path: Path) -> None:
     )
     assert weight_notes(records) == (said,)
     assert weight_notes(records[::2]) == weight_notes([made("x", 1, "a", None), made("y", 1, "b")]) == ()
+    (grid,) = table_grids(make_campaign(ResultStore(tmp_path, "camp"), records), "leaderboard")
+    assert said in grid.notes
+
+
+def test_cpu_seconds_of_several_processors_are_said_to_be(tmp_path: Path) -> None:
+    def on(method: str, seed: int, processor: str, seconds: float | None = 9.0) -> RunRecord:
+        took = {} if seconds is None else {"training_cpu_seconds": {"simcse": seconds}}
+        return replace(make_record(method, seed, {"STSB": 0.5}), timing={"processor": processor, **took})
+
+    records = [on("simcse", 1, "old"), on("simcse", 2, "new"), on("mine", 1, "old")]
+    said = (
+        "CPU seconds are of several kinds of processor, and compare within one alone: "
+        "old (2 runs of 2 methods), new (1 runs of 1 methods)."
+    )
+    assert processor_notes(records) == (said,)
+    assert processor_notes(records[::2]) == processor_notes([*records[::2], on("none", 1, "new", None)]) == ()
     (grid,) = table_grids(make_campaign(ResultStore(tmp_path, "camp"), records), "leaderboard")
     assert said in grid.notes
