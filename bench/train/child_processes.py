@@ -6,10 +6,12 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from multiprocessing import parent_process, resource_tracker
 from multiprocessing.process import BaseProcess
+from types import FrameType
 
 INTERRUPTED = 130
 _ENDING = {signal.SIGINT, signal.SIGTERM}
@@ -18,13 +20,32 @@ _FOLLOWS = 1.0  # seconds in which a scheduler's SIGTERM has reached all process
 
 @contextmanager
 def interrupt_held() -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM wait: a process that starts here holds them too, until it can exit quietly."""
+    """Let Ctrl-C and SIGTERM wait: a process that starts here holds them too, until it can exit quietly.
+
+    One that another thread takes, as a library's that computes, waits as well: its handler runs in this one.
+    """
     resource_tracker.ensure_running()  # which starting it would end the wait
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
-    try:
+    with ExitStack() as ends:
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        ends.callback(signal.pthread_sigmask, signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+        if threading.current_thread() is threading.main_thread():
+            for number in _ENDING:
+                handler, taken = signal.getsignal(number), list[int]()
+                if callable(handler):
+                    ends.callback(_give_back, number, handler, taken)
+                    signal.signal(number, partial(_take, taken))
         yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _take(taken: list[int], number: int, _: FrameType | None) -> None:
+    taken.append(number)
+
+
+def _give_back(number: int, handler: Callable[[int, FrameType | None], object], taken: list[int]) -> None:
+    signal.signal(number, handler)
+    if taken:
+        signal.raise_signal(number)  # which this thread holds until the wait ends
 
 
 def leave_on_interrupt() -> None:
