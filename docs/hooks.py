@@ -1,4 +1,4 @@
-"""What ``mkdocs build`` runs: adds the pages and tables that docs/generate.py makes."""
+"""What ``mkdocs build`` runs: adds the pages and plots that docs/generate.py makes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 sys.path.insert(0, str(Path(__file__).parent))
-from generate import filled, method_pages
+from generate import drawn, method_pages
 
 PAGES = method_pages()
 
@@ -33,5 +33,5 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Fill in tables."""
-    return filled(markdown)
+    """Draw the plots."""
+    return drawn(markdown)

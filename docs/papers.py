@@ -1,4 +1,4 @@
-"""The items of ``bench reproduce`` as markdown: ``python docs/papers.py`` writes them into reproduce.md."""
+"""The items of ``bench reproduce`` as markdown, for reproduce.md."""
 
 from __future__ import annotations
 
@@ -14,18 +14,13 @@ from bench.papers.work import Work, gpu_hours, work
 from bench.request.parse import parse_seeds
 from bench.request.spec import RunSpec
 
-PAGE = Path(__file__).parent / "reproduce.md"
 NO_RESULTS = Path("no-results")
 """Where nothing is done yet."""
-_BEGIN, _END = "<!-- papers -->\n", "<!-- /papers -->\n"
 
 
-def page(text: str) -> str:
-    """Return a page with all items in the place of those that it has: what runs for each, what differs."""
-    head, _, rest = text.partition(_BEGIN)
-    _, _, tail = rest.partition(_END)
-    made = "\n".join(line for paper in PAPERS for line in _paper(paper))
-    return f"{head}{_BEGIN}\n{made}\n{_END}{tail}"
+def sections() -> str:
+    """All items, paper by paper: what runs for each, what differs."""
+    return "\n".join(line for paper in PAPERS for line in _paper(paper))
 
 
 def _paper(paper: str) -> Iterator[str]:
@@ -95,7 +90,3 @@ def _differing(item: Item) -> Iterator[str]:
 def _text(text: str) -> str:
     """Plain text in markdown: nothing in it is markup."""
     return re.sub(r"([\\`*_{}\[\]<>#|])", r"\\\1", text)
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,7 +1,8 @@
-"""What the pages quote of commands, anew: ``python docs/refresh.py [PAGE.md ...]`` runs and rewrites each.
+"""What the pages quote of commands, and their tables, anew: ``python docs/refresh.py [PAGE.md ...]``.
 
-A quote stands below ``<!-- shows: COMMAND -->``. Of what the command prints now it gets the lines from the
-one that is most like its first line to the one that is most like its last. tests/docs compare every quote.
+Tables are those of docs/page_tables.py. A quote stands below ``<!-- shows: COMMAND -->``. Of what the command
+prints now it gets the lines from the one that is most like its first line to the one that is most like its
+last. tests/docs compare every quote and table.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 
 from click.testing import CliRunner
+from page_tables import filled
 
 from bench.cli.main import cli
 
@@ -24,12 +26,14 @@ QUOTE = re.compile(r"(<!-- shows: (.+?) -->\n```text\n)(.*?)(```)", re.S)
 
 
 def refreshed(page: str) -> str:
-    """Return a page with all quotes as the commands print them now, on the results below the present folder.
+    """Return a page with tables of the records as they are, and quotes as the commands print them now.
+
+    They run on the results below the present folder.
 
     Raises:
         SystemExit: a command fails.
     """
-    return QUOTE.sub(lambda found: found[1] + quoted(output(found[2]), found[3]) + found[4], page)
+    return QUOTE.sub(lambda found: found[1] + quoted(output(found[2]), found[3]) + found[4], filled(page))
 
 
 def output(command: str) -> str:
@@ -62,8 +66,8 @@ def _shape(line: str) -> str:
 
 def main() -> None:
     """Rewrite the pages; what commands draw is stored in a copy, as readers' records have no draws."""
-    names = sys.argv[1:] or [DOCS.parent / "README.md", *sorted(DOCS.glob("*.md"))]
-    pages = [Path(name).resolve() for name in names]
+    named = [Path(name) for name in sys.argv[1:]]
+    pages = [path.resolve() for path in named or [DOCS.parent / "README.md", *sorted(DOCS.glob("*.md"))]]
     with tempfile.TemporaryDirectory() as folder:
         drawn = shutil.ignore_patterns("stats", "local", ".*")
         shutil.copytree(DOCS.parent / "results", Path(folder) / "results", ignore=drawn)

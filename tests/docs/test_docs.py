@@ -36,7 +36,6 @@ from bench.request.parse import parse_methods
 from bench.sweeps.grids import SWEEPS
 from tests.support.chromium import chromium
 from tests.support.docs_commands import (
-    COMMITTED,
     NOT_RUN,
     OWN_TEST,
     PAGES,
@@ -61,6 +60,23 @@ def generate() -> Iterator[ModuleType]:
     sys.path.insert(0, str(DOCS))
     yield importlib.import_module("generate")
     sys.path.remove(str(DOCS))
+
+
+@pytest.fixture(scope="module")
+def tables(generate: ModuleType) -> ModuleType:
+    """The module docs/page_tables.py."""
+    return importlib.import_module("page_tables")
+
+
+def marked(what: str) -> str:
+    """The marks of a table, without it."""
+    return f"<!-- {what} -->\n<!-- /{what.partition(':')[0]} -->\n"
+
+
+def made(tables: ModuleType, what: str) -> list[str]:
+    """The lines of a table."""
+    text: str = tables.filled(marked(what))
+    return [line for line in text.splitlines() if line.startswith("|")]
 
 
 @pytest.fixture(scope="module")
@@ -235,21 +251,42 @@ def test_a_method_page_has_each_backbone_s_values(pages: dict[str, str]) -> None
     assert "76.25" in page.split("## Published scores")[1]
 
 
-def test_tables_are_filled_in_from_records(generate: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("page", [name for name, text in TEXTS.items() if "\n<!-- /" in text])
+def test_tables_are_those_of_program_and_records(tables: ModuleType, page: str) -> None:
+    assert tables.filled(TEXTS[page]) == TEXTS[page], f"run: python docs/refresh.py docs/{page}"
+
+
+def test_every_mark_has_its_end(tables: ModuleType) -> None:
+    """One that is misspelt, or has no end, would stay empty unseen."""
+    with_end = {*tables.TABLES, "speed-table"}
     for name, text in TEXTS.items():
-        for campaign in re.findall(r"<!-- leaderboard: (\S+) -->", text):
-            assert campaign in COMMITTED, name
-    text = generate.filled("<!-- leaderboard: mini -->\n\n<!-- cost -->")
-    assert "| tncse | 5 | 63.69±0.68 |" in text
-    assert "| `simcse` | 1.0 | 125 |" in text
-    plot = generate.filled("<!-- costs: mini -->")
+        opened = ""
+        for mark in re.findall(r"^<!-- (.*?)\s*-->$", text, re.M | re.S):
+            kind = mark.partition(":")[0]
+            assert kind == f"/{opened}" if opened else kind in with_end | {"shows", "costs"}, (
+                f"{name}: {mark}"
+            )
+            opened = kind if kind in with_end else ""
+        assert not opened, name
+
+
+def test_a_table_comes_between_its_marks(tables: ModuleType) -> None:
+    page = tables.filled(f"a\n{marked('leaderboard: mini')}b\n{marked('cost')}c\n")
+    assert "| tncse | 5 | 63.69±0.68 |" in page
+    assert "| `simcse` | 1.0 | 125 |" in page
+    assert tables.filled(page) == page
+    assert [line for line in page.splitlines() if len(line) == 1] == ["a", "b", "c"]
+    with pytest.raises(SystemExit, match="no leaderboard of nothing"):
+        tables.leaderboard("nothing")
+
+
+def test_plots_are_drawn_from_records(generate: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    plot = generate.drawn("<!-- costs: mini -->")
     assert plot.startswith('<figure class="plot"><svg viewBox=')
     assert "<title>simcse: " in plot
     monkeypatch.setattr(generate, "figures", lambda campaign: [])
     with pytest.raises(SystemExit, match="no costs of mini"):
-        generate.filled("<!-- costs: mini -->")
-    with pytest.raises(SystemExit, match="no leaderboard of nothing"):
-        generate.leaderboard("nothing")
+        generate.drawn("<!-- costs: mini -->")
 
 
 @pytest.mark.parametrize(("page", "command", "quoted"), shown(slow=False))
@@ -379,34 +416,35 @@ def test_a_quote_is_made_anew_only_where_it_no_longer_holds() -> None:
 
 
 def test_questions_are_answered_together(
-    generate: ModuleType, monkeypatch: pytest.MonkeyPatch, clone: Path
+    tables: ModuleType, monkeypatch: pytest.MonkeyPatch, clone: Path
 ) -> None:
     monkeypatch.chdir(clone)
-    text = "<!-- questions: mini\njtcse vs tncse: Better?\ntncse_d vs tncse: Is the student?\n-->"
-    _, _, first, second = generate.filled(text).strip().splitlines()
+    asked = "questions: mini\njtcse vs tncse: Better?\ntncse_d vs tncse: Is the student?\n"
+    _, _, first, second = made(tables, asked)
     assert first.startswith("| Better? | `jtcse` - `tncse` | 5 pairs | 4 of 5 | +0.13 |")
     assert first.endswith("| equal within 0.5 |")
     assert second.startswith("| Is the student? | `tncse_d` - `tncse` | 5 pairs | 5 of 5 | +3.28 |")
     assert second.endswith("| yes |")
     alone = output_of("bench compare tncse_d tncse --campaign mini --seeds-only").split("p = ")[1]
     assert float(second.split(" | ")[6]) == pytest.approx(2 * float(alone[:6]), abs=2e-4)  # Holm's, of two
-    small = generate.filled(
-        "<!-- questions: mini-equal\n"
-        "tncse vs tncse[icnce=False,ictn=False,nce=False]: Better?\nesimcse vs simcse: Better?\n-->"
+    _, _, equal, open_ = made(
+        tables,
+        "questions: mini-equal\n"
+        "tncse vs tncse[icnce=False,ictn=False,nce=False]: Better?\nesimcse vs simcse: Better?\n",
     )
-    assert "| no, the second is ahead; equal within 0.5 |" in small
-    assert "| not shown |" in small
-    unpaired = generate.filled("<!-- questions: mini\nsimcse vs untrained: Does it learn?\n-->")
+    assert equal.endswith("| no, the second is ahead; equal within 0.5 |")
+    assert open_.endswith("| not shown |")
+    unpaired = made(tables, "questions: mini\nsimcse vs untrained: Does it learn?\n")[-1]
     assert "| 3 and 1 |  |" in unpaired  # no pairs to be ahead in
     with pytest.raises(ValueError, match="'jtcse tncse' is no question"):
-        generate.filled("<!-- questions: mini\njtcse tncse\n-->")
+        made(tables, "questions: mini\njtcse tncse\n")
 
 
 def test_claims_are_held_against_the_records_together(
-    generate: ModuleType, monkeypatch: pytest.MonkeyPatch, clone: Path
+    tables: ModuleType, monkeypatch: pytest.MonkeyPatch, clone: Path
 ) -> None:
     monkeypatch.chdir(clone)
-    rows = generate.filled("<!-- claims: mini -->").strip().splitlines()[2:]
+    rows = made(tables, "claims: mini")[2:]
     (row,) = (row for row in rows if row.startswith("| `tncse` |"))
     assert row.startswith("| `tncse` | +3.33 | -0.24 |")  # 79.58 and 76.25 are printed
     assert row.endswith("| contradicted |")
@@ -430,11 +468,11 @@ def test_a_method_of_one_seed_has_no_claim(tmp_path: Path) -> None:
     assert "| `jtcse` |" in left
 
 
-def test_the_steps_of_language_modelling_are_those_of_the_records(generate: ModuleType) -> None:
-    table = generate.filled("<!-- mlm steps -->")
+def test_the_steps_of_language_modelling_are_those_of_the_records(tables: ModuleType) -> None:
+    table = made(tables, "mlm steps")
     assert "| 0 | 79.73 | 86.72 | 83.48 and 83.88 |" in table
     assert "| 360 | 72.45 | 63.42 | 78.54 and 79.21 |" in table
-    rates = generate.filled("<!-- rates: minilm-lm -->")
+    rates = "\n".join(made(tables, "rates: minilm-lm"))
     assert re.search(r"\| `simcse` \| `lr` \|.* 77.34 \| 79.10 \| \*\*81.44\*\* \| 81.30 \|", rates)
 
 

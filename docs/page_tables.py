@@ -1,0 +1,202 @@
+"""The tables of the pages, from the program and committed records: ``python docs/refresh.py`` writes them.
+
+A page has a table between ``<!-- NAME: WHAT -->`` and ``<!-- /NAME -->``, so that its text can be read
+without the site; tests/docs make each anew and compare. Names are those of ``TABLES``; they take
+
+- ``leaderboard: CAMPAIGN``;
+- ``rates: PROFILE``: what ``bench tune`` found for its methods;
+- ``claims: CAMPAIGN``: the papers' leads over SimCSE against its records, ``claims.table``;
+- ``questions: CAMPAIGN`` and a question a line, answered together, ``questions.table``;
+- ``coverage: METHODS | DESIGNS | TARGETS``: what was measured of procedures, by names of coverage.csv with
+  semicolons between, the last two left out for all;
+- nothing, the others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from statistics import fmean
+
+import claims
+import evidence
+import papers
+import questions
+from click.testing import CliRunner
+
+from bench.cli.main import cli
+from bench.plan import scale
+from bench.plan.cells import profile_options
+from bench.records.facts import FACTS
+from bench.records.record import RunRecord
+from bench.records.store import ResultStore
+from bench.registry import discover
+from bench.reports.grid import SCALE
+from bench.request import profiles
+from bench.verify.findings import CHECKS
+
+RESULTS = Path(__file__).parents[1] / "results"
+EPOCH_HOURS = 125
+"""Core-hours of SimCSE's epoch on BERT-base, as reproduce.md computes them."""
+
+
+def filled(page: str) -> str:
+    """Return a page with every table as it is now.
+
+    Raises:
+        BenchError: what a table asks for isn't in the records.
+        ValueError: so.
+        SystemExit: so, of a leaderboard.
+    """
+
+    def made(found: re.Match[str]) -> str:
+        begin, name, what, end = found.groups()
+        return f"{begin}\n{TABLES[name](*[what] if what else []).strip()}\n\n{end}"
+
+    return _MARK.sub(made, page)
+
+
+def leaderboard(campaign: str) -> str:
+    """A campaign's leaderboard as markdown."""
+    where = ["--results", str(RESULTS), "--campaign", campaign]
+    done = CliRunner().invoke(cli, ["report", *where, "--table", "leaderboard", "--format", "markdown"])
+    if done.exception:
+        raise SystemExit(f"docs: no leaderboard of {campaign}: {done.exception}")
+    return done.output
+
+
+def rates_table(profile: str) -> str:
+    """Dev scores of the values that each option of a profile's methods was chosen from, as markdown."""
+    tuned = profiles.load(profile).tuning
+    values = sorted({value for row in tuned for value, _ in row["dev"]})
+    rows = []
+    for row in tuned:
+        dev = dict(row["dev"])
+        best = max(dev, key=dev.__getitem__)
+        cells = [f"{100 * dev[value]:.2f}" if value in dev else "" for value in values]
+        marked = [f"**{cell}**" if value == best else cell for value, cell in zip(values, cells, strict=True)]
+        rows.append((f"`{row['method']}`", f"`{row['option']}`", *marked))
+    return markdown_table(("method", "option", *(f"{value:g}" for value in values)), rows)
+
+
+def made_table() -> str:
+    """Loss along the training that made the backbone of minilm-lm, as markdown."""
+    made = profiles.load("minilm-lm").backbone["made"]
+    steps, losses = zip(*made["loss"], strict=True)
+    row = ("loss of the steps before", *(f"{loss:.2f}" for loss in losses))
+    said = f"Masked accuracy on unseen lines {made['masked_accuracy']:.3f}; the weights: `{made['weights']}`."
+    return f"{markdown_table(('step', *map(str, steps)), [row])}\n{said}\n"
+
+
+def mlm_table() -> str:
+    """Dev scores over the steps of language modelling that made the backbone, as markdown."""
+    of_steps: dict[int, list[RunRecord]] = {}
+    start = profiles.load("minilm-lm").backbone["from"]
+    for record in ResultStore(RESULTS, "mlm-steps").records():
+        named = record.backbone or {}
+        steps = 0 if named["sha256"] == start else int(named["name"].removeprefix("lm"))
+        of_steps.setdefault(steps, []).append(record)
+    rows = []
+    for steps, found in sorted(of_steps.items()):
+        scores = {name: [SCALE * (r.score("avg") or 0) for r in found if r.method == name] for name in _CURVE}
+        cells = [" and ".join(f"{score:.2f}" for score in sorted(own)) for own in scores.values()]
+        rows.append((f"{steps:,}", *cells))
+    return markdown_table(("steps", *_CURVE.values()), rows)
+
+
+_CURVE = {
+    "untrained": "untrained, [CLS]",
+    "untrained[pooling=avg]": "untrained, mean",
+    "simcse": "SimCSE, 60 steps, two seeds",
+}
+
+
+def relative_costs() -> dict[str, float]:
+    """CPU time of a seed of each method on the million sentences, in epochs of SimCSE.
+
+    The sum over stages of CPU seconds a training sentence in campaign ``mini-equal`` times the epochs in
+    profile ``bert-base``, over SimCSE's of the same seed; the mean over seeds. Methods that read no sentences
+    of it in some stage have none.
+    """
+    records = [
+        r
+        for r in ResultStore(RESULTS, "mini-equal").records()
+        if r.method == r.name and (stages := r.training.get("stages"))
+        if all(stage["sentences_seen"] for stage in stages.values())
+    ]
+    unit = {record.seed: _cost(record) for record in records if record.name == "simcse"}
+    records = [record for record in records if record.seed in unit]
+    names = dict.fromkeys(record.name for record in records)
+    return {name: fmean(_cost(r) / unit[r.seed] for r in records if r.name == name) for name in names}
+
+
+def cost_table() -> str:
+    """Those costs, and the core-hours that they come to, as markdown."""
+    rows = [
+        (f"`{name}`", f"{cost:.1f}", f"{5 * round(EPOCH_HOURS * cost / 5):,}")
+        for name, cost in sorted(relative_costs().items(), key=lambda item: (item[1], item[0]))
+    ]
+    return markdown_table(("method", "epochs of SimCSE", "core-hours a seed, computed"), rows)
+
+
+def checks_table() -> str:
+    """What verification checks, from the program's own table, as markdown."""
+    return markdown_table(("check", "it holds that"), list(CHECKS.items()))
+
+
+def facts_table() -> str:
+    """What determines a result, from the program's own table, as markdown."""
+    header = ("fact", "part of the key", "the gate compares", "seeds are averaged")
+    rows = [
+        (
+            fact.name,
+            "yes" if fact.keyed else "no",
+            "no" if fact.breaks else "yes",
+            "no" if fact.keyed and fact.in_family else "yes",
+        )
+        for fact in FACTS
+    ]
+    return markdown_table(header, rows)
+
+
+def scale_table() -> str:
+    """Hours of the papers' methods on one GPU, by arithmetic, as markdown."""
+    header = ("method", "passes x tokens of each stage", "hours a seed", "of its own stages")
+    return markdown_table(header, scale.rows())
+
+
+def _cost(record: RunRecord) -> float:
+    """CPU seconds a sentence of the training text."""
+    seconds, total = record.timing["training_cpu_seconds"], 0.0
+    profile, methods = profiles.load("bert-base"), discover()
+    for role, stage in record.training["stages"].items():
+        last = role.rpartition("/")[2]
+        card = methods.get(last if last in methods.names() else record.name).card
+        epochs = int(profile_options(card, profile).get("epochs", 1))
+        total += epochs * seconds[role] / stage["sentences_seen"]
+    return total
+
+
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Rows as a table of markdown."""
+    lines_ = [f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *rows)]
+    return "\n".join(lines_) + "\n"
+
+
+TABLES: dict[str, Callable[..., str]] = {
+    "leaderboard": leaderboard,
+    "rates": rates_table,
+    "claims": lambda campaign: claims.table(RESULTS, campaign),
+    "questions": lambda asked: questions.table(RESULTS, *asked.split("\n", 1)),
+    "coverage": lambda what: evidence.table(*what.split("|")),
+    "papers": papers.sections,
+    "cost": cost_table,
+    "scale": scale_table,
+    "facts": facts_table,
+    "checks": checks_table,
+    "mlm steps": mlm_table,
+    "mlm made": made_table,
+}
+"""What makes a table, by the name of its marks."""
+_MARK = re.compile(rf"(<!-- ({'|'.join(TABLES)})(?:: ([^>]+?))?\s*-->\n).*?(<!-- /\2 -->)", re.S)
