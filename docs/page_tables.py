@@ -4,6 +4,7 @@ A page has a table between ``<!-- NAME: WHAT -->`` and ``<!-- /NAME -->``, so th
 without the site; tests/docs make each anew and compare. Names are those of ``TABLES``; they take
 
 - ``leaderboard: CAMPAIGN``;
+- ``rows: CAMPAIGN``: the commands that make them, where the campaign has its profile's name;
 - ``rates: PROFILE``: what ``bench tune`` found for its methods;
 - ``claims: CAMPAIGN``: the papers' leads over SimCSE against its records, ``claims.table``;
 - ``questions: CAMPAIGN`` and a question a line, answered together, ``questions.table``;
@@ -26,6 +27,7 @@ import questions
 from click.testing import CliRunner
 
 from bench.cli.main import cli
+from bench.compare.wording import seed_list
 from bench.plan import scale
 from bench.plan.cells import profile_options
 from bench.records.facts import FACTS
@@ -39,6 +41,7 @@ from bench.verify.findings import CHECKS
 RESULTS = Path(__file__).parents[1] / "results"
 EPOCH_HOURS = 125
 """Core-hours of SimCSE's epoch on BERT-base, as reproduce.md computes them."""
+_WIDTH = 120
 
 
 def filled(page: str) -> str:
@@ -64,6 +67,34 @@ def leaderboard(campaign: str) -> str:
     if done.exception:
         raise SystemExit(f"docs: no leaderboard of {campaign}: {done.exception}")
     return done.output
+
+
+def rows_made(campaign: str) -> str:
+    """The commands that make a campaign's rows, one for all that have the same seeds; most seeds first."""
+    seeds: dict[str, set[int]] = {}
+    for record in ResultStore(RESULTS, campaign).records():
+        seeds.setdefault(record.method, set()).update([] if record.seed is None else [record.seed])
+    most = max(seeds.values(), key=len)
+    together: dict[tuple[int, ...], list[str]] = {}
+    for method in sorted(seeds, key=lambda name: ("[" in name, name)):
+        together.setdefault(tuple(sorted(seeds[method] or most)), []).append(method)
+    parts = [_command(campaign, *row) for row in sorted(together.items(), key=lambda row: -len(row[0]))]
+    return "\n".join(["```sh", *parts, "```\n"])
+
+
+def _command(campaign: str, seeds: Sequence[int], methods: Sequence[str]) -> str:
+    """A command in lines of at most ``_WIDTH``, where its names allow it."""
+    listed = seed_list(seeds).partition(" ")[2]
+    lines = [
+        f'bench run --profile {campaign} --seeds {listed} --campaign {campaign} --probes all --methods "'
+    ]
+    for method in methods:
+        piece = method + ('"' if method == methods[-1] else ",")
+        if len(lines[-1]) + len(piece) >= _WIDTH:
+            lines[-1] += "\\"
+            lines.append("")
+        lines[-1] += piece
+    return "\n".join(lines)
 
 
 def rates_table(profile: str) -> str:
@@ -186,6 +217,7 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 TABLES: dict[str, Callable[..., str]] = {
     "leaderboard": leaderboard,
+    "rows": rows_made,
     "rates": rates_table,
     "claims": lambda campaign: claims.table(RESULTS, campaign),
     "questions": lambda asked: questions.table(RESULTS, *asked.split("\n", 1)),
