@@ -70,24 +70,28 @@ def leaderboard(campaign: str) -> str:
 
 
 def rows_made(campaign: str) -> str:
-    """The commands that make a campaign's rows, one for all that have the same seeds; most seeds first."""
-    seeds: dict[str, set[int]] = {}
+    """The commands that make a campaign's rows, one for all of a suite that have the same seeds."""
+    seeds: dict[str, dict[str, set[int]]] = {}
     for record in ResultStore(RESULTS, campaign).records():
-        seeds.setdefault(record.method, set()).update([] if record.seed is None else [record.seed])
-    most = max(seeds.values(), key=len)
-    together: dict[tuple[int, ...], list[str]] = {}
-    for method in sorted(seeds, key=lambda name: ("[" in name, name)):
-        together.setdefault(tuple(sorted(seeds[method] or most)), []).append(method)
-    parts = [_command(campaign, *row) for row in sorted(together.items(), key=lambda row: -len(row[0]))]
-    return "\n".join(["```sh", *parts, "```\n"])
+        found = seeds.setdefault(record.suite, {}).setdefault(record.method, set())
+        found.update([] if record.seed is None else [record.seed])
+    commands, own = [], profiles.load(campaign).suites
+    for suite, rows in sorted(seeds.items(), key=lambda row: (row[0] not in own, row[0])):
+        together: dict[tuple[int, ...], list[str]] = {}
+        most = max(rows.values(), key=len)  # with which those go that have none
+        for method in sorted(rows, key=lambda name: ("[" in name, name)):
+            together.setdefault(tuple(sorted(rows[method] or most)), []).append(method)
+        options = "--probes all" if suite in own else f"--suite {suite}"
+        for some, methods in sorted(together.items(), key=lambda row: -len(row[0])):
+            listed = seed_list(some).partition(" ")[2]
+            start = f"bench run --profile {campaign} --seeds {listed} --campaign {campaign} {options}"
+            commands.append(_wrapped(start, methods))
+    return "\n".join(["```sh", *commands, "```\n"])
 
 
-def _command(campaign: str, seeds: Sequence[int], methods: Sequence[str]) -> str:
-    """A command in lines of at most ``_WIDTH``, where its names allow it."""
-    listed = seed_list(seeds).partition(" ")[2]
-    lines = [
-        f'bench run --profile {campaign} --seeds {listed} --campaign {campaign} --probes all --methods "'
-    ]
+def _wrapped(start: str, methods: Sequence[str]) -> str:
+    """A command of these methods in lines of at most ``_WIDTH``, where their names allow it."""
+    lines = [f'{start} --methods "']
     for method in methods:
         piece = method + ('"' if method == methods[-1] else ",")
         if len(lines[-1]) + len(piece) >= _WIDTH:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from bench.compare.comparison import Comparison, compare, correct
 from bench.compare.questions import Questions
-from bench.compare.select import Group, resolve
+from bench.compare.select import Group, Run, resolve
 from bench.records.store import ResultStore
 from bench.reports.grid import SCALE
+from bench.request import profiles
 
 MARGIN = 0.005
 """Half a point counts as equal: what ``bench run --dry-run`` plans to detect, unless it is told otherwise."""
@@ -62,8 +63,15 @@ def _asked(line: str) -> tuple[str, str, str]:
 
 
 def groups(store: ResultStore, names: Iterable[str]) -> dict[str, Group]:
-    """The runs of each method, as ``bench compare`` takes them."""
-    return {side.text: Group(side.text, side.runs) for side in resolve(names, store, "docs")}
+    """The runs of each method on its profile's own suite, as ``bench compare`` takes them."""
+    own = {
+        side.text: [run for run in side.runs if _of_profile(run)] for side in resolve(names, store, "docs")
+    }
+    return {text: Group(text, runs) for text, runs in own.items()}
+
+
+def _of_profile(run: Run) -> bool:
+    return run.record.suite in profiles.load(run.record.profile).suites
 
 
 def _rule() -> Iterator[Sequence[str]]:
