@@ -8,6 +8,7 @@ from pathlib import Path
 from bench.compare.comparison import Comparison, compare, correct
 from bench.compare.questions import Questions
 from bench.compare.select import Group, Run, resolve
+from bench.compare.wording import p_value
 from bench.records.store import ResultStore
 from bench.reports.grid import SCALE
 from bench.request import profiles
@@ -96,7 +97,7 @@ def _row(question: str, found: Comparison, ahead: str) -> Sequence[str]:
     between = f"[{SCALE * ends[0]:+.2f}, {SCALE * ends[1]:+.2f}]" if ends else "none"
     points = f"{SCALE * head.difference:+.2f}"
     sides = f"`{found.first}` - `{found.second}`"
-    return (question, sides, runs, ahead, points, between, f"{head.final_p:.4f}", _answer(found))
+    return (question, sides, runs, ahead, points, between, p_value(head.final_p), _answer(found))
 
 
 def _answer(found: Comparison) -> str:
