@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
-from page_tables import markdown_table
+from page_tables import RESULTS, markdown_table
 
 from bench.card import Method, MethodCard, Option, OptionValue
 from bench.data.published import Line, lines
@@ -25,7 +24,6 @@ from bench.reports.figures.svg import draw
 from bench.reports.tables.published import Footnotes, merged, quoted_row
 from bench.request import profiles
 
-RESULTS = Path(__file__).parents[1] / "results"
 KINDS = {
     "method": "Methods of the papers",
     "baseline": "Baselines",

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 import pytest
 
@@ -15,6 +16,7 @@ from bench.errors import TerminatedError
 from bench.train.child_processes import interrupt_held
 
 Send = Callable[[int], object]
+Handler = Callable[[int, FrameType | None], object] | signal.Handlers
 
 
 def _to_the_process(number: int) -> None:
@@ -34,8 +36,8 @@ def _to_another_thread(number: int) -> None:
 
 
 @contextmanager
-def _handled(number: int, handler: object) -> Iterator[None]:
-    before = signal.signal(number, handler)  # type: ignore[arg-type]
+def _handled(number: int, handler: Handler) -> Iterator[None]:
+    before = signal.signal(number, handler)
     try:
         yield
     finally:
@@ -55,7 +57,7 @@ def _terminate(*_: object) -> None:
     ],
 )
 def test_a_signal_waits_until_a_process_has_started(
-    send: Send, number: int, handler: object, error: type[BaseException]
+    send: Send, number: int, handler: Handler, error: type[BaseException]
 ) -> None:
     through = []
 
