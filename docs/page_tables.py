@@ -27,7 +27,7 @@ import questions
 from click.testing import CliRunner
 
 from bench.cli.main import cli
-from bench.compare.wording import seed_list
+from bench.compare.select import seed_list
 from bench.plan import scale
 from bench.plan.cells import profile_options
 from bench.records.facts import FACTS

@@ -8,18 +8,13 @@ from pathlib import Path
 
 from bench.compare.select import grouped
 from bench.errors import DataError, InputError, NotComparableError
-from bench.records.facts import FACTS, KEYED, Difference, differing
+from bench.records.facts import KEYED, Difference, differing
 from bench.records.integrity import copies
 from bench.records.record import Place, RunRecord
 from bench.records.store import ResultStore
 from bench.reports.doubts import lacks_predictions, scanned
-from bench.reports.records import AS_THEY_ARE, by_profile_and_suite, run_name
+from bench.reports.records import by_profile_and_suite, run_name, table_facts
 from bench.sweeps.manifest import Manifest, load_all
-
-_OF_MODEL = ("weights", "training text", "dev set")
-_OF_TABLE = (*_OF_MODEL, "world", "version of the evaluation", "transfer solver", "precision")
-_FACTS = tuple(fact for fact in FACTS if fact.name in _OF_TABLE)
-"""What all rows of a table share: the profile gives it, or the suite."""
 
 
 @dataclass(frozen=True)
@@ -169,18 +164,15 @@ def _check_profiles(found: Sequence[Found]) -> None:
 
 
 def _shared(
-    records: Iterable[RunRecord], known: Mapping[int, str]
+    records: Sequence[RunRecord], known: Mapping[int, str]
 ) -> Iterator[tuple[str, dict[str, dict[str, str]]]]:
     """Yield a fact, and by campaign its values with what is shown of them."""
-    for fact in _FACTS:
+    for name, values in table_facts(records):
         said: dict[str, dict[str, str]] = {}
-        for record in records:
-            value = None if fact.name in _OF_MODEL and record.name in AS_THEY_ARE else fact.value(record)
-            if value not in (None, "", {}):
-                shown = fact.show(record) if fact.show else str(value)
-                said.setdefault(known[id(record)], {})[str(value)] = shown
+        for record, value, shown in values:
+            said.setdefault(known[id(record)], {})[value] = shown
         if len(said) > 1:
-            yield fact.name, said
+            yield name, said
 
 
 def joined_sweeps(stores: Iterable[ResultStore], profile: str | None) -> list[Manifest]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from bench.compare.select import grouped
 from bench.errors import DataError, InputError, NotComparableError
-from bench.records.facts import family_of
+from bench.records.facts import FACTS, family_of
 from bench.records.record import ALL, EXTERNAL, RunRecord, is_supervised
 from bench.reports.grid import SCALE
 
@@ -27,6 +27,9 @@ SUPERVISED_GROUP = "learned from labelled pairs"
 LAST = "Scores of the last checkpoint of every training, not of the one that the dev set chose."
 AS_THEY_ARE = (*EXTERNAL, "released")
 """Methods whose model isn't the profile's."""
+_OF_MODEL = ("weights", "training text", "dev set")
+_OF_TRAINING = ("arithmetic of training", "training precision")
+_OF_TABLE = (*_OF_MODEL, *_OF_TRAINING, "world", "version of the evaluation", "transfer solver", "precision")
 UNREADABLE = "unreadable"
 """Status of what stands in a report for a record that can't be read; no record on disk has it."""
 
@@ -217,6 +220,28 @@ def is_ranked(record: RunRecord, *, supervised: bool = False) -> bool:
         return False
     stages = record.training.get("stages", {}).values()
     return record.world is None or not any(stage.get("text", {}).get("paired") for stage in stages)
+
+
+def table_facts(records: Sequence[RunRecord]) -> Iterator[tuple[str, list[tuple[RunRecord, str, str]]]]:
+    """Yield what all rows of a table share, as profile or suite gives it: a fact, and what records say of it.
+
+    A record's value, and that as messages show it; records that have none are left out.
+    """
+    for fact in (fact for fact in FACTS if fact.name in _OF_TABLE):
+        having = [
+            record
+            for record in records
+            if not (fact.name in _OF_MODEL and record.name in AS_THEY_ARE)
+            and not (fact.name in _OF_TRAINING and not record.training.get("stages"))
+            and fact.value(record) not in (None, "", {})
+        ]
+        yield (
+            fact.name,
+            [
+                (record, str(value := fact.value(record)), fact.show(record) if fact.show else str(value))
+                for record in having
+            ],
+        )
 
 
 def check_comparable(records: Sequence[RunRecord], campaign: str) -> None:

@@ -177,8 +177,7 @@ def of_shard(plan: Plan, shard: str | None) -> Plan:
 
 def tell_left(left: Sequence[Job], planned: int, failed: int) -> None:
     """Name the jobs that a deadline left, with the command that goes on."""
-    from bench.compare.select import grouped
-    from bench.compare.wording import seed_list
+    from bench.compare.select import grouped, seed_list
 
     groups = grouped(left, lambda job: (job.cell.method, job.suite))
     named = []
@@ -249,8 +248,7 @@ def tell_conflicts(plan: Plan) -> int:
     """Say which jobs don't run because of what is there, a line for the seeds of one reason; count them."""
     if not (found := plan.conflicts()):
         return 0
-    from bench.compare.select import grouped
-    from bench.compare.wording import seed_list
+    from bench.compare.select import grouped, seed_list
 
     for same in grouped(found, lambda one: (one[0].cell.method, one[0].suite, str(one[1]))).values():
         (first, why), seeds = same[0], [job.cell.seed for job, _ in same if job.cell.seed is not None]

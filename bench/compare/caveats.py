@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from bench.compare.select import Group
+from bench.compare.select import Group, grouped, seed_list
 from bench.errors import printable
 from bench.records.facts import NONE, SPECIFICATION, UNSET, differing, key_of
 from bench.records.machines import machine_differences
@@ -53,8 +53,9 @@ def pairing(a: Group, b: Group) -> str | None:
 
 
 def limits(a: Group, b: Group) -> list[str]:
-    """Say in sentences what else differs: specification, training, versions and hardware."""
+    """Say in sentences which runs failed, and what else differs between the sides."""
     sentences = [
+        *_failed(a, b),
         *_supervision(a, b),
         *_specification(a, b),
         *_differs("profile", a, b, lambda record: record.profile),
@@ -67,6 +68,17 @@ def limits(a: Group, b: Group) -> list[str]:
         )
         sentences.append(f"Different software and hardware: {printable(', '.join(listed))}.")
     return sentences
+
+
+def _failed(a: Group, b: Group) -> list[str]:
+    """One sentence if runs of either side have no score: those that have one may be the lucky ones."""
+    said = [
+        f"{seed_list([run.record.seed for run in runs if run.record.seed is not None])} of {group.label} "
+        f"({printable(str(reason))})"
+        for group in (a, b)
+        for reason, runs in grouped(group.failed, lambda run: run.record.reason).items()
+    ]
+    return [f"Failed, so not compared: {'; '.join(said)}."] if said else []
 
 
 def _supervision(a: Group, b: Group) -> list[str]:

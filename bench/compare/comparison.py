@@ -170,7 +170,8 @@ def compare(
 def correct(comparisons: Sequence[Comparison], family: str, method: Method) -> list[Comparison]:
     """Correct the verdicts for the number of comparisons; a single one is left as it is.
 
-    What speaks for less than the verdict is corrected among its like. Answers are given again, each at one
+    What speaks for less than the verdict is corrected among its like; a comparison that has none counts with
+    its verdict, so that every family is of all comparisons. Answers are given again, each at one
     minus the error rate divided by the number of comparisons, so that all hold together.
 
     Args:
@@ -182,13 +183,12 @@ def correct(comparisons: Sequence[Comparison], family: str, method: Method) -> l
         return list(comparisons)
     heads = corrected_findings([c.headline for c in comparisons], family, method)
     rest: list[list[Finding]] = [[] for _ in comparisons]
-    for scope in ("both", "seeds"):
-        others = {
-            i: one for i, c in enumerate(comparisons) for one in c.findings[1:] if one.speaks_for == scope
-        }
-        again = corrected_findings(list(others.values()), family, method)
-        for i, one in zip(others, again, strict=True):
-            rest[i].append(one)
+    scopes: tuple[Scope, ...] = ("both", "seeds")
+    for scope in scopes:
+        again = corrected_findings([c.of(scope) or c.headline for c in comparisons], family, method)
+        for c, one, kept in zip(comparisons, again, rest, strict=True):
+            if any(each.speaks_for == scope for each in c.findings[1:]):
+                kept.append(one)
     return [
         replace(
             c,

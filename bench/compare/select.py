@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,6 +18,7 @@ from bench.records.record import ALL
 from bench.records.store import ResultStore
 from bench.request.spelling import recorded
 
+_OF_ONE_RUN = re.compile(r"no-seed|seed-\d+")
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 
@@ -32,6 +35,15 @@ def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
     return found
 
 
+def seed_list(seeds: Sequence[int]) -> str:
+    """Seeds as they are written on the command line: 1-5, or 1,3,7."""
+    if not seeds:
+        return "no seeds"
+    rising = len(seeds) > 2 and all(following == seed + 1 for seed, following in pairwise(seeds))
+    text = f"{seeds[0]}-{seeds[-1]}" if rising else ",".join(map(str, seeds))
+    return f"seed{'s' * (len(seeds) > 1)} {text}"
+
+
 def by_seed(runs: Iterable[Run]) -> list[Run]:
     """Return the runs in the order of their seeds."""
     return sorted(runs, key=lambda run: run.record.seed or 0)
@@ -46,12 +58,14 @@ class Side:
         runs: The runs, in the order of their paths.
         single: It names one run, not a method as its seeds vary.
         is_path: It names a file or folder.
+        failed: Runs of the same that have no score.
     """
 
     text: str
     runs: tuple[Run, ...]
     single: bool = False
     is_path: bool = False
+    failed: tuple[Run, ...] = ()
 
     @property
     def by_method(self) -> dict[str, list[Run]]:
@@ -67,11 +81,13 @@ class Group:
         label: What sentences call it.
         runs: One run per seed, by seed, or that of a deterministic method.
         single: One run was asked for.
+        failed: Its runs that have no score.
     """
 
     label: str
     runs: tuple[Run, ...]
     single: bool = False
+    failed: tuple[Run, ...] = ()
 
     @property
     def deterministic(self) -> bool:
@@ -136,7 +152,8 @@ def _named(text: str, store: ResultStore, runs: Callable[[], list[Run]], where: 
         if text.endswith(".json") or os.sep in text:
             raise InputError(f"there is no record or folder '{text}'", where=where)
         raise unknown("method", text, names, where=where)
-    found = [run for run in _finished(runs()) if run.record.method == (name if single else text)]
+    named = [run for run in runs() if run.record.method == (name if single else text)]
+    found = _finished(named)
     if single:
         seeds = sorted({run.record.seed for run in found if run.record.seed is not None})
         found = [run for run in found if run.record.seed == int(seed)]
@@ -147,7 +164,8 @@ def _named(text: str, store: ResultStore, runs: Callable[[], list[Run]], where: 
                 where=where,
                 expected=f"one of {known}" if known else None,
             )
-    return Side(f"{name}#{seed}" if single else text, tuple(found), single)
+        return Side(f"{name}#{seed}", tuple(found), single=True)
+    return Side(text, tuple(found), failed=tuple(_failed(named)))
 
 
 def _from_path(text: str, where: str) -> Side:
@@ -168,19 +186,24 @@ def _from_path(text: str, where: str) -> Side:
     root = roots.pop()
     store = ResultStore(root.parent, root.name)
     runs = [run for record in store.records() if (run := Run(store, record)).path in files]
-    return Side(text, tuple(_finished(runs)), single=path.is_file() or _holds_one_run(path), is_path=True)
+    single = path.is_file() or {file.parent for file in files} == {path}
+    return Side(text, tuple(_finished(runs)), single, is_path=True, failed=tuple(_failed(runs)))
 
 
 def _is_record(file: Path) -> bool:
-    return _holds_one_run(file.parent) and len(file.parents) > 3 and not file.name.startswith(".")
-
-
-def _holds_one_run(folder: Path) -> bool:
-    return folder.name == "no-seed" or folder.name.startswith("seed-")
+    """True for CAMPAIGN/PROFILE/METHOD/seed-N/SUITE.json; a campaign too may be called seed-N."""
+    folder = file.parent
+    if not _OF_ONE_RUN.fullmatch(folder.name) or len(file.parents) <= 3 or file.name.startswith("."):
+        return False
+    return not any(inner.is_dir() for inner in folder.iterdir())
 
 
 def _finished(runs: Sequence[Run]) -> list[Run]:
     return [run for run in runs if run.record.status == "ok"]
+
+
+def _failed(runs: Sequence[Run]) -> list[Run]:
+    return [run for run in runs if run.record.status == "failed"]
 
 
 def match(
@@ -210,9 +233,7 @@ def match(
         labels = _labels(a, b, first[one], second[other])
         for runs_a, runs_b in _in_common(first[one], second[other], across=a.is_path or b.is_path):
             _refuse_common(a.text, b.text, runs_a, runs_b, where)
-            pairs.append(
-                (Group(labels[0], tuple(runs_a), a.single), Group(labels[1], tuple(runs_b), b.single))
-            )
+            pairs.append((_group(labels[0], runs_a, a), _group(labels[1], runs_b, b)))
     if not pairs:
         raise InputError(
             f"no suite has finished records of both {a.text} and {b.text}",
@@ -222,6 +243,18 @@ def match(
     for group in (group for pair in pairs for group in pair):
         check_family(group)
     return pairs
+
+
+def _group(label: str, runs: Sequence[Run], side: Side) -> Group:
+    """The runs as a group, with those of their method, profile and suite that failed."""
+    record = runs[0].record
+    failed = [
+        run
+        for run in by_seed(side.failed)
+        if (run.record.method, run.record.profile, run.record.suite)
+        == (record.method, record.profile, record.suite)
+    ]
+    return Group(label, tuple(runs), side.single, tuple(failed))
 
 
 def _refuse_common(a: str, b: str, runs_a: list[Run], runs_b: list[Run], where: str) -> None:

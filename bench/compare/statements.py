@@ -8,6 +8,7 @@ from bench.compare.draws import NOT_AGAIN
 from bench.compare.evidence import ItemLevel
 from bench.compare.finding import EXACT, Finding
 from bench.compare.seed_evidence import Outlying, SeedLevel
+from bench.compare.select import seed_list
 from bench.compare.wording import (
     SCALE,
     TESTS,
@@ -18,7 +19,6 @@ from bench.compare.wording import (
     p_value,
     percent,
     points,
-    seed_list,
     sizes,
     speaks_for,
     upwards,

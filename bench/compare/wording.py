@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from itertools import pairwise
 
 from bench.compare.comparison import Comparison
 from bench.compare.finding import Finding
@@ -135,8 +133,16 @@ def upwards(value: float) -> str:
 
 
 def interval(low: float, high: float) -> str:
-    """An interval of a difference in points."""
-    return f"[{points(low)}, {points(high)}]"
+    """An interval of a difference in points; an end near 0 keeps a digit that says on which side.
+
+    >>> interval(-0.02, -0.00003)
+    '[-2.00, -0.003]'
+    """
+    return f"[{_end(low)}, {_end(high)}]"
+
+
+def _end(value: float) -> str:
+    return f"{SCALE * value:+.1g}" if 0 < abs(SCALE * value) < 0.005 else points(value)
 
 
 def span(low: float, high: float) -> str:
@@ -157,12 +163,3 @@ def p_is(p: float) -> str:
     """
     said = p_value(p)
     return f"p < {said[1:]}" if said.startswith("<") else f"p = {said}"
-
-
-def seed_list(seeds: Sequence[int]) -> str:
-    """Seeds as they are written on the command line: 1-5, or 1,3,7."""
-    if not seeds:
-        return "no seeds"
-    rising = len(seeds) > 2 and all(following == seed + 1 for seed, following in pairwise(seeds))
-    text = f"{seeds[0]}-{seeds[-1]}" if rising else ",".join(map(str, seeds))
-    return f"seed{'s' * (len(seeds) > 1)} {text}"

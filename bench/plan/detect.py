@@ -180,9 +180,12 @@ class _Two:
         if not known or min(known) < 2:
             return None
         try:
-            return spread_of_pairs(*scores) if self.shared is not None else spread_of_sides(*scores)
+            found = spread_of_pairs(*scores) if self.shared is not None else spread_of_sides(*scores)
         except ValueError as error:  # equal scores
             return str(error)
+        if found.design == "one side" and not any(group.deterministic for group in self.groups):
+            return "the seeds of one side all score the same; no number of seeds can be planned from that"
+        return found
 
 
 def _with_common_seeds(pilot: Sequence[Group]) -> list[Group]:

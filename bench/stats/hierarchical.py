@@ -258,4 +258,6 @@ def _seed_variance(averages: FloatArray, deterministic: bool, name: str) -> tupl
         raise ValueError(f"{name} has {len(averages)} run(s); expected {expected}")
     if deterministic:
         return 0.0, 1
+    if not np.ptp(averages):  # the variance of equal numbers may be 1e-33
+        return 0.0, len(averages) - 1
     return float(averages.var(ddof=1) / len(averages)), len(averages) - 1

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from bench.compare.comparison import Comparison
 from bench.compare.evidence import CheckpointPair
 from bench.compare.finding import Corrected
-from bench.compare.select import Group
-from bench.compare.wording import SCALE, interval, p_value, percent, points, seed_list
+from bench.compare.select import Group, seed_list
+from bench.compare.wording import SCALE, interval, p_value, percent, points
 from bench.records.record import AVERAGE
 from bench.reports.grid import DASH, Grid
 from bench.reports.tables.published import lines_for, matches

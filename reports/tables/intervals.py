@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bench.compare.intervals import MethodInterval, RecordInterval
-from bench.compare.wording import percent, seed_list, span
+from bench.compare.select import seed_list
+from bench.compare.wording import percent, span
 from bench.errors import printable
 from bench.reports.grid import DASH, Grid, no_width, number
 

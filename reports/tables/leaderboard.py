@@ -36,6 +36,7 @@ from bench.reports.tables.terms import (
     budget_notes,
     member_notes,
     processor_notes,
+    setting_notes,
     text_notes,
     weight_notes,
 )
@@ -179,6 +180,7 @@ def leaderboard(campaign: Campaign, records: Sequence[RunRecord]) -> Table:
     told = (
         *standing_notes(average, unequal_seeds(found), campaign.shown),
         *said,
+        *setting_notes(records, campaign.shown),
         *budget_notes(records, campaign.shown),
         *text_notes(records, campaign.shown),
         *member_notes(records, campaign.shown),

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from bench.compare.select import grouped
-from bench.compare.wording import seed_list
+from bench.compare.select import grouped, seed_list
 from bench.records.record import RunRecord
 from bench.reports.campaign import Campaign
 from bench.reports.columns import check, pick, places

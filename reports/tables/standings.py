@@ -186,9 +186,13 @@ class Standings:
         return {s.task: s.n for s in record.scores if (s.subset, s.metric) == (ALL, record.metric)}
 
     def interval(self, a: str, b: str, task: str = AVERAGE) -> tuple[float, float] | None:
-        """The interval of a - b at the level at which it agrees with the verdict; None without a test."""
-        level = self.of(task).pair(a, b).level
-        return None if level is None else self.test(a, b, task, level).interval
+        """The interval of a - b at the level at which it agrees with the verdict.
+
+        None without a test, and where none agrees: seeds that don't vary show nothing below their lowest p.
+        """
+        pair = self.of(task).pair(a, b)
+        ends = None if pair.level is None else self.test(a, b, task, pair.level).interval
+        return ends if ends and (ends[0] > 0 or ends[1] < 0) == pair.differs else None
 
 
 def standings(campaign: Campaign, records: Sequence[RunRecord]) -> Standings:

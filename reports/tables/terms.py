@@ -1,4 +1,4 @@
-"""What a leaderboard says of unequal terms: text, options of members, backbone, processor."""
+"""What a leaderboard says of unequal terms: setting, text, options of members, backbone, processor."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bench.compare.select import grouped
 from bench.records.blocks import without_latest
 from bench.records.record import RunRecord
 from bench.records.trained_with import cpu
-from bench.reports.records import by_method
+from bench.reports.records import by_method, table_facts
 
 _MOST_NAMES, _MOST_AMOUNTS = 3, 4
 
@@ -64,6 +64,25 @@ def text_notes(records: Sequence[RunRecord], shown: Callable[[str], str] = str) 
             groups.setdefault(tuple(sorted(texts)), []).append(shown(method))
     said = [f"{_some(texts)} ({_some(methods)})" for texts, methods in sorted(groups.items())]
     return (f"Other training text than the run's: {', '.join(said)}.",) if said else ()
+
+
+def setting_notes(records: Sequence[RunRecord], shown: Callable[[str], str] = str) -> tuple[str, ...]:
+    """Return a line for each fact of the setting that isn't the same to all rows, such as the training text.
+
+    Args:
+        records: Of one profile and suite.
+        shown: What a method is called.
+    """
+    found = []
+    for name, values in table_facts(records):
+        groups = grouped(values, lambda value: value[1])
+        said = [
+            f"{group[0][2]} ({_some(list(dict.fromkeys(shown(record.method) for record, *_ in group)))})"
+            for group in groups.values()
+        ]
+        if len(said) > 1:
+            found.append(f"Rows differ in more than their methods, in {name}: {', '.join(said)}.")
+    return tuple(found)
 
 
 def member_notes(records: Sequence[RunRecord], shown: Callable[[str], str] = str) -> tuple[str, ...]:

@@ -17,9 +17,9 @@ from bench.compare.caveats import limits
 from bench.compare.comparison import Comparison, compare
 from bench.compare.design import Design
 from bench.compare.draws import NOT_AGAIN, Run
-from bench.compare.select import Group
+from bench.compare.select import Group, seed_list
 from bench.compare.statements import statements
-from bench.compare.wording import p_is, p_value, percent, seed_list, verdict
+from bench.compare.wording import p_is, p_value, percent, verdict
 from bench.data.toy import toy_task
 from bench.errors import NotComparableError
 from bench.eval.sts import score_suite
@@ -345,6 +345,56 @@ def test_two_campaigns_are_compared_method_by_method(cli: Cli, take: Take, tmp_p
     (across,) = as_json(cli, "noise", "results/again/tiny/noise")
     assert across["profile"] == "mini and tiny"
     assert "Different profile: mini against tiny." in across["statements"]
+
+
+def test_failed_seeds_are_named(cli: Cli, take: Take, tmp_path: Path) -> None:
+    take(5)
+
+    def fails(record: RunRecord) -> RunRecord:
+        return replace(record, status="failed", reason="the loss is not finite", scores=(), predictions=None)
+
+    for seed in (2, 4):
+        rewrite(tmp_path / "results/local/mini", f"noise/seed-{seed}", fails)
+    said = "Failed, so not compared: seeds 2,4 of noise (the loss is not finite)."
+    for one in ("noise", "results/local/mini/noise"):
+        (found,) = as_json(cli, one, NOISY, "--seeds-only")
+        assert said in found["statements"]
+        assert said in found["limits"]
+    (found,) = as_json(cli, "noise#1", f"{NOISY}#1")
+    assert not any("Failed" in line for line in found["statements"])
+
+
+def test_a_campaign_may_be_called_as_a_seed_is(cli: Cli, take: Take, tmp_path: Path) -> None:
+    """Its runs are those of methods all the same, not checkpoints."""
+    take(3)
+    for name in ("seed-42", "other"):
+        shutil.copytree(tmp_path / "results/local", tmp_path / "results" / name)
+    (tmp_path / "results/seed-42/along.json").write_text("{}")
+    found = as_json(cli, "results/seed-42", "results/other")
+    assert [one["seeds"] for one in found] == [[[1, 2, 3], [1, 2, 3]]] * 2
+    assert {one["first"] for one in found} == {"noise (seed-42)", f"{NOISY} (seed-42)"}
+    (found,) = as_json(cli, "results/seed-42/mini/noise/seed-1", "results/other/mini/noise/seed-2")
+    assert found["first"] == "noise#1"
+
+
+def test_what_speaks_for_less_is_corrected_for_all_comparisons(cli: Cli, take: Take, tmp_path: Path) -> None:
+    """Also where a comparison has nothing of its kind: without predictions, or without seeds."""
+    take(4, "noise", NOISY, "word_overlap")
+    make_lone(tmp_path)
+    root = tmp_path / "results/local/mini"
+    for seed in (2, 3, 4):
+        shutil.copytree(root / "noise" / f"seed-{seed}", root / "lone" / f"seed-{seed}")
+    rewrite(root, "lone/*", lambda record: replace(record, method="lone", options={"scale": 7.0}))
+    for path in root.glob("lone/*/*.npz"):
+        path.unlink()
+    for first, others in (("noise", f"{NOISY},lone"), ("word_overlap", f"untrained,{NOISY}")):
+        if first == "word_overlap":
+            shutil.copytree(root / "word_overlap", root / "untrained")
+            rewrite(root, "untrained/*", lambda record: replace(record, method="untrained"))
+        found = as_json(cli, first, "--against", others)
+        assert all(
+            f["corrected"]["family"].startswith("Holm over 2") for one in found for f in one["findings"]
+        )
 
 
 @pytest.mark.parametrize("what", ["data", "predictions"])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bench.card import MethodCard, OptionValue
-from bench.compare.wording import seed_list
+from bench.compare.select import seed_list
 from bench.data.mteb_names import parse_suite, split_suites
 from bench.errors import BenchError
 from bench.nn.folder import ModelFolder

@@ -24,7 +24,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.cli import main as command_line
-from bench.compare.wording import seed_list
+from bench.compare.select import seed_list
 from bench.errors import BenchError, DataError
 from bench.records.record import RunRecord, Score, from_json, to_json
 from bench.reports.formats import latex

@@ -166,6 +166,13 @@ def test_the_largest_pilot_counts_and_only_of_this_specification(tmp_path: Path)
             "the differences of the pairs don't vary; no number can be planned from that (campaign pilot); "
             "name one with --spread",
         ),
+        (
+            "tncse,simcse",
+            {"tncse": (70.0, 70.5), "simcse": (70.5, 70.5)},
+            (1, 2),
+            "the seeds of one side all score the same; no number of seeds can be planned from that (campaign "
+            "pilot); name one with --spread",
+        ),
     ],
 )
 def test_where_nothing_can_be_planned_one_line_says_what_to_do(

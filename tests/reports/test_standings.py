@@ -142,6 +142,22 @@ def test_with_draws_of_all_items_the_tests_speak_for_seeds_and_items(tmp_path: P
     assert (found.with_items, found.test("x", "z").test) == (False, "Welch")
 
 
+def test_no_interval_contradicts_its_verdict(tmp_path: Path) -> None:
+    """With items an interval of seeds that don't vary may leave out 0, where no p is below the lowest one."""
+    records = (*seeds("high", 0.8, 0.8, 0.8), *seeds("low", 0.6, 0.6, 0.6), *seeds("varies", 0.5, 0.6, 0.7))
+    source = campaign(tmp_path, *records)
+    keep_draws(source, np.random.default_rng(3))
+    found = standings(source, source.records)
+    pair = found.of().pair("high", "low")
+    assert found.with_items
+    assert pair.level is not None
+    ends = found.test("high", "low", level=pair.level).interval
+    assert ends is not None
+    assert (pair.differs, ends[0] > 0) == (False, True)
+    assert found.interval("high", "low") is None
+    assert found.interval("high", "varies") is not None
+
+
 def test_nowhere_is_an_interval_of_width_0(tmp_path: Path) -> None:
     """Not of a method without seeds, nor of seeds that all score the same, nor of draws that agree."""
     records = [

@@ -14,6 +14,7 @@ from bench.reports.tables.terms import (
     budget_notes,
     member_notes,
     processor_notes,
+    setting_notes,
     text_notes,
     weight_notes,
 )
@@ -90,6 +91,29 @@ def test_other_text_is_named(tmp_path: Path) -> None:
     assert text_notes([records[0], records[3]]) == ()
     (grid,) = table_grids(make_campaign(ResultStore(tmp_path, "camp"), records), "leaderboard")
     assert said in grid.notes
+
+
+def test_rows_of_another_setting_are_named(tmp_path: Path) -> None:
+    def of(method: str, seed: int | None = 1, **training: object) -> RunRecord:
+        record = make_record(method, seed, {"STSB": 0.5})
+        return replace(record, training=record.training | training)
+
+    rows = [of("simcse"), of("mine"), of("mine", 2), of("released", corpus=B), of("untrained", None)]
+    untrained = replace(rows[4], training={})
+    assert setting_notes([*rows[:4], untrained]) == ()
+    other, bf16 = of("other", corpus=B), of("half", precision="bf16")
+    assert setting_notes([*rows, bf16, untrained]) == (
+        "Rows differ in more than their methods, in training precision: fp32 (simcse, mine, released and 1 "
+        "more), bf16 (half).",
+    )
+    (said,) = setting_notes([*rows, other])
+    assert said.startswith("Rows differ in more than their methods, in training text: ")
+    assert said.endswith("(simcse, mine, untrained), b.txt bbbbbbbb (other).")
+    evaluated = replace(of("again"), evaluation={"precision": "bf16", "version": 1})
+    (said,) = setting_notes([rows[0], evaluated])
+    assert "in precision: fp32 (simcse), bf16 (again)." in said
+    (grid,) = table_grids(make_campaign(ResultStore(tmp_path, "camp"), [rows[0], other]), "leaderboard")
+    assert any(note.startswith("Rows differ in more than their methods") for note in grid.notes)
 
 
 def test_another_form_of_a_member_is_named(tmp_path: Path) -> None:

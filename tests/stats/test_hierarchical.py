@@ -139,6 +139,13 @@ def test_seeds_that_do_not_vary_have_no_p_below_an_exact_test() -> None:
     sample.observed[:3] += 5
     found = variance_components(sample, "a", "b")
     assert (found.seeds, found.p, found.minimum_p) == (0, 0.1, 0.1)
+    sample.observed[:3], sample.observed[3:] = (
+        0.8665641,
+        0.5841851,
+    )  # their variances are not 0 but for rounding
+    assert sample.observed[:3].mean(1).var(ddof=1) > 0
+    found = variance_components(sample, "a", "b")
+    assert (found.seeds, found.p, found.minimum_p) == (0, 0.1, 0.1)
 
 
 @pytest.mark.parametrize(
