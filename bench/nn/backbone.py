@@ -358,5 +358,5 @@ def load_folder(
             tokenizer = AutoTokenizer.from_pretrained(folder, **safe)
     except Exception as error:  # transformers raises many kinds here; all mean that the folder can't be used
         raise not_loadable(error, folder.name, what, expected) from error
-    check_tokenizer(tokenizer, folder)
+    check_tokenizer(tokenizer, folder, model.config)
     return model, tokenizer, sorted(info["missing_keys"]) + sorted(map(str, info["mismatched_keys"]))

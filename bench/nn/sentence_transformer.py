@@ -177,7 +177,7 @@ def _check_whole(module: object, folder: Path) -> None:
     check_weights(missing, folder.name)
     tokenizer = getattr(module, "tokenizer", None)
     if isinstance(tokenizer, PreTrainedTokenizerBase):
-        check_tokenizer(tokenizer, folder)
+        check_tokenizer(tokenizer, folder, model.config)
         if tokenizer.pad_token is None:
             raise InputError(
                 "the tokenizer has no padding token, and sentence-transformers pads",

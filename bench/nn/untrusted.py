@@ -114,14 +114,29 @@ def _check_settings(settings: dict[str, Any], where: str) -> None:
                 raise InputError(f"{name} = {value}", where=where, expected=f"at most {MOST_LAYERS}")
 
 
-def check_tokenizer(tokenizer: Any, folder: Path) -> None:
-    """Raise InputError if there is no vocabulary in the folder: transformers would make up an empty one."""
+def check_tokenizer(tokenizer: Any, folder: Path, config: Any) -> None:
+    """Raise InputError if the vocabulary isn't in the folder, or isn't the model's.
+
+    Of a missing one transformers makes up an empty one, and may have saved that: all words are unknown then.
+
+    Args:
+        tokenizer: What transformers loaded.
+        folder: From where.
+        config: The model's, with the number of its embeddings.
+    """
     named = tuple(getattr(tokenizer, "vocab_files_names", {}).values())
     if named and not any(True for name in (*named, *_VOCABULARY) for _ in folder.glob(name)):
         raise InputError(
             "the tokenizer's vocabulary is missing",
             where=folder.name,
             expected="tokenizer.json, vocab.txt or another file of the model's tokenizer",
+        )
+    known, embedded = len(tokenizer), getattr(config, "vocab_size", None)
+    if isinstance(embedded, int) and known < embedded / 10:
+        raise InputError(
+            f"the tokenizer knows {known:,} tokens, the model {embedded:,}",
+            where=folder.name,
+            expected="the tokenizer that the model was trained with",
         )
 
 

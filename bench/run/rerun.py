@@ -189,7 +189,7 @@ def _check_files(
         for role, text in texts.items()
         if "pairs" not in text and not str(text["name"]).startswith(with_sick)
     }
-    own = profiles.load(profile)
+    own = profiles.of_record(profile)
     brought = corpus is None and (uses_world(own) or "copies" in own.corpus)
     if given and not copies and not brought:
         raise InputError(

@@ -114,8 +114,8 @@ def profiles_of(records: Sequence[RunRecord]) -> list[str]:
 
 
 def profile_text(name: str) -> bytes:
-    """Return a profile's TOML as it is installed here; raises InputError for an unknown one."""
-    profiles.load(name)
+    """Return a profile's TOML as it is installed here; raises InputError for one of a file."""
+    profiles.of_record(name)
     return resources.files(profiles.__name__).joinpath(f"{name}.toml").read_bytes()
 
 

@@ -33,6 +33,8 @@ _SHOWN = (
     Status.MISSING,
     Status.DIFFERENT,
 )
+_BLIND = 0.05
+"""A cell of which only larger drops are seen is named: points / 100."""
 _WITH_TASKS = (Status.REGRESSION, Status.UNCLEAR, Status.IMPROVED, Status.CHANGED)
 _TESTS = {
     PAIRED: "paired t where both sides have the same seeds",
@@ -174,6 +176,13 @@ def notes(gate: Gate) -> tuple[str, ...]:
     if any(cell.sees is not None for cell in gate.verdicts):
         said.append(
             f"sees: the smallest true drop of the average that would fail with a chance of {POWER:.0%}."
+        )
+    blind = [cell for cell in gate.cells if cell.sees is not None and cell.sees > _BLIND]
+    if blind:
+        named = "; ".join(f"{cell_name(cell.key)}, {number(cell.sees)} points" for cell in blind)
+        said.append(
+            f"Hardly guarded, as smaller drops than this may pass: {named}. More seeds help, or a method "
+            "that spreads less over them."
         )
     said += [
         f"{cell_name(cell.key)}: {'; '.join(cell.reasons)}."

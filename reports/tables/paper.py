@@ -11,7 +11,7 @@ from bench.records.record import RunRecord
 from bench.reports.campaign import Campaign
 from bench.reports.columns import check, pick, places
 from bench.reports.grid import DASH, Cell, Grid, Value, number
-from bench.reports.records import by_method, by_profile_and_suite, finished, main_metric
+from bench.reports.records import AS_THEY_ARE, by_method, by_profile_and_suite, finished, main_metric
 from bench.reports.tables.leaderboard import Table, leaderboard, must_say
 from bench.reports.tables.significance import ABOVE, BELOW, BOLD
 from bench.reports.tables.standings import ALPHA, standings
@@ -25,6 +25,7 @@ SUITES = {
     "mini": "the embedded test pairs",
 }
 METRICS = {"spearman": "Spearman's correlation", "accuracy": "Accuracy"}
+_AS_THEY_ARE = "checkpoints as they are"
 _AVERAGE, _MORE = "Avg.", ("seeds", "sd", "rank", "group")
 _AT_MOST, _ABOVE = f"p \N{LESS-THAN OR EQUAL TO} {ALPHA}", f"p > {ALPHA}"
 
@@ -89,8 +90,13 @@ def _table(campaign: Campaign, suite: str, blocks: Sequence[Sequence[RunRecord]]
 
 
 def profile_title(records: Sequence[RunRecord]) -> str:
-    """Return what a paper calls the setting: the profile's title, else the backbone's name."""
+    """Return what a paper calls the setting: the profile's title, else the backbone's name.
+
+    Where all rows are checkpoints as they are, the profile's backbone is none of theirs, and they are that.
+    """
     name = records[0].profile
+    if all(record.name in AS_THEY_ARE for record in records):
+        return _AS_THEY_ARE
     title = profiles.load(name).title if name in profiles.names() else ""
     backbones = (record.backbone["name"] for record in records if record.backbone)
     return title or next(iter(backbones), "") or name
@@ -124,11 +130,21 @@ def caption(campaign: Campaign, tables: Sequence[Table], blocks: Sequence[Sequen
     said += _of_blocks(
         blocks, [" ".join(_tests(campaign, *place)) for place in zip(tables, blocks, strict=True)]
     )
+    said += _of_blocks(blocks, [_not_of_it(campaign, group) for group in blocks])
     said += campaign.apart_note((row.method for table in tables for row in table.rows), how="")
     must = [must_say(campaign, group, table.rows) for table, group in zip(tables, blocks, strict=True)]
     for note in dict.fromkeys(one for own in must for one in own):
         said += _of_blocks(blocks, [note if note in own else "" for own in must])
     return " ".join(said)
+
+
+def _not_of_it(campaign: Campaign, records: Sequence[RunRecord]) -> str:
+    """Which rows are not of the block's title; nothing where all or none are."""
+    others = {record.method for record in records if record.name in AS_THEY_ARE}
+    if not others or profile_title(records) == _AS_THEY_ARE:
+        return ""
+    named = ", ".join(campaign.shown(method) for method in by_method(records) if method in others)
+    return f"{_AS_THEY_ARE.capitalize()}, of other models: {named}."
 
 
 def _of_blocks(blocks: Sequence[Sequence[RunRecord]], texts: Sequence[str]) -> list[str]:

@@ -373,8 +373,8 @@ def test_a_campaign_may_be_called_as_a_seed_is(cli: Cli, take: Take, tmp_path: P
     found = as_json(cli, "results/seed-42", "results/other")
     assert [one["seeds"] for one in found] == [[[1, 2, 3], [1, 2, 3]]] * 2
     assert {one["first"] for one in found} == {"noise (seed-42)", f"{NOISY} (seed-42)"}
-    (found,) = as_json(cli, "results/seed-42/mini/noise/seed-1", "results/other/mini/noise/seed-2")
-    assert found["first"] == "noise#1"
+    (single,) = as_json(cli, "results/seed-42/mini/noise/seed-1", "results/other/mini/noise/seed-2")
+    assert single["first"] == "noise#1"
 
 
 def test_what_speaks_for_less_is_corrected_for_all_comparisons(cli: Cli, take: Take, tmp_path: Path) -> None:

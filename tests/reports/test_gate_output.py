@@ -132,6 +132,13 @@ def test_the_table_has_question_and_what_it_sees() -> None:
         assert (there["reference"], there["new"]) == scores
 
 
+def test_a_cell_that_is_hardly_guarded_is_named() -> None:
+    assert not any("Hardly guarded" in note for note in grid(whole()).notes)
+    blind = verdict("cls", Status.EQUAL, 0.32, 0.32, question=Question.RETRAIN, sees=0.2056)
+    (said,) = (note for note in grid(replace(whole(), cells=(blind,))).notes if "guarded" in note)
+    assert ": cls on toy (profile mini), 20.56 points. More seeds" in said
+
+
 def test_the_average_over_cells_is_the_last_row() -> None:
     last = dict(zip(grid(whole()).header, grid(whole()).rows[-1], strict=True))
     assert (last["verdict"], last["method"], last["suite"]) == ("ok", "average of 5 cells", "-")

@@ -195,6 +195,20 @@ def test_the_caption_says_what_was_done(tmp_path: Path) -> None:
     )
 
 
+def test_the_caption_names_no_backbone_that_rows_lack(tmp_path: Path) -> None:
+    mine = make_record("mine", None, {"STSB": 0.7}, name="hf", backbone="ckpt", corpus=None)
+    other = make_record("ckpt-1234", None, {"STSB": 0.6}, name="st", backbone="ckpt", corpus=None)
+    (table,) = paper_tables(campaign(tmp_path, mine, other))
+    assert "on the seven STS tasks, checkpoints as they are." in table.caption
+    assert "embedded world" not in table.caption
+    trained = make_record("simcse", 1, {"STSB": 0.7})
+    (table,) = paper_tables(campaign(tmp_path, mine, other, trained))
+    assert "tasks, a small BERT of the embedded world" in table.caption
+    assert "Checkpoints as they are, of other models: mine, ckpt-1234." in table.caption
+    (table,) = paper_tables(campaign(tmp_path, trained))
+    assert "heckpoints" not in table.caption
+
+
 def test_what_records_must_say_is_in_the_caption(tmp_path: Path) -> None:
     noted = [replace(one, notes=("Made up.",)) for one in seeds("a", 0.5, 0.6)]
     (table,) = paper_tables(campaign(tmp_path, *noted))

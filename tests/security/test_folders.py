@@ -51,6 +51,15 @@ def no_tokenizer(folder: Path) -> None:
     as_pickle(folder, "tokenizer.pkl")
 
 
+def hardly_a_word(folder: Path) -> None:
+    """As transformers saves a tokenizer whose vocabulary it made up."""
+    file = folder / "tokenizer.json"
+    made = json.loads(file.read_text())
+    special = {token["content"] for token in made["added_tokens"]}
+    made["model"]["vocab"] = {word: at for word, at in made["model"]["vocab"].items() if word in special}
+    file.write_text(json.dumps(made))
+
+
 OVERFLOW = b'{"a":{"dtype":"F32","shape":[4294967296,4294967296,4294967296],"data_offsets":[0,0]}}'
 WEIGHT = "encoder.layer.1.output.dense.weight"
 SHAPES = "m: this model can't be loaded: the shapes of its weights aren't those that config.json gives"
@@ -58,6 +67,7 @@ MISSING = f"m: 1 weight(s) are missing from the checkpoint, the first is {WEIGHT
 CODE = "is code from elsewhere, which is not executed; expected eager, sdpa or another of transformers' own"
 INDEX = "m/model.safetensors.index.json: it names the weights file '{}', which is not beside it"
 CONFIG, TOKENIZER = "config.json", "tokenizer_config.json"
+FEW_TOKENS = "the tokenizer knows 5 tokens, the model"
 LOAD = "m: this model can't be loaded: "
 HOSTILE_FOLDERS: list[tuple[Edit, str]] = [
     (settings(CONFIG, attn_implementation="e/k"), f"m/config.json: attn_implementation = 'e/k' {CODE}"),
@@ -72,6 +82,7 @@ HOSTILE_FOLDERS: list[tuple[Edit, str]] = [
     (shards("../outside.safetensors"), INDEX.format("../outside.safetensors")),
     (shards("/etc/hostname"), INDEX.format("/etc/hostname")),
     (no_tokenizer, "m: the tokenizer's vocabulary is missing; expected tokenizer.json"),
+    (hardly_a_word, f"m: {FEW_TOKENS}"),
     (lambda folder: as_pickle(folder, "tokenizer.json"), LOAD),
     (weights_of(struct.pack("<Q", 2**63) + b"{}"), f"{LOAD}Error while deserializing header"),
     (weights_of(struct.pack("<Q", 90 << 20) + b"{}"), f"{LOAD}Error while deserializing header"),
@@ -95,6 +106,7 @@ def test_folders_that_are_not_what_they_say(model: Path, edit: Edit, message: st
     [
         (change_weights(lambda weights: weights.pop(WEIGHT)), MISSING),
         (no_tokenizer, "the tokenizer's vocabulary is missing"),
+        (hardly_a_word, FEW_TOKENS),
         (settings("1_Pooling/config.json", word_embedding_dimension=10**12), LOAD),
         (settings("1_Pooling/config.json", word_embedding_dimension=-1), LOAD),
         (settings("1_Pooling/config.json", word_embedding_dimension=8), LOAD),

@@ -189,7 +189,7 @@ def test_figures_stay_in_their_folder(cli: Cli, tmp_path: Path) -> None:
         ({"provenance": {}}, "device 'None'"),
         ({"name": "hf", "method": "hf:/etc"}, "expected --model FOLDER"),
         ({"name": "os.system"}, "os.system"),
-        ({"profile": "../../mini"}, "unknown profile '../../mini'"),
+        ({"profile": "../../mini"}, "it was run with a profile from a file, '../../mini'"),
     ],
 )
 def test_a_record_names_no_file_to_read(

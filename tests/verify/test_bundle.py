@@ -139,6 +139,18 @@ def test_no_such_campaign(work: Path, cli: Cli) -> None:
     assert "no records here" in refusal(cli, "bundle", "empty", "--out", "new.zip")
 
 
+def test_a_profile_from_a_file_is_not_in_a_record(work: Path, cli: Cli) -> None:
+    own = Path("own.toml")
+    assert cli("init", ".")[0] == 0
+    shutil.copyfile("profile.toml", own)
+    run = ("run", "--methods", "word_overlap", "--profile", str(own), "--suite", "toy", "--campaign", "own")
+    assert cli(*run)[0] == 0
+    said = "profile own: it was run with a profile from a file, 'own'; expected one of bert-base, "
+    assert said in refusal(cli, "bundle", "own", "--out", "new.zip")
+    (record,) = Path("results/own/own").rglob("toy.json")
+    assert said in refusal(cli, "rerun", str(record))
+
+
 def test_a_file_that_can_not_be_written(work: Path, cli: Cli) -> None:
     assert "--out: mine.py/x.zip can't be written" in refusal(cli, *MINE[:3], "mine.py/x.zip", *MINE[4:])
 

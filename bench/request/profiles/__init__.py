@@ -156,6 +156,18 @@ def load(name: str) -> Profile:
         raise DataError(f"not a profile: {error}", where=f"bench/request/profiles/{name}.toml") from error
 
 
+def of_record(name: str) -> Profile:
+    """Read the profile that a record names; raises InputError where that was a file, which they lack."""
+    if name not in names():
+        raise InputError(
+            f"it was run with a profile from a file, '{name}'",
+            where=f"profile {name}",
+            expected=f"one of {', '.join(names())}",
+            hint="such records can be reported, compared and verified, not repeated, bundled or checked",
+        )
+    return load(name)
+
+
 def _user_profile(path: Path) -> Profile:
     where, name = f"--profile {path}", path.name.removesuffix(SUFFIX)
     if name in names() or not METHOD_NAME.fullmatch(name):
