@@ -93,16 +93,23 @@ class ResultStore:
         content = _content(self.path(place).with_suffix(".npz"))
         return content is not None and hashlib.sha256(content).hexdigest() == record.predictions["sha256"]
 
-    def finished(self, place: Place) -> RunRecord | None:
-        """Return the finished, whole record at a place, of whatever key.
+    def scored(self, place: Place) -> RunRecord | None:
+        """Return the undamaged record with scores at a place, of whatever key, even without its predictions.
 
-        None if there is none, or if it is damaged, failed, or its predictions aren't its own: the job has to
-        run. Raises NewerRecordError, UnsealedRecordError or UnreadableRecordError for a record that may well
-        be finished.
+        None if there is none. Raises NewerRecordError, UnsealedRecordError or UnreadableRecordError for a
+        record that may well be finished.
         """
         record = _undamaged(self.path(place))
-        whole = record is not None and record.status == "ok" and self.is_whole(place, record)
-        return record if whole else None
+        return record if record is not None and record.status == "ok" else None
+
+    def finished(self, place: Place) -> RunRecord | None:
+        """Return the finished, whole record at a place, of whatever key; raises as :meth:`scored`.
+
+        None if there is none, or if it is damaged, failed, or its predictions aren't its own: the job has to
+        run.
+        """
+        record = self.scored(place)
+        return record if record is not None and self.is_whole(place, record) else None
 
     def write(
         self, place: Place, record: RunRecord, predictions: Mapping[str, FloatArray] | None

@@ -365,11 +365,16 @@ def test_a_newer_record_is_never_replaced(cli: Cli, tmp_path: Path) -> None:
     assert path.read_text() == newer
 
 
-def test_a_forced_run_that_fails_keeps_the_finished_record(cli: Cli, tmp_path: Path, tiny_bert: Path) -> None:
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_run_that_fails_keeps_the_scores_that_are_there(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, lost: bool
+) -> None:
     model = tmp_path / "model"
     shutil.copytree(tiny_bert, model)
-    arguments = ("run", "--methods", f"x=hf:{model}:cls", *TOY, "--force")
+    arguments = ("run", "--methods", f"x=hf:{model}:cls", *TOY, *(() if lost else ("--force",)))
     assert cli(*arguments)[0] == 0
+    if lost:
+        (tmp_path / "results/local/mini/x/no-seed/toy.npz").unlink()
     before = stable_bytes(tmp_path)
     (model / "model.safetensors").write_bytes(b"broken")
     code, _, err = cli(*arguments)
