@@ -6,6 +6,7 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli.options import NumberRange, check_device, make_spec, run_options, seeds_option, tell
-from bench.errors import InputError, printable
+from bench.errors import InputError, MisplacedRecordError, printable
 from bench.records.record import ALL, RunRecord
 
 if TYPE_CHECKING:
@@ -194,15 +195,16 @@ def tell_left(left: Sequence[Job], planned: int, failed: int) -> None:
 
 
 def own_records(plan: Plan) -> list[RunRecord]:
-    """Return the records of a plan's jobs, without those of another specification in their place."""
+    """Return the records of a plan's jobs, without those of another specification or place in theirs."""
     from bench.records.facts import differing
 
-    found = ((job, plan.store.read(job.place)) for job in plan.jobs)
-    return [
-        record
-        for job, record in found
-        if record is not None and (record.status == "failed" or not differing(record, job.record))
-    ]
+    found = []
+    for job in plan.jobs:
+        with suppress(MisplacedRecordError):  # a conflict, which was said
+            record = plan.store.read(job.place)
+            if record and (record.status == "failed" or not differing(record, job.record)):
+                found.append(record)
+    return found
 
 
 def leave_if_failed(cells: int) -> None:
