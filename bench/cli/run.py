@@ -229,7 +229,9 @@ def show_plan(plan: Plan) -> int:
     unprobed = {job.place for job in jobs_without_probes(plan)}
     for job, state in states:
         lacks = ", probes to do" if state == "done" and job.place in unprobed else ""
-        click.echo(f"{job.cell.describe():40} {job.suite:12} {state}{lacks}")
+        fault = plan.states[job.place].fault
+        why = f" ({printable(fault)})" if fault else ""
+        click.echo(f"{job.cell.describe():40} {job.suite:12} {state}{lacks}{why}")
     pending = plan.pending()
     probed = [job for job, state in states if state == "done" and job.place in unprobed]
     building = [*pending, *probed]
@@ -259,6 +261,13 @@ def tell_conflicts(plan: Plan) -> int:
         what = f"{printable(first.cell.method)} {seed_list(seeds)} on {first.suite}"
         click.echo(f"{what if len(same) > 1 else _named(first)}: not run, {why}", err=True)
     return len(found)
+
+
+def tell_faults(plan: Plan) -> None:
+    """Say of which jobs the run replaces what is there, as it is no result."""
+    for job in plan.pending():
+        if fault := plan.states[job.place].fault:
+            tell(printable(f"{_named(job)}: made anew, {plan.store.path(job.place)}: {fault}"))
 
 
 def show_estimate(plan: Plan, price: float | None = None, deadline: float | None = None) -> None:
@@ -324,6 +333,7 @@ def execute(plan: Plan, deadline: Deadline | None = None, logs: Sequence[str] = 
         words = f"bench {' '.join(model.command)} --out {model.path}"
         tell(f"{model.name} is made first, once a machine: {printable(words)}")
     pending, conflicts = len(pending_jobs(plan)), tell_conflicts(plan)
+    tell_faults(plan)
     if done := len(plan.jobs) - pending - conflicts:
         click.echo(f"{done} of {len(plan.jobs)} cells are done already", err=True)
     console = Console(stderr=True)
