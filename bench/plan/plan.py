@@ -183,7 +183,7 @@ def make_plan(spec: RunSpec, inputs: Inputs | None = None) -> Plan:
     cells = [with_stages(cell, spec, training) for cell in cells]
     check_copies(spec, cells)
     check_batches(spec, cells, training)
-    refuse_twins(cells)
+    refuse_twins(groups)
     # seed by seed, so that a run which is stopped early still compares fairly
     cells.sort(key=lambda cell: -1 if cell.seed is None else cell.seed)
     jobs = tuple(

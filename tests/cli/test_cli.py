@@ -214,6 +214,7 @@ BAD = [
     ("run --methods noise --profile minlm", "--profile: unknown profile 'minlm' ... did you mean 'minilm'?"),
     ("run --methods noise --suite toy,toy", "--suite: 'toy,toy' names a suite twice"),
     ("run --methods noise,noise --suite toy", "--methods: 'noise' is asked for twice"),
+    ("run --methods x=word_overlap,x=noise --suite toy", "--methods: 'x' is asked for twice"),
     ("run --methods untrained=noise --suite toy", "the alias 'untrained' is the name of a registered method"),
     ("run --methods noise:x --suite toy", "'noise' takes nothing after a colon"),
     ("run --methods hf --suite toy", "'hf' needs a model; expected hf:PATH"),
