@@ -29,6 +29,7 @@ from bench.registry import METHODS
 from bench.run.kept import folder_of
 from bench.verify.files import files_of, strays, unseen
 from bench.verify.findings import AGAIN, READABLE, UNFORESEEN, Verified, Wrong
+from bench.verify.grids import verify_grids
 from bench.verify.known import known
 from bench.verify.stages import Planned, planned, with_keys
 
@@ -95,6 +96,7 @@ def verify(target: Path, settings: Settings) -> tuple[Verified, list[tuple[str, 
                 hint = "delete it, or move it out of the results folder"
                 name = stray.relative_to(base).as_posix()
                 verified.add(name, [("stray", "no record names this file", hint)])
+            verify_grids(root, base, verified)
         readable |= of_campaign
     found = {finding.where for finding in verified.findings}
     return verified, [(where, r) for where, r in readable.items() if where not in found and r.status == "ok"]
