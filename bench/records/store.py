@@ -25,7 +25,7 @@ from bench.errors import (
 )
 from bench.records.files import write_whole
 from bench.records.folders import check_readable
-from bench.records.integrity import copies, faults, seal_fault, sealed
+from bench.records.integrity import AGAIN, copies, faults, seal_fault, sealed
 from bench.records.predictions import arrays, npz
 from bench.records.record import Place, RunRecord, from_json, safe_name, to_json
 
@@ -90,7 +90,11 @@ class ResultStore:
         content = _content(path)
         if content is None:
             return None
-        record = _parsed(path, content)
+        try:
+            record = _parsed(path, content)
+        except DataError as error:
+            error.hint = error.hint or AGAIN
+            raise
         if self.path(record.place) != path:
             raise MisplacedRecordError(
                 f"this record of {record.method} is in another's place",
@@ -371,5 +375,5 @@ def _parsed(path: Path, content: bytes) -> RunRecord:
     record = from_json(text, str(path))
     if fault := seal_fault(record, text) or next(faults(record), None):
         kind = UnsealedRecordError if fault.check == "unsealed" else DataError
-        raise kind(fault.what, where=str(path), hint=fault.hint)
+        raise kind(fault.what, where=str(path), hint=fault.hint or None)
     return record

@@ -30,7 +30,6 @@ CHECKS = {
 """What verification checks, by the name that findings carry."""
 Wrong = tuple[str, str, str]
 """Check, what is wrong, what to do about it."""
-AGAIN = "delete the file and run the cell again"
 READABLE = "give yourself the right to read it"
 UNFORESEEN = "keep it: it may be whole, and the fault bench's; please report this"
 

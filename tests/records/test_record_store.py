@@ -73,7 +73,7 @@ def test_damaged_records_are_refused_with_their_place(damage: str) -> None:
         from_json(damage, "a/b.json")
     said = str(caught.value)
     assert said.startswith("a/b.json: this is not a run record: ")
-    assert said.endswith("; delete the file and run the cell again")
+    assert "delete the file" not in said  # it may be any file
 
 
 def test_nan_never_enters_a_record() -> None:
