@@ -76,6 +76,10 @@ class UnreadableRecordError(DataError):
     """A record, or its predictions, that the system won't read: it may be whole, never to be replaced."""
 
 
+class MisplacedRecordError(DataError):
+    """A sound record in the place of another: no result there, never to be replaced (exit code 2)."""
+
+
 class NotComparableError(BenchError):
     """Records that must not be compared (exit code 3)."""
 

@@ -14,6 +14,7 @@ from bench.records.record import Place, RunRecord
 from bench.records.store import ResultStore
 from bench.reports.doubts import lacks_predictions, scanned
 from bench.reports.records import by_profile_and_suite, run_name, table_facts
+from bench.sweeps import manifest as manifests
 from bench.sweeps.manifest import Manifest, load_all
 
 
@@ -175,8 +176,15 @@ def _shared(
             yield name, said
 
 
-def joined_sweeps(stores: Iterable[ResultStore], profile: str | None) -> list[Manifest]:
+def joined_sweeps(
+    stores: Iterable[ResultStore], profile: str | None, suite: str | None = None
+) -> list[Manifest]:
     """Return the grids of the sweeps of campaigns; a sweep of several is one, of all their seeds and suites.
+
+    Args:
+        stores: The campaigns.
+        profile: Leave out those of other profiles.
+        suite: Leave out those that didn't run on this suite, and the others' other suites.
 
     Raises:
         NotComparableError: a sweep whose cells are other methods in each.
@@ -195,10 +203,9 @@ def joined_sweeps(stores: Iterable[ResultStore], profile: str | None) -> list[Ma
                     where=f"profile {manifest.profile}",
                     hint="report them one by one",
                 )
-            suites = tuple(dict.fromkeys((*known.suites, *manifest.suites)))
-            seeds = tuple(sorted({*known.seeds, *manifest.seeds}))
-            found[key] = first, replace(known, suites=suites, seeds=seeds)
-    return [manifest for _, manifest in found.values()]
+            found[key] = first, manifests.joined(known, manifest)
+    every = [manifest for _, manifest in found.values()]
+    return [replace(one, suites=(suite,)) for one in every if suite in one.suites] if suite else every
 
 
 def homes_of(found: Iterable[Found]) -> dict[Place, ResultStore]:

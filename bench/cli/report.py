@@ -174,7 +174,7 @@ def _campaign(
     if checkpoint == "last":
         records = tuple(last_checkpoints(records))
     baseline = _known_baseline(baseline, records)
-    sweeps = tuple(joined.joined_sweeps(stores, profile))
+    sweeps = tuple(joined.joined_sweeps(stores, profile, suite))
     homes = joined.homes_of(found)
     source = ready(
         Campaign(

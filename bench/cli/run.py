@@ -6,6 +6,7 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli.options import NumberRange, check_device, make_spec, run_options, seeds_option, tell
-from bench.errors import InputError, printable
+from bench.errors import InputError, MisplacedRecordError, printable
 from bench.records.record import ALL, RunRecord
 
 if TYPE_CHECKING:
@@ -193,15 +194,16 @@ def tell_left(left: Sequence[Job], planned: int, failed: int) -> None:
 
 
 def own_records(plan: Plan) -> list[RunRecord]:
-    """Return the records of a plan's jobs, without those of another specification in their place."""
+    """Return the records of a plan's jobs, without those of another specification or place in theirs."""
     from bench.records.facts import differing
 
-    found = ((job, plan.store.read(job.place)) for job in plan.jobs)
-    return [
-        record
-        for job, record in found
-        if record is not None and (record.status == "failed" or not differing(record, job.record))
-    ]
+    found = []
+    for job in plan.jobs:
+        with suppress(MisplacedRecordError):  # a conflict, which was said
+            record = plan.store.read(job.place)
+            if record and (record.status == "failed" or not differing(record, job.record)):
+                found.append(record)
+    return found
 
 
 def leave_if_failed(cells: int) -> None:
@@ -226,7 +228,9 @@ def show_plan(plan: Plan) -> int:
     unprobed = {job.place for job in jobs_without_probes(plan)}
     for job, state in states:
         lacks = ", probes to do" if state == "done" and job.place in unprobed else ""
-        click.echo(f"{job.cell.describe():40} {job.suite:12} {state}{lacks}")
+        fault = plan.states[job.place].fault
+        why = f" ({printable(fault)})" if fault else ""
+        click.echo(f"{job.cell.describe():40} {job.suite:12} {state}{lacks}{why}")
     pending = plan.pending()
     probed = [job for job, state in states if state == "done" and job.place in unprobed]
     building = [*pending, *probed]
@@ -255,6 +259,13 @@ def tell_conflicts(plan: Plan) -> int:
         what = f"{printable(first.cell.method)} {seed_list(seeds)} on {first.suite}"
         click.echo(f"{what if len(same) > 1 else _named(first)}: not run, {why}", err=True)
     return len(found)
+
+
+def tell_faults(plan: Plan) -> None:
+    """Say of which jobs the run replaces what is there, as it is no result."""
+    for job in plan.pending():
+        if fault := plan.states[job.place].fault:
+            tell(printable(f"{_named(job)}: made anew, {plan.store.path(job.place)}: {fault}"))
 
 
 def show_estimate(plan: Plan, price: float | None = None, deadline: float | None = None) -> None:
@@ -320,6 +331,7 @@ def execute(plan: Plan, deadline: Deadline | None = None, logs: Sequence[str] = 
         words = f"bench {' '.join(model.command)} --out {model.path}"
         tell(f"{model.name} is made first, once a machine: {printable(words)}")
     pending, conflicts = len(pending_jobs(plan)), tell_conflicts(plan)
+    tell_faults(plan)
     if done := len(plan.jobs) - pending - conflicts:
         click.echo(f"{done} of {len(plan.jobs)} cells are done already", err=True)
     console = Console(stderr=True)

@@ -33,7 +33,7 @@ def sweep(name: str, dry_run: bool, estimate: bool, **options: Any) -> None:
     from bench.reports.tables.sweeps import sweep_grids
     from bench.request.parse import parse_methods
     from bench.sweeps.grids import get
-    from bench.sweeps.manifest import Manifest, save
+    from bench.sweeps.manifest import Manifest, save, with_earlier
 
     wanted = get(name)
     spec = make_spec({**options, "methods": "untrained"})
@@ -50,6 +50,14 @@ def sweep(name: str, dry_run: bool, estimate: bool, **options: Any) -> None:
     plan = make_plan(replace(spec, methods=parse_methods(",".join(methods))))
     if plan.spec.executor == "local":  # else the nodes' devices count
         check_device(plan.spec.device, plan.spec.ranks)
+    manifest = Manifest(
+        wanted.name,
+        plan.jobs[0].cell.profile,
+        tuple(plan.suites),
+        spec.seeds,
+        tuple((point.row, point.column, plan.ids[point.method]) for point in points),
+    )
+    kept = with_earlier(manifest, plan.store.root)
     if dry_run or estimate:
         click.echo(f"{wanted.name}: {wanted.question} ({wanted.source})")
         click.echo(f"{len(methods)} methods x seeds {options['seeds']}: {', '.join(methods)}")
@@ -59,14 +67,7 @@ def sweep(name: str, dry_run: bool, estimate: bool, **options: Any) -> None:
         leave_if_failed(conflicts)
         return
     plan.store.prepare()
-    manifest = Manifest(
-        wanted.name,
-        plan.jobs[0].cell.profile,
-        tuple(plan.suites),
-        spec.seeds,
-        tuple((point.row, point.column, plan.ids[point.method]) for point in points),
-    )
-    save(manifest, plan.store.root)
+    save(kept, plan.store.root)
     failed = execute(plan)
     click.echo(text(sweep_grids([manifest], own_records(plan), plan.store.campaign)), nl=False)
     leave_if_failed(failed)

@@ -153,12 +153,12 @@ class _Two:
         found = []
         for job in self.jobs:
             try:
-                records = store.seeds(job.place).values()
+                records, _ = store.seeds(job.place)
             except (NewerRecordError, UnreadableRecordError):  # it can't be read here, and need not be
                 return None
             runs = [
                 Run(store, record)
-                for record in records
+                for record in records.values()
                 if record.status == "ok" and not differing(record, job.record, _SAME)
             ]
             if not runs:

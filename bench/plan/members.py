@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from bench.errors import InputError
@@ -73,13 +73,14 @@ def without_idle_seeds(cells: list[Cell]) -> list[Cell]:
     return list(kept.values())
 
 
-def refuse_twins(cells: list[Cell]) -> None:
-    """Raise InputError if two cells would stand at one place."""
-    for (method, _), count in Counter((cell.method, cell.seed) for cell in cells).items():
+def refuse_twins(requested: Iterable[Sequence[Cell]]) -> None:
+    """Raise InputError if the cells of two requests have one name: no table could tell them apart."""
+    names = Counter(name for cells in requested for name in {cell.method for cell in cells})
+    for method, count in names.items():
         if count > 1:
             raise InputError(
                 f"'{method}' is asked for twice",
                 where="--methods",
-                expected="each method once",
-                hint="give one of them a name: NAME=METHOD",
+                expected="each name once",
+                hint="give one of them another name: NAME=METHOD",
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import TypeVar
 
 from bench.card import MethodCard
@@ -17,7 +18,7 @@ from bench.data.training import (
     resolve_world_seed,
     with_texts,
 )
-from bench.errors import InputError, NotComparableError
+from bench.errors import DataError, InputError, MisplacedRecordError, NotComparableError
 from bench.eval.suite import SuiteTask, measure_of
 from bench.nn.folder import ModelFolder, resolve
 from bench.plan.backbone import profile_backbone
@@ -47,11 +48,13 @@ class State:
         status: "done", "failed" (runs again), "to do" or "conflict" (doesn't run).
         record: The record that is there.
         conflict: What it conflicts with.
+        fault: Why what is there is no result, so that the run replaces it; empty where there is nothing.
     """
 
     status: str
     record: RunRecord | None = None
     conflict: NotComparableError | None = None
+    fault: str = ""
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ class Plan:
         """What is at each job's place, read once: before anything runs.
 
         A finished record of another specification there, or at another seed of the same method, is a
-        conflict: it is never replaced, and stops no other job.
+        conflict, and so is another place's record: it is never replaced, and stops no other job.
 
         Raises:
             NewerRecordError: a record of a newer bench is there.
@@ -79,16 +82,20 @@ class Plan:
             UnreadableRecordError: one that the system won't read.
         """
         found: dict[Place, State] = {}
-        seeds: dict[tuple[str, str, str], dict[Place, RunRecord]] = {}
+        seeds: dict[tuple[str, str, str], tuple[dict[Place, RunRecord], dict[Path, DataError]]] = {}
         for job in self.jobs:
             group = (job.place.profile, job.place.method, job.suite)
             if group not in seeds:
                 seeds[group] = self.store.seeds(job.place)
-            found[job.place] = self._state(job, seeds[group])
+            found[job.place] = self._state(job, *seeds[group])
         return found
 
-    def _state(self, job: Job, seeds: Mapping[Place, RunRecord]) -> State:
-        there = seeds.get(job.place)
+    def _state(self, job: Job, seeds: Mapping[Place, RunRecord], damaged: Mapping[Path, DataError]) -> State:
+        there, error = seeds.get(job.place), damaged.get(self.store.path(job.place))
+        if isinstance(error, MisplacedRecordError):
+            return State(
+                "conflict", conflict=NotComparableError(error.what, where=error.where, hint=error.hint)
+            )
         replaced = {other.place for other in self.jobs} if self.spec.force else set()
         for place, record in seeds.items():
             own = place == job.place
@@ -103,8 +110,10 @@ class Plan:
                     hint="name another --campaign" + (", or replace it with --force" if own else ""),
                 )
                 return State("conflict", there, conflict)
-        if there is None or (there.status == "ok" and not self.store.is_whole(job.place, there)):
-            return State("to do")
+        if there is None:
+            return State("to do", fault=error.what if error else "")
+        if there.status == "ok" and not self.store.is_whole(job.place, there):
+            return State("to do", fault="the record's predictions are missing or not its own")
         if there.status == "failed":
             return State("failed")
         return State("to do" if differing(there, job.record) else "done", there)
@@ -174,7 +183,7 @@ def make_plan(spec: RunSpec, inputs: Inputs | None = None) -> Plan:
     cells = [with_stages(cell, spec, training) for cell in cells]
     check_copies(spec, cells)
     check_batches(spec, cells, training)
-    refuse_twins(cells)
+    refuse_twins(groups)
     # seed by seed, so that a run which is stopped early still compares fairly
     cells.sort(key=lambda cell: -1 if cell.seed is None else cell.seed)
     jobs = tuple(

@@ -15,6 +15,8 @@ from bench.records.facts import digest, key_of
 from bench.records.measured import measured
 from bench.records.record import ALL, AVERAGE, SCHEMA, RunRecord, Score, to_json
 
+AGAIN = "delete the file and run the cell again"
+"""What to do about a damaged record of a campaign: no advice for any other file, or a newer bench's."""
 TOLERANCE = 1e-9
 """Scores that differ by more are not the same; less is the order of a sum on another CPU."""
 _SEAL, _BLANK = "record_sha256", "0" * 64
@@ -28,12 +30,12 @@ class Fault:
     Args:
         check: The check that found it, one word.
         what: In words.
-        hint: What to do about it.
+        hint: What to do about it, where that isn't to run the cell again.
     """
 
     check: str
     what: str
-    hint: str = "delete the file and run the cell again"
+    hint: str = ""
 
 
 def sealed(record: RunRecord) -> RunRecord:

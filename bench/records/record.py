@@ -176,9 +176,7 @@ def from_json(text: str, where: str) -> RunRecord:
         _check_sense(data)
         return _record(data)
     except (ValueError, TypeError, RecursionError) as error:
-        raise DataError(
-            f"this is not a run record: {error}", where=where, hint="delete the file and run the cell again"
-        ) from error
+        raise DataError(f"this is not a run record: {error}", where=where) from error
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

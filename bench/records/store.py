@@ -11,13 +11,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 from filelock import FileLock, Timeout
 
 from bench.encoder import FloatArray
 from bench.errors import (
     DataError,
     InputError,
+    MisplacedRecordError,
     NewerRecordError,
     StorageError,
     UnreadableRecordError,
@@ -25,9 +25,12 @@ from bench.errors import (
 )
 from bench.records.files import write_whole
 from bench.records.folders import check_readable
-from bench.records.integrity import copies, faults, seal_fault, sealed
+from bench.records.integrity import AGAIN, copies, faults, seal_fault, sealed
+from bench.records.predictions import arrays, npz
 from bench.records.record import Place, RunRecord, from_json, safe_name, to_json
 
+_WHOLE = (NewerRecordError, UnsealedRecordError, UnreadableRecordError)
+"""Of records that may well be whole, so that nothing goes on without them."""
 _CAMPAIGN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -75,10 +78,30 @@ class ResultStore:
         return self.root / place.folder / f"{safe_name(place.suite)}.json"
 
     def read(self, place: Place) -> RunRecord | None:
-        """Return the record, or None if there is none; raises as :func:`read_record`."""
-        path = self.path(place)
+        """Return the record, or None if there is none.
+
+        Raises:
+            MisplacedRecordError: a record of another place.
+            DataError: as :func:`read_record`.
+        """
+        return self._read(self.path(place))
+
+    def _read(self, path: Path) -> RunRecord | None:
         content = _content(path)
-        return None if content is None else _parsed(path, content)
+        if content is None:
+            return None
+        try:
+            record = _parsed(path, content)
+        except DataError as error:
+            error.hint = error.hint or AGAIN
+            raise
+        if self.path(record.place) != path:
+            raise MisplacedRecordError(
+                f"this record of {record.method} is in another's place",
+                where=str(path),
+                hint="move the copy out of the results folder",
+            )
+        return record
 
     def is_whole(self, place: Place, record: RunRecord) -> bool:
         """True if the predictions next to a record are those it was written with.
@@ -93,16 +116,28 @@ class ResultStore:
         content = _content(self.path(place).with_suffix(".npz"))
         return content is not None and hashlib.sha256(content).hexdigest() == record.predictions["sha256"]
 
+    def scored(self, place: Place) -> RunRecord | None:
+        """Return the undamaged record with scores at a place, of whatever key, even without its predictions.
+
+        None if there is none. Raises NewerRecordError, UnsealedRecordError, UnreadableRecordError or
+        MisplacedRecordError for a record that may well be finished.
+        """
+        try:
+            record = self.read(place)
+        except (*_WHOLE, MisplacedRecordError):
+            raise
+        except DataError:
+            return None
+        return record if record is not None and record.status == "ok" else None
+
     def finished(self, place: Place) -> RunRecord | None:
-        """Return the finished, whole record at a place, of whatever key.
+        """Return the finished, whole record at a place, of whatever key; raises as :meth:`scored`.
 
         None if there is none, or if it is damaged, failed, or its predictions aren't its own: the job has to
-        run. Raises NewerRecordError, UnsealedRecordError or UnreadableRecordError for a record that may well
-        be finished.
+        run.
         """
-        record = _undamaged(self.path(place))
-        whole = record is not None and record.status == "ok" and self.is_whole(place, record)
-        return record if whole else None
+        record = self.scored(place)
+        return record if record is not None and self.is_whole(place, record) else None
 
     def write(
         self, place: Place, record: RunRecord, predictions: Mapping[str, FloatArray] | None
@@ -132,7 +167,7 @@ class ResultStore:
         if predictions is None:
             path.with_suffix(".npz").unlink(missing_ok=True)
         else:
-            payload = _npz(predictions)
+            payload = npz(predictions)
             digest = hashlib.sha256(payload).hexdigest()
             record = replace(record, predictions={"file": f"{path.stem}.npz", "sha256": digest})
             write_whole(path.with_suffix(".npz"), payload)
@@ -154,7 +189,7 @@ class ResultStore:
                 where=str(file),
                 hint="run the cell again",
             )
-        found = _arrays(file)
+        found = arrays(file, _content(file) or b"")
         wanted = {name: facts.get("pairs") for name, facts in record.tasks.items()}
         if found.keys() != wanted.keys() or any(
             wanted[name] not in (None, len(found[name])) for name in found
@@ -240,14 +275,13 @@ class ResultStore:
             if path.name.startswith("."):
                 continue
             try:
-                record = read_record(path)
-                self._check_place(path, record)
+                record = self._read(path)
             except NewerRecordError:
                 raise
             except DataError as error:
                 damaged[path] = error
             else:
-                records.append(record)
+                records += [record] if record else []
         for first, second, why in () if with_copies else copies(records):
             raise DataError(
                 f"this and {self.path(first.place)} {why}",
@@ -256,33 +290,30 @@ class ResultStore:
             )
         return records, damaged
 
-    def _check_place(self, path: Path, record: RunRecord) -> None:
-        if self.path(record.place) != path:
-            raise DataError(
-                f"this record of {record.method} is in another's place",
-                where=str(path),
-                hint="move the copy out of the results folder",
-            )
-
     def seal(self, record: RunRecord) -> None:
         """Write a record of an older bench again in the present schema, with its key and seal, atomically."""
         write_whole(self.path(record.place), to_json(sealed(record)).encode("utf-8"))
 
-    def seeds(self, place: Place) -> dict[Place, RunRecord]:
-        """Records of one method and suite, all seeds; damaged ones are left out: they are no results.
+    def seeds(self, place: Place) -> tuple[dict[Place, RunRecord], dict[Path, DataError]]:
+        """Records of one method and suite, all seeds, and why others there are no results.
 
         Raises:
             NewerRecordError: a record of a newer bench.
             UnsealedRecordError: one without a seal, or of an older schema.
             UnreadableRecordError: one that the system won't read.
         """
-        found = {}
+        found, damaged = dict[Place, RunRecord](), dict[Path, DataError]()
         path = self.path(place)
         for file in sorted(folder / path.name for folder in _folders(path.parent.parent)):
-            record = _undamaged(file)
-            if record is not None and self.path(record.place) == file:
-                found[record.place] = record
-        return found
+            try:
+                record = self._read(file)
+            except _WHOLE:
+                raise
+            except DataError as error:
+                damaged[file] = error
+            else:
+                found |= {record.place: record} if record else {}
+        return found, damaged
 
 
 def _clear(folder: Path) -> None:
@@ -344,48 +375,5 @@ def _parsed(path: Path, content: bytes) -> RunRecord:
     record = from_json(text, str(path))
     if fault := seal_fault(record, text) or next(faults(record), None):
         kind = UnsealedRecordError if fault.check == "unsealed" else DataError
-        raise kind(fault.what, where=str(path), hint=fault.hint)
+        raise kind(fault.what, where=str(path), hint=fault.hint or None)
     return record
-
-
-def _undamaged(path: Path) -> RunRecord | None:
-    """Return a record, None where there is none or a damaged one.
-
-    Raises NewerRecordError, UnsealedRecordError and UnreadableRecordError.
-    """
-    try:
-        return read_record(path)
-    except (NewerRecordError, UnsealedRecordError, UnreadableRecordError):
-        raise
-    except DataError:
-        return None
-
-
-def _arrays(file: Path) -> dict[str, FloatArray]:
-    """Read predictions; raises DataError for anything but finite float32 numbers, a list a task."""
-    content = _content(file) or b""
-    try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
-            if sum(member.file_size for member in archive.zip.infolist()) > len(content):
-                raise ValueError("packed, which ours never are: it could unpack to anything")
-            found = {name: archive[name] for name in archive.files}
-    except Exception as error:  # a damaged file makes numpy and zipfile fail in many ways
-        raise DataError(
-            f"these are no predictions: {type(error).__name__}", where=str(file), hint="run the cell again"
-        ) from error
-    for name, values in found.items():
-        if values.dtype != np.float32 or values.ndim != 1 or not np.isfinite(values).all():
-            raise DataError(
-                f"the predictions of {name} are damaged",
-                where=str(file),
-                expected="a list of finite float32 numbers",
-                hint="run the cell again",
-            )
-    return found
-
-
-def _npz(arrays: Mapping[str, FloatArray]) -> bytes:
-    """Serialise without compression: equal arrays, equal bytes, whatever zlib is installed."""
-    buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **{name: arrays[name] for name in arrays})
-    return buffer.getvalue()

@@ -111,8 +111,8 @@ class _Running:
         if job.cell.trains:
             block["training_cpu_seconds"] = _training_seconds(self.builder)
         record = replace(record, timing=record.timing | block)
-        if record.status == "failed" and self.store.finished(job.place):
-            return Outcome(job, "failed", record)  # a forced run that fails doesn't cost the finished record
+        if record.status == "failed" and self.store.scored(job.place):
+            return Outcome(job, "failed", record)  # what fails costs no scores: predictions alone may be gone
         record = self.store.write(job.place, record, predictions)
         return Outcome(job, "ran" if record.status == "ok" else "failed", record)
 

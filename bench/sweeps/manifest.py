@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from bench.data.tasks import decimal
-from bench.errors import DataError, StorageError
+from bench.errors import DataError, InputError, StorageError
 from bench.records.files import write_whole
 from bench.schema import Block, Rows, count, fault, label
 from bench.sweeps.grids import SWEEPS
@@ -46,9 +46,14 @@ class Manifest:
     points: tuple[tuple[str, str, str], ...]
 
 
+def path_of(manifest: Manifest, campaign: Path) -> Path:
+    """Where a sweep's grid is kept."""
+    return campaign / FOLDER / f"{manifest.profile}-{manifest.sweep}.json"
+
+
 def save(manifest: Manifest, campaign: Path) -> None:
     """Write a sweep's grid next to its records, atomically; raises StorageError if it can't be written."""
-    path = campaign / FOLDER / f"{manifest.profile}-{manifest.sweep}.json"
+    path = path_of(manifest, campaign)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, (json.dumps(asdict(manifest), indent=1) + "\n").encode())
@@ -56,17 +61,48 @@ def save(manifest: Manifest, campaign: Path) -> None:
         raise StorageError(f"the sweep's grid can't be written: {error.strerror}", where=str(path)) from error
 
 
+def joined(one: Manifest, other: Manifest) -> Manifest:
+    """Return a grid with the suites and seeds of two of one sweep that have the same cells."""
+    suites = tuple(dict.fromkeys((*one.suites, *other.suites)))
+    return replace(one, suites=suites, seeds=tuple(sorted({*one.seeds, *other.seeds})))
+
+
+def with_earlier(manifest: Manifest, campaign: Path) -> Manifest:
+    """Return a grid with the suites and seeds for which the same sweep ran in the campaign before.
+
+    Raises:
+        InputError: its cells were other methods then.
+        DataError: the grid that is kept is damaged.
+    """
+    path = path_of(manifest, campaign)
+    if not path.exists():
+        return manifest
+    known = load(path)
+    if known.points != manifest.points:
+        raise InputError(
+            f"sweep {manifest.sweep} ran here with other cells",
+            where=str(path),
+            expected=f"the {len(manifest.points)} cells that it has now",
+            hint="name another --campaign",
+        )
+    return joined(known, manifest)
+
+
+def load(path: Path) -> Manifest:
+    """Return the grid in a file; raises DataError for a damaged one."""
+    try:
+        return _manifest(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(
+            f"the sweep's grid is damaged: {error}",
+            where=str(path),
+            hint="delete it and run bench sweep again: finished cells are kept",
+        ) from error
+
+
 def load_all(campaign: Path) -> list[Manifest]:
     """Return the grids of all sweeps that ran in a campaign; raises DataError for a damaged one."""
-    manifests = []
-    for path in sorted((campaign / FOLDER).glob("*.json")):
-        try:
-            manifests.append(_manifest(json.loads(path.read_text(encoding="utf-8"))))
-        except (OSError, ValueError, RecursionError) as error:
-            raise DataError(
-                f"the sweep's grid is damaged: {error}", where=str(path), hint="run bench sweep again"
-            ) from error
-    return manifests
+    return [load(path) for path in sorted((campaign / FOLDER).glob("*.json"))]
 
 
 def _manifest(data: Any) -> Manifest:

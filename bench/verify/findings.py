@@ -23,13 +23,13 @@ CHECKS = {
     "weights": "an encoder that is kept next to its record is the one that the record is of",
     "stages": "the keys of the training stages are those of its options, text and seed",
     "copy": "no result stands twice under different names or seeds",
+    "grid": "the cells of a sweep's grid are those that the sweep has",
     "stray": "nothing lies in the folder that no record names",
     "rerun": "trained again, the result is the same to the last digit",
 }
 """What verification checks, by the name that findings carry."""
 Wrong = tuple[str, str, str]
 """Check, what is wrong, what to do about it."""
-AGAIN = "delete the file and run the cell again"
 READABLE = "give yourself the right to read it"
 UNFORESEEN = "keep it: it may be whole, and the fault bench's; please report this"
 

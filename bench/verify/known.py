@@ -8,13 +8,14 @@ from bench.card import SUPERVISED
 from bench.data.suites import SUITES, reference_fingerprints
 from bench.errors import DataError, InputError
 from bench.eval.suite import measure_of
+from bench.records.integrity import AGAIN
 from bench.records.provenance import plugin_files
 from bench.records.record import RunRecord, is_supervised
 from bench.registry import METHODS
 from bench.request import profiles
 from bench.run.rerun import members_of
 from bench.stages import ComposedMethod
-from bench.verify.findings import AGAIN, Verified, Wrong
+from bench.verify.findings import Verified, Wrong
 
 
 def known(record: RunRecord, verified: Verified) -> Iterator[Wrong]:
@@ -55,7 +56,7 @@ def _of_labels(record: RunRecord) -> Iterator[Wrong]:
     try:
         names = {record.name, *(request.name for request, _ in members_of(record))}
     except DataError as error:
-        yield "method", error.what, AGAIN
+        yield "method", error.what, error.hint or AGAIN
         return
     except InputError:  # the name of a folder that can't be asked for
         names = {record.name, ""}

@@ -21,14 +21,15 @@ from bench.errors import (
 from bench.eval.rescore import rescore, tasks_of, wrong_average
 from bench.nn.folder import content_hash
 from bench.plan.inputs import Inputs
-from bench.records.integrity import copies, faults, seal_fault
+from bench.records.integrity import AGAIN, copies, faults, seal_fault
 from bench.records.provenance import plugin_files
 from bench.records.record import EXTERNAL, RunRecord, from_json
 from bench.records.store import ResultStore
 from bench.registry import METHODS
 from bench.run.kept import folder_of
 from bench.verify.files import files_of, strays, unseen
-from bench.verify.findings import AGAIN, READABLE, UNFORESEEN, Verified, Wrong
+from bench.verify.findings import READABLE, UNFORESEEN, Verified, Wrong
+from bench.verify.grids import verify_grids
 from bench.verify.known import known
 from bench.verify.stages import Planned, planned, with_keys
 
@@ -95,6 +96,7 @@ def verify(target: Path, settings: Settings) -> tuple[Verified, list[tuple[str, 
                 hint = "delete it, or move it out of the results folder"
                 name = stray.relative_to(base).as_posix()
                 verified.add(name, [("stray", "no record names this file", hint)])
+            verify_grids(root, base, verified)
         readable |= of_campaign
     found = {finding.where for finding in verified.findings}
     return verified, [(where, r) for where, r in readable.items() if where not in found and r.status == "ok"]
@@ -132,8 +134,12 @@ def _verify_record(
     except OSError as error:  # it may be whole
         verified.add(where, [("shape", f"it can't be read: {error.strerror}", READABLE)])
         return None
-    except (UnicodeDecodeError, BenchError) as error:
+    except UnicodeDecodeError as error:
         verified.add(where, [("shape", str(error), AGAIN)])
+        return None
+    except BenchError as error:
+        what = str(BenchError(error.what, expected=error.expected))
+        verified.add(where, [("shape", what, error.hint or AGAIN)])
         return None
     wrong = [*_stated(store, file, record), *known(record, verified), *_plugins(record, settings, verified)]
     wrong += _encoder(folder_of(store, record.place), record)
@@ -145,13 +151,13 @@ def _verify_record(
     try:
         run = _planned(record, settings, verified) if not wrong else None
     except DataError as error:
-        wrong.append(("method", error.what, AGAIN))
+        wrong.append(("method", error.what, error.hint or AGAIN))
     sound = not wrong and verified.scores > scores  # never sealed without a look at its scores
     if settings.seal and seal is not None and seal.check == "unsealed" and sound:
         store.seal(with_keys(record, run.keys) if run and run.keys else record)
         verified.sealed.append(where)
     elif seal is not None:
-        wrong.append((seal.check, seal.what, seal.hint))
+        wrong.append((seal.check, seal.what, seal.hint or AGAIN))
     elif run is not None:
         wrong += run.wrong(record)
     verified.add(where, wrong)
@@ -161,7 +167,7 @@ def _verify_record(
 def _stated(store: ResultStore, file: Path, record: RunRecord) -> Iterator[Wrong]:
     """What a record says against itself and its place."""
     for fault in faults(record):
-        yield fault.check, fault.what, fault.hint
+        yield fault.check, fault.what, fault.hint or AGAIN
     if store.path(record.place) != file:
         what = f"this record of {record.method} is in another's place"
         yield "place", what, "move the copy out of the results folder"
@@ -188,7 +194,7 @@ def _encoder(folder: Path, record: RunRecord) -> Iterator[Wrong]:
     try:
         found = content_hash(folder)
     except BenchError as error:
-        yield "weights", error.what, AGAIN
+        yield "weights", error.what, error.hint or AGAIN
         return
     if found != (record.backbone or {}).get("sha256"):
         yield "weights", "the encoder next to it is not the one that it is of", AGAIN
@@ -209,7 +215,7 @@ def _measured(
         yield "predictions", error.what, READABLE
         return
     except BenchError as error:
-        yield "predictions", error.what, "run the cell again"
+        yield "predictions", error.what, error.hint or "run the cell again"
         return
     try:
         tasks = tasks_of(record, settings.data)

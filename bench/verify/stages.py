@@ -11,11 +11,12 @@ from bench.plan.inputs import Inputs
 from bench.plan.job import Job
 from bench.plan.plan import Plan, make_plan
 from bench.records.facts import arithmetic_of, differing
+from bench.records.integrity import AGAIN
 from bench.records.record import RunRecord
 from bench.run.rerun import spec_of
 from bench.run.said import job_of, said_otherwise
 from bench.stages import ARITHMETIC
-from bench.verify.findings import AGAIN, Wrong
+from bench.verify.findings import Wrong
 
 _OF_THE_SEED = {"seed", "seeds"}
 

@@ -140,15 +140,35 @@ def test_another_specification_is_never_taken_for_done(cli: Cli, tmp_path: Path,
     assert stable_bytes(tmp_path) != first
 
 
-def test_damaged_records_and_predictions_are_run_again(cli: Cli, tmp_path: Path) -> None:
-    arguments = ("run", "--methods", "noise", "--seeds", "1-2", *TOY)
-    cli(*arguments)
+@pytest.mark.parametrize("force", [(), ("--force",)])
+def test_damaged_records_and_predictions_are_named_and_run_again(
+    cli: Cli, tmp_path: Path, force: tuple[str, ...]
+) -> None:
+    arguments = ("run", "--methods", "noise", "--seeds", "1-4", *TOY)
+    assert "made anew" not in cli(*arguments)[2]
     good = stable_bytes(tmp_path)
     folder = tmp_path / "results" / "local" / "mini" / "noise"
     (folder / "seed-1" / "toy.json").write_text('{"half')
     (folder / "seed-2" / "toy.npz").write_bytes(b"rotten")
+    edited = folder / "seed-3" / "toy.json"
+    edited.write_text(edited.read_text().replace('"suite": "toy"', '"suite":  "toy"'))
     assert cli("report")[0] == 1
-    assert cli(*arguments)[0] == 0
+    reasons = {
+        1: "this is not a run record: ",
+        2: "the record's predictions are missing or not its own",
+        3: "this record was changed since it was written",
+    }
+    lines = cli(*arguments, *force, "--dry-run")[1].splitlines()
+    state = "run again" if force else "to do"
+    for seed, reason in reasons.items():
+        assert f" {state} ({reason}" in lines[seed - 1]
+    assert "(" not in lines[3]
+    code, _, err = cli(*arguments, *force)
+    said = [line for line in err.splitlines() if "made anew" in line]
+    assert (code, len(said)) == (0, 3)
+    for line, (seed, reason) in zip(said, reasons.items(), strict=True):
+        path = f"results/local/mini/noise/seed-{seed}/toy.json"
+        assert line.startswith(f"noise seed {seed} on toy: made anew, {path}: {reason}")
     assert stable_bytes(tmp_path) == good
 
 
@@ -194,6 +214,7 @@ BAD = [
     ("run --methods noise --profile minlm", "--profile: unknown profile 'minlm' ... did you mean 'minilm'?"),
     ("run --methods noise --suite toy,toy", "--suite: 'toy,toy' names a suite twice"),
     ("run --methods noise,noise --suite toy", "--methods: 'noise' is asked for twice"),
+    ("run --methods x=word_overlap,x=noise --suite toy", "--methods: 'x' is asked for twice"),
     ("run --methods untrained=noise --suite toy", "the alias 'untrained' is the name of a registered method"),
     ("run --methods noise:x --suite toy", "'noise' takes nothing after a colon"),
     ("run --methods hf --suite toy", "'hf' needs a model; expected hf:PATH"),
@@ -365,11 +386,16 @@ def test_a_newer_record_is_never_replaced(cli: Cli, tmp_path: Path) -> None:
     assert path.read_text() == newer
 
 
-def test_a_forced_run_that_fails_keeps_the_finished_record(cli: Cli, tmp_path: Path, tiny_bert: Path) -> None:
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_run_that_fails_keeps_the_scores_that_are_there(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, lost: bool
+) -> None:
     model = tmp_path / "model"
     shutil.copytree(tiny_bert, model)
-    arguments = ("run", "--methods", f"x=hf:{model}:cls", *TOY, "--force")
+    arguments = ("run", "--methods", f"x=hf:{model}:cls", *TOY, *(() if lost else ("--force",)))
     assert cli(*arguments)[0] == 0
+    if lost:
+        (tmp_path / "results/local/mini/x/no-seed/toy.npz").unlink()
     before = stable_bytes(tmp_path)
     (model / "model.safetensors").write_bytes(b"broken")
     code, _, err = cli(*arguments)

@@ -24,13 +24,13 @@ SHORT = ("steps=2", "eval_every=2", "batch_size=8")
 def reads(monkeypatch: pytest.MonkeyPatch) -> Counter[Path]:
     """How often each record's file was read."""
     counted: Counter[Path] = Counter()
-    read = store.read_record
+    read = store._parsed
 
-    def counting(path: Path) -> RunRecord:
+    def counting(path: Path, content: bytes) -> RunRecord:
         counted[path] += 1
-        return read(path)
+        return read(path, content)
 
-    monkeypatch.setattr(store, "read_record", counting)
+    monkeypatch.setattr(store, "_parsed", counting)
     return counted
 
 

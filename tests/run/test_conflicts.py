@@ -126,6 +126,31 @@ def test_another_process_that_finishes_another_specification_meanwhile(tmp_path:
     assert [record.method for record in own_records(plan)] == ["word_overlap"]
 
 
+@pytest.mark.parametrize("force", [(), ("--force",)])
+def test_a_record_in_anothers_place_is_a_conflict(cli: Cli, tmp_path: Path, force: tuple[str, ...]) -> None:
+    assert cli("run", "--methods", "word_overlap,noise", "--seeds", "2", *TOY)[0] == 0
+    folder = tmp_path / "results/local/mini"
+    (folder / "word_overlap").rename(folder / "mine")
+    (folder / "noise/seed-2").rename(folder / "noise/seed-7")
+    before = stable_bytes(tmp_path)
+    run = ("run", "--methods", "mine=word_overlap,noise", "--seeds", "1,7", *TOY, *force)
+    for more in (("--dry-run",), ()):
+        code, out, err = cli(*run, *more)
+        assert (code, err.splitlines()[-1]) == (1, ENDS.format(2))
+        for cell, file, method in (
+            ("mine", "mine/no-seed", "word_overlap"),
+            ("noise seed 7", "noise/seed-7", "noise"),
+        ):
+            line = (
+                f"{cell} on toy: not run, results/local/mini/{file}/toy.json: this record of {method} is in "
+            )
+            assert f"{line}another's place; move the copy out of the results folder\n" in err
+        assert kept(tmp_path, before)
+    assert "another process" not in err
+    assert re.findall(r"(?m)^ (\w+) +[\d-]", out) == ["noise"]  # by seed 1 alone
+    assert len(records(tmp_path)) == 3
+
+
 @pytest.mark.parametrize("suffix", [".json", ".npz"])
 @pytest.mark.parametrize("force", [(), ("--force",)])
 def test_a_record_that_cannot_be_read_is_never_replaced(

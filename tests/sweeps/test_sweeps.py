@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +13,10 @@ from bench.plan.plan import make_plan
 from bench.reports.tables.sweeps import norm_ratio, sweep_grids
 from bench.request.parse import parse_methods
 from bench.request.spec import RunSpec
-from bench.sweeps.grids import SWEEPS, Backbone, single_encoders
-from bench.sweeps.manifest import Manifest
+from bench.sweeps.grids import SWEEPS, Backbone, Point, single_encoders
+from bench.sweeps.manifest import Manifest, load_all
 from tests.support.campaigns import make_record
-from tests.support.cli import Cli
+from tests.support.cli import Cli, refusal
 from tests.support.tncse import sets
 from tests.support.training import stage_folders
 
@@ -165,6 +166,50 @@ def test_the_surface_has_no_cells(cli: Cli, tmp_path: Path) -> None:
     code, _, err = cli("report")
     assert code == 2
     assert "mini-norm_ratio.json: the sweep's grid is damaged" in err
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    """The command of a sweep that trains nothing."""
+    points = (Point("0", "a", "noise"), Point("1", "a", "word_overlap"))
+    monkeypatch.setitem(SWEEPS, "caels", replace(SWEEPS["caels"], points=lambda _: points))
+    return ("sweep", "caels", "--workers", "1")
+
+
+def test_a_sweep_again_on_another_suite_keeps_the_first(
+    cli: Cli, tmp_path: Path, quick: tuple[str, ...]
+) -> None:
+    assert cli(*quick, "--seeds", "1-2", "--suite", "toy")[0] == 0
+    code, out, _ = cli(*quick, "--seeds", "2,4", "--suite", "mini")
+    assert (code, "caels, mini" in out, "caels, toy" in out) == (0, True, False)
+    (kept,) = load_all(tmp_path / "results" / "local")
+    assert (kept.suites, kept.seeds) == (("toy", "mini"), (1, 2, 4))
+    out = cli("report", "--table", "ablation:caels")[1]
+    assert ("caels, toy" in out, "caels, mini" in out, "Not run yet" in out) == (True, True, False)
+    for suite, other in (("toy", "mini"), ("mini", "toy")):
+        out = cli("report", "--suite", suite)[1]
+        assert (f"caels, {suite}" in out, f"caels, {other}" in out) == (True, False)
+    assert cli("run", "--methods", "word_overlap", "--suite", "mini-dev", *quick[2:])[0] == 0
+    assert "caels" not in cli("report", "--suite", "mini-dev")[1]
+
+
+def test_a_sweep_with_other_cells_is_refused_before_anything_runs(
+    cli: Cli, tmp_path: Path, quick: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cli(*quick, "--seeds", "1", "--suite", "toy")[0] == 0
+    file = tmp_path / "results/local/sweeps/mini-caels.json"
+    before = file.read_bytes()
+    points = (Point("0", "a", "noise[scale=2]"), Point("1", "a", "word_overlap"))
+    monkeypatch.setitem(SWEEPS, "caels", replace(SWEEPS["caels"], points=lambda _: points))
+    for more in ((), ("--dry-run",)):
+        err = refusal(cli, *quick, "--seeds", "1", "--suite", "toy", *more)
+        assert "mini-caels.json: sweep caels ran here with other cells; expected the 2 cells" in err
+        assert "; name another --campaign\n" in err
+    assert file.read_bytes() == before
+    file.write_text("{}")
+    err = refusal(cli, *quick, "--seeds", "1", "--suite", "toy")
+    assert "damaged: 'sweep' is missing" in err
+    assert "; delete it and run bench sweep again: finished cells are kept" in err
 
 
 @pytest.mark.parametrize("name", ["cael", ""])

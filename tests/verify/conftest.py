@@ -37,7 +37,9 @@ GRID = {
     "profile": "mini",
     "suites": ["toy"],
     "seeds": [1, 2],
-    "points": [["projection", "noise", "noise"], ["none", "mine", "mine"]],
+    "points": [
+        [row, "unsee_byol", f"unsee_byol[architecture={row}]"] for row in ("projection", "single_projection")
+    ],
 }
 
 

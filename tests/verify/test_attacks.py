@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -260,3 +261,35 @@ def test_no_records_and_hostile_names(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "results" / "\x1b[2J" / "mini" / "x" / "seed-1" / "toy.json").write_text("{}")
     code, out, err = cli("verify")
     assert (code, "\x1b" in out + err, "Traceback" in err) == (2, False, False)
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        (
+            lambda text: text.replace('"schema": 3', '"schema": 4'),
+            "shape: record schema 4 is newer than this bench; expected schema 3 or older; upgrade cse-bench",
+        ),
+        (
+            lambda text: "[]",
+            "shape: this is not a run record: no mapping; delete the file and run the cell again",
+        ),
+        (
+            lambda text: text.replace('"suite": ', '"suite":  '),
+            "seal: this record was changed since it was written; delete the file and run the cell again",
+        ),
+    ],
+)
+def test_one_advice_a_finding_and_none_to_delete_what_is_whole(
+    results: Cli, edit: Callable[[str], str], said: str
+) -> None:
+    ONE.write_text(edit(ONE.read_text()))
+    assert f"{where(ONE)}: {said}\n" in results("verify")[1]
+
+
+def test_no_file_outside_a_campaign_is_to_be_deleted(results: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "other.txt"
+    for text in ("root:x:0:0", ONE.read_text().replace('"suite": ', '"suite":  ')):
+        file.write_text(text)
+        code, _, err = results("rerun", str(file))
+        assert (code, "other.txt: this " in err, "delete" in err) == (2, True, False)

@@ -231,6 +231,11 @@ def pickled(files: Files) -> None:
     change_record(lambda data: data["predictions"].update(sha256=digest))(files)
 
 
+def other_cell(files: Files) -> None:
+    name = "sweeps/mini-unsee_architectures.json"
+    files[name] = files[name].replace(b"architecture=projection", b"architecture=online_projection")
+
+
 FOUND: dict[str, tuple[Change, str]] = {
     "a score": (change_record(better, sealed=False), "seal: this record was changed since it was written"),
     "a score, sealed again": (change_record(better), "score: "),
@@ -246,6 +251,11 @@ FOUND: dict[str, tuple[Change, str]] = {
         "method: mine.py at hand is not",
     ),
     "a record that is none": (lambda files: files.update({f"{NOISE}.json": b"[]"}), "shape: "),
+    "a grid that is none": (
+        lambda f: f.update({"sweeps/mini-unsee_architectures.json": b"[]"}),
+        "sweeps/mini-unsee_architectures.json: grid: the sweep's grid is damaged",
+    ),
+    "a grid of other methods": (other_cell, "grid: cell 'projection', 'unsee_byol' of sweep unsee_arch"),
     "predictions of nothing": (
         lambda f: f.update({f"{NOISE}x.npz": b"x"}),
         "toyx.npz: stray: no record names",
@@ -274,10 +284,6 @@ REFUSED: dict[str, tuple[Change, str]] = {
     "a grid of another name": (
         lambda f: f.update({"sweeps/x.json": f.pop("sweeps/mini-unsee_architectures.json")}),
         "its records name 'sweeps/mini-unsee_architectures.json', which it lacks",
-    ),
-    "a grid that is none": (
-        lambda f: f.update({"sweeps/mini-unsee_architectures.json": b"[]"}),
-        "the sweep's grid is damaged",
     ),
     "a test sentence": (
         lambda f: f.update({"report.txt": f"{next(iter(toy_task().all_pairs()))[0]}\n".encode()}),

@@ -1,0 +1,45 @@
+"""The file of a record's predictions: one array of float32 a task."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from bench.encoder import FloatArray
+from bench.errors import DataError
+
+
+def arrays(file: Path, content: bytes) -> dict[str, FloatArray]:
+    """Return the predictions in a file's content, by their tasks.
+
+    Raises:
+        DataError: anything but finite float32 numbers, a list a task.
+    """
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+            if sum(member.file_size for member in archive.zip.infolist()) > len(content):
+                raise ValueError("packed, which ours never are: it could unpack to anything")
+            found = {name: archive[name] for name in archive.files}
+    except Exception as error:  # a damaged file makes numpy and zipfile fail in many ways
+        raise DataError(
+            f"these are no predictions: {type(error).__name__}", where=str(file), hint="run the cell again"
+        ) from error
+    for name, values in found.items():
+        if values.dtype != np.float32 or values.ndim != 1 or not np.isfinite(values).all():
+            raise DataError(
+                f"the predictions of {name} are damaged",
+                where=str(file),
+                expected="a list of finite float32 numbers",
+                hint="run the cell again",
+            )
+    return found
+
+
+def npz(predictions: Mapping[str, FloatArray]) -> bytes:
+    """Serialise without compression: equal arrays, equal bytes, whatever zlib is installed."""
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **predictions)
+    return buffer.getvalue()
