@@ -232,7 +232,7 @@ def make_spec(options: dict[str, Any]) -> RunSpec:
     from bench.data.mteb_names import split_suites, suite_label
     from bench.data.suites import SUITES
     from bench.probes import parse_probes
-    from bench.request.parse import parse_copies, parse_methods, parse_override, parse_seeds
+    from bench.request.parse import parse_copies, parse_methods, parse_overrides, parse_seeds
     from bench.request.profiles import DEFAULT
     from bench.request.spec import RunSpec
 
@@ -266,7 +266,7 @@ def make_spec(options: dict[str, Any]) -> RunSpec:
             "seeds": parse_seeds(seeds) if isinstance(seeds, str) else seeds,
             "profile": DEFAULT if options["profile"] is None else options["profile"],
             "suites": names,
-            "overrides": tuple(parse_override(text) for text in options["overrides"]),
+            "overrides": parse_overrides(options["overrides"]),
             "copies": parse_copies(options["copies"]),
             "data": options["data_dir"],
             "workers": options.get("workers") or _default_workers(options),

@@ -151,7 +151,7 @@ def show(method: str, plugins: tuple[str, ...], profile: str | None, **options: 
     and every option with its source: given, the profile's table, its budget, or the card.
     """
     from bench.registry import discover
-    from bench.request.parse import parse_methods, parse_override
+    from bench.request.parse import parse_methods, parse_overrides
     from bench.request.spec import RunSpec
 
     loaded_plugins(plugins)
@@ -173,7 +173,7 @@ def show(method: str, plugins: tuple[str, ...], profile: str | None, **options: 
         requests,
         (1,),
         profile,
-        overrides=tuple(parse_override(text) for text in options["overrides"]),
+        overrides=parse_overrides(options["overrides"]),
         corpus=options["corpus"],
         pairs=options["pairs"],
         data=options["data_dir"],

@@ -19,6 +19,7 @@ def _host() -> str:
 
 
 _HOST = _host()
+_TEMPORARY = re.compile(r"\..+\.[A-Za-z0-9-]*\.\d+\.[0-9a-f]{12}\.tmp", re.DOTALL)
 
 
 def temporary(path: Path) -> Path:
@@ -31,6 +32,11 @@ def temporary(path: Path) -> Path:
     start = f".{name}.{_HOST}."
     _clear_abandoned(path.parent, start)
     return path.with_name(f"{start}{os.getpid()}.{os.urandom(6).hex()}.tmp")
+
+
+def temporaries(folder: Path) -> list[Path]:
+    """Return the files of a folder that have names as :func:`temporary` gives, of whatever process."""
+    return [path for path in folder.glob(".*.tmp") if _TEMPORARY.fullmatch(path.name)]
 
 
 def _clear_abandoned(folder: Path, start: str) -> None:

@@ -23,7 +23,7 @@ from bench.errors import (
     UnreadableRecordError,
     UnsealedRecordError,
 )
-from bench.records.files import write_whole
+from bench.records.files import temporaries, write_whole
 from bench.records.folders import check_readable
 from bench.records.integrity import AGAIN, copies, faults, seal_fault, sealed
 from bench.records.predictions import arrays, npz
@@ -69,9 +69,24 @@ class ResultStore:
     def clear_leftovers(self) -> None:
         """Remove what killed processes left half written, where no other process is at work."""
         for folder in {leftover.parent for leftover in self.root.glob("*/*/*/.*.tmp")}:
+            if not self._is_own(folder):
+                continue
             with suppress(StorageError), self._locked(folder, wait=False) as mine:
                 if mine:
                     _clear(folder)
+
+    def _is_own(self, folder: Path) -> bool:
+        """True if neither a cell's folder nor one that it is in is a link, which could lead anywhere."""
+        return folder.resolve() == self.root.resolve() / folder.relative_to(self.root)
+
+    def _check_own(self, folder: Path) -> None:
+        if not self._is_own(folder):
+            raise StorageError(
+                f"this folder is a link, or in one: {folder.resolve()}",
+                where=str(folder),
+                expected="a folder of its own in the campaign",
+                hint="put the folder itself there, or name another --campaign",
+            )
 
     def path(self, place: Place) -> Path:
         """Path of a record."""
@@ -148,9 +163,10 @@ class ResultStore:
         whose predictions don't match, which :meth:`is_whole` finds and the next run repeats.
 
         Raises:
-            StorageError: the disk is full, the folder can't be written.
+            StorageError: the disk is full, the folder can't be written, or is a link.
         """
         path = self.path(place)
+        self._check_own(path.parent)
         try:
             return self._write(path, record, predictions)
         except OSError as error:
@@ -210,9 +226,10 @@ class ResultStore:
         written in the cell is removed.
 
         Raises:
-            StorageError: the lock's file can't be written.
+            StorageError: the lock's file can't be written, or the cell's folder is a link.
         """
         folder = self.root / place.folder
+        self._check_own(folder)
         with self._locked(folder, wait=wait) as mine:
             if mine:
                 _clear(folder)
@@ -318,7 +335,7 @@ class ResultStore:
 
 def _clear(folder: Path) -> None:
     """Remove temporary files of a folder whose lock is held."""
-    for leftover in folder.glob(".*.tmp"):
+    for leftover in temporaries(folder):
         with suppress(OSError):
             leftover.unlink(missing_ok=True)
 

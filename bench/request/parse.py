@@ -136,7 +136,7 @@ def parse_methods(text: str) -> tuple[MethodRequest, ...]:
     """Parse ``--methods``; names are resolved later, by the plan.
 
     Raises:
-        InputError: an empty entry, unbalanced brackets, an option without ``=``, a bad alias.
+        InputError: an empty entry, unbalanced brackets, an option without ``=`` or given twice, a bad alias.
     """
     return tuple(_parse_method(part) for part in split_outside_brackets(text))
 
@@ -154,11 +154,14 @@ def _parse_method(text: str) -> MethodRequest:
     if not text or not _is_balanced(text) or ("[" in text and not text.endswith("]")):
         raise InputError(f"'{text}' is not a method", where=where, expected=form)
     head, _, inner = text.removesuffix("]").partition("[") if text.endswith("]") else (text, "", "")
-    options = []
+    options: list[tuple[str, str]] = []
     for item in split_outside_brackets(inner) if inner else []:
         key, equals, value = item.partition("=")
         if not equals or not METHOD_NAME.fullmatch(key.strip()):
             raise InputError(f"'{item}' in '{text}' is not an OPTION=VALUE", where=where, expected=form)
+        if key.strip() in dict(options):
+            what = f"{key.strip()} is given twice in '{text}'"
+            raise InputError(what, where=where, expected="one value")
         options.append((key.strip(), _unquoted(value.strip())))
     alias: str | None = None
     before, equals, after = head.partition("=")
@@ -172,6 +175,21 @@ def _parse_method(text: str) -> MethodRequest:
     if not METHOD_NAME.fullmatch(name) or (colon and not argument):
         raise InputError(f"'{text}' is not a method", where=where, expected=form)
     return MethodRequest(text, name, argument or None, tuple(options), alias)
+
+
+def parse_overrides(texts: Sequence[str]) -> tuple[Override, ...]:
+    """Parse all ``--set`` values.
+
+    Raises:
+        InputError: as :func:`parse_override`, or one option given twice.
+    """
+    found: dict[tuple[str, str | None, str], Override] = {}
+    for override in map(parse_override, texts):
+        key = override.method, override.stage, override.option
+        if key in found:
+            raise InputError(f"given twice, first as {found[key].text}", where=f"--set {override.text}")
+        found[key] = override
+    return tuple(found.values())
 
 
 def parse_override(text: str) -> Override:

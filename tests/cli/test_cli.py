@@ -229,6 +229,14 @@ BAD = [
         "run --methods noise --set nois.scale=1 --suite toy",
         "no method 'nois' in --methods ... did you mean 'noise'?",
     ),
+    (
+        "run --methods noise[scale=1,scale=2] --suite toy",
+        "--methods: scale is given twice in 'noise[scale=1,scale=2]'; expected one value",
+    ),
+    (
+        "run --methods noise --set noise.scale=1 --set noise.scale=2 --suite toy",
+        "--set noise.scale=2: given twice, first as noise.scale=1",
+    ),
     ("run --methods noise --set noise.sub1.scale=1 --suite toy", "noise has no stage 'sub1'"),
     ("run --methods noise --set noise.scale=x --suite toy", "'x' is not a value for it; expected a number"),
     ("run --methods noise --set scale --suite toy", "--set: 'scale' is not an override"),

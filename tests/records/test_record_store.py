@@ -12,7 +12,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.errors import BenchError, DataError, InputError, MisplacedRecordError, UnreadableRecordError
+from bench.errors import (
+    BenchError,
+    DataError,
+    InputError,
+    MisplacedRecordError,
+    StorageError,
+    UnreadableRecordError,
+)
+from bench.records.files import temporary
 from bench.records.record import Place, RunRecord, Score, from_json, safe_name, to_json
 from bench.records.store import ResultStore
 from tests.support.unreadable import unreadable
@@ -160,7 +168,8 @@ def test_a_failing_write_leaves_the_old_record(store: ResultStore, monkeypatch: 
 
 def test_leftovers_of_a_killed_process_are_cleared(store: ResultStore) -> None:
     store.write(PLACE, RECORD, PREDICTIONS)
-    leftover = store.path(PLACE).with_name(".toy.4711.json.tmp")
+    leftover, others = temporary(store.path(PLACE)), store.path(PLACE).with_name(".draft.tmp")
+    others.write_text("somebody's own")
     for clear in (False, True):
         leftover.write_text("half")
         assert len(store.records()) == 1
@@ -172,6 +181,36 @@ def test_leftovers_of_a_killed_process_are_cleared(store: ResultStore) -> None:
         if clear:
             store.clear_leftovers()
             assert not leftover.exists()
+    assert others.read_text() == "somebody's own"
+
+
+@pytest.mark.parametrize("part", ["mini", "mini/noise", "mini/noise/seed-1"])
+def test_nothing_is_written_or_removed_through_a_link(store: ResultStore, tmp_path: Path, part: str) -> None:
+    store.write(PLACE, RECORD, PREDICTIONS)
+    outside = tmp_path / "outside"
+    (store.root / part).rename(outside)
+    (store.root / part).symlink_to(outside)
+    temporary(store.path(PLACE)).write_text("half")
+    before = {path: path.read_bytes() for path in outside.rglob("*") if path.is_file()}
+    store.clear_leftovers()
+    with pytest.raises(StorageError, match="this folder is a link, or in one"):
+        store.write(PLACE, replace(RECORD, key="new"), PREDICTIONS)
+    with (
+        pytest.raises(StorageError, match="put the folder itself there"),
+        store.claim(PLACE, wait=False),
+    ):
+        pass
+    assert {path: path.read_bytes() for path in outside.rglob("*") if path.is_file()} == before
+    assert store.read(PLACE) is not None
+
+
+def test_a_campaign_that_is_a_link_as_a_whole_is_written(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "camp").symlink_to(tmp_path / "disk")
+    store = ResultStore(tmp_path, "camp")
+    store.prepare()
+    with store.claim(PLACE, wait=False):
+        assert store.write(PLACE, RECORD, PREDICTIONS) == store.read(PLACE)
 
 
 def test_claims_exclude_each_other_and_leave_nothing_behind(store: ResultStore) -> None:
