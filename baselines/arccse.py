@@ -33,8 +33,12 @@ class ArcCSE(TrainedApart):
             Option("triplet", True, "false: ArcCon alone"),
             Option("triplet_weight", 0.1, "w, weight of the triplet loss", minimum=0),
             Option("triplet_margin", 0.0, "m, margin of the triplet loss", minimum=0),
-            Option("triplet_light", 0.2, "share of a sentence in the shorter masked span", minimum=0),
-            Option("triplet_heavy", 0.4, "share of a sentence in the longer masked span", minimum=0),
+            Option(
+                "triplet_light", 0.2, "share of a sentence in the shorter masked span", minimum=0, maximum=1
+            ),
+            Option(
+                "triplet_heavy", 0.4, "share of a sentence in the longer masked span", minimum=0, maximum=1
+            ),
             Option("triplet_min_length", 25, "subwords that a sentence needs for a triplet", minimum=1),
             *usual_options(),
         ),

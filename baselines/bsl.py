@@ -39,9 +39,9 @@ class BSL(TrainedApart):
                 "a sentence's other view: its round-trip translation (copy a), or (none) other dropout",
                 ("copies", "none"),
             ),
-            Option("decay", 0.999, "m of the target, 0 to 1", minimum=0),
+            Option("decay", 0.999, "m of the target, 0 to 1", minimum=0, maximum=1),
             Option("blocks", 3, "blocks of the predictor q", minimum=1),
-            Option("warmup", 0.1, "share of the steps over which the rate rises", minimum=0),
+            Option("warmup", 0.1, "share of the steps over which the rate rises", minimum=0, maximum=1),
             Option("drop_last", True, "leave out an epoch's short last batch"),
             Option(
                 "adam_eps",

@@ -49,7 +49,7 @@ class Crop(TrainedApart):
                 ("word", "token", "sentence"),
             ),
             Option("length", 0, "units of a span (released: 2 sentences), 0 for a share of them", minimum=0),
-            Option("share", 0.5, "share of the text's units that a span has, 0 to 1", minimum=0),
+            Option("share", 0.5, "share of the text's units that a span has, 0 to 1", minimum=0, maximum=1),
             Option("shortest", 3, "units that a share is at least", minimum=1),
             Option(
                 "shortest_sentence", 100, "unit=sentence: characters below which one is left out", minimum=0
@@ -63,7 +63,7 @@ class Crop(TrainedApart):
                 "vector that is trained: mean of the states (published), or [CLS]",
                 ("avg", "cls"),
             ),
-            Option("warmup", 0.1, "share of the steps over which the rate rises", minimum=0),
+            Option("warmup", 0.1, "share of the steps over which the rate rises", minimum=0, maximum=1),
             *training_options(lr=2e-5, clip=0.0),
             TEXT_OPTION,
             replace(POOLING_OPTION, default="avg"),

@@ -40,7 +40,7 @@ class DiffCSE(TrainedApart):
             Option("tau", 0.05, "temperature", minimum=1e-4),
             HEAD_OPTION,
             Option("generator", "backbone", "masked LM that edits: a model folder, a hub name, or backbone"),
-            Option("mask", 0.3, "q, share of tokens that are masked for the generator", minimum=0),
+            Option("mask", 0.3, "q, share of tokens that are masked for the generator", minimum=0, maximum=1),
             Option("rtd_weight", 0.005, "lambda, weight of replaced-token detection; 0: none", minimum=0),
             Option(
                 "rtd_input",

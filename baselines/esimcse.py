@@ -34,14 +34,14 @@ class ESimCSE(TrainedApart):
         options=(
             Option("tau", 0.05, "temperature", minimum=1e-4),
             Option("queue", 160, "vectors of earlier batches that are negatives, 0 for none", minimum=0),
-            Option("momentum", 0.995, "m of the momentum encoder, 0 to 1", minimum=0),
+            Option("momentum", 0.995, "m of the momentum encoder, 0 to 1", minimum=0, maximum=1),
             Option(
                 "momentum_init",
                 "random",
                 "what the momentum encoder starts from: random weights (released numbers) or the backbone",
                 ("random", "pretrained"),
             ),
-            Option("repetition_rate", 0.32, "duplication rate, 0 for no repetition", minimum=0),
+            Option("repetition_rate", 0.32, "duplication rate, 0 for no repetition", minimum=0, maximum=1),
             Option(
                 "repetition_rule",
                 "released",

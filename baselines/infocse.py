@@ -33,7 +33,7 @@ class InfoCSE(TrainedApart):
                 "backbone",
                 "model whose masked-LM head V starts from: a model folder, a hub name, or backbone",
             ),
-            Option("mask", 0.4, "q, share of tokens that are masked", minimum=0),
+            Option("mask", 0.4, "q, share of tokens that are masked", minimum=0, maximum=1),
             Option("mlm_weight", 1e-5, "w, weight of the masked-LM loss; 0: none", minimum=0),
             Option("decoder_layers", 2, "layers of the decoder A", minimum=1),
             Option("frozen_dropout", False, "the frozen half's dropout is active (the large script's way)"),

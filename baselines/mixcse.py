@@ -29,7 +29,7 @@ class MixCSE(TrainedApart):
         ),
         options=(
             Option("tau", 0.05, "temperature", minimum=1e-4),
-            Option("mix", 0.2, "a, share of the positive in a mixed negative, 0 to 1", minimum=0),
+            Option("mix", 0.2, "a, share of the positive in a mixed negative, 0 to 1", minimum=0, maximum=1),
             Option(
                 "mixed",
                 "released",

@@ -42,6 +42,7 @@ class RankCSE(TrainedApart):
                 0.33,
                 "weight of teacher1's similarities; those of teacher2 have 1 - alpha",
                 minimum=0,
+                maximum=1,
             ),
             Option("tau", 0.05, "temperature of InfoNCE and of the student's lists", minimum=1e-4),
             Option("teacher_tau", 0.05, "temperature of the teachers' lists", minimum=1e-4),

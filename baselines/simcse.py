@@ -62,7 +62,7 @@ class SimCSE(TrainedApart):
             Option("tau", 0.05, "temperature", minimum=1e-4),
             *TRAINING_OPTIONS,
             Option("mlm_term", 0.0, "w, weight of a masked-LM term (released: off, 0.1 where on)", minimum=0),
-            Option("mlm_share", 0.15, "q, share of tokens masked for it", minimum=0),
+            Option("mlm_share", 0.15, "q, share of tokens masked for it", minimum=0, maximum=1),
             Option(
                 "noise_negatives",
                 0,

@@ -55,6 +55,7 @@ class WhitenedCSE(TrainedApart):
                 0.0,
                 "repeat subwords in the positives as esimcse does; 0: no repetition",
                 minimum=0,
+                maximum=1,
             ),
             *usual_options(lr=1e-5, batch_size=128),
         ),

@@ -26,6 +26,7 @@ class Option:
         help: One line.
         choices: The allowed values, or empty for any value of the type.
         minimum: Smallest allowed number, None for no bound.
+        maximum: Largest allowed number, None for no bound; that of a share or a probability is 1.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Option:
     help: str
     choices: tuple[str, ...] = ()
     minimum: float | None = None
+    maximum: float | None = None
 
     def parse(self, text: OptionValue, where: str) -> OptionValue:
         """Convert a value from the command line or a profile; raises InputError naming ``where``."""
@@ -48,6 +50,10 @@ class Option:
         if self.minimum is not None and isinstance(value, int | float) and value < self.minimum:
             raise InputError(
                 f"{value} is too small for it", where=where, expected=f"at least {self.minimum:g}"
+            )
+        if self.maximum is not None and isinstance(value, int | float) and value > self.maximum:
+            raise InputError(
+                f"{value} is too large for it", where=where, expected=f"at most {self.maximum:g}"
             )
         if self.choices and value not in self.choices:
             raise not_one_of(f"'{value}' is not a value for it", str(value), self.choices, where=where)
@@ -160,6 +166,7 @@ _OPTION = Block(
         "help": text,
         "choices": Rows(text),
         "minimum": Maybe(number),
+        "maximum": Maybe(number),
     }
 )
 _CARD = Block(

@@ -13,6 +13,7 @@ import pytest
 
 from bench.registry import METHODS, discover
 from bench.request import plugins
+from tests.support.cli import last_of_each
 
 HERE = Path(__file__).parent
 pytest_plugins = [  # fixtures that several rooms use
@@ -243,20 +244,16 @@ def cli(
 ) -> Callable[..., tuple[int, str, str]]:
     """Run the command line in this process: cli("run", ...) -> (exit code, stdout, stderr).
 
-    Of several campaigns the last counts, as most calls add to a base, but with ``as_is``.
+    Of an option that may be given once the last one counts, as most calls add to a base, but with ``as_is``.
     """
     from bench.cli.main import main
 
     monkeypatch.chdir(tmp_path)
 
-    def last(words: tuple[str, ...]) -> list[str]:
-        places = [i for i, word in enumerate(words) if word == "--campaign"][:-1]
-        return [word for i, word in enumerate(words) if i not in places and i - 1 not in places]
-
     def run(*arguments: str, as_is: bool = False) -> tuple[int, str, str]:
         capsys.readouterr()
         with pytest.raises(SystemExit) as stopped:
-            main(list(arguments) if as_is else last(arguments))
+            main(list(arguments) if as_is else last_of_each(arguments))
         output = capsys.readouterr()
         return int(stopped.value.code or 0), output.out, output.err
 

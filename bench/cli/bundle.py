@@ -6,30 +6,30 @@ from pathlib import Path
 
 import click
 
-from bench.cli.options import Once, data_option, results_option
+from bench.cli import single
+from bench.cli.options import data_option, results_option
 from bench.cli.progress import progress_bar
 from bench.errors import BenchError, InputError
 
 
 @click.command()
 @click.argument("campaign")
-@click.option(
+@single.option(
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),
     required=True,
     metavar="FILE",
     help="The bundle, such as submissions/NAME.zip.",
 )
-@click.option(
+@single.option(
     "--plugin",
     "plugins",
     multiple=True,
     metavar="FILE.py",
     help="File of a method that was run with --plugin; its source goes along, and is not run. Repeatable.",
 )
-@click.option(
+@single.option(
     "--by",
-    cls=Once,
     metavar="TEXT",
     help="Who sends it, such as a name or an organisation; merged records keep it.",
 )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from bench.cli import single
 from bench.cli.files import write_file
 from bench.cli.options import (
     PATH,
@@ -47,33 +48,33 @@ class _Judged(NamedTuple):
 
 
 @click.command()
-@click.option(
+@single.option(
     "--reference",
     default="results/reference",
     metavar="DIR|REV[:DIR]",
     help="Campaign folder of the reference, or a git revision that has one.",
 )
-@click.option(
+@single.option(
     "--results", type=PATH, help="Compare the records there instead of repeating the reference's own cells."
 )
 @campaign_option
-@click.option("--encoder", metavar="PATH", help="Compare an encoder with the reference's of that --name.")
-@click.option("--name", help="With --encoder: its id in the reference, whatever its weights.")
-@click.option("--suite", "suites", help="With --encoder: only these suites; of a new name, its suites.")
-@click.option("--profile", help="With --encoder: only records of this profile; of a new name, its profile.")
-@click.option("--methods", help="Only these methods of the reference, comma-separated ids as in its report.")
-@click.option("--seeds", help="Only these seeds, such as 1-5 or 1,3,7-9.")
-@click.option("--strict", is_flag=True, help="Changed numbers fail where equal ones are due.")
-@click.option(
+@single.option("--encoder", metavar="PATH", help="Compare an encoder with the reference's of that --name.")
+@single.option("--name", help="With --encoder: its id in the reference, whatever its weights.")
+@single.option("--suite", "suites", help="With --encoder: only these suites; of a new name, its suites.")
+@single.option("--profile", help="With --encoder: only records of this profile; of a new name, its profile.")
+@single.option("--methods", help="Only these methods of the reference, comma-separated ids as in its report.")
+@single.option("--seeds", help="Only these seeds, such as 1-5 or 1,3,7-9.")
+@single.option("--strict", is_flag=True, help="Changed numbers fail where equal ones are due.")
+@single.option(
     "--tolerance", type=NumberRange(0, 100), default=0.5, help="Points that an average may fall by."
 )
 @level_option("Of the intervals, together.")
 @plugin_option
-@click.option("--format", "form", type=click.Choice(_FORMATS), default="text", help="What goes to stdout.")
-@click.option("--html", type=_FILE, metavar="FILE", help="Write a page.")
-@click.option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML, a test case a cell.")
-@click.option("--json", type=_FILE, metavar="FILE", help="Write the verdict with all figures.")
-@click.option(
+@single.option("--format", "form", type=click.Choice(_FORMATS), default="text", help="What goes to stdout.")
+@single.option("--html", type=_FILE, metavar="FILE", help="Write a page.")
+@single.option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML, a test case a cell.")
+@single.option("--json", type=_FILE, metavar="FILE", help="Write the verdict with all figures.")
+@single.option(
     "--summary",
     type=_FILE,
     metavar="FILE",
@@ -81,17 +82,17 @@ class _Judged(NamedTuple):
     show_envvar=True,
     help="Append markdown.",
 )
-@click.option("--update", is_flag=True, help="Show the difference, then make the new records the reference.")
-@click.option("--why", metavar="TEXT", help="With --update: the reason, kept in the reference's CHANGES.md.")
-@click.option(
+@single.option("--update", is_flag=True, help="Show the difference, then make the new records the reference.")
+@single.option("--why", metavar="TEXT", help="With --update: the reason, kept in the reference's CHANGES.md.")
+@single.option(
     "--keep-encoders",
     "keep",
     is_flag=True,
     help="With --update: keep the first seed's encoder of every trained method too, to be computed again.",
 )
-@click.option("--yes", is_flag=True, help="Don't ask before --update.")
+@single.option("--yes", is_flag=True, help="Don't ask before --update.")
 @data_option()
-@click.option(
+@single.option(
     "--workers", type=click.IntRange(1, 256), default=1, envvar="BENCH_WORKERS", help="Cells side by side."
 )
 def check(plugins: tuple[str, ...], form: str, **options: Any) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bench.cli import single
 from bench.cli.options import (
     NumberRange,
     data_option,
@@ -34,25 +35,25 @@ if TYPE_CHECKING:
 WHERE = "bench compare"
 POINTS = 100.0  # options are in points, scores in the metric's unit
 question_options = together(
-    click.option(
+    single.option(
         "--margin",
         type=NumberRange(0, 100, min_open=True),
         metavar="POINTS",
         help="Also say whether the two are equal within this; choose it before you see scores.",
     ),
-    click.option(
+    single.option(
         "--claim",
         type=NumberRange(-100, 100),
         metavar="POINTS",
         help="Also say whether the records support a lead of A of at least this.",
     ),
-    click.option(
+    single.option(
         "--published",
         type=NumberRange(-100, 100),
         metavar="POINTS",
         help="Also check a published difference A - B of two single runs; stored figures are checked anyway.",
     ),
-    click.option(
+    single.option(
         "--detect",
         type=NumberRange(0, 100, min_open=True),
         metavar="POINTS",
@@ -65,24 +66,24 @@ question_options = together(
 @click.command()
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="[B]", required=False)
-@click.option("--against", metavar="B,C,...", help="Compare A with each of these, with Holm's correction.")
+@single.option("--against", metavar="B,C,...", help="Compare A with each of these, with Holm's correction.")
 @filter_options
-@click.option(
+@single.option(
     "--test",
     type=click.Choice(["auto", "paired", "sign-flip", "welch", "permutation"]),
     default="auto",
     help="Test over seeds. auto: paired t where records say that the runs of a seed are pairs, else Welch.",
 )
-@click.option(
+@single.option(
     "--for",
     "scope",
     type=click.Choice(["seeds", "items", "both"]),
     help="What the verdict speaks for: further seeds, further items, or both; default both where it can.",
 )
 @question_options
-@click.option("--seeds-only", is_flag=True, help="Leave out what the items say.")
+@single.option("--seeds-only", is_flag=True, help="Leave out what the items say.")
 @level_option("Confidence level of the intervals.")
-@click.option("--draws", type=click.IntRange(100, 100_000), default=10_000, help="Draws of the items.")
+@single.option("--draws", type=click.IntRange(100, 100_000), default=10_000, help="Draws of the items.")
 @data_option()
 @format_option("text", "json", "markdown", "latex")
 @results_options

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from bench.cli import single
 from bench.errors import InputError, not_one_of
 
 LISTS = ("methods", "seeds", "suite", "probes")
@@ -66,7 +67,7 @@ def _checked(name: str, value: Any, option: click.Option, where: str) -> Any:
     return value
 
 
-config_option = click.option(
+config_option = single.option(
     "--config",
     type=click.Path(path_type=Path, dir_okay=False),
     is_eager=True,

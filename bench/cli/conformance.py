@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bench.cli import single
 from bench.cli.files import write_file
 from bench.cli.progress import progress_bar
 from bench.errors import InputError, printable
@@ -29,7 +30,7 @@ _WHERE = "bench conformance"
 
 @click.command()
 @click.argument("asked", nargs=-1, required=True, metavar="FILE.py|PACKAGE|METHOD|all...")
-@click.option(
+@single.option(
     "--json",
     "json_file",
     type=click.Path(path_type=Path, dir_okay=False),

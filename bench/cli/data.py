@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from bench.cli.options import PATH, Once, data_option, format_option
+from bench.cli import single
+from bench.cli.options import PATH, data_option, format_option
 from bench.cli.rtt import rtt
 from bench.errors import DataError, InputError
 
@@ -142,21 +143,20 @@ def _text_facts(path: Path) -> str:
 
 @data.command()
 @click.argument("texts", nargs=-1, required=True, type=PATH)
-@click.option("--suite", default="sts7")
+@single.option("--suite", default="sts7")
 @with_data
-@click.option("--accept-data", is_flag=True, help="Audit data that differ from the reference version.")
-@click.option(
+@single.option("--accept-data", is_flag=True, help="Audit data that differ from the reference version.")
+@single.option(
     "--level",
     type=click.Choice(["exact", "key", "near"]),
     default="near",
     help="Level of the scores on clean pairs.",
 )
-@click.option(
+@single.option(
     "--campaign",
-    cls=Once,
     help="Score this campaign's records on the clean pairs (csv: these rows instead of the counts).",
 )
-@click.option("--results", type=PATH, default=Path("results"))
+@single.option("--results", type=PATH, default=Path("results"))
 @format_option("text", "csv")
 def overlap(
     texts: tuple[Path, ...], suite: str, accept_data: bool, campaign: str | None, form: str, **options: Any

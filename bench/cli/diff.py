@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bench.cli import single
 from bench.cli.options import data_option, filter_options, results_options
 
 if TYPE_CHECKING:
@@ -24,9 +25,9 @@ OF_EACH_TASK, OF_ONE_TASK = 5, 20
 @click.command()
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
-@click.option("--seed", type=click.IntRange(0), help="Seed of both runs; default the lowest that both have.")
-@click.option("--task", help="Only this task.")
-@click.option(
+@single.option("--seed", type=click.IntRange(0), help="Seed of both runs; default the lowest that both have.")
+@single.option("--task", help="Only this task.")
+@single.option(
     "-n",
     "count",
     type=click.IntRange(1, 10_000),

@@ -9,6 +9,7 @@ from typing import Any, BinaryIO
 
 import click
 
+from bench.cli import single
 from bench.cli.export import checkpoint_option, finished_encoder, one_method, seed_option
 from bench.cli.options import PATH, check_device, spec_options
 from bench.cli.progress import progress_bar
@@ -19,13 +20,13 @@ _WHERE = "bench encode"
 
 @click.command()
 @click.argument("method")
-@click.option(
+@single.option(
     "--input", "source", required=True, metavar="FILE|-", help="Text, a sentence a line; - is stdin."
 )
-@click.option("--out", type=PATH, required=True, help="FILE.npy to write.")
+@single.option("--out", type=PATH, required=True, help="FILE.npy to write.")
 @seed_option
 @checkpoint_option
-@click.option("--block", type=click.IntRange(1), default=4096, help="Sentences in memory at once.")
+@single.option("--block", type=click.IntRange(1), default=4096, help="Sentences in memory at once.")
 @spec_options
 def encode(
     method: str, source: str, out: Path, seed: int | None, checkpoint: str, block: int, **options: Any

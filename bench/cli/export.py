@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bench.cli import single
 from bench.cli.options import PATH, check_device, loaded_plugins, make_spec, spec_options
 from bench.cli.progress import progress_bar
 from bench.errors import InputError
@@ -21,10 +22,10 @@ if TYPE_CHECKING:
 _WHERE = "bench export"
 
 
-seed_option = click.option(
+seed_option = single.option(
     "--seed", type=click.IntRange(0), help="Which seed's encoder; not for a deterministic method."
 )
-checkpoint_option = click.option(
+checkpoint_option = single.option(
     "--checkpoint",
     type=click.Choice(["selected", "last"]),
     default="selected",
@@ -35,7 +36,7 @@ checkpoint_option = click.option(
 @click.command()
 @click.argument("method")
 @seed_option
-@click.option("--out", type=PATH, required=True, help="Folder to write.")
+@single.option("--out", type=PATH, required=True, help="Folder to write.")
 @checkpoint_option
 @spec_options
 def export(method: str, seed: int | None, out: Path, checkpoint: str, **options: Any) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bench.cli import single
 from bench.cli.options import PATH, check_device, make_spec, spec_options
 from bench.cli.progress import progress_bar
 from bench.errors import InputError
@@ -17,15 +18,15 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("methods", nargs=-1, metavar="[METHOD]...")
-@click.option("--out", type=PATH, required=True, help="Folder to write.")
-@click.option("--seed", type=click.IntRange(0), default=1)
-@click.option(
+@single.option("--out", type=PATH, required=True, help="Folder to write.")
+@single.option("--seed", type=click.IntRange(0), default=1)
+@single.option(
     "--most",
     type=click.IntRange(128),
     default=2560,
     help="Measure this many of the held-out sentences at most.",
 )
-@click.option("--figures", type=PATH, help="Then draw all that lies in --out into DIR: PDF, PNG and SVG.")
+@single.option("--figures", type=PATH, help="Then draw all that lies in --out into DIR: PDF, PNG and SVG.")
 @spec_options
 def gradient(
     methods: tuple[str, ...], out: Path, seed: int, most: int, figures: Path | None, **options: Any

@@ -13,6 +13,7 @@ from types import FrameType
 
 import click
 
+from bench.cli import single
 from bench.cli.bundle import bundle
 from bench.cli.check import check
 from bench.cli.compare import compare
@@ -46,7 +47,7 @@ from bench.version import __version__
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.version_option(__version__, prog_name="bench")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@single.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def cli(debug: bool) -> None:
     """Benchmark unsupervised sentence encoders: run, report, compare.
 

@@ -6,21 +6,20 @@ from pathlib import Path
 
 import click
 
-from bench.cli.options import PATH, Once, data_option
+from bench.cli import single
+from bench.cli.options import PATH, data_option
 from bench.cli.progress import progress_bar
 from bench.errors import BenchError, printable
 
 
 @click.command()
 @click.argument("bundles", type=PATH, nargs=-1, required=True, metavar="BUNDLE|FOLDER...")
-@click.option(
+@single.option(
     "--into", type=PATH, required=True, metavar="FOLDER", help="Results folder that gets the records."
 )
-@click.option(
-    "--campaign", cls=Once, metavar="NAME", help="Campaign that gets them, instead of the bundle's own."
-)
+@single.option("--campaign", metavar="NAME", help="Campaign that gets them, instead of the bundle's own.")
 @data_option()
-@click.option(
+@single.option(
     "--rerun",
     "count",
     type=click.IntRange(0),
@@ -28,8 +27,8 @@ from bench.errors import BenchError, printable
     metavar="N",
     help="Before that, train N cells of methods that are installed here again, chosen at random.",
 )
-@click.option("--choose", type=click.IntRange(0), metavar="SEED", help="Make --rerun's choice repeatable.")
-@click.option(
+@single.option("--choose", type=click.IntRange(0), metavar="SEED", help="Make --rerun's choice repeatable.")
+@single.option(
     "--run-plugin",
     "run_plugins",
     multiple=True,

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from bench.cli import single
 from bench.cli.config import config_option
+from bench.cli.single import F
 from bench.errors import InputError
 
 if TYPE_CHECKING:
@@ -33,26 +35,8 @@ class NumberRange(click.FloatRange):
         return number
 
 
-class Once(click.Option):
-    """An option with one value: given twice it is refused, where click would keep the last in silence."""
-
-    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
-        """Let the parser keep every value that is given."""
-        parser.add_option(obj=self, opts=self.opts, dest=self.name, action="append", nargs=self.nargs)
-
-    def handle_parse_result(
-        self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
-    ) -> tuple[Any, list[str]]:
-        """Return the value; fails as click does."""
-        given = opts.get(self.name or "", [])
-        if len(given) > 1:
-            raise click.BadOptionUsage(self.opts[0], f"{self.opts[0]} is given {len(given)} times", ctx)
-        return super().handle_parse_result(ctx, {**opts, self.name or "": given[0]} if given else opts, args)
-
-
 PATH = click.Path(path_type=Path)
 """A file or a folder."""
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 def together(*options: Callable[[Any], Any]) -> Callable[[F], F]:
@@ -68,59 +52,57 @@ def together(*options: Callable[[Any], Any]) -> Callable[[F], F]:
 
 def data_option(about: str = "Evaluation data; default BENCH_DATA.") -> Callable[[F], F]:
     """Return --data, which commands get as ``data_dir``."""
-    return click.option("--data", "data_dir", type=PATH, help=about)
+    return single.option("--data", "data_dir", type=PATH, help=about)
 
 
 def device_options(threads: str = "Torch threads.") -> Callable[[F], F]:
     """Return --device and --threads with its help."""
     return together(
-        click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu"),
-        click.option("--threads", type=click.IntRange(1, 256), default=1, help=threads),
+        single.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu"),
+        single.option("--threads", type=click.IntRange(1, 256), default=1, help=threads),
     )
 
 
 def format_option(*forms: str) -> Callable[[F], F]:
     """Return --format, the first of them if it isn't given; commands get it as ``form``."""
-    return click.option("--format", "form", type=click.Choice(forms), default=forms[0])
+    return single.option("--format", "form", type=click.Choice(forms), default=forms[0])
 
 
 def seeds_option(default: str) -> Callable[[F], F]:
     """Return --seeds."""
-    return click.option("--seeds", default=default, help="Such as 1-5 or 1,3,7-9.")
+    return single.option("--seeds", default=default, help="Such as 1-5 or 1,3,7-9.")
 
 
 def level_option(about: str) -> Callable[[F], F]:
     """Return --level of intervals."""
-    return click.option("--level", type=NumberRange(0.5, 0.999), default=0.95, help=about)
+    return single.option("--level", type=NumberRange(0.5, 0.999), default=0.95, help=about)
 
 
 def precision_option(name: str, about: str, *more: str) -> Callable[[F], F]:
     """Return the option of the arithmetic that trains, with more choices than all trainings have."""
     choices = ["fp32", "tf32", "bf16", *more]
-    return click.option(name, type=click.Choice(choices), default="fp32", help=about)
+    return single.option(name, type=click.Choice(choices), default="fp32", help=about)
 
 
-results_option = click.option(
+results_option = single.option(
     "--results", type=PATH, default=Path("results"), help="Where the campaigns are."
 )
-campaign_option = click.option(
-    "--campaign", cls=Once, default="local", help="Folder of records below --results."
-)
+campaign_option = single.option("--campaign", default="local", help="Folder of records below --results.")
 results_options = together(results_option, campaign_option)
 filter_options = together(
-    click.option("--profile", help="Only this profile."),
-    click.option("--suite", help="Only this suite."),
+    single.option("--profile", help="Only this profile."),
+    single.option("--suite", help="Only this suite."),
 )
 item_options = together(
     level_option("Confidence level of the intervals."),
-    click.option("--draws", type=click.IntRange(100, 100_000), default=10_000, help="Draws of the items."),
+    single.option("--draws", type=click.IntRange(100, 100_000), default=10_000, help="Draws of the items."),
     data_option(),
     format_option("text", "json"),
 )
-set_option = click.option(
+set_option = single.option(
     "--set", "overrides", multiple=True, metavar="METHOD[.STAGE].OPTION=VALUE", help="Repeatable."
 )
-plugin_option = click.option(
+plugin_option = single.option(
     "--plugin",
     "plugins",
     multiple=True,
@@ -128,38 +110,39 @@ plugin_option = click.option(
     help="Methods from a file, whose code this runs, or from an installed package. Repeatable.",
 )
 spec_options = together(
-    click.option("--profile", help="See `bench list profiles`; default mini."),
-    click.option(
+    single.option("--profile", help="See `bench list profiles`; default mini."),
+    single.option(
         "--suite",
         "suites",
         help="Comma-separated: `bench list suites`, mteb:TASK,TASK, local:FILE.toml. Default: the profile's.",
     ),
     data_option(),
-    click.option("--accept-data", is_flag=True, help="Evaluate data that differ from the reference version."),
-    click.option("--backbone", help="Model folder (or cached hub name) instead of the profile's."),
+    single.option(
+        "--accept-data", is_flag=True, help="Evaluate data that differ from the reference version."
+    ),
+    single.option("--backbone", help="Model folder (or cached hub name) instead of the profile's."),
     set_option,
     plugin_option,
-    click.option("--corpus", type=PATH, help="Training text instead of the profile's."),
-    click.option(
+    single.option("--corpus", type=PATH, help="Training text instead of the profile's."),
+    single.option(
         "--copy",
         "copies",
         multiple=True,
         metavar="NAME=FILE",
         help="Round-trip translation of the training text, for stages that learn from copy NAME. Repeatable.",
     ),
-    click.option(
+    single.option(
         "--pairs",
-        cls=Once,
         type=PATH,
         metavar="FILE",
         help="Labelled pairs or triplets instead of the profile's, .tsv or .csv, for supervised methods.",
     ),
-    click.option("--dev", help="Suite of one task to select checkpoints on, instead of the profile's."),
-    click.option(
+    single.option("--dev", help="Suite of one task to select checkpoints on, instead of the profile's."),
+    single.option(
         "--world-seed", type=click.IntRange(0), help="World of the mini suites and text; default 1."
     ),
     device_options("Torch threads a cell."),
-    click.option(
+    single.option(
         "--ranks",
         type=click.IntRange(1, 64),
         default=1,
@@ -171,20 +154,20 @@ spec_options = together(
         "Arithmetic of the transformers in training; losses and what AdamW steps keep fp32, dev scores too.",
         "bf16-weights",
     ),
-    click.option(
+    single.option(
         "--compile",
         "compiled",
         type=click.Choice(["none", "inductor", "graphs"]),
         default="none",
         help="Compile training steps: torch.compile, or with cuda a CUDA graph for each padded length.",
     ),
-    click.option(
+    single.option(
         "--transfer-solver",
         type=click.Choice(["exact", "sgd"]),
         default="exact",
         help="Transfer tasks: the optimum, or SentEval's Adam with early stopping.",
     ),
-    click.option(
+    single.option(
         "--precision",
         type=click.Choice(["fp32", "bf16", "fp16"]),
         default="fp32",
@@ -193,19 +176,19 @@ spec_options = together(
     results_options,
 )
 executor_options = together(
-    click.option(
+    single.option(
         "--executor",
         type=click.Choice(["local", "ray"]),
         default="local",
         help="Where cells run: here, or on a Ray cluster whose nodes share the folder.",
     ),
-    click.option(
+    single.option(
         "--ray-address",
         metavar="HOST:PORT|auto|local",
         help="Head node of the cluster; auto: the one that this machine is part of; local: one that "
         "starts here for the run. Default RAY_ADDRESS, else auto.",
     ),
-    click.option(
+    single.option(
         "--per-gpu",
         type=click.IntRange(1, 256),
         metavar="N",
@@ -213,7 +196,7 @@ executor_options = together(
         "holds, 1 where it has none.",
     ),
 )
-workers_option = click.option(
+workers_option = single.option(
     "--workers",
     type=click.IntRange(1, 256),
     envvar="BENCH_WORKERS",

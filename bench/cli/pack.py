@@ -8,6 +8,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from bench.cli import single
 from bench.cli.options import PATH, NumberRange, make_spec, seeds_option, spec_options
 from bench.errors import BenchError
 
@@ -17,18 +18,18 @@ _FILES = {"backbone", "data_dir", "corpus", "pairs", "copies", "plugins", "resul
 
 
 @click.command()
-@click.option("--methods", required=True, help="As for bench run, but for those that bring a model.")
+@single.option("--methods", required=True, help="As for bench run, but for those that bring a model.")
 @seeds_option("1-5")
 @spec_options
-@click.option("--probes", metavar="all|NAME,...", help="Probes that the run adds.")
-@click.option("--out", type=PATH, required=True, metavar="FOLDER", help="The folder: a new one.")
-@click.option(
+@single.option("--probes", metavar="all|NAME,...", help="Probes that the run adds.")
+@single.option("--out", type=PATH, required=True, metavar="FOLDER", help="The folder: a new one.")
+@single.option(
     "--weights",
     type=click.Choice(["fp16", "same"]),
     default="fp16",
     help="Models with float16 weights, whose hash then differs and stands in the records, or as they are.",
 )
-@click.option(
+@single.option(
     "--limit",
     type=NumberRange(0, min_open=True),
     metavar="MB",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bench.cli import single
 from bench.cli.options import (
     PATH,
     check_device,
@@ -35,24 +36,24 @@ _WHERE = "bench probe"
 @click.command()
 @click.argument("methods", nargs=-1, metavar="[METHOD]...")
 @seeds_option("1")
-@click.option("--probes", "names", default="all", help="Names from `bench list probes`.")
-@click.option("--on", "suite", help="Suite whose sentences are probed; default is the dev set.")
-@click.option("--strict", is_flag=True, help="Alignment over pairs of a gold score above 4, not at least 4.")
-@click.option(
+@single.option("--probes", "names", default="all", help="Names from `bench list probes`.")
+@single.option("--on", "suite", help="Suite whose sentences are probed; default is the dev set.")
+@single.option("--strict", is_flag=True, help="Alignment over pairs of a gold score above 4, not at least 4.")
+@single.option(
     "--groups",
     type=click.Choice(["width", "quantiles"]),
     default="width",
     help="Gold groups of the density: intervals of width 1, or five of like size.",
 )
-@click.option("--per-head", is_flag=True, help="Attention mass by head too (json).")
-@click.option("--sentence", help="Sentence of the attention maps; default is that of JTCSE's Fig. 9.")
-@click.option("--heatmaps", type=PATH, help="Draw its maps by layer (SVG) into DIR.")
-@click.option(
+@single.option("--per-head", is_flag=True, help="Attention mass by head too (json).")
+@single.option("--sentence", help="Sentence of the attention maps; default is that of JTCSE's Fig. 9.")
+@single.option("--heatmaps", type=PATH, help="Draw its maps by layer (SVG) into DIR.")
+@single.option(
     "--along",
     is_flag=True,
     help="Train each METHOD's own stages anew and probe them at every dev evaluation; keeps no stage.",
 )
-@click.option("--out", type=PATH, help="File of --along: written after every training, continued if there.")
+@single.option("--out", type=PATH, help="File of --along: written after every training, continued if there.")
 @format_option("text", "json")
 @spec_options
 def probe(methods: tuple[str, ...], names: str, form: str, heatmaps: Path | None, **options: Any) -> None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli.options import PATH, Once, filter_options, format_option, results_option, together
+from bench.cli import single
+from bench.cli.options import PATH, filter_options, format_option, results_option, together
 from bench.errors import BenchError, DataError, InputError
 from bench.reports.sections import TABLES
 
@@ -18,54 +19,53 @@ if TYPE_CHECKING:
     from bench.reports.formats.paper import Style
 
 _rows = together(
-    click.option("--methods", metavar="IDS", help="Only these methods, with commas between them."),
-    click.option(
+    single.option("--methods", metavar="IDS", help="Only these methods, with commas between them."),
+    single.option(
         "--order",
         type=click.Choice(["score", "given"]),
         default="score",
         help="given: as --methods has them.",
     ),
-    click.option(
+    single.option(
         "--names", metavar="FILE", help="Names to print: lines METHOD = \"name\"; 'published': the papers'."
     ),
-    click.option("--columns", metavar="NAMES", help="Only these columns, in this order."),
-    click.option("--width", type=click.IntRange(40), help="Characters of text; default: the terminal's."),
+    single.option("--columns", metavar="NAMES", help="Only these columns, in this order."),
+    single.option("--width", type=click.IntRange(40), help="Characters of text; default: the terminal's."),
 )
 _paper = together(
-    click.option("--style", type=click.Choice(["booktabs", "acl"]), help="LaTeX that a paper can print."),
-    click.option("--caption", metavar="LATEX", help="Its caption, in the place of what was measured."),
-    click.option("--label", help="Its label, such as tab:main."),
-    click.option("--cite", "cites", metavar="METHOD=KEY,...", help="Papers to cite beside the names."),
+    single.option("--style", type=click.Choice(["booktabs", "acl"]), help="LaTeX that a paper can print."),
+    single.option("--caption", metavar="LATEX", help="Its caption, in the place of what was measured."),
+    single.option("--label", help="Its label, such as tab:main."),
+    single.option("--cite", "cites", metavar="METHOD=KEY,...", help="Papers to cite beside the names."),
 )
 
 
 @click.command()
 @format_option("text", "markdown", "csv", "json", "latex", "html")
-@click.option("--table", metavar="NAME", help=f"Only this table: {', '.join(TABLES)}.")
+@single.option("--table", metavar="NAME", help=f"Only this table: {', '.join(TABLES)}.")
 @filter_options
 @_rows
-@click.option("--baseline", metavar="METHOD", help="Mark what differs from this method with daggers.")
-@click.option(
+@single.option("--baseline", metavar="METHOD", help="Mark what differs from this method with daggers.")
+@single.option(
     "--senteval-rounding", "rounded", is_flag=True, help="Average rounded scores, as SimCSE prints them."
 )
-@click.option(
+@single.option(
     "--checkpoint",
     type=click.Choice(["selected", "last"]),
     default="selected",
     help="Scores of the checkpoint that the dev set chose, or of the training's last.",
 )
-@click.option(
+@single.option(
     "--rank-supervised",
     is_flag=True,
     help="Rank supervised rows among the others; else they stand below them.",
 )
 @_paper
-@click.option("--standalone", is_flag=True, help="A LaTeX document, not tables for one.")
-@click.option("--figures", type=PATH, help="Draw every figure into DIR, as PDF, PNG and SVG.")
+@single.option("--standalone", is_flag=True, help="A LaTeX document, not tables for one.")
+@single.option("--figures", type=PATH, help="Draw every figure into DIR, as PDF, PNG and SVG.")
 @results_option
-@click.option(
+@single.option(
     "--campaign",
-    cls=Once,
     metavar="NAME[,NAME...]",
     default="local",
     help="Folders of records below --results; several are one report, refused where they contradict.",

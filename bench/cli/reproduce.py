@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bench.cli import single
 from bench.cli.options import PATH, check_device, make_spec, run_options, tell
 from bench.cli.progress import progress_bar
 from bench.cli.run import estimate_option, execute, leave_if_failed, own_records, show_estimate, show_plan
@@ -31,14 +32,14 @@ MOST = 2560
 
 @click.command()
 @click.argument("name", metavar="[PAPER[:ITEM],...]", required=False)
-@click.option("--seeds", help="Such as 1-5; default: those that the paper states, else 1.")
+@single.option("--seeds", help="Such as 1-5; default: those that the paper states, else 1.")
 @run_options
-@click.option("--check", is_flag=True, help="Compare all items with the papers' figures; run nothing.")
-@click.option("--dry-run", is_flag=True, help="Show what would run; run nothing.")
+@single.option("--check", is_flag=True, help="Compare all items with the papers' figures; run nothing.")
+@single.option("--dry-run", is_flag=True, help="Show what would run; run nothing.")
 @estimate_option
-@click.option("--show", is_flag=True, help="Print the tables from the records that are there; run nothing.")
-@click.option("--figures", type=PATH, help="Draw the item's figures into DIR, as PDF, PNG and SVG.")
-@click.option(
+@single.option("--show", is_flag=True, help="Print the tables from the records that are there; run nothing.")
+@single.option("--figures", type=PATH, help="Draw the item's figures into DIR, as PDF, PNG and SVG.")
+@single.option(
     "--format",
     "form",
     type=click.Choice(["text", "markdown", "csv", "json", "latex"]),

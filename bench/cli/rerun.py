@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from bench.cli import single
 from bench.cli.options import PATH, data_option, loaded_plugins, plugin_option
 from bench.errors import printable
 
@@ -16,10 +17,10 @@ from bench.errors import printable
 @click.command()
 @click.argument("record", type=PATH)
 @data_option()
-@click.option("--model", help="Model folder or file, where the record's profile doesn't name it.")
-@click.option("--corpus", type=PATH, help="Training text, where it isn't the profile's.")
-@click.option("--pairs", type=PATH, help="Labelled pairs, where they aren't the profile's.")
-@click.option("--copy", "copies", multiple=True, metavar="NAME=FILE", help="As given to bench run.")
+@single.option("--model", help="Model folder or file, where the record's profile doesn't name it.")
+@single.option("--corpus", type=PATH, help="Training text, where it isn't the profile's.")
+@single.option("--pairs", type=PATH, help="Labelled pairs, where they aren't the profile's.")
+@single.option("--copy", "copies", multiple=True, metavar="NAME=FILE", help="As given to bench run.")
 @plugin_option
 def rerun(
     record: Path, data_dir: Path | None, copies: Sequence[str], plugins: Sequence[str], **given: Any

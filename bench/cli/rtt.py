@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bench.cli import single
 from bench.cli.options import PATH, check_device, data_option, device_options
 from bench.cli.progress import progress_bar
 from bench.errors import InputError
@@ -23,16 +24,16 @@ _CHUNK = {"cpu": 1024, "cuda": 16_384}  # sentences: minutes of work
 
 
 @click.command()
-@click.option(
+@single.option(
     "--pivots", required=True, help="Comma-separated, e.g. fr,ru; zh:cmn_Hans where a model has several."
 )
-@click.option("--corpus", type=PATH, help="Training text, a sentence a line; or:")
-@click.option("--profile", help="Take this profile's training text.")
+@single.option("--corpus", type=PATH, help="Training text, a sentence a line; or:")
+@single.option("--profile", help="Take this profile's training text.")
 @data_option("For --profile; default BENCH_DATA.")
-@click.option("--out", type=PATH, required=True, help="Folder of the copies.")
-@click.option("--models", type=PATH, help="Folder with opus-mt-en-X; default the hub's cache.")
-@click.option("--beams", type=click.IntRange(1, 16), default=1, help="1 is greedy.")
-@click.option("--batch-tokens", type=click.IntRange(1), help="Padded source tokens a batch.")
+@single.option("--out", type=PATH, required=True, help="Folder of the copies.")
+@single.option("--models", type=PATH, help="Folder with opus-mt-en-X; default the hub's cache.")
+@single.option("--beams", type=click.IntRange(1, 16), default=1, help="1 is greedy.")
+@single.option("--batch-tokens", type=click.IntRange(1), help="Padded source tokens a batch.")
 @device_options()
 def rtt(pivots: str, out: Path, models: Path | None, **options: Any) -> None:
     """Translate a training text to each pivot language and back, for `bench run --copy`.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bench.cli import single
 from bench.cli.options import NumberRange, check_device, make_spec, run_options, seeds_option, tell
 from bench.errors import InputError, MisplacedRecordError, printable
 from bench.records.record import ALL, RunRecord
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from bench.run.task import Outcome
 
 
-estimate_option = click.option(
+estimate_option = single.option(
     "--estimate",
     is_flag=True,
     help="A dry run that also trains and encodes a little with every method: how long would the run take?",
@@ -32,7 +33,7 @@ estimate_option = click.option(
 
 
 @click.command()
-@click.option(
+@single.option(
     "--methods",
     required=True,
     help="Comma-separated: NAME, NAME:POOLING, NAME[option=value], hf:PATH[:POOLING], [ALIAS=]st:PATH, "
@@ -40,49 +41,51 @@ estimate_option = click.option(
 )
 @seeds_option("1-5")
 @run_options
-@click.option("--dry-run", is_flag=True, help="Show the cells, what is done and what they read; run nothing.")
+@single.option(
+    "--dry-run", is_flag=True, help="Show the cells, what is done and what they read; run nothing."
+)
 @estimate_option
-@click.option(
+@single.option(
     "--detect",
     type=NumberRange(0, 100, min_open=True),
     metavar="POINTS",
     help="With --dry-run: seeds that show a difference of so many points, and what the planned ones show.",
 )
-@click.option(
+@single.option(
     "--spread",
     type=NumberRange(0, 100, min_open=True),
     metavar="SD",
     help="With --detect: standard deviation over seeds, in points; default: that of earlier records.",
 )
-@click.option(
+@single.option(
     "--price-per-hour",
     type=NumberRange(0),
     metavar="PRICE",
     help="What an hour of one device costs: estimate a cell's cost too.",
 )
-@click.option(
+@single.option(
     "--probes",
     metavar="all|NAME,...",
     help="Add these (`bench list probes`) to every record, also to those that are finished.",
 )
-@click.option(
+@single.option(
     "--keep-vectors",
     is_flag=True,
     help="Keep every suite's vectors below --results, and take them from there where weights, tokenizer, "
     "options and sentences are the same.",
 )
-@click.option(
+@single.option(
     "--deadline",
     type=NumberRange(0, 525_600, min_open=True),
     metavar="MIN",
     help="End within so many minutes: begin no cell that would take longer. Exit code 130 if cells are left.",
 )
-@click.option(
+@single.option(
     "--shard",
     metavar="I/N",
     help="Run this share of the cells alone, such as 3/16; cells that share a training stage stay together.",
 )
-@click.option(
+@single.option(
     "--log",
     "logs",
     type=click.Choice(["tensorboard", "wandb"]),
@@ -90,7 +93,7 @@ estimate_option = click.option(
     help="Write the curves of training there too, below --results; wandb is offline unless WANDB_MODE says "
     "otherwise. Repeatable.",
 )
-@click.option("--force", is_flag=True, help="Run finished cells again and replace their records.")
+@single.option("--force", is_flag=True, help="Run finished cells again and replace their records.")
 def run(
     dry_run: bool,
     estimate: bool,

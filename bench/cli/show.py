@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bench.cli import single
 from bench.cli.options import (
     PATH,
     data_option,
@@ -138,11 +139,11 @@ def _counted(number: int, what: str) -> str:
 
 @click.command()
 @click.argument("method")
-@click.option("--profile", help="Also what `bench run` would do with it in this profile.")
+@single.option("--profile", help="Also what `bench run` would do with it in this profile.")
 @set_option
 @plugin_option
-@click.option("--corpus", type=PATH, help="Training text instead of the profile's.")
-@click.option("--pairs", type=PATH, help="Labelled pairs instead of the profile's.")
+@single.option("--corpus", type=PATH, help="Training text instead of the profile's.")
+@single.option("--pairs", type=PATH, help="Labelled pairs instead of the profile's.")
 @data_option()
 def show(method: str, plugins: tuple[str, ...], profile: str | None, **options: Any) -> None:
     """Show a method's card: sources, equations, options, deviations.

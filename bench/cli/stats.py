@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bench.cli import single
 from bench.cli.compare import item_drawer
 from bench.cli.options import filter_options, item_options, print_json, results_options
 from bench.errors import InputError, printable
@@ -24,7 +25,7 @@ MOST_NAMED = 6
 @click.command()
 @filter_options
 @item_options
-@click.option("--tasks", is_flag=True, help="Print the interval of every task too.")
+@single.option("--tasks", is_flag=True, help="Print the interval of every task too.")
 @results_options
 def stats(
     profile: str | None,

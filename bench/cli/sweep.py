@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bench.cli import single
 from bench.cli.options import check_device, make_spec, run_options, seeds_option
 from bench.cli.run import estimate_option, execute, leave_if_failed, own_records, show_estimate, show_plan
 from bench.errors import InputError
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 @click.argument("name")
 @seeds_option("1-2")
 @run_options
-@click.option("--dry-run", is_flag=True, help="Show question, grid, seeds and cells; run nothing.")
+@single.option("--dry-run", is_flag=True, help="Show question, grid, seeds and cells; run nothing.")
 @estimate_option
 def sweep(name: str, dry_run: bool, estimate: bool, **options: Any) -> None:
     """Run the grid of sweep NAME (see `bench list sweeps`) and print its table.

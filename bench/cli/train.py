@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bench.cli import single
 from bench.cli.options import (
     PATH,
     NumberRange,
@@ -31,25 +32,27 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--profile", default="mini", help="A profile with a [pretrain] table.")
-@click.option("--world-seed", type=click.IntRange(0), help="World of profile mini; default 1.")
-@click.option("--corpus", type=PATH, metavar="FILE", help="Another text, .txt or .txt.xz, a document a line.")
-@click.option("--layers", type=click.IntRange(1, 256), help="Layers of a new BERT; default the profile's.")
-@click.option("--hidden", type=click.IntRange(1, 16_384), help="Its width; default the profile's.")
-@click.option(
+@single.option("--profile", default="mini", help="A profile with a [pretrain] table.")
+@single.option("--world-seed", type=click.IntRange(0), help="World of profile mini; default 1.")
+@single.option(
+    "--corpus", type=PATH, metavar="FILE", help="Another text, .txt or .txt.xz, a document a line."
+)
+@single.option("--layers", type=click.IntRange(1, 256), help="Layers of a new BERT; default the profile's.")
+@single.option("--hidden", type=click.IntRange(1, 16_384), help="Its width; default the profile's.")
+@single.option(
     "--heads", type=click.IntRange(1, 1024), help="Its attention heads; default 64 of the width each."
 )
-@click.option("--steps", type=click.IntRange(1), help="Optimiser steps; default the profile's.")
-@click.option(
+@single.option("--steps", type=click.IntRange(1), help="Optimiser steps; default the profile's.")
+@single.option(
     "--minutes",
     type=NumberRange(0, 100_000, min_open=True),
     help="Stop then, in place of the profile's steps; the rate follows the time, so no run is like another.",
 )
-@click.option("--seed", type=click.IntRange(0), default=1)
+@single.option("--seed", type=click.IntRange(0), default=1)
 @device_options()
 @precision_option("--precision", "Arithmetic of the transformer; loss and weights keep fp32.")
 @data_option("For minilm-mlm's text; default BENCH_DATA.")
-@click.option("--out", type=PATH, required=True, help="Folder to write.")
+@single.option("--out", type=PATH, required=True, help="Folder to write.")
 def pretrain(
     profile: str,
     seed: int,
@@ -199,21 +202,21 @@ def _head(
 
 @click.command()
 @click.argument("methods", metavar="METHOD[,METHOD...]")
-@click.option("--option", default="lr", help="Option to choose, a stage's as STAGE.OPTION.")
-@click.option("--values", required=True, help="Comma-separated, at most 6.")
-@click.option("--first", help="Those of them to begin with; then only neighbours of the best are tried.")
-@click.option("--seed", type=int, default=100, help="Not one of 1-10, which are reported.")
-@click.option("--profile", help="Default mini.")
+@single.option("--option", default="lr", help="Option to choose, a stage's as STAGE.OPTION.")
+@single.option("--values", required=True, help="Comma-separated, at most 6.")
+@single.option("--first", help="Those of them to begin with; then only neighbours of the best are tried.")
+@single.option("--seed", type=int, default=100, help="Not one of 1-10, which are reported.")
+@single.option("--profile", help="Default mini.")
 @data_option("Default BENCH_DATA.")
 @set_option
 @plugin_option
-@click.option(
+@single.option(
     "--workers",
     type=click.IntRange(1, 256),
     help="Values side by side; default 1, with Ray as many as the cluster has room for.",
 )
 @executor_options
-@click.option("--results", type=PATH, default=Path("results"), help="Where training stages are kept.")
+@single.option("--results", type=PATH, default=Path("results"), help="Where training stages are kept.")
 def tune(methods: str, option: str, values: str, first: str | None, seed: int, **options: Any) -> None:
     """Choose each METHOD's learning rate on the dev set alone, with the budget every method gets.
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from bench.cli import single
 from bench.cli.files import write_file
 from bench.cli.options import loaded_plugins
 from bench.cli.progress import progress_bar
@@ -17,8 +18,8 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 
 @click.command()
 @click.argument("target", type=click.Path(path_type=Path), default=Path("results"), metavar="[FOLDER|RECORD]")
-@click.option("--data", type=click.Path(path_type=Path), help="Evaluation data; default BENCH_DATA.")
-@click.option(
+@single.option("--data", type=click.Path(path_type=Path), help="Evaluation data; default BENCH_DATA.")
+@single.option(
     "--rerun",
     "count",
     type=click.IntRange(0),
@@ -26,15 +27,15 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     metavar="N",
     help="Train N cells again, chosen at random.",
 )
-@click.option("--choose", type=click.IntRange(0), metavar="SEED", help="Make --rerun's choice repeatable.")
-@click.option(
+@single.option("--choose", type=click.IntRange(0), metavar="SEED", help="Make --rerun's choice repeatable.")
+@single.option(
     "--seal",
     is_flag=True,
     help="Seal the records of an older bench in which nothing is wrong, in the present schema.",
 )
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML, a test case a record.")
-@click.option(
+@single.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@single.option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML, a test case a record.")
+@single.option(
     "--plugin",
     "plugins",
     multiple=True,

@@ -8,14 +8,15 @@ from pathlib import Path
 
 import click
 
-from bench.cli.options import Once, results_option
+from bench.cli import single
+from bench.cli.options import results_option
 from bench.errors import printable
 
 
 @click.command()
 @results_option
-@click.option("--campaign", cls=Once, help="Only this one; default all below --results.")
-@click.option("--once", is_flag=True, help="Print what runs now, and leave.")
+@single.option("--campaign", help="Only this one; default all below --results.")
+@single.option("--once", is_flag=True, help="Print what runs now, and leave.")
 def watch(results: Path, campaign: str | None, once: bool) -> None:
     """Show the cells that run, from any terminal that sees the results folder.
 

@@ -6,6 +6,7 @@ Torch is imported where it is used: cards are listed without it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bench.card import BuildContext, MethodCard, Option, OptionValue
@@ -24,7 +25,7 @@ TRAINING_OPTIONS = (
     Option("steps", 0, "optimiser steps; 0 counts by epochs", minimum=0),
     Option("eval_every", 125, "steps between dev evaluations", minimum=1),
     Option("max_length", 32, "tokens a sentence keeps in training, specials included", minimum=3),
-    Option("dropout", 0.1, "hidden and attention dropout", minimum=0),
+    Option("dropout", 0.1, "hidden and attention dropout", minimum=0, maximum=1),
     Option("weight_decay", 0.0, "AdamW's weight decay", minimum=0),
     Option("clip", 1.0, "largest gradient norm, 0 for none", minimum=0),
     Option("schedule", "linear", "learning rate: linear decay to 0, or constant", ("linear", "constant")),
@@ -61,8 +62,7 @@ def select_option(default: str) -> Option:
 def training_options(**defaults: OptionValue) -> tuple[Option, ...]:
     """SimCSE's training options with other defaults."""
     return tuple(
-        Option(o.name, defaults.get(o.name, o.default), o.help, o.choices, o.minimum)
-        for o in TRAINING_OPTIONS
+        replace(option, default=defaults.get(option.name, option.default)) for option in TRAINING_OPTIONS
     )
 
 

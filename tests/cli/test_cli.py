@@ -239,6 +239,20 @@ BAD = [
     ),
     ("run --methods noise --set noise.sub1.scale=1 --suite toy", "noise has no stage 'sub1'"),
     ("run --methods noise --set noise.scale=x --suite toy", "'x' is not a value for it; expected a number"),
+    ("run --methods a --methods b --seeds 1 --seeds 2", "bench run: --methods is given 2 times"),
+    ("report --suite toy --suite mini", "bench report: --suite is given 2 times"),
+    (
+        "run --methods simcse[mlm_share=7] --corpus /dev/null --dev toy --suite toy",
+        "--methods simcse[mlm_share=7]: 7.0 is too large for it; expected at most 1",
+    ),
+    (
+        "run --methods tncse --set tncse.sub1.dropout=1.5 --corpus /dev/null --dev toy --suite toy",
+        "--set tncse.sub1.dropout=1.5: 1.5 is too large for it; expected at most 1",
+    ),
+    (
+        "run --methods esimcse[repetition_rate=1.01] --corpus /dev/null --dev toy --suite toy",
+        "--methods esimcse[repetition_rate=1.01]: 1.01 is too large for it; expected at most 1",
+    ),
     ("run --methods noise --set scale --suite toy", "--set: 'scale' is not an override"),
     ("run --methods noise --campaign ../x --suite toy", "--campaign: '../x' is not a campaign name"),
     (
@@ -278,7 +292,7 @@ def test_bad_input_is_one_clear_line_and_exit_2(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, arguments: str, message: str
 ) -> None:
     monkeypatch.delenv("BENCH_DATA", raising=False)
-    code, out, err = cli(*shlex.split(arguments))
+    code, out, err = cli(*shlex.split(arguments), as_is=True)
     assert (code, out) == (2, "")
     assert all(part in err for part in message.split(" ... ")), err
     assert err.count("\n") == 1

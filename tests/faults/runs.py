@@ -32,6 +32,7 @@ from tests.faults.checks import (
     finished,
     stable,
 )
+from tests.support.cli import last_of_each
 
 ROOT = Path(__file__).parents[2]
 PLUGIN = Path(__file__).parent / "plugin"
@@ -216,7 +217,7 @@ def start(
     (folder / STARTED).unlink(missing_ok=True)
     surroundings = environment(folder, fault, more)
     process = _server(surroundings).Process(
-        target=_bench, args=(list(arguments), folder, surroundings, out, error, warm)
+        target=_bench, args=(last_of_each(arguments), folder, surroundings, out, error, warm)
     )
     process.start()
     return Run(process, out, error)

@@ -2,12 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
+import click
+
+from bench.cli.single import Once
 from bench.records.record import RunRecord, from_json, to_json
 
 Cli = Callable[..., tuple[int, str, str]]
+
+
+def every_option() -> Iterator[click.Option]:
+    """The options of every command."""
+    from bench.cli.main import cli
+
+    commands: list[click.Command] = [cli]
+    for command in commands:
+        yield from (option for option in command.params if isinstance(option, click.Option))
+        commands += command.commands.values() if isinstance(command, click.Group) else ()
+
+
+@cache
+def given_once() -> frozenset[str]:
+    """Names of options that have one value in every command."""
+    options = [option for option in every_option() if isinstance(option, Once)]
+    once, other = ({n for o in options if o.has_one_value is one for n in o.opts} for one in (True, False))
+    return frozenset(once - other)
+
+
+def last_of_each(words: Sequence[str]) -> list[str]:
+    """Leave out all but the last of an option that may be given once: most calls add to a base."""
+    found: dict[str, int] = {}
+    before: set[int] = set()
+    for i, word in enumerate(words[:-1]):
+        key = f"--set {words[i + 1].partition('=')[0]}" if word == "--set" else word
+        if word == "--set" or word in given_once():
+            before |= {found[key], found[key] + 1} if key in found else set()
+            found[key] = i
+    return [word for i, word in enumerate(words) if i not in before]
 
 
 def records(folder: Path, campaign: str = "local") -> dict[str, RunRecord]:
