@@ -137,9 +137,9 @@ def test_a_run_makes_it_once_and_names_recipe_and_bytes(
     # a reader who hasn't made it can check the keys of the stages too
     keys = {role: facts["key"] for role, facts in record.training["stages"].items()}
     shutil.rmtree(there / "cache")
-    load, names = profiles.load, profiles.names()
-    monkeypatch.setattr(profiles, "load", lambda name: load("own.toml" if name == "own" else name))
-    monkeypatch.setattr(profiles, "names", lambda: (*names, "own"))  # as if it were shipped
+    load = profiles.load
+    for name in ("load", "of_record"):  # as if it were shipped
+        monkeypatch.setattr(profiles, name, lambda name: load("own.toml" if name == "own" else name))
     assert planned_again(record, None).keys == keys
 
 
