@@ -221,12 +221,19 @@ def _other_profiles(bundle: archive.Bundle) -> Iterator[str]:
 def _news(
     store: ResultStore, records: Sequence[RunRecord], grids: Sequence[manifest.Manifest]
 ) -> tuple[list[RunRecord], list[manifest.Manifest]]:
-    """Return what isn't there yet; raises where something else is, or where the two don't go together."""
+    """Return what isn't there yet; raises where something else is, or where the two don't go together.
+
+    A sweep's grid that is there for other suites or seeds is new with those of both.
+    """
     there = store.records() if store.root.is_dir() else []
     there_grids = {(g.profile, g.sweep): g for g in manifest.load_all(store.root)}
     by_path = {store.path(record.place): record for record in there}
     new = [record for record in records if store.path(record.place) not in by_path]
-    new_grids = [grid for grid in grids if (grid.profile, grid.sweep) not in there_grids]
+    kept_grids = [(there_grids.get((grid.profile, grid.sweep)), grid) for grid in grids]
+    new_grids = [grid for kept, grid in kept_grids if kept is None]
+    new_grids += [
+        whole for kept, grid in kept_grids if kept and (whole := manifest.joined(kept, grid)) != kept
+    ]
     other = [
         path.relative_to(store.root).as_posix()
         for record in records
@@ -234,8 +241,8 @@ def _news(
     ]
     other += [
         f"{manifest.FOLDER}/{grid.profile}-{grid.sweep}.json"
-        for grid in grids
-        if there_grids.get((grid.profile, grid.sweep), grid) != grid
+        for kept, grid in kept_grids
+        if kept and kept.points != grid.points
     ]
     if other:
         raise NotComparableError(

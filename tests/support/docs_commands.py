@@ -46,7 +46,7 @@ NOT_RUN = (
     (r"^bench data verify", "needs the evaluation data"),
     (r"^bench data rtt", "needs translation models"),
     (r"^bench pretrain", "minutes of training"),
-    (r"--along .*--out results/mini-equal", "half an hour of training"),
+    (r"--along .*--out results/(mini-equal|minilm-lm)", "half an hour of training"),
     (r"\$SLURM|^bench merge shards", "needs the folders of all shards"),
     (r"--executor ray", "needs a Ray cluster"),
     (r"--log tensorboard", "needs an optional package"),

@@ -87,6 +87,19 @@ def test_what_is_there_already_stays(work: Path, cli: Cli) -> None:
     assert snapshot(work) == before
 
 
+def test_a_sweeps_grid_gets_the_seeds_of_both(work: Path, cli: Cli) -> None:
+    shutil.copytree(work / "results", work / "target")
+    grid = work / "target" / "local" / "sweeps" / "mini-unsee_architectures.json"
+    theirs = json.loads(grid.read_text())
+    grid.write_text(json.dumps(theirs | {"seeds": [0, 7], "suites": ["mini"]}))
+    for _ in range(2):  # merged again, it stays
+        assert cli(*MERGE)[0] == 0
+        found = json.loads(grid.read_text())
+        assert found["seeds"] == sorted({0, 7, *theirs["seeds"]})
+        assert found["suites"] == ["mini", *(suite for suite in theirs["suites"] if suite != "mini")]
+        assert found["points"] == theirs["points"]
+
+
 @pytest.mark.parametrize("lost", [Path.unlink, lambda path: path.write_bytes(b"x")])
 def test_predictions_that_are_lost_come_back(work: Path, cli: Cli, lost: Callable[[Path], object]) -> None:
     assert cli(*MERGE)[0] == 0
