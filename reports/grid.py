@@ -136,7 +136,7 @@ def ranks(values: Mapping[K, float | None], digits: int = 4) -> dict[K, str]:
     >>> ranks({"a": 0.8, "b": 0.7, "c": 0.70001, "d": None})
     {'a': 'best', 'b': 'second', 'c': 'second', 'd': ''}
     """
-    printed = {key: round(value, digits) for key, value in values.items() if value is not None}
+    printed = {key: round(SCALE * value, digits - 2) for key, value in values.items() if value is not None}
     found = dict.fromkeys(values, "")
     steps = sorted(set(printed.values()), reverse=True)
     if len(printed) < 2:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import tempfile
 from dataclasses import replace
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+from click.core import ParameterSource
 
 from bench.cli import single
 from bench.cli.files import write_file
@@ -24,7 +26,7 @@ from bench.cli.options import (
     plugin_option,
 )
 from bench.errors import InputError, NotComparableError
-from bench.gate.verdict import Gate, Status, cell_name
+from bench.gate.verdict import BAD, Gate, Status, cell_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,7 +97,7 @@ class _Judged(NamedTuple):
 @single.option(
     "--workers", type=click.IntRange(1, 256), default=1, envvar="BENCH_WORKERS", help="Cells side by side."
 )
-def check(plugins: tuple[str, ...], form: str, **options: Any) -> None:
+def check(plugins: tuple[str, ...], **options: Any) -> None:
     """Compare today's code or weights with a reference; fail where a drop is real.
 
     It asks, in order: do the reference's predictions get the same scores, do its deterministic cells and kept
@@ -119,7 +121,7 @@ def check(plugins: tuple[str, ...], form: str, **options: Any) -> None:
         judge = _encoder if options["encoder"] is not None else _records
         judged = judge(reference, seeds, options)
         judged = judged._replace(gate=replace(judged.gate, build=_build()))
-        _show(judged.gate, form, options)
+        _show(judged.gate, options)
         if options["update"] and _update(reference, judged, options):
             return
     _leave(judged.gate)
@@ -132,6 +134,7 @@ def _check_options(options: dict[str, Any]) -> None:
     together = (
         (options["encoder"] is not None, ("results", "methods", "seeds", "keep"), "is not for --encoder"),
         (options["encoder"] is None, ("suites", "profile"), "is for --encoder"),
+        (options["results"] is not None, ("keep",), "is for cells that are trained again, not for --results"),
         (not options["update"], ("why", "keep", "yes"), "is for --update"),
         (options["update"], ("seeds",), "is not for --update: a cell's seeds are replaced together"),
     )
@@ -139,6 +142,9 @@ def _check_options(options: dict[str, Any]) -> None:
     for asked, names, what in together:
         for name in (name for name in names if asked and options[name]):
             raise InputError(f"{flags.get(name, f'--{name}')} {what}", where="bench check")
+    given = click.get_current_context().get_parameter_source("campaign")
+    if options["results"] is None and given is not ParameterSource.DEFAULT:
+        raise InputError("--campaign is for --results", where="bench check", expected="--results DIR as well")
     if options["update"]:
         _check_update(options)
 
@@ -181,7 +187,7 @@ def _records(reference: ResultStore, seeds: Sequence[int] | None, options: dict[
     )
     if options["results"] is not None:
         source = ResultStore(options["results"], options["campaign"])
-        new = load(source, None, seeds)
+        new = load(source, None, seeds, may_lack=True)
         own = rescored(source, [record for record in new if record.status == "ok"], data)
         for record in own.wrong:
             believed(source, record, data)  # says what is wrong with it
@@ -245,7 +251,7 @@ def _build() -> dict[str, str]:
     return {"date": date, "bench": __version__} | ({"commit": commit} if commit else {})
 
 
-def _show(gate: Gate, form: str, options: dict[str, Any]) -> None:
+def _show(gate: Gate, options: dict[str, Any]) -> None:
     """Print the verdict and write the files that are asked for."""
     from bench.reports.formats.gate_page import page
     from bench.reports.formats.junit import junit
@@ -254,7 +260,7 @@ def _show(gate: Gate, form: str, options: dict[str, Any]) -> None:
     for line in gate.warnings:
         click.echo(f"warning: {printable(line)}", err=True)
     printed = {"text": as_text, "markdown": as_markdown, "html": page, "json": as_json}
-    click.echo(printed[form](gate), nl=False)
+    click.echo(printed[options["form"]](gate), nl=False)
     for option, content in (("html", page), ("junit", junit), ("json", as_json), ("summary", as_markdown)):
         if options[option] is not None:
             write_file(options[option], content(gate), f"--{option}", append=option == "summary")
@@ -270,24 +276,31 @@ def _update(reference: ResultStore, judged: _Judged, options: dict[str, Any]) ->
     from bench.run.kept import keep_encoders, lacking
     from bench.run.reference import note, update
 
-    cells, elsewhere = judged.gate.cells, machine_warnings(reference.records(), judged.new)
+    def say(line: str) -> None:
+        click.echo(line, err=options["form"] != "text")  # stdout is a document otherwise
+
+    old = reference.records() if reference.root.is_dir() else []  # the first encoder of one makes it
+    cells, elsewhere = judged.gate.cells, machine_warnings(old, judged.new)
     cells = cells if elsewhere else tuple(cell for cell in cells if cell.status != Status.EQUAL)
     missing = lacking(reference, judged.new) if options["keep"] else []
     if not cells and not missing:
-        click.echo("nothing to update")
+        say("nothing to update")
         return False
     question = f"replace {len(cells)} cell(s) of {reference.root}"
     question += f" and keep encoders of {', '.join(missing)}?" if missing else "?"
     if not options["yes"] and not click.confirm(question, err=True):
-        click.echo("nothing was changed")
+        say("nothing was changed")
         return False
     changes = update(reference, judged.source, judged.new, cells)
     if cells:
-        click.echo(f"updated {len(cells)} cell(s) of the reference")
-    for line in keep_encoders(reference, judged.planned, missing, options["scratch"]):
-        click.echo(line)
-        changes.append(line)
-    note(reference, options["why"], changes)
+        say(f"updated {len(cells)} cell(s) of the reference")
+    try:
+        for line in keep_encoders(reference, judged.planned, missing, options["scratch"]):
+            say(line)
+            changes.append(line)
+    finally:  # an encoder that can't be kept doesn't take the reason of what was replaced with it
+        if changes:
+            note(reference, options["why"], changes)
     return True
 
 
@@ -300,8 +313,10 @@ def _leave(gate: Gate) -> None:
         for reason in cell.reasons:
             click.echo(f"not comparable: {printable(f'{cell_name(cell.key)}: {reason}')}", err=True)
     if different:
+        these = shlex.quote(",".join(dict.fromkeys(cell.key[1] for cell in different)))
+        alone = f" --methods {printable(these)}" if gate.having(*BAD) else ""  # what failed isn't meant
         raise NotComparableError(
             f"{len(different)} cell(s) have another specification or other data than the reference",
-            hint="bench check --update --why TEXT takes them as the new reference",
+            hint=f"bench check --update --why TEXT{alone} takes them as the new reference",
         )
     sys.exit(gate.exit_code)

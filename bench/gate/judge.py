@@ -34,7 +34,7 @@ def judge(
 
     A cell regresses where its average falls by more than the tolerance and its seeds show it: the interval of
     the drop lies above 0, or the drop is beyond the limit that the reference's own spread sets. The interval
-    is that of the paired t test where both sides have the same seeds, else Welch's; see
+    is that of the paired t test where most seeds are the same on both sides, else Welch's; see
     :mod:`bench.gate.evidence`. Of unchanged code, each of the two shows a drop by chance in at most
     (1 - level) / 2 of all gates, over all cells together (Bonferroni over those that changed at all).
 
@@ -170,7 +170,8 @@ def _decisions(
     }
     for key, sides in equal.items():
         seeds = seeds_of(sides.reference), seeds_of(sides.new)
-        cells[key] = CellVerdict(key, Status.EQUAL, *seeds, drops=drops(replace(sides, test=None), level))
+        found_equal = drops(replace(sides, test=None), level)
+        cells[key] = CellVerdict(key, Status.EQUAL, *seeds, found_equal, reasons=tuple(_left_out(sides)))
     may_change = {**equal, **compared}
     seeded = sum(sides.then[0].seed is not None for sides in may_change.values())
     least = 1 - (1 - level) / max(1, seeded)  # as where all of them change
@@ -234,7 +235,7 @@ def _with_change(cell: CellVerdict, sides: Sides, moved: Mapping[Place, float], 
         return replace(cell, status=status, stage=stage, reasons=reasons)
     if passed is not None and cell.status is Status.OK:
         reason = f"no similarity moved by more than {passed:.1g}, as close as another CPU comes"
-        return replace(cell, status=Status.EQUAL, reasons=(reason,))
+        return replace(cell, status=Status.EQUAL, reasons=(*_left_out(sides), reason))
     return cell
 
 

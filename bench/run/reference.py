@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
+from statistics import fmean
 
 from bench.data.tar import members
 from bench.errors import CellFailedError, DataError, InputError, printable, unknown
-from bench.gate.evidence import run_name
-from bench.gate.verdict import BROKEN, CellVerdict, Key, cell_name
+from bench.gate.evidence import by_seed, run_name
+from bench.gate.verdict import AVERAGE, BROKEN, CellVerdict, Key, cell_name
 from bench.plan.plan import Plan, make_plan
 from bench.records.facts import JUDGED, KEYED, differing
 from bench.records.files import write_whole
@@ -100,7 +101,11 @@ def extract(archive: Path, folder: Path) -> None:
 
 
 def load(
-    store: ResultStore, methods: str | None = None, seeds: Sequence[int] | None = None
+    store: ResultStore,
+    methods: str | None = None,
+    seeds: Sequence[int] | None = None,
+    *,
+    may_lack: bool = False,
 ) -> list[RunRecord]:
     """Return a campaign's records; one whose predictions aren't its own is returned as failed.
 
@@ -108,6 +113,7 @@ def load(
         store: The campaign.
         methods: Only these, comma-separated ids as in the report.
         seeds: Only these; deterministic methods stay.
+        may_lack: Seeds that are not there are left to the verdict.
 
     Raises:
         InputError: no such campaign, or a method or seeds that it hasn't.
@@ -122,7 +128,10 @@ def load(
                 raise unknown("method", name, known, where=f"--methods, campaign {store.campaign}")
         records = [record for record in records if record.method in wanted]
     if seeds is not None:
-        records = [record for record in records if record.seed is None or record.seed in seeds]
+        kept = [record for record in records if record.seed is None or record.seed in seeds]
+        if not may_lack:
+            _check_seeds(store, records, kept, seeds)
+        records = kept
     if not records:
         raise InputError(
             "no record is left to compare", where=f"campaign {store.campaign}", hint="bench run makes records"
@@ -133,6 +142,22 @@ def load(
         else replace(record, status="failed", scores=(), reason="its predictions are missing or not its own")
         for record in records
     ]
+
+
+def _check_seeds(
+    store: ResultStore, records: Sequence[RunRecord], kept: Sequence[RunRecord], seeds: Sequence[int]
+) -> None:
+    """Raise InputError for a seed that no record has, and for a cell of which no seed is left."""
+    known = sorted({record.seed for record in records if record.seed is not None})
+    absent = ", ".join(str(seed) for seed in seeds if seed not in known)
+    left = {_key(record) for record in kept}
+    lost = ", ".join(dict.fromkeys(cell_name(_key(r)) for r in records if _key(r) not in left))
+    if absent or lost:
+        raise InputError(
+            f"no record has seed {absent}" if absent else f"{lost} has none of these seeds",
+            where=f"--seeds, campaign {store.campaign}",
+            expected=f"of {', '.join(map(str, known))}" if known else "no --seeds: no method there has any",
+        )
 
 
 def made(store: ResultStore) -> list[RunRecord]:
@@ -209,7 +234,7 @@ def plans(
     """
     cells: dict[Key, list[RunRecord]] = {}
     for record in records:
-        cells.setdefault((record.profile, record.method, record.suite), []).append(record)
+        cells.setdefault(_key(record), []).append(record)
     methods: dict[RunSpec, list[MethodRequest]] = {}
     for found in cells.values():
         spec = _cell_spec(store, found, data, results)
@@ -265,25 +290,33 @@ def update(
 
     Raises:
         CellFailedError: a cell failed or has no record; nothing is replaced.
+        InputError: a cell would lose seeds and get no others; nothing is replaced.
         DataError: predictions that are missing; nothing is replaced.
     """
     if broken := [cell for cell in cells if cell.status in BROKEN]:
         names = ", ".join(cell.key[1] for cell in broken)
         raise CellFailedError(f"the reference stays as it was: {names} failed or is missing")
     keys = {cell.key for cell in cells}
-    records = [record for record in new if (record.profile, record.method, record.suite) in keys]
+    records = [record for record in new if _key(record) in keys]
     whole = [(record, source.predictions(record)) for record in records]
+    there = reference.records() if reference.root.is_dir() else []
+    old = [record for record in there if _key(record) in keys]
+    changes = [_change(cell, old, records) for cell in cells]
     reference.prepare()
     for record, predictions in whole:
         with reference.claim(record.place, wait=True):
             reference.write(record.place, record, predictions)
     kept = {record.place for record in records}
-    for record in reference.records():
-        if (record.profile, record.method, record.suite) in keys and record.place not in kept:
+    for record in old:
+        if record.place not in kept:
             path = reference.path(record.place)
             path.unlink()
             path.with_suffix(".npz").unlink(missing_ok=True)
-    return [_change(cell) for cell in cells]
+    return changes
+
+
+def _key(record: RunRecord) -> Key:
+    return record.profile, record.method, record.suite
 
 
 def note(reference: ResultStore, why: str, changes: Sequence[str]) -> None:
@@ -297,11 +330,32 @@ def note(reference: ResultStore, why: str, changes: Sequence[str]) -> None:
     write_whole(file, (before + "\n".join(lines) + "\n").encode("utf-8"))
 
 
-def _change(cell: CellVerdict) -> str:
-    average, name = cell.average, cell_name(cell.key)
-    if average is None:
+def _change(cell: CellVerdict, old: Sequence[RunRecord], new: Sequence[RunRecord]) -> str:
+    """Return what changes of a cell, scores over all seeds of a side; raises InputError if it loses some."""
+    name = cell_name(cell.key)
+    was, now = ([record for record in side if _key(record) == cell.key] for side in (old, new))
+    if not was:
         return f"{name}: new"
-    return f"{name}: {100 * average.reference:.2f} to {100 * average.new:.2f}, {cell.status}"
+    seeds = [{record.seed for record in side} for side in (was, now)]
+    lost = ", ".join(str(record.seed) for record in by_seed(was) if record.seed not in seeds[1])
+    if seeds[1] < seeds[0]:
+        raise InputError(
+            f"{name} would lose seeds {lost} of the reference: the new records lack them",
+            where="--update",
+            expected="all seeds of a cell, which are replaced together",
+            hint="run them too",
+        )
+    scores = " to ".join(_average(side) for side in (was, now))
+    line = f"{name}: {scores}, {cell.status}"
+    if cell.average is None and cell.reasons:
+        line += f" ({'; '.join(cell.reasons)})"
+    return line + (f"; seeds {lost} gave way to others" if lost else "")
+
+
+def _average(records: Sequence[RunRecord]) -> str:
+    scores = [record.score(AVERAGE) for record in records]
+    found = [score for score in scores if score is not None]
+    return f"{100 * fmean(found):.2f}" if found else "no score"
 
 
 def _one_line(text: str) -> str:

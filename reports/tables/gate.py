@@ -37,8 +37,8 @@ _BLIND = 0.05
 """A cell of which only larger drops are seen is named: points / 100."""
 _WITH_TASKS = (Status.REGRESSION, Status.UNCLEAR, Status.IMPROVED, Status.CHANGED)
 _TESTS = {
-    PAIRED: "paired t where both sides have the same seeds",
-    WELCH: "Welch's where they have other seeds",
+    PAIRED: "paired t over the seeds that both sides have",
+    WELCH: "Welch's where most seeds are other ones",
 }
 
 
@@ -51,7 +51,8 @@ def headline(gate: Gate) -> str:
     """The verdict in a few words, without the cells' own: "FAILED, 1 of 4 cells"."""
     different, bad = ([c for c in gate.cells if c.status in which] for which in ((Status.DIFFERENT,), BAD))
     if gate.having(Status.DIFFERENT):
-        return f"NOT COMPARABLE, {len(different)} of {_cells(len(gate.cells))}"
+        failed = f"; FAILED too, {len(gate.having(*BAD))}" if gate.having(*BAD) else ""
+        return f"NOT COMPARABLE, {len(different)} of {_cells(len(gate.cells))}{failed}"
     if gate.having(*BAD):
         average = gate.overall is not None and gate.overall.status in BAD
         if not bad:
@@ -63,8 +64,8 @@ def headline(gate: Gate) -> str:
 
 
 def named(gate: Gate) -> tuple[CellVerdict, ...]:
-    """The verdicts that the sentence names: those that don't compare, else that failed, else are unclear."""
-    return gate.having(Status.DIFFERENT) or gate.having(*BAD) or gate.having(Status.UNCLEAR)
+    """The verdicts that the sentence names: those that don't compare and failed, else are unclear."""
+    return (*gate.having(Status.DIFFERENT), *gate.having(*BAD)) or gate.having(Status.UNCLEAR)
 
 
 def sentence(gate: Gate) -> str:
@@ -73,7 +74,8 @@ def sentence(gate: Gate) -> str:
     if not cells:
         return head
     if cells[0].status is Status.DIFFERENT:
-        return "NOT COMPARABLE: " + "; ".join(map(describe, cells))
+        different, bad = ("; ".join(map(describe, gate.having(*of))) for of in ((Status.DIFFERENT,), BAD))
+        return f"NOT COMPARABLE: {different}" + (f"; FAILED too: {bad}" if bad else "")
     if cells[0].status is Status.UNCLEAR:
         return "; ".join((head, *map(describe, cells)))
     changed = [cell for cell in cells if cell.status is Status.CHANGED]
@@ -180,9 +182,10 @@ def notes(gate: Gate) -> tuple[str, ...]:
     blind = [cell for cell in gate.cells if cell.sees is not None and cell.sees > _BLIND]
     if blind:
         named = "; ".join(f"{cell_name(cell.key)}, {number(cell.sees)} points" for cell in blind)
+        by_items = all(cell.question is Question.ITEMS for cell in blind)
+        helps = "More items help" if by_items else "More seeds help, or a method that spreads less over them"
         said.append(
-            f"Hardly guarded, as smaller drops than this may pass: {named}. More seeds help, or a method "
-            "that spreads less over them."
+            f"Hardly guarded, as smaller drops than this may pass: {named}. {helps}."
         )
     said += [
         f"{cell_name(cell.key)}: {'; '.join(cell.reasons)}."

@@ -155,6 +155,15 @@ def test_a_second_use_in_a_job_keeps_nothing_of_the_first(tmp_path: Path) -> Non
     assert runner.called("gh") == []
 
 
+def test_the_first_s_verdict_is_gone_before_the_second_can_fail(tmp_path: Path) -> None:
+    runner = Runner(tmp_path)
+    (runner.workspace / "bench-check").mkdir()
+    (runner.workspace / "bench-check" / "summary.md").write_text("the first's")
+    assert runner.run({"strict": "maybe", "comment": "true"}, github__event__pull_request__number=5) == 2
+    assert not (runner.workspace / "bench-check" / "summary.md").exists()
+    assert runner.called("gh") == []
+
+
 @pytest.mark.parametrize("strict", ["yes", "True", "$(touch pwned)"])
 def test_a_wrong_switch_is_refused(strict: str, tmp_path: Path) -> None:
     runner = Runner(tmp_path)

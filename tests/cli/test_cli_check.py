@@ -371,6 +371,52 @@ def test_update_takes_other_seeds_and_specifications_but_no_broken_cell(
     assert len(records(tmp_path, "reference")) == 3
 
 
+def test_the_first_encoder_makes_the_reference(cli: Cli, tmp_path: Path, tiny_bert: Path) -> None:
+    encoder = ("check", "--encoder", str(tiny_bert), "--name", "mine")
+    first = ("--suite", "toy", "--profile", "mini", "--update", "--yes", "--why", "the first")
+    code, out, err = cli(*encoder, *first)
+    assert (code, out.splitlines()[-1]) == (0, "updated 1 cell(s) of the reference"), err
+    assert "- mine on toy" in (tmp_path / "results" / "reference" / "CHANGES.md").read_text()
+    assert cli(*encoder)[1].splitlines()[-1] == "PASSED, 1 cell: 1 equal"
+
+
+def test_a_seed_that_a_method_lacks_is_not_passed_over(cli: Cli) -> None:
+    cli(*REFERENCE)
+    cli(*RUN[:3], "--seeds", "4", "--methods", "n=noise", "--campaign", "reference")
+    code, out, err = cli("check", "--seeds", "4")
+    assert (code, out) == (2, "")
+    assert "noise on toy (profile mini) has none of these seeds; expected of 1, 2, 3, 4" in err
+    assert cli("check", "--seeds", "4", "--methods", "n,word_overlap")[0] == 0
+
+
+def test_an_update_never_leaves_fewer_seeds(cli: Cli, tmp_path: Path) -> None:
+    cli(*REFERENCE)
+    cli(*RUN[:3], "--seeds", "1", "--methods", "noise")
+    shift(paths(tmp_path, "noise", "local")[0], 0.1)
+    before = contents(tmp_path / "results" / "reference")
+    update = ("check", "--methods", "noise", "--results", "results", "--update", "--yes", "--why", "x")
+    code, _, err = cli(*update)
+    assert (code, "noise on toy (profile mini) would lose seeds 2, 3 of the reference" in err) == (2, True)
+    assert contents(tmp_path / "results" / "reference") == before
+
+
+def test_another_specification_is_no_new_cell_and_stdout_stays_a_document(cli: Cli, tmp_path: Path) -> None:
+    cli(*RUN, "n=noise,word_overlap", "--campaign", "reference")
+    cli(*RUN, "n=noise[scale=2.0],word_overlap")
+    assert shift(paths(tmp_path, "word_overlap", "local")[0], -0.3) < -1
+    code, out, err = cli("check", "--results", "results")
+    assert (code, "; FAILED too: word_overlap on toy (profile mini) fell by" in out) == (3, True)
+    assert "bench check --update --why TEXT --methods n takes them" in err
+    update = ("--update", "--yes", "--why", "x", "--methods", "n", "--format", "json")
+    code, out, err = cli("check", "--results", "results", *update)
+    assert (code, json.loads(out)["exit_code"]) == (0, 3)
+    assert "updated 1 cell(s) of the reference" in err
+    changes = (tmp_path / "results" / "reference" / "CHANGES.md").read_text()
+    assert re.search(
+        r"- n on toy \(profile mini\): \S+ to \S+, different \(option scale then 1.0, now 2.0", changes
+    )
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
@@ -460,7 +506,13 @@ def test_an_archive_writes_nothing_outside_its_folder(
         ((), "'results/reference' is neither a campaign folder nor a git revision"),
         (("results/fine", "--methods", "nois"), "unknown method 'nois' (did you mean 'noise'?)"),
         (("results/fine", "--results", "nowhere"), "no campaign 'local'"),
-        (("results/fine", "--seeds", "7"), "no record is left to compare"),
+        (("results/fine", "--seeds", "7"), "campaign fine: no record has seed 7; expected of 1, 2, 3"),
+        (("results/fine", "--seeds", "1,7"), "campaign fine: no record has seed 7; expected of 1, 2, 3"),
+        (("results/fine", "--campaign", "fine"), "--campaign is for --results"),
+        (
+            ("results/fine", "--results", "results", "--update", "--why", "x", "--yes", "--keep-encoders"),
+            "--keep-encoders is for cells that are trained again, not for --results",
+        ),
         (("results/fine", "--level", "2"), "Invalid value for '--level'"),
         (("results/bad",), "broken seed 2 on toy is not a result: RuntimeError: no luck"),
     ],

@@ -122,6 +122,23 @@ def test_where_one_side_lacks_a_seed_the_others_are_pairs(lacking: str, whose: s
     assert f"seed 2 of {whose} left out: the other side lacks it" in cell.reasons
 
 
+def test_a_foreign_seed_on_either_side_does_not_hide_what_pairs_show() -> None:
+    spread = (0.50, 0.60, 0.70, 0.40, 0.55)
+    fell = [value - 0.02 - 0.0001 * place for place, value in enumerate(spread)]
+    new = [*runs(fell[:4]), record(0.52, 6)]  # seed 5 died, and seed 6 took its place
+    cell = one(judge(runs(spread), new))
+    assert (cell.status, cell.error_term) == ("regression", "paired t over 4 seeds")
+    assert "seed 5 of the reference left out: the other side lacks it" in cell.reasons
+    assert "seed 6 of the new records left out: the other side lacks it" in cell.reasons
+
+
+def test_equal_cells_name_the_seeds_that_were_not_compared() -> None:
+    gate = judge(runs(THEN), runs(THEN[:1]))
+    assert one(gate).status == "equal"
+    assert "equal: seeds 2, 3 of the reference left out: the other side lacks them" in as_json(gate)
+    assert any("seeds 2, 3 of the reference left out" in note for note in grid(gate).notes)
+
+
 def test_drops_that_do_not_vary() -> None:
     gate = judge(runs((0.6, 0.7, 0.8)), runs((0.59, 0.69, 0.79)))
     assert "fell by 1.00 points on every seed, paired t over 3 seeds, " in sentence(gate)
@@ -427,8 +444,8 @@ def test_the_notes_name_the_tests_that_were_used() -> None:
         "; they hold all at once with 95% confidence (Bonferroni over 1 that changed). A task's p is Holm's "
         "over all tasks; a single task never fails a cell."
     )
-    assert pairs[2] == f"Intervals: paired t where both sides have the same seeds{ending}"
-    assert welch[2] == f"Intervals: Welch's where they have other seeds{ending}"
+    assert pairs[2] == f"Intervals: paired t over the seeds that both sides have{ending}"
+    assert welch[2] == f"Intervals: Welch's where most seeds are other ones{ending}"
     assert len(grid(judge([record(0.6, None)], [record(0.5, None)])).notes) == 4  # and the cell's own
 
 

@@ -137,6 +137,9 @@ def test_a_cell_that_is_hardly_guarded_is_named() -> None:
     blind = verdict("cls", Status.EQUAL, 0.32, 0.32, question=Question.RETRAIN, sees=0.2056)
     (said,) = (note for note in grid(replace(whole(), cells=(blind,))).notes if "guarded" in note)
     assert ": cls on toy (profile mini), 20.56 points. More seeds" in said
+    blind = replace(blind, question=Question.ITEMS)
+    (said,) = (note for note in grid(replace(whole(), cells=(blind,))).notes if "guarded" in note)
+    assert said.endswith("20.56 points. More items help.")
 
 
 def test_the_average_over_cells_is_the_last_row() -> None:

@@ -61,6 +61,7 @@ def seeds(method: str, *averages: float, **more: object) -> list[RunRecord]:
         ({"a": 0.8, "b": 0.7, "c": 0.6}, {"a": "best", "b": "second", "c": ""}),
         ({"a": 0.80001, "b": 0.80004, "c": 0.6}, {"a": "second", "b": "second", "c": ""}),
         ({"a": 0.8, "b": 0.7, "c": 0.70001}, {"a": "best", "b": "second", "c": "second"}),
+        ({"a": 0.99825, "b": 0.9983}, {"a": "second", "b": "second"}),  # both 99.83
         ({"a": 0.8, "b": None}, {"a": "", "b": ""}),
         ({"a": 0.8, "b": 0.8}, {"a": "second", "b": "second"}),
         ({}, {}),
