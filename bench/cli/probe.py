@@ -72,7 +72,6 @@ def probe(methods: tuple[str, ...], names: str, form: str, heatmaps: Path | None
         return
     from bench.cli.screen import text
     from bench.probes import parse_probes
-    from bench.probes.attention_sink import PAPER_SENTENCE
     from bench.probes.probe import ProbeOptions
     from bench.reports.tables.probes import probe_grids
 
@@ -86,7 +85,7 @@ def probe(methods: tuple[str, ...], names: str, form: str, heatmaps: Path | None
         strict=options["strict"],
         groups=options["groups"],
         per_head=options["per_head"],
-        sentence=options["sentence"] or PAPER_SENTENCE if heatmaps or form == "json" else None,
+        sentence=_sentence(options["sentence"], maps=heatmaps is not None or form == "json"),
     )
     found = _measure_all(methods, wanted, how, options)
     if heatmaps is not None:
@@ -95,6 +94,23 @@ def probe(methods: tuple[str, ...], names: str, form: str, heatmaps: Path | None
         print_json([asdict(one) for one in found])
     else:
         click.echo(text(probe_grids(found)), nl=False)
+
+
+def _sentence(given: str | None, *, maps: bool) -> str | None:
+    """The sentence of the attention maps, None where there are none; raises InputError for one in vain."""
+    from bench.probes.attention_sink import PAPER_SENTENCE
+
+    if given is None:
+        return PAPER_SENTENCE if maps else None
+    if not maps:
+        raise InputError("there are no attention maps", where="--sentence", expected="--heatmaps DIR as well")
+    try:
+        given.encode()
+    except UnicodeEncodeError as error:
+        raise InputError("this is not UTF-8", where="--sentence") from error
+    if not given.strip():
+        raise InputError("this is empty", where="--sentence", expected="a sentence")
+    return given
 
 
 def _measure_all(

@@ -20,7 +20,8 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -176,8 +177,11 @@ def _rows(path: Path, needed: Row, columns: list[str] | None) -> Iterator[Row]:
             for line, values in _records(path, stream, columns):
                 missing = [name for name in needed if not isinstance(values.get(name), str)]
                 if missing:
+                    there = missing[0] in values
                     raise DataError(
-                        f"column {missing[0]} is missing",
+                        f"{missing[0]} is {json.dumps(values[missing[0]])}, neither text nor number"
+                        if there
+                        else f"column {missing[0]} is missing",
                         where=f"{path}:{line}",
                         expected=f"columns {', '.join(needed)}",
                     )
@@ -229,6 +233,10 @@ def _json_object(text: str, where: str) -> dict[str, Any]:
         raise DataError(f"no JSON: {error}", where=where) from error
     if not isinstance(found, dict):
         raise DataError("no JSON object", where=where, expected="{...} on every line")
+    try:
+        json.dumps(found, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:  # half of a character, as a text that was cut has
+        raise DataError(f"this can't be written as UTF-8: {error.reason}", where=where) from error
     return {name: str(value) if type(value) in (int, float) else value for name, value in found.items()}
 
 
@@ -270,7 +278,16 @@ def _check_classes(task: LocalTask, files: dict[str, str]) -> Faults:
         yield "test", what, f"one of {', '.join(sorted(known)[:20])}"
 
 
+def _judged_twice(table: Sequence[Row]) -> str:
+    """What is wrong where a query and a document have two grades, "" where none have."""
+    seen = Counter(row[:2] for row in table)
+    twice = next((number for number, row in enumerate(table, 1) if seen[row[:2]] > 1), 0)
+    return f"query and document of row {twice} occur again" if twice else ""
+
+
 def _check_candidates(task: LocalTask, files: dict[str, str]) -> Faults:
+    if twice := _judged_twice(task.table("file")):
+        yield "file", twice, "each pair once"
     found: dict[str, set[bool]] = {}
     for query, _, relevant in task.table("file"):
         found.setdefault(query, set()).add(float(relevant) > 0)
@@ -281,6 +298,8 @@ def _check_candidates(task: LocalTask, files: dict[str, str]) -> Faults:
 
 
 def _check_retrieval(task: LocalTask, files: dict[str, str]) -> Faults:
+    if twice := _judged_twice(task.table("qrels")):
+        yield "qrels", twice, "each pair once"
     ids = {}
     for name in ("corpus", "queries"):
         found = [row[0] for row in task.table(name)]

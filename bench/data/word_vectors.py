@@ -7,6 +7,7 @@ import lzma
 import string
 import zlib
 from array import array
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,7 +93,7 @@ def _entries(path: Path) -> Iterator[tuple[str, FloatArray]]:
     promised: int | None = None
     found = 0
     for number, line in enumerate(_lines(path), start=1):
-        fields = line.rstrip().split(b" ")
+        fields = (line.removeprefix(BOM_UTF8) if number == 1 else line).rstrip().split(b" ")
         if number == 1 and (header := _header(fields)):
             promised, dim = header
         elif fields != [b""]:

@@ -14,7 +14,7 @@ from bench.data.suites import CONTRAST, SUITES, load_contrast
 from bench.data.tasks import suite_average
 from bench.encoder import Encoder, FloatArray, PairScorer
 from bench.errors import BenchError
-from bench.eval.embed import embed
+from bench.eval.embed import embed, similarities
 from bench.eval.measure import Measure, Measured, PairTests, Setting
 from bench.records.record import ALL, RunRecord, Score
 
@@ -109,7 +109,7 @@ def margins(
         if vectors is not None:
             difference = vectors.cosine(anchors, same) - vectors.cosine(anchors, changed)
         elif isinstance(encoder, PairScorer):
-            near, far = (encoder.score_pairs(anchors, side).astype(np.float64) for side in (same, changed))
+            near, far = (similarities(encoder, anchors, side).astype(np.float64) for side in (same, changed))
             difference = near - far
             if setting.progress:
                 setting.progress(2 * task.items)

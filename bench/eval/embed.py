@@ -9,7 +9,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.encoder import Encoder, FloatArray, Progress
+from bench.encoder import Encoder, FloatArray, PairScorer, Progress
 from bench.errors import BenchError
 
 BLOCK = 4096
@@ -81,12 +81,8 @@ def embed(
         BenchError: the encoder returned another shape or type than it promises, or values that aren't finite.
     """
     texts = distinct(sentences)
-    vectors = encoder.encode(texts, batch_tokens, progress)
-    if vectors.shape != (len(texts), encoder.dim) or vectors.dtype != np.float32:
-        raise BenchError(
-            f"the encoder returned {vectors.dtype} {vectors.shape}",
-            expected=f"float32 ({len(texts)}, {encoder.dim})",
-        )
+    vectors = encoder.encode(list(texts), batch_tokens, progress)  # a copy, which it may sort in place
+    _check_array(vectors, (len(texts), encoder.dim), "encoder")
     finite = np.isfinite(vectors).all(axis=1)
     if not finite.all():
         row = int(np.argmin(finite))
@@ -95,6 +91,31 @@ def embed(
             where=f"distinct sentence {row + 1} is the first",
         )
     return Embeddings({text: row for row, text in enumerate(texts)}, vectors)
+
+
+def similarities(scorer: PairScorer, first: Sequence[str], second: Sequence[str]) -> FloatArray:
+    """Return a scorer's similarities of pairs, float32 (pairs,).
+
+    Raises:
+        BenchError: it returned another shape or type than it promises, or values that aren't finite.
+    """
+    found = scorer.score_pairs(list(first), list(second))
+    _check_array(found, (len(first),), "scorer")
+    finite = np.isfinite(found)
+    if not finite.all():
+        raise BenchError(
+            f"the similarities of {int((~finite).sum())} of {len(first)} pairs are not finite",
+            where=f"pair {int(np.argmin(finite)) + 1} is the first",
+        )
+    return found
+
+
+def _check_array(found: object, shape: tuple[int, ...], whose: str) -> None:
+    """Raise BenchError unless it is a float32 array of this shape."""
+    if isinstance(found, np.ndarray) and (found.shape, found.dtype) == (shape, np.float32):
+        return
+    what = f"{found.dtype} {found.shape}" if isinstance(found, np.ndarray) else f"a {type(found).__name__}"
+    raise BenchError(f"the {whose} returned {what}", expected=f"float32 {shape}")
 
 
 def stream(

@@ -37,7 +37,9 @@ class LoadedEncoder:
             return self._model.encode(sentences, **about)  # type: ignore[arg-type]
         if about:
             raise TypeError(f"encode() got an unexpected keyword argument '{next(iter(about))}'")
-        return self.encoder.encode(sentences, batch_tokens, progress)  # type: ignore[arg-type]
+        if isinstance(sentences, str):  # whose characters would be encoded
+            raise TypeError("encode() takes a list of sentences, not a single one")
+        return self.encoder.encode(list(sentences), batch_tokens, progress)  # type: ignore[arg-type]
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:  # it loads scipy, which planning a suite doesn't need
 
 HITS = (1, 3)
 _TIE = 1e-6
+_EQUAL = 1e-6
+"""Vectors that differ by a smaller share of their length, as float32 rounds, are equal."""
 _BLOCK = 256
 Vectors = NDArray[np.float64]
 
@@ -92,7 +94,7 @@ def task_ranks(task: RankTask, found: Embeddings) -> tuple[Vectors, Vectors]:
     """Rank every query's partner in the background, by cosine and by Euclidean distance.
 
     The cosine is that of vectors less the background's mean, as the released code has it ("centralization");
-    the distance is of the vectors as they are.
+    the distance is of the vectors as they are, or all of them longer where none is of length 1.
 
     Args:
         task: The task.
@@ -100,13 +102,21 @@ def task_ranks(task: RankTask, found: Embeddings) -> tuple[Vectors, Vectors]:
 
     Returns:
         (queries,) ranks each, see :func:`partner_ranks`.
+
+    Raises:
+        BenchError: all vectors are equal: everything ties, and each partner would have rank 1.
     """
     vectors = found.vectors[[found.rows[sentence] for sentence in task.background]].astype(np.float64)
     rows = {sentence: row for row, sentence in enumerate(task.background)}
     queries = np.array([[rows[one], rows[other]] for one, other in task.queries])
     centred = vectors - vectors.mean(axis=0)
-    centred /= np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), 1e-8)
-    return partner_ranks(centred, queries), partner_ranks(vectors, queries, distance=True)
+    lengths = np.linalg.norm(centred, axis=1, keepdims=True)
+    size = np.linalg.norm(vectors, axis=1).max()
+    if lengths.max() <= _EQUAL * size:
+        raise BenchError("all vectors are equal, so no rank is defined (a collapsed encoder?)")
+    centred /= np.maximum(lengths, 1e-8 * min(size, 1))
+    # A tie is a small difference beside vectors of length 1: smaller ones are scaled up to it
+    return partner_ranks(centred, queries), partner_ranks(vectors / min(size, 1), queries, distance=True)
 
 
 def partner_ranks(vectors: Vectors, queries: NDArray[np.intp], *, distance: bool = False) -> Vectors:

@@ -11,7 +11,7 @@ from scipy.stats import rankdata
 from bench.data.tasks import PairTask, suite_average
 from bench.encoder import Encoder, FloatArray, PairScorer, Progress
 from bench.errors import BenchError
-from bench.eval.embed import embed
+from bench.eval.embed import embed, similarities
 from bench.records.record import ALL, Score
 
 
@@ -55,7 +55,7 @@ def predict(
     if isinstance(encoder, PairScorer):
         predictions = {}
         for task_id, task_pairs in pairs.items():
-            predictions[task_id] = encoder.score_pairs(*_sides(task_pairs))
+            predictions[task_id] = similarities(encoder, *_sides(task_pairs))
             if progress:
                 progress(len(task_pairs))
         return predictions

@@ -29,9 +29,17 @@ def punctuation_tokens(tokenizer: Any) -> Tensor:
     """True for each token of the vocabulary that is punctuation alone, bool (V,)."""
     import torch
 
-    texts = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+    texts = [str(text) for text in tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))]
     special = set(tokenizer.all_special_tokens)
-    return torch.tensor([text not in special and _is_punctuation(str(text)) for text in texts])
+    decoder = getattr(getattr(tokenizer, "backend_tokenizer", None), "decoder", None)
+    spelt = type(decoder).__name__ == "ByteLevel"  # such a vocabulary spells bytes as letters
+    return torch.tensor(
+        [
+            text not in special
+            and _is_punctuation(tokenizer.convert_tokens_to_string([text]).strip() if spelt else text)
+            for text in texts
+        ]
+    )
 
 
 def token_classes(ids: Tensor, mask: Tensor, sep_id: int | None, punctuation: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ import torch
 
 from bench.encoder import Encoder, PairScorer, Progress
 from bench.errors import BenchError, InputError
-from bench.eval.embed import Embeddings, embed
+from bench.eval.embed import Embeddings, embed, similarities
 from bench.nn.observer import Observer, UntraceableError
 from bench.nn.sum_encoder import SumEncoder
 from bench.nn.trace import towers, traced
@@ -107,7 +107,7 @@ def _inputs(
         why = "it compares two sentences directly: it has no vectors"
         missing |= {"vectors": why, "towers": why, "trace": why}
         none = Embeddings({}, np.empty((0, 0), np.float32))
-        return Inputs(data, options, missing, lambda: scorer.score_pairs(*data.sides), None, none)
+        return Inputs(data, options, missing, lambda: similarities(scorer, *data.sides), None, none)
     watched = towers(encoder)
     if not watched:
         missing |= dict.fromkeys(("towers", "trace"), "it has no transformer")

@@ -51,7 +51,7 @@ def written(folder: Path, content: bytes = LINES, name: str = "g.txt") -> Path:
 
 
 @pytest.mark.parametrize("name", ["g.txt", "g.vec", "glove", "g.txt.gz", "g.xz"])
-@pytest.mark.parametrize("header", [b"", b"4 3\n"])
+@pytest.mark.parametrize("header", [b"", b"4 3\n", b"\xef\xbb\xbf", b"\xef\xbb\xbf4 3\n"])
 def test_every_form_gives_the_same_vectors(tmp_path: Path, name: str, header: bytes) -> None:
     path = written(tmp_path, header + LINES, name)
     table = read_word_vectors(path)

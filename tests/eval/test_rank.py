@@ -110,6 +110,21 @@ def test_centring_is_part_of_the_cosine() -> None:
     assert (task_ranks(task, found)[0] != plain).mean() > 0.2
 
 
+@pytest.mark.parametrize("vector", [1.0, 0.0, 1e-9])
+def test_a_collapsed_encoder_has_no_rank(vector: float) -> None:
+    task, vectors = made_up(1)
+    same = {s: (np.full(6, vector) * (1 + 1e-8 * v)).tolist() for s, v in vectors.items()}
+    with pytest.raises(BenchError, match=r"all vectors are equal, .* \(a collapsed encoder\?\)"):
+        SUITE.measure(Given(same), [task], SETTING)
+
+
+def test_ranks_do_not_depend_on_the_scale_of_small_vectors() -> None:
+    task, vectors = made_up(1)
+    tiny = SUITE.measure(Given({s: (v * 2.0**-26).tolist() for s, v in vectors.items()}), [task], SETTING)
+    whole = SUITE.measure(Given({s: v.tolist() for s, v in vectors.items()}), [task], SETTING)
+    assert tiny.scores == whole.scores
+
+
 def test_positives_are_the_best_quarter_and_the_background_everything() -> None:
     one = PairTask("x", (PairSubset("p", ("a", "b", "c"), ("d", "e", "a"), (4.0, 5.0, 4.0)),))
     two = PairTask("y", (PairSubset("q", tuple("fghij"), tuple("klmno"), (0.0, 4.0, 1.0, 2.0, 3.0)),))

@@ -83,6 +83,46 @@ def test_embeddings_must_be_finite_and_of_the_promised_shape() -> None:
         embed(Lengths(dim=3), ["a"])
 
 
+class Sorting(Lengths):
+    """Sorts the sentences by length in place, and gives the vectors of the order that it got."""
+
+    def encode(self, sentences: Sequence[str], *others: object, **more: object) -> FloatArray:
+        vectors = super().encode(sentences)
+        sentences.sort(key=len)  # type: ignore[attr-defined]
+        return vectors
+
+
+def test_an_encoder_may_sort_what_it_gets() -> None:
+    found = embed(Sorting(), ["ccc", "aa", "b"])
+    assert (list(found.rows), found.vectors[:, 0].tolist()) == (["ccc", "aa", "b"], [3, 2, 1])
+
+
+class Scorer:
+    """A scorer of pairs that returns what it is told."""
+
+    def __init__(self, found: object) -> None:
+        self.found, self.facts = found, dict[str, str | int]()
+
+    def score_pairs(self, first: Sequence[str], second: Sequence[str]) -> FloatArray:
+        return self.found  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (np.zeros(2), r"the scorer returned float64 \(2,\); expected float32 \(2,\)"),
+        (np.zeros((2, 1), np.float32), r"float32 \(2, 1\); expected"),
+        ([0.5, 1.0], "the scorer returned a list; expected"),
+        (None, "returned a NoneType"),
+        (np.array([0, np.inf], np.float32), "pair 2 is the first: the similarities of 1 of 2 pairs"),
+    ],
+)
+def test_similarities_must_be_finite_and_of_the_promised_shape(found: object, said: str) -> None:
+    task = PairTask("A", (PairSubset("x", ("aa", "b"), ("b", "ccc"), (1.0, 2.0)),))
+    with pytest.raises(BenchError, match=said):
+        predict(Scorer(found), [task])
+
+
 def test_all_mean_and_weighted_mean() -> None:
     rng = np.random.default_rng(0)
     sizes = (5, 9, 4)

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tokenizers
 import torch
 from torch import Tensor
+from transformers import PreTrainedTokenizerFast
 
 from bench.data.toy import toy_task
 from bench.errors import BenchError, InputError
@@ -181,6 +183,18 @@ def test_which_tokens_are_punctuation() -> None:
     assert [t for t, is_one in zip(Vocabulary.tokens, found, strict=True) if is_one] == [
         ".", "##.", "\u0120!", "\u2581?", "#", "\u00bb",
     ]  # fmt: skip
+
+
+def test_a_vocabulary_that_spells_bytes_is_decoded() -> None:
+    """As RoBERTa's: what ends a sentence in other than ASCII is three letters there."""
+    quote, stop, euro = "\u00e2\u0122\u013f", "\u00e3\u0122\u0124", "\u00e2\u0124\u00ac"
+    spelt = ("a", ".", "\u0120.", quote, stop, euro, quote[:2])
+    model = tokenizers.models.BPE(vocab={text: place for place, text in enumerate(spelt)}, merges=[])
+    tokenizer = tokenizers.Tokenizer(model)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    found = sink.punctuation_tokens(PreTrainedTokenizerFast(tokenizer_object=tokenizer))
+    # the euro sign and half a character are none
+    assert found.tolist()[: len(spelt)] == [False, True, True, True, True, False, False]
 
 
 @pytest.mark.parametrize(

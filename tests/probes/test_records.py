@@ -196,6 +196,13 @@ def test_bench_probe_prints_tables_and_the_figures_behind_them(
     assert len(untrained["probes"]["isotropy"]["spectrum"]) == 16
     assert len(untrained["probes"]["attention_sink"]["maps"][0]["layers"]) == 3
     assert len(untrained["probes"]["attention_sink"]["towers"][0]["heads"]) == 3
+    for sentence, more, said in (
+        ("", ("--heatmaps", "maps"), "--sentence: this is empty; expected a sentence"),
+        ("a \udcff", ("--heatmaps", "maps"), "--sentence: this is not UTF-8"),
+        ("a", (), "--sentence: there are no attention maps; expected --heatmaps DIR as well"),
+    ):
+        code, _, err = cli("probe", "untrained", "--sentence", sentence, *more)
+        assert (code, said in err) == (2, True), err
     code, _, err = cli("probe", "untrained", "--heatmaps", "maps", "--probes", "cost")
     assert (code, "--probes cost: heatmaps come with the probe attention_sink" in err) == (2, True)
 
