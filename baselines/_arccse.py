@@ -175,11 +175,9 @@ def train(context: StageContext) -> dict[str, Any]:
     Argument and result are those of :func:`bench.train.sentence_encoder.train_towers`, which has more errors.
 
     Raises:
-        InputError: a margin beyond 180 degrees, shares out of order, or triplets without a mask token.
+        InputError: shares out of order, or triplets without a mask token.
     """
     config, tower = context.config, load_backbone(context.model)
-    if float(config["margin"]) > 180:
-        raise InputError(f"margin {config['margin']}", expected="0 to 180 degrees")
     if config["triplet"]:
         if not 0 < float(config["triplet_light"]) < float(config["triplet_heavy"]) <= 1:
             raise InputError(

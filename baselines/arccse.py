@@ -29,7 +29,7 @@ class ArcCSE(TrainedApart):
         ),
         options=(
             Option("tau", 0.05, "temperature", minimum=1e-4),
-            Option("margin", 10.0, "u, the angular margin in degrees, 0 to 180", minimum=0),
+            Option("margin", 10.0, "u, the angular margin in degrees", minimum=0, maximum=180),
             Option("triplet", True, "false: ArcCon alone"),
             Option("triplet_weight", 0.1, "w, weight of the triplet loss", minimum=0),
             Option("triplet_margin", 0.0, "m, margin of the triplet loss", minimum=0),

@@ -39,7 +39,7 @@ class DenoSent(TrainedApart):
             Option("tau", 0.05, "temperature (paper: 0.03)", minimum=1e-4),
             Option("contrastive_weight", 5.0, "weight of InfoNCE (paper: 1); 0: none", minimum=0),
             Option("generative_weight", 7.0, "weight of the denoising loss (paper: 1); 0: none", minimum=0),
-            Option("noise", 0.825, "p, dropout of the decoder's input, below 1", minimum=0, maximum=1),
+            Option("noise", 0.825, "p, dropout of the decoder's input", minimum=0, below=1),
             Option("decoder_layers", 16, "layers of the decoder", minimum=1),
             Option("decoder_heads", 1, "attention heads of the decoder, a divisor of its width", minimum=1),
             Option("decoder_inner", 2048, "width of the decoder's feed-forward layers", minimum=1),

@@ -27,6 +27,7 @@ class Option:
         choices: The allowed values, or empty for any value of the type.
         minimum: Smallest allowed number, None for no bound.
         maximum: Largest allowed number, None for no bound; that of a share or a probability is 1.
+        below: Smallest number that is too large, None for no bound.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Option:
     choices: tuple[str, ...] = ()
     minimum: float | None = None
     maximum: float | None = None
+    below: float | None = None
 
     def parse(self, text: OptionValue, where: str) -> OptionValue:
         """Convert a value from the command line or a profile; raises InputError naming ``where``."""
@@ -54,6 +56,10 @@ class Option:
         if self.maximum is not None and isinstance(value, int | float) and value > self.maximum:
             raise InputError(
                 f"{value} is too large for it", where=where, expected=f"at most {self.maximum:g}"
+            )
+        if self.below is not None and isinstance(value, int | float) and value >= self.below:
+            raise InputError(
+                f"{value} is too large for it", where=where, expected=f"less than {self.below:g}"
             )
         if self.choices and value not in self.choices:
             raise not_one_of(f"'{value}' is not a value for it", str(value), self.choices, where=where)
@@ -167,6 +173,7 @@ _OPTION = Block(
         "choices": Rows(text),
         "minimum": Maybe(number),
         "maximum": Maybe(number),
+        "below": Maybe(number),
     }
 )
 _CARD = Block(

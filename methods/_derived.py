@@ -41,14 +41,16 @@ DISTILCSE = (
     "contrastive: [CLS] is distilled, released: the pooler's output; rates, batches and text are this "
     "method's, released: lr 2e-4 with a cosine schedule, 8 batches of 512, 20 epochs of 5M news sentences",
 )
+WHOLE = "the teacher encodes whole sentences, the student their first max_length tokens"
 _UNRELEASED = (
     "the distillation script is not released",
     "'cumulative training' is read as: D and UC-D each start from the fresh backbone",
+    WHOLE,
     *DISTILCSE,
 )
 _UNION = (
     Option("uc", "infocse", "the other encoder of the union, any registered method"),
-    Option("w", 0.7, "its weight; the twin's is 1 - w", minimum=0),
+    Option("w", 0.7, "its weight; the twin's is 1 - w", minimum=0, maximum=1),
 )
 
 

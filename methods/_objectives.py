@@ -88,7 +88,7 @@ class JointObjective(Objective):
     def _norm_losses(self, one: Tensor, two: Tensor) -> list[Tensor]:
         scale, angle = float(self.config["ltn_scale"]), str(self.config["ltn_angle"])
         p_one, p_two = one, two
-        if not self.config.get("drop_norms"):
+        if self.config.get("ltn_input", "pooler") == "pooler" and not self.config.get("drop_norms"):
             p_one, p_two = (torch.tanh(pooler(h)) for pooler, h in zip(self.poolers, (one, two), strict=True))
         return [
             ltn(one, p_one, two, p_two, scale=scale, angle=angle),

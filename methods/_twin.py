@@ -82,6 +82,12 @@ JOINT_OPTIONS = (
         "layers, from the last, whose LayerNorms are taken out in the joint stage; LTN is then on [CLS]",
         minimum=0,
     ),
+    Option(
+        "ltn_input",
+        "pooler",
+        "what LTN takes the norms of: the pooler's output, or [CLS]",
+        ("pooler", "cls"),
+    ),
 )
 _ELSEWHERE = ("rtt", "sick", "pooling")  # the text that a stage sees, and what the encoder is asked for
 
@@ -131,7 +137,7 @@ class Twin:
             towers,
             lambda first, second, pad: JointObjective(first, second, pad, config, layers, coin),
         )
-        # of the last step's weights
+        # Of the last step's weights, not of the selected ones
         facts["mean_cls_norm"] = [mean_cls_norm(tower, context) for tower in towers]
         return facts
 

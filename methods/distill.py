@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.card import MethodCard, Option
-from bench.methods._derived import CONTRASTIVE, DISTILCSE, STUDENT_OPTIONS, Distilled
+from bench.methods._derived import CONTRASTIVE, DISTILCSE, STUDENT_OPTIONS, WHOLE, Distilled
 from bench.registry import METHODS
 
 _CARD = MethodCard(
@@ -16,7 +16,7 @@ _CARD = MethodCard(
     code="caskcsg/sentemb 5eeec55, DistilCSE",
     equations=("L = mean (h_cls - X(s))^2, the teacher X frozen and in evaluation mode", CONTRASTIVE),
     options=(Option("of", "", "the teacher"), *STUDENT_OPTIONS),
-    deviations=("TNCSE's distillation script is not released", *DISTILCSE),
+    deviations=("TNCSE's distillation script is not released", WHOLE, *DISTILCSE),
     known_as=(("distilcse", "distill[of=METHOD,student_loss=contrastive]"),),
     short_option="of",
     takes_methods=True,

@@ -152,7 +152,7 @@ def contrastive_loss(name: str, config: Config) -> PairLoss:
     return partial(losses.paradigm_loss, parts=make(**given), form=str(config["form"]))
 
 
-_ANGLE = Option("u", 10.0, "ArcCon's angular margin in degrees", minimum=0)
+_ANGLE = Option("u", 10.0, "ArcCon's angular margin in degrees", minimum=0, maximum=180)
 _OTHER_SETUP = (
     "the head is linear and the embedding layer frozen, as in that paper; not the loss's own set-up"
 )

@@ -165,6 +165,7 @@ LATEST: dict[str, Any] = {
     "prompt_head": "tanh",
     "noise_gradient": True,
     "fresh_pooler": "each",
+    "ltn_input": "pooler",
 }
 """Those of LATER that no key has at these values, neither of a record nor of a stage nor of a member."""
 LATER = {"text": "train", "pooling": "cls", "sick": False, "drop_norms": 0} | LATEST

@@ -163,9 +163,11 @@ def single(backbone: Backbone) -> Iterable[Point]:
     norms=True,
 )
 def layer_norms(backbone: Backbone) -> Iterable[Point]:
-    """None to six of them removed from each twin."""
+    """None to six of them removed from each twin, LTN on [CLS]; and the twin itself, LTN on the pooler."""
     for dropped, twin in product(range(min(6, backbone.layers) + 1), TWINS):
-        yield Point(str(dropped), twin, f"{twin}[drop_norms={dropped}]" if dropped else twin)
+        yield Point(str(dropped), twin, f"{twin}[{f'drop_norms={dropped}' if dropped else 'ltn_input=cls'}]")
+    for twin in TWINS:
+        yield Point("0", f"{twin}, pooler", twin)
 
 
 @sweep(

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bench.errors import InputError
 from bench.nn.backbone import Rows
 from bench.nn.tokens import TokenBatch
 from bench.train.chunks import batch_states, token_batch
@@ -42,18 +41,15 @@ def predictor(size: int, blocks: int) -> nn.Sequential:
 class _Views(Objective):
     """An encoder under a head, and a loss between two views of a sentence."""
 
+    least = 2  # one sentence has no batch statistics
+
     def __init__(self, encoder: Any, head: nn.Module, pad_id: int, loss: PairLoss, pooling: str) -> None:
         super().__init__()
         self.encoder, self.head = encoder, head
         self.pad_id, self.loss, self.pooling = pad_id, loss, pooling
 
     def tokens(self, *views: Sequence[list[int]]) -> TokenBatch:
-        """Rows of both views, one after the other; raises InputError where B is 1."""
-        if len(views[0]) < 2:
-            raise InputError(
-                "a batch of one sentence has no batch statistics",
-                expected="batch_size 2 or more, and no last batch of one (drop_last=true leaves it out)",
-            )
+        """Rows of both views, one after the other."""
         return token_batch([row for view in views for row in view], self.pad_id, self.encoder)
 
     def vectors(self, model: Any, tokens: TokenBatch) -> tuple[Tensor, ...]:
@@ -98,11 +94,7 @@ class Bootstrap(_Views):
         self.started = False
 
     def prepare(self, batch: Batch) -> tuple[TokenBatch, bool]:
-        """Both views of (sentence number, token row) pairs; and whether the target moves first.
-
-        Raises:
-            InputError: one sentence, which has no batch statistics.
-        """
+        """Both views of (sentence number, token row) pairs; and whether the target moves first."""
         first = [row for _, row in batch]
         second = first if self.partners is None else [self.partners[number] for number, _ in batch]
         tokens, moves = self.tokens(first, second), self.started
@@ -139,7 +131,7 @@ class Projections(_Views):
         super().__init__(encoder, head, pad_id, loss, pooling)
 
     def prepare(self, batch: Sequence[list[int]]) -> TokenBatch:
-        """Both views of token rows; raises InputError for one, see :class:`Bootstrap`."""
+        """Both views of token rows."""
         return self.tokens(batch, batch)
 
     def compute(self, prepared: TokenBatch) -> Tensor:

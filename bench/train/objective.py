@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,9 @@ class Objective(nn.Module):
     It never reads a parameter, and may run one step ahead. :meth:`compute` is the device's half, a function
     of tensors and of the module's state: it reads no value back, so the host can queue the next step.
     """
+
+    least: ClassVar[int] = 1
+    """Sentences that a batch has to have."""
 
     def prepare(self, batch: Sequence[Any]) -> Any:
         """Tensors of a step on the CPU, in nested tuples, lists and dictionaries, beside Python values.

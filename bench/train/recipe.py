@@ -25,7 +25,7 @@ TRAINING_OPTIONS = (
     Option("steps", 0, "optimiser steps; 0 counts by epochs", minimum=0),
     Option("eval_every", 125, "steps between dev evaluations", minimum=1),
     Option("max_length", 32, "tokens a sentence keeps in training, specials included", minimum=3),
-    Option("dropout", 0.1, "hidden and attention dropout", minimum=0, maximum=1),
+    Option("dropout", 0.1, "hidden and attention dropout", minimum=0, below=1),
     Option("weight_decay", 0.0, "AdamW's weight decay", minimum=0),
     Option("clip", 1.0, "largest gradient norm, 0 for none", minimum=0),
     Option("schedule", "linear", "learning rate: linear decay to 0, or constant", ("linear", "constant")),

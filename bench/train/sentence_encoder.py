@@ -13,6 +13,7 @@ from torch import nn
 
 from bench.card import OptionValue
 from bench.errors import InputError
+from bench.nn.architecture import longest_input
 from bench.nn.backbone import TokenRows, TransformerEncoder, load_backbone, quiet
 from bench.nn.sum_encoder import SumEncoder
 from bench.stages import StageContext, planned_steps
@@ -75,6 +76,7 @@ def train_towers(
     """
     config, cpu = context.config, time.process_time()
     models, tokenizer = [model for model, _ in towers], towers[0][1]
+    _check_length(int(config["max_length"]), min(longest_input(model, tokenizer) for model in models))
     for model in models:
         set_dropout(model, float(config["dropout"]))
         model.to(context.device)
@@ -82,6 +84,7 @@ def train_towers(
     settings = _settings(config, len(rows))
     with own_random_state(context.seed, f"head/{context.role}", context.device):
         objective = make_objective(*models, tokenizer.pad_token_id).to(context.device)
+    _check_batches(settings, len(rows), getattr(objective, "least", 1))
     parts = [TransformerEncoder(tower, pooling, device=context.device) for tower in towers]
     encoder = parts[0] if len(parts) == 1 else SumEncoder(parts)
     dev = DevEvaluation(context.dev_score, encoder, select, collapse, context.report)
@@ -110,6 +113,24 @@ def _settings(config: Mapping[str, OptionValue], sentences: int) -> TrainSetting
     known = {field.name for field in fields(TrainSettings)}
     given: dict[str, Any] = {name: value for name, value in config.items() if name in known}
     return TrainSettings(**given | {"steps": planned_steps(config, sentences)})
+
+
+def _check_length(max_length: int, longest: int) -> None:
+    if max_length > longest:
+        raise InputError(
+            f"max_length {max_length}", expected=f"at most {longest} tokens, the model's longest input"
+        )
+
+
+def _check_batches(settings: TrainSettings, sentences: int, least: int) -> None:
+    """Raise InputError where a batch would be smaller than the objective needs, before the first step."""
+    size, last = settings.batch_size, sentences % settings.batch_size
+    reached = not settings.drop_last and settings.steps > sentences // size
+    if size < least or (reached and 0 < last < least):
+        raise InputError(
+            f"batch_size {size}" if size < least else f"an epoch's last batch has {last} of {size} sentences",
+            expected=f"{least} or more, which this method needs; drop_last=true leaves a short one out",
+        )
 
 
 def set_dropout(model: nn.Module, probability: float) -> None:

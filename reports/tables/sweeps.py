@@ -92,6 +92,7 @@ def _grid(manifest: Manifest, suite: str, records: Sequence[RunRecord], campaign
         *dict.fromkeys(note for record in used for note in record.notes),
         *without_score(failures(used), failures(used, UNREADABLE)),
         *(_collapse_notes(at, rows, columns) if sweep.curves else []),
+        *(["The norms are of the last step's weights, the scores of the selected ones."] if sweep.norms else []),
     ]
     missing = [place for place, group in at.items() if not group]
     if missing:

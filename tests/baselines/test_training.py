@@ -81,15 +81,15 @@ def test_training_keeps_the_encoder_alone(
     assert not torch.equal(after[name], before[name])
 
 
-BATCH_OF_ONE = (
-    "a batch of one sentence has no batch statistics; expected batch_size 2 or more, and no last batch of "
-    "one (drop_last=true leaves it out)"
-)
 REFUSED: list[tuple[str, dict[str, OptionValue], str]] = [
-    ("arccse", {"margin": 200.0}, "margin 200.0; expected 0 to 180 degrees"),
     ("arccse", {"triplet_heavy": 0.1}, "triplet_light 0.2, triplet_heavy 0.1; expected shares above 0"),
-    ("bsl", {"batch_size": 1}, BATCH_OF_ONE),
-    ("bsl", {"batch_size": 59, "drop_last": False}, BATCH_OF_ONE),
+    ("bsl", {"batch_size": 1}, "batch_size 1; expected 2 or more, which this method needs"),
+    (
+        "bsl",
+        {"batch_size": 59, "drop_last": False},
+        "an epoch's last batch has 1 of 59 sentences; expected 2 or more, which this method needs; drop_last",
+    ),
+    ("simcse", {"max_length": 41}, "max_length 41; expected at most 40 tokens, the model's longest input"),
     (
         "bsl",
         {"batch_size": 61},

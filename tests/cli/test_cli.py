@@ -247,7 +247,7 @@ BAD = [
     ),
     (
         "run --methods tncse --set tncse.sub1.dropout=1.5 --corpus /dev/null --dev toy --suite toy",
-        "--set tncse.sub1.dropout=1.5: 1.5 is too large for it; expected at most 1",
+        "--set tncse.sub1.dropout=1.5: 1.5 is too large for it; expected less than 1",
     ),
     (
         "run --methods esimcse[repetition_rate=1.01] --corpus /dev/null --dev toy --suite toy",

@@ -55,16 +55,20 @@ def config(name: str, **changes: OptionValue) -> Mapping[str, OptionValue]:
 @pytest.mark.parametrize(
     "terms", [(True, True, True), (True, False, False), (False, True, False), (False, False, True)]
 )
-def test_tncse_step_equals_a_transcription(tiny_bert: Path, terms: tuple[bool, ...]) -> None:
+@pytest.mark.parametrize("ltn", [{}, {"ltn_input": "cls"}, {"drop_norms": 1}])
+def test_tncse_step_equals_a_transcription(
+    tiny_bert: Path, terms: tuple[bool, ...], ltn: dict[str, OptionValue]
+) -> None:
     """Padded to the longest, one forward a tower, the released row-wise loops."""
     first, second, tokenizer = towers(tiny_bert)
-    settings = config("tncse", **dict(zip(("nce", "icnce", "ictn"), terms, strict=True)))
+    settings = config("tncse", **dict(zip(("nce", "icnce", "ictn"), terms, strict=True)), **ltn)
     objective = JointObjective(first, second, tokenizer.pad_token_id, settings, (), generator(1, "x"))
     loss = objective(token_rows(tokenizer, SENTENCES, 12))
     twice = [sentence for sentence in SENTENCES for _ in range(2)]
     batch = tokenizer(twice, padding=True, truncation=True, max_length=12, return_tensors="pt")
     (h1, p1), (h2, p2) = (
-        (out.last_hidden_state[:, 0], out.pooler_output) for out in (first(**batch), second(**batch))
+        (out.last_hidden_state[:, 0], out.last_hidden_state[:, 0] if ltn else out.pooler_output)
+        for out in (first(**batch), second(**batch))
     )
 
     def nce(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

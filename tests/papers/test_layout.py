@@ -136,8 +136,8 @@ def test_costs_and_probes_and_stages_are_printed_as_they_are() -> None:
     assert any("4±0" in cells for cells in table.rows)
 
     stages = {"joint": {"mean_cls_norm": [14.0, 16.0]}, "sub2": {}}
-    normed = record("tncse[sick=true]", 1, {"STSB": 0.4}, training={"stages": stages})
-    table = laid_out(items()["tncse:figure5"], {"tncse[sick=true]": [normed]})
+    normed = record("tncse[ltn_input=cls,sick=true]", 1, {"STSB": 0.4}, training={"stages": stages})
+    table = laid_out(items()["tncse:figure5"], {"tncse[ltn_input=cls,sick=true]": [normed]})
     cells = dict(zip(table.header[1:], table.rows[0][1:], strict=True))
     assert cells["tncse, mean norm of [CLS]"] == "15"
     assert cells["tncse, STS-B test"] == Cell(0.4, None, 1)

@@ -34,7 +34,7 @@ def arguments(tiny_bert: Path, corpus: Path, name: str, *extra: str) -> tuple[st
         ("loss_terms", 16, {"tncse", "jtcse[nce=false,icnce=false,ictn=false]", "tncse[icnce=false]"}),
         ("caels", 5, {f"jtcse[caels={count}]" for count in (0, 1, 2, 3, 6)}),
         ("single", 3, {"simcse[text=train+sick]", "tncse_single", "tncse_single[ictn=false]"}),
-        ("layer_norms", 14, {"tncse", "jtcse[drop_norms=6]"}),
+        ("layer_norms", 16, {"tncse", "tncse[ltn_input=cls]", "jtcse[drop_norms=6]"}),
         (
             "modified_steps",
             15,
