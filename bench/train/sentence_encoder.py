@@ -74,16 +74,14 @@ def train_towers(
         BenchError: an empty training text, or a loss that is not a number.
         InputError: settings that don't fit the text or the model.
     """
-    config, cpu = context.config, time.process_time()
-    models, tokenizer = [model for model, _ in towers], towers[0][1]
-    _check_length(int(config["max_length"]), min(longest_input(model, tokenizer) for model in models))
+    config, cpu, models = context.config, time.process_time(), [model for model, _ in towers]
     for model in models:
         set_dropout(model, float(config["dropout"]))
         model.to(context.device)
-    rows = TokenRows(tokenizer, context.sentences, int(config["max_length"]), numbered=numbered)
+    rows = _rows(context, towers, numbered=numbered)
     settings = _settings(config, len(rows))
     with own_random_state(context.seed, f"head/{context.role}", context.device):
-        objective = make_objective(*models, tokenizer.pad_token_id).to(context.device)
+        objective = make_objective(*models, towers[0][1].pad_token_id).to(context.device)
     _check_batches(settings, len(rows), getattr(objective, "least", 1))
     parts = [TransformerEncoder(tower, pooling, device=context.device) for tower in towers]
     encoder = parts[0] if len(parts) == 1 else SumEncoder(parts)
@@ -115,11 +113,15 @@ def _settings(config: Mapping[str, OptionValue], sentences: int) -> TrainSetting
     return TrainSettings(**given | {"steps": planned_steps(config, sentences)})
 
 
-def _check_length(max_length: int, longest: int) -> None:
+def _rows(context: StageContext, towers: Sequence[Loaded], *, numbered: bool) -> TokenRows:
+    """Return the text's token rows; raises InputError where the model can't read as many tokens."""
+    max_length, tokenizer = int(context.config["max_length"]), towers[0][1]
+    longest = min(longest_input(model, tokenizer) for model, _ in towers)
     if max_length > longest:
         raise InputError(
             f"max_length {max_length}", expected=f"at most {longest} tokens, the model's longest input"
         )
+    return TokenRows(tokenizer, context.sentences, max_length, numbered=numbered)
 
 
 def _check_batches(settings: TrainSettings, sentences: int, least: int) -> None:
