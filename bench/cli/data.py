@@ -182,15 +182,16 @@ def overlap(
         rows = _clean_rows(store, records, suite, tasks, chosen)
         if not rows:
             raise InputError(f"no finished record of suite '{suite}'", where=f"campaign {campaign}")
+        clean = pd.DataFrame(rows).astype({"seed": "Int64"})  # None would make fractions of them
         if form == "csv":  # one table a stream
-            _echo_frame(pd.DataFrame(rows), form)
+            _echo_frame(clean, form)
             return
     counts = [(e.task, e.level, e.sentences, e.touched_sentences, e.pairs, e.clean_pairs) for e in audits]
     columns = ["task", "level", "sentences", "touched", "pairs", "clean_pairs"]
     _echo_frame(pd.DataFrame(counts, columns=columns), form)
     if store is not None:
         click.echo("")
-        _echo_frame(pd.DataFrame(rows), form)
+        _echo_frame(clean, form)
 
 
 def _lines(path: Path) -> Iterator[str]:

@@ -69,6 +69,7 @@ def pretrain(
     Profile mini's backbone was made by it; minilm-mlm is what diffcse and infocse need in profile minilm.
     """
     from bench.nn.threads import torch_threads
+    from bench.records.files import check_new_folder
     from bench.request import profiles
     from bench.train.precision import training_at
 
@@ -81,6 +82,10 @@ def pretrain(
         )
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError("the folder is not empty", where=f"--out {out}", expected="a new folder")
+    try:
+        check_new_folder(out)
+    except OSError as error:  # before hours of training, not after them
+        raise InputError(f"it can't be written: {error.strerror}", where=f"--out {out}") from error
     check_precision(precision, device, "--precision")
     check_device(device)
     if steps is not None:
@@ -205,7 +210,7 @@ def _head(
 @single.option("--option", default="lr", help="Option to choose, a stage's as STAGE.OPTION.")
 @single.option("--values", required=True, help="Comma-separated, at most 6.")
 @single.option("--first", help="Those of them to begin with; then only neighbours of the best are tried.")
-@single.option("--seed", type=int, default=100, help="Not one of 1-10, which are reported.")
+@single.option("--seed", type=click.IntRange(0), default=100, help="Not one of 1-10, which are reported.")
 @single.option("--profile", help="Default mini.")
 @data_option("Default BENCH_DATA.")
 @set_option
@@ -237,7 +242,7 @@ def tune(methods: str, option: str, values: str, first: str | None, seed: int, *
 
     def report(method: str, value: float, outcome: float | str) -> None:
         text = f"FAILED, {outcome}" if isinstance(outcome, str) else f"dev {100 * outcome:.2f}"
-        click.echo(f"{method}, {option}={value:g}: {text}", err=True)
+        click.echo(f"{method}, {option}={value!r}: {text}", err=True)
 
     grid = [text.strip() for text in values.split(",")]
     begin = [text.strip() for text in first.split(",")] if first else []

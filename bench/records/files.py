@@ -84,6 +84,14 @@ def write_whole(path: Path, payload: bytes) -> None:
         os.close(folder)
 
 
+def check_new_folder(path: Path) -> None:
+    """Raise OSError where :func:`whole_folder` couldn't write, and leave nothing but the folder above."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = temporary(path)
+    scratch.mkdir()
+    scratch.rmdir()
+
+
 @contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
     """Yield a new folder, which takes the place of one that is empty or isn't there if all goes well.

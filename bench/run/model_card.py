@@ -30,9 +30,8 @@ def model_card(plan: Plan, builder: Builder, checkpoint: str) -> str:
         _section("Method", rows),
         _section("Encoder", _encoder_rows(cell, builder, checkpoint)),
     ]
-    metric = "spearman_last" if checkpoint == "last" and cell.stages else "spearman"
-    for job, record in records:
-        parts.append(_scores(job, record, metric))
+    last = "_last" if checkpoint == "last" and cell.stages else ""
+    parts += [_scores(job, record, f"{record.metric}{last}") for job, record in records]
     notes = dict.fromkeys(note for _, record in records for note in record.notes) or dict.fromkeys(cell.notes)
     if notes:
         parts.append(_section("Notes", [("Note", note) for note in notes]))
@@ -73,8 +72,10 @@ def _scores(job: Job, record: RunRecord, metric: str) -> str:
         if (score.subset, score.metric) == (ALL, metric):
             own = record.tasks.get(score.task, {}).get("reference", True)
             rows.append((score.task, f"{100 * score.value:.2f}{'' if own else ' (other data)'}"))
-    head = f"Spearman x 100 over all pairs of a task; record {record.key[:12]}.\n\n"
-    return f"## Scores on {inert(job.suite)}\n\n{head}" + _lines(rows)
+    said = "Spearman x 100 over all pairs of a task" if metric.startswith("spearman") else f"{metric} x 100"
+    head = f"{said[0].upper()}{said[1:]}; record {record.key[:12]}.\n\n"
+    none = "" if rows else "It has none of the last checkpoint.\n"
+    return f"## Scores on {inert(job.suite)}\n\n{head}{none}" + _lines(rows)
 
 
 def _section(title: str, rows: list[tuple[str, str]]) -> str:

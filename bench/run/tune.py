@@ -12,7 +12,7 @@ from bench.encoder import Encoder
 from bench.errors import BenchError, CellFailedError, InputError
 from bench.nn.threads import torch_threads
 from bench.plan.plan import Plan, make_plan
-from bench.request.spec import RunSpec
+from bench.request.spec import Override, RunSpec
 from bench.run.builder import Builder
 from bench.run.executors import executor_for
 from bench.run.sharing import sharing
@@ -52,6 +52,7 @@ def tune_option(
     """
     numbers, begin = _grid(spec, values, first)
     (request,) = spec.methods
+    _check_free(spec, option)
     outcomes: dict[float, float | str] = {}
     waiting = [index for index, value in enumerate(numbers) if value in begin]
     while waiting:
@@ -64,22 +65,39 @@ def tune_option(
             outcomes[numbers[index]] = outcome
             report(numbers[index], outcome)
         scores = {v: score for v in numbers if isinstance(score := outcomes.get(v), float)}
-        if not scores:
-            raise CellFailedError("every value failed", where=request.name)
-        chosen = max(scores, key=scores.__getitem__)
-        waiting = [numbers.index(value) for value in _beside(chosen, numbers) if value not in outcomes]
+        beside = _beside(max(scores, key=scores.__getitem__), numbers) if scores else numbers
+        waiting = [numbers.index(value) for value in beside if value not in outcomes]
+    if not scores:
+        raise CellFailedError("every value failed", where=request.name)
+    chosen = max(scores, key=scores.__getitem__)
     method, seed = request.name, spec.seeds[0]
     stage, dot, name = option.rpartition(".")
     rows = [f"[{value!r}, {score:.4f}]" for value, score in scores.items()]
     command = ["bench", "tune", request.text, "--profile", spec.profile, "--option", option]
     command += ["--values", _listed(numbers), *(["--first", _listed(begin)] if first else [])]
     command += ["--seed", str(seed), *(word for one in spec.overrides for word in ("--set", one.text))]
+    command += [word for plugin in spec.plugins for word in ("--plugin", plugin.path or plugin.name)]
+    failed = [f"# failed: {value!r}\n" for value in numbers if isinstance(outcomes.get(value), str)]
     return (
         f"[methods.{method}{dot}{stage}]\n{name} = {chosen!r}\n\n"
         f"[[tuning]] # {shlex.join(command)}\n"
         f"method = {json.dumps(request.text)}\n"
-        f'option = "{option}"\nseed = {seed}\ndev = [{", ".join(rows)}]\n'
+        f'option = "{option}"\nseed = {seed}\ndev = [{", ".join(rows)}]\n{"".join(failed)}'
     )
+
+
+def _check_free(spec: RunSpec, option: str) -> None:
+    """Raise InputError where the option has a value already, which would win over those to be tried."""
+    (request,) = spec.methods
+    names = {request.name, request.alias}
+    taken = [f"--set {one.text}" for one in spec.overrides if one.method in names and _of(one) == option]
+    taken += [request.text for name, _ in request.options if name == option]
+    if taken:
+        raise InputError(f"{option} is the option to choose", where=taken[0], expected="no value for it")
+
+
+def _of(override: Override) -> str:
+    return f"{override.stage}.{override.option}" if override.stage else override.option
 
 
 def _dev_score(task: tuple[int, Plan]) -> tuple[int, float | str]:
@@ -141,7 +159,7 @@ def _beside(value: float, numbers: Sequence[float]) -> list[float]:
 
 
 def _listed(numbers: Sequence[float]) -> str:
-    return ",".join(f"{number:g}" for number in numbers)
+    return ",".join(map(repr, numbers))
 
 
 def _number(text: str) -> float:

@@ -114,14 +114,19 @@ def _settings(config: Mapping[str, OptionValue], sentences: int) -> TrainSetting
 
 
 def _rows(context: StageContext, towers: Sequence[Loaded], *, numbered: bool) -> TokenRows:
-    """Return the text's token rows; raises InputError where the model can't read as many tokens."""
+    """Return the text's token rows; raises InputError for one that is longer than the model can read."""
     max_length, tokenizer = int(context.config["max_length"]), towers[0][1]
     longest = min(longest_input(model, tokenizer) for model, _ in towers)
+    rows = TokenRows(tokenizer, context.sentences, max_length, numbered=numbered)
     if max_length > longest:
-        raise InputError(
-            f"max_length {max_length}", expected=f"at most {longest} tokens, the model's longest input"
-        )
-    return TokenRows(tokenizer, context.sentences, max_length, numbered=numbered)
+        one = TokenRows(tokenizer, context.sentences, longest + 1)
+        long = next((number for number in range(len(one)) if len(one[number]) > longest), None)
+        if long is not None:
+            raise InputError(
+                f"max_length {max_length}, and sentence {long + 1} has more than {longest} tokens",
+                expected=f"at most {longest}, the model's longest input",
+            )
+    return rows
 
 
 def _check_batches(settings: TrainSettings, sentences: int, least: int) -> None:

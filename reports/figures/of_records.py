@@ -118,9 +118,10 @@ def _seeds(place: _Place) -> Iterator[Figure]:
     series = []
     for kind, wanted in (("seed", False), ("no seed", True)):
         found = [
-            (SCALE * value, float(row), f"{name}, seed {r.seed}: {SCALE * value:.2f}")
+            (SCALE * value, float(row), f"{name}{seed}: {SCALE * value:.2f}")
             for row, name in enumerate(names)
             for r in place.runs[name]
+            for seed in ["" if r.seed is None else f", seed {r.seed}"]
             if (r.seed is None) == wanted and (value := r.score("avg")) is not None
         ]
         if found:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -104,10 +106,13 @@ def build(asked: Asked) -> Built:
     base = digest(
         f"{program()} {asked.title} {asked.url} {history is not None} {_at_hand(asked.data)}".encode()
     )
-    prints, entries, curves = {}, [], {}
-    for name in names:
-        store = ResultStore(asked.results, name)
-        prints[name] = digest(f"{base} {content_of(store.root)}".encode())
+    stores = {name: ResultStore(asked.results, name) for name in names}
+    prints = {
+        name: digest(f"{base} {content_of(store.root)}".encode()) for name, store in stores.items()
+    }
+    output.begin([name for name in names if output.prints.get(name) != prints[name]])
+    entries, curves = [], {}
+    for name, store in stores.items():
         entry = _kept(output, name) if output.prints.get(name) == prints[name] else None
         if entry is not None:
             built.kept += 1
@@ -130,10 +135,17 @@ def build(asked: Asked) -> Built:
 
 
 def _at_hand(data: Path | None) -> str:
-    """What there is of the evaluation data, which decides what can be verified."""
-    folder = data_folder(data)
-    there = folder is not None and folder.is_dir()
-    return ",".join(sorted(path.name for path in folder.iterdir())) if folder and there else ""
+    """What there is of the evaluation data, which decides what is verified: a file's path, size and time."""
+    folder, seen, found = data_folder(data), set(), []
+    for top, folders, names in os.walk(folder or os.devnull, followlinks=True):
+        folders[:] = [name for name in folders if os.path.realpath(os.path.join(top, name)) not in seen]
+        seen |= {os.path.realpath(os.path.join(top, name)) for name in folders}
+        for path in (Path(top, name) for name in (*folders, *names)):
+            with suppress(OSError):  # a link to nothing
+                facts = path.stat()
+                size_and_time = "" if path.is_dir() else f" {facts.st_size} {facts.st_mtime_ns}"
+                found.append(f"{path}{size_and_time}")
+    return "\n".join(sorted(found))
 
 
 def _kept(output: Output, name: str) -> Entry | None:

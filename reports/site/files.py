@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -82,9 +83,18 @@ class Output:
         self.say(prints)
         return len(gone)
 
-    def say(self, prints: Mapping[str, str]) -> None:
+    def begin(self, campaigns: Sequence[str]) -> None:
+        """Say of which campaigns pages are about to be made: what a kill leaves in their folders is bench's."""
+        if campaigns:
+            self.say(self.prints, dict(self.known), campaigns)
+
+    def say(
+        self, prints: Mapping[str, str], there: Mapping[str, str] | None = None, making: Sequence[str] = ()
+    ) -> None:
         """Write what there is, unless that is said already."""
-        said = {"bench": __version__, "campaigns": dict(prints), "files": self.written}
+        said = {"bench": __version__, "campaigns": dict(prints), "files": there or self.written}
+        if making:
+            said["making"] = list(making)
         content = (json.dumps(said, indent=1, sort_keys=True) + "\n").encode()
         if not self._is_there(MANIFEST, digest(content)):
             write_whole(self.root / MANIFEST, content)
@@ -108,6 +118,7 @@ def open_output(root: Path) -> Output:
     try:
         said = json.loads((root / MANIFEST).read_text(encoding="utf-8"))
         known = {str(path): str(value) for path, value in said["files"].items() if _is_below(str(path))}
+        known |= {path: "" for name in said.get("making", ()) for path in _left(root, str(name))}
         return Output(root, known, {str(name): str(value) for name, value in said["campaigns"].items()})
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
@@ -115,6 +126,16 @@ def open_output(root: Path) -> Output:
             where=f"--out {root}",
             expected="an empty folder, or one that bench site made",
         ) from error
+
+
+def _left(root: Path, campaign: str) -> list[str]:
+    """Files of a campaign that was being made when a build ended, none where links lead elsewhere."""
+    folder = root / "campaigns" / campaign
+    if not _is_below(campaign) or any(part.is_symlink() for part in (folder, folder.parent)):
+        return []
+    return [
+        (Path(top) / name).relative_to(root).as_posix() for top, _, names in os.walk(folder) for name in names
+    ]
 
 
 def _is_below(path: str) -> bool:

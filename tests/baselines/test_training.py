@@ -89,7 +89,6 @@ REFUSED: list[tuple[str, dict[str, OptionValue], str]] = [
         {"batch_size": 59, "drop_last": False},
         "an epoch's last batch has 1 of 59 sentences; expected 2 or more, which this method needs; drop_last",
     ),
-    ("simcse", {"max_length": 41}, "max_length 41; expected at most 40 tokens, the model's longest input"),
     (
         "bsl",
         {"batch_size": 61},
@@ -157,3 +156,13 @@ def test_refused_settings(
 ) -> None:
     with pytest.raises((InputError, ValueError), match=re.escape(message)):
         train_alone(method, tiny_bert, tmp_path, **({"blocks": 1} if method == "bsl" else {}), **changes)
+
+
+def test_a_text_that_the_model_cannot_read_is_refused_before_training(
+    tmp_path: Path, tiny_bert: Path
+) -> None:
+    """A longer max_length alone is no error: the text may be short."""
+    assert train_alone("simcse", tiny_bert, tmp_path, max_length=41).facts["steps"] > 0
+    long = {"sentences": ["a b", "one " * 60, "a"]}
+    with pytest.raises(InputError, match="max_length 41, and sentence 2 has more than 40 tokens"):
+        train_alone("simcse", tiny_bert, tmp_path, long, max_length=41)

@@ -564,6 +564,18 @@ def test_export_of_a_trained_method(
         assert "- Seed: 3\n" in text
 
 
+def test_the_card_names_a_suites_own_metric(run: Cli, cli: Cli, tmp_path: Path, tiny_bert: Path) -> None:
+    base = ("--suite", "mini-contrast", "--backbone", str(tiny_bert))
+    assert cli("run", "--methods", "untrained", *base)[0] == 0
+    code, _, err = cli("export", "untrained", *base, "--out", "out")
+    assert (code, err) == (0, "")
+    (path,) = (tmp_path / "results" / "local").rglob("mini-contrast.json")
+    scores = {s["task"]: s for s in json.loads(path.read_text())["scores"] if s["subset"] == "all"}
+    text = (tmp_path / "out" / "README.md").read_text()
+    assert "Accuracy x 100; record " in text
+    assert f"- avg: {100 * scores['avg']['value']:.2f}\n" in text
+
+
 def test_export_of_what_learns_from_pairs(run: Cli, tmp_path: Path) -> None:
     pairs = list(toy_task().all_pairs())[:20]
     (tmp_path / "own.tsv").write_text("".join(f"{one}\t{other}\n" for one, other in pairs))

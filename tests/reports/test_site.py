@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import pytest
 
 from bench.records.store import ResultStore
-from bench.reports.site.files import open_output
+from bench.reports.site.files import Output, open_output
 from tests.support.campaigns import make_record
 from tests.support.site import add, contents, dead_links, failed, make_site, read, real, small, times
 
@@ -75,6 +75,30 @@ def test_a_first_build_that_was_killed_is_repeated(first: Made, tmp_path: Path) 
     open_output(site).put("campaigns/one/index.html", b"<p>half")
     assert "2 campaigns made" in make_site(results, site)[1]
     assert contents(site) == contents(whole)
+
+
+def test_what_a_killed_build_leaves_of_a_withdrawn_campaign_is_removed(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results, site = made
+    shutil.copytree(results / "one", results / "private")
+    put, done = Output.put, list[str]()
+
+    def killed(self: Output, path: str, content: bytes) -> None:
+        if len(done) > 3:
+            raise KeyboardInterrupt
+        put(self, path, content)
+        done.append(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Output, "put", killed)
+        assert make_site(results, site)[0] != 0
+    assert (site / done[0]).is_file()
+    assert done[0].startswith("campaigns/private/")
+    shutil.rmtree(results / "private")
+    make_site(results, site)
+    assert not (site / "campaigns/private").exists()
+    assert dead_links(site) == []
 
 
 def test_what_is_gone_is_removed_and_nothing_else(made: Made) -> None:
@@ -335,3 +359,8 @@ def test_data_that_come_later_are_verified_with(
     monkeypatch.setenv("BENCH_DATA", str(tmp_path / "later"))
     _, out, _ = make_site(first[0], tmp_path / "site")
     assert "2 campaigns made" in out
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "later/senteval/STS12").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere/file").write_text("a")
+    assert "2 campaigns made" in make_site(first[0], tmp_path / "site")[1]  # data below a link
+    assert "0 campaigns made" in make_site(first[0], tmp_path / "site")[1]

@@ -79,7 +79,7 @@ def test_from_the_first_values_the_best_s_neighbours_are_tried_for_each_method(
     tried.clear()
     several = ("tune", "twice=simcse[steps=4],simcse[steps=6]", *tune(tiny_bert, *grid)[2:])
     code, out, err = cli(*several)
-    assert (code, tried) == (1, [1e-4, 1e-5, 1e-4, 1e-5, 1e-3, 1e-2])
+    assert (code, tried) == (1, [1e-4, 1e-5, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-3, 1e-2])
     assert "twice=simcse[steps=4], lr=1e-05: FAILED, the loss is nan" in err
     assert err.endswith("error: simcse: every value failed\n")
     assert [grid["method"] for grid in tomllib.loads(out)["tuning"]] == ["simcse[steps=6]"]
@@ -104,6 +104,10 @@ def test_a_value_that_diverges_is_left_out(cli: Cli, tiny_bert: Path) -> None:
     assert code == 0
     assert tomllib.loads(out)["methods"]["simcse"]["lr"] == 1e-4
     assert " --set simcse.clip=0\n" in out  # the command whole
+    assert out.endswith("# failed: 1e+30\n\n")
+    grid = ("--values", "1e30,1.23456789e-4", "--first", "1e30")
+    code, out, _ = cli(*tune(tiny_bert, *grid, "--set", "simcse.clip=0"))
+    assert (code, "--values 1e+30,0.000123456789 --first 1e+30" in out) == (0, True)  # the others are tried
     code, out, err = cli(*tune(tiny_bert, "--values", "1e30", "--set", "simcse.clip=0"))
     assert (code, out) == (1, "")
     assert "lr=1e+30: FAILED, the loss is nan at step" in err
@@ -146,6 +150,11 @@ def test_encoders_that_train_apart_are_tuned_by_the_dev_score_of_their_sum(cli: 
         (("--values", "1e-3,0.001"), "--values: 2 values; expected at most 6, each once"),
         (("--values", "1,x"), "--values: 'x' is not a number"),
         (("--values", "1", "--seed", "10"), "--seed: seed 10 is one of those that are reported"),
+        (("--values", "1", "--seed", "-5"), "Invalid value for '--seed'"),
+        (
+            ("--values", "1", "--set", "simcse.lr=2"),
+            "--set simcse.lr=2: lr is the option to choose",
+        ),
         (("--values", "1", "--option", "lrr"), "did you mean 'lr'?"),
         (("--values", "1", "--option", "sub1.lr"), "simcse has no option 'sub1.lr'"),
     ],

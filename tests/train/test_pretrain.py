@@ -234,6 +234,16 @@ def test_the_shipped_backbone_predicts_masked_words_of_unseen_events(shipped: Pa
 # the command
 
 
+@pytest.mark.parametrize("out", ["file/made", "/proc/made"])
+def test_a_folder_that_cannot_be_written_is_refused_before_training(
+    cli: Cli, tmp_path: Path, out: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr("bench.train.pretrain.train_mlm", None)
+    code, _, err = cli("pretrain", "--layers", "1", "--hidden", "16", "--steps", "2", "--out", out)
+    assert (code, err.count("\n"), f"--out {out}: it can't be written: " in err) == (2, 1, True), err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
