@@ -118,7 +118,8 @@ def folder_of(plan: Plan, out: Path) -> Path:
 def measure(plan: Plan, final: Path, most: int, progress: Progress) -> Path:
     """Train one method and write what was measured into a new folder; return the file.
 
-    "after" is the selected checkpoint, as it is evaluated. The folder gets its name when all of it is there.
+    "after" is the selected checkpoint, as it is evaluated. The folder gets its name when all of it is there,
+    and holds no weights: a campaign's records are looked for where they would lie.
     """
     from bench.gradient.training import watch_training
     from bench.gradient.views import dropout_views, embedding_figures
@@ -156,6 +157,8 @@ def measure(plan: Plan, final: Path, most: int, progress: Progress) -> Path:
             "before": figures(model, held),
             "after": figures(folder / "selected", held),
         }
+    shutil.rmtree(folder)
+    folder.mkdir()
     (folder / MEASURED).write_text(json.dumps(measured, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     folder.rename(final)
     return final / MEASURED

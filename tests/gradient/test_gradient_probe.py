@@ -573,6 +573,7 @@ def test_the_command_measures_a_training(
     run(method, "--most", str(most), *where)
     (folder,) = (tmp_path / "out").iterdir()
     assert folder.name.startswith(method.split("[")[0])
+    assert [path.name for path in folder.iterdir()] == ["gradient.json"]  # no file that looks like a record
     found = json.loads((folder / "gradient.json").read_text())
     assert (found["seed"], found["sentences"]) == (1, measured)
     assert [shot["step"] for shot in found["steps"]] == [0, 2, 4]

@@ -54,7 +54,7 @@ NOT_RUN = (
     (r"^bench check --encoder", "needs a model folder"),
     (r"^bench history", "needs the verdicts of builds"),
     (r"^bench check --reference \S*(origin|v1\.0)", "needs a git revision that this clone lacks"),
-    (r"released:|--campaign published", "needs published checkpoints"),
+    (r"released:|--campaign published|reproduce \w+:readme", "needs published checkpoints"),
     (
         r"--suite \S*(mteb:|local:|contrast:|tncse-|jtcse-|unsee)",
         "needs tasks of the hub or files of the reader's",
