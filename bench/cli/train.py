@@ -69,7 +69,6 @@ def pretrain(
     Profile mini's backbone was made by it; minilm-mlm is what diffcse and infocse need in profile minilm.
     """
     from bench.nn.threads import torch_threads
-    from bench.records.files import check_new_folder
     from bench.request import profiles
     from bench.train.precision import training_at
 
@@ -80,12 +79,7 @@ def pretrain(
             where="bench pretrain --profile",
             expected=f"one of {', '.join(n for n in profiles.names() if profiles.load(n).pretrain)}",
         )
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError("the folder is not empty", where=f"--out {out}", expected="a new folder")
-    try:
-        check_new_folder(out)
-    except OSError as error:  # before hours of training, not after them
-        raise InputError(f"it can't be written: {error.strerror}", where=f"--out {out}") from error
+    _check_out(out)
     check_precision(precision, device, "--precision")
     check_device(device)
     if steps is not None:
@@ -114,6 +108,18 @@ def pretrain(
         f"{out}: {facts['parameters']:,} parameters, {size:.1f} MB, loss {facts['loss_curve'][-1][1]:.3f} "
         f"after {facts['settings']['steps']:,} steps, {accuracy}{facts['cpu_seconds']:.0f} CPU s"
     )
+
+
+def _check_out(out: Path) -> None:
+    """Raise InputError where no new folder can be written: before hours of training, not after them."""
+    from bench.records.files import check_new_folder
+
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError("the folder is not empty", where=f"--out {out}", expected="a new folder")
+    try:
+        check_new_folder(out)
+    except OSError as error:
+        raise InputError(f"it can't be written: {error.strerror}", where=f"--out {out}") from error
 
 
 def _with_steps(profile: Profile, steps: int, minutes: float | None) -> Profile:
