@@ -73,17 +73,23 @@ def tune_option(
     method, seed = request.name, spec.seeds[0]
     stage, dot, name = option.rpartition(".")
     rows = [f"[{value!r}, {score:.4f}]" for value, score in scores.items()]
-    command = ["bench", "tune", request.text, "--profile", spec.profile, "--option", option]
-    command += ["--values", _listed(numbers), *(["--first", _listed(begin)] if first else [])]
-    command += ["--seed", str(seed), *(word for one in spec.overrides for word in ("--set", one.text))]
-    command += [word for plugin in spec.plugins for word in ("--plugin", plugin.path or plugin.name)]
     failed = [f"# failed: {value!r}\n" for value in numbers if isinstance(outcomes.get(value), str)]
+    command = _command(spec, option, numbers, begin if first else [])
     return (
         f"[methods.{method}{dot}{stage}]\n{name} = {chosen!r}\n\n"
         f"[[tuning]] # {shlex.join(command)}\n"
         f"method = {json.dumps(request.text)}\n"
         f'option = "{option}"\nseed = {seed}\ndev = [{", ".join(rows)}]\n{"".join(failed)}'
     )
+
+
+def _command(spec: RunSpec, option: str, numbers: Sequence[float], begin: Sequence[float]) -> list[str]:
+    """The words that choose again."""
+    words = ["bench", "tune", spec.methods[0].text, "--profile", spec.profile, "--option", option]
+    words += ["--values", _listed(numbers), *(["--first", _listed(begin)] if begin else [])]
+    words += ["--seed", str(spec.seeds[0])]
+    words += [word for one in spec.overrides for word in ("--set", one.text)]
+    return words + [word for plugin in spec.plugins for word in ("--plugin", plugin.path or plugin.name)]
 
 
 def _check_free(spec: RunSpec, option: str) -> None:
