@@ -8,12 +8,12 @@ from typing import Literal
 from bench.compare.caveats import pairing
 from bench.compare.select import Group
 from bench.errors import InputError
+from bench.stats.pair_test import LEAST_COMMON
 from bench.stats.seeds import MAX_SEEDS
 
 Asked = Literal["auto", "paired", "sign-flip", "welch", "permutation"]
 SeedTest = Literal["paired", "sign-flip", "welch", "student", "permutation"]
 PAIRED = ("paired", "sign-flip")
-LEAST_COMMON = 3  # seeds that both sides have, where each has others too
 
 
 @dataclass(frozen=True)

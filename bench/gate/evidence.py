@@ -17,10 +17,7 @@ from bench.errors import DataError, InputError
 from bench.gate.verdict import AVERAGE, Drop, Key, Seeds, cell_name
 from bench.records.machines import machine
 from bench.records.record import ALL, RunRecord
-from bench.stats.pair_test import PAIRED, WELCH, pair_test
-
-_PAIRS = 3
-"""Fewer pairs say less than all runs of sides that have other seeds too: the t of two is 12.7 at 95%."""
+from bench.stats.pair_test import LEAST_COMMON, PAIRED, WELCH, pair_test
 
 
 @dataclass(frozen=True)
@@ -86,7 +83,7 @@ def run_name(record: RunRecord) -> str:
 def sides_of(key: Key, then: Sequence[RunRecord], now: Sequence[RunRecord]) -> Sides:
     """Choose the runs that are compared, and the test, from the seeds alone.
 
-    Where one side has all the seeds of the other, or most of them and three at least, the runs of the seeds
+    Where one side has all the seeds of the other, or half of them and three at least, the runs of the seeds
     that both have are pairs, and the others aren't compared. Elsewhere all runs are, by Welch's test. A
     single run has neither.
 
@@ -105,7 +102,7 @@ def sides_of(key: Key, then: Sequence[RunRecord], now: Sequence[RunRecord]) -> S
             f"{cell_name(key)} has seeds {seeds_of(then)} in the reference and {seeds_of(now)} here",
             expected="two seeds or more on both sides, or one that both have",
         )
-    pairs = len(common) == fewest or (len(common) >= _PAIRS and 2 * len(common) > fewest)
+    pairs = len(common) == fewest or (len(common) >= LEAST_COMMON and 2 * len(common) >= fewest)
     one, other = (
         tuple(record for record in by_seed(side) if not pairs or record.seed in common)
         for side in (then, now)

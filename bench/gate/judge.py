@@ -34,8 +34,8 @@ def judge(
 
     A cell regresses where its average falls by more than the tolerance and its seeds show it: the interval of
     the drop lies above 0, or the drop is beyond the limit that the reference's own spread sets. The interval
-    is that of the paired t test where most seeds are the same on both sides, else Welch's; see
-    :mod:`bench.gate.evidence`. Of unchanged code, each of the two shows a drop by chance in at most
+    is that of the paired t test over the seeds that both sides have, where these are enough, else Welch's;
+    see :mod:`bench.gate.evidence`. Of unchanged code, each of the two shows a drop by chance in at most
     (1 - level) / 2 of all gates, over all cells together (Bonferroni over those that changed at all).
 
     A deterministic method has neither, and the tolerance alone decides. One pair of seeds has no interval: on

@@ -16,6 +16,8 @@ from bench.stats.seeds import least_p
 PAIRED, WELCH, STUDENT, ITEMS = "paired t", "Welch", "Student", "items' bootstrap"
 AND_ITEMS = " + items"  # behind the first three, where the items' variance is added
 ONE_SEED, NO_DRAWS = "one seed", "no seeds, and no draws of the items"
+LEAST_COMMON = 3
+"""Seeds in common that make pairs where each side has others too, if they are half of the smaller side's."""
 _ROUNDING = 4 * float(np.finfo(np.float64).eps)  # of the largest score: what two subtractions may be off
 
 
