@@ -107,9 +107,7 @@ def build(asked: Asked) -> Built:
         f"{program()} {asked.title} {asked.url} {history is not None} {_at_hand(asked.data)}".encode()
     )
     stores = {name: ResultStore(asked.results, name) for name in names}
-    prints = {
-        name: digest(f"{base} {content_of(store.root)}".encode()) for name, store in stores.items()
-    }
+    prints = {name: digest(f"{base} {content_of(store.root)}".encode()) for name, store in stores.items()}
     output.begin([name for name in names if output.prints.get(name) != prints[name]])
     entries, curves = [], {}
     for name, store in stores.items():

@@ -84,7 +84,7 @@ class Output:
         return len(gone)
 
     def begin(self, campaigns: Sequence[str]) -> None:
-        """Say of which campaigns pages are about to be made: what a kill leaves in their folders is bench's."""
+        """Say which campaigns are about to be made: what a kill leaves in their folders is bench's."""
         if campaigns:
             self.say(self.prints, dict(self.known), campaigns)
 

@@ -184,9 +184,7 @@ def notes(gate: Gate) -> tuple[str, ...]:
         named = "; ".join(f"{cell_name(cell.key)}, {number(cell.sees)} points" for cell in blind)
         by_items = all(cell.question is Question.ITEMS for cell in blind)
         helps = "More items help" if by_items else "More seeds help, or a method that spreads less over them"
-        said.append(
-            f"Hardly guarded, as smaller drops than this may pass: {named}. {helps}."
-        )
+        said.append(f"Hardly guarded, as smaller drops than this may pass: {named}. {helps}.")
     said += [
         f"{cell_name(cell.key)}: {'; '.join(cell.reasons)}."
         for cell in gate.verdicts

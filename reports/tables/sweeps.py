@@ -16,6 +16,8 @@ from bench.reports.records import UNREADABLE, check_comparable, failures, finish
 from bench.sweeps.grids import SWEEPS
 from bench.sweeps.manifest import Manifest
 
+_NORMS = "The norms are of the last step's weights, the scores of the selected ones."
+
 
 def sweep_grids(manifests: Sequence[Manifest], records: Sequence[RunRecord], campaign: str) -> list[Grid]:
     """Return a table for every sweep and suite.
@@ -92,7 +94,7 @@ def _grid(manifest: Manifest, suite: str, records: Sequence[RunRecord], campaign
         *dict.fromkeys(note for record in used for note in record.notes),
         *without_score(failures(used), failures(used, UNREADABLE)),
         *(_collapse_notes(at, rows, columns) if sweep.curves else []),
-        *(["The norms are of the last step's weights, the scores of the selected ones."] if sweep.norms else []),
+        *([_NORMS] if sweep.norms else []),
     ]
     missing = [place for place, group in at.items() if not group]
     if missing:
