@@ -152,11 +152,11 @@ def _check_seeds(
     absent = ", ".join(str(seed) for seed in seeds if seed not in known)
     left = {_key(record) for record in kept}
     lost = ", ".join(dict.fromkeys(cell_name(_key(r)) for r in records if _key(r) not in left))
-    if absent or lost:
+    if known and (absent or lost):
         raise InputError(
             f"no record has seed {absent}" if absent else f"{lost} has none of these seeds",
             where=f"--seeds, campaign {store.campaign}",
-            expected=f"of {', '.join(map(str, known))}" if known else "no --seeds: no method there has any",
+            expected=f"of {', '.join(map(str, known))}",
         )
 
 
