@@ -94,7 +94,7 @@ def task_ranks(task: RankTask, found: Embeddings) -> tuple[Vectors, Vectors]:
     """Rank every query's partner in the background, by cosine and by Euclidean distance.
 
     The cosine is that of vectors less the background's mean, as the released code has it ("centralization");
-    the distance is of the vectors as they are, or all of them longer where none is of length 1.
+    the distance is of the vectors as they are, scaled up together where the longest is shorter than 1.
 
     Args:
         task: The task.
@@ -115,7 +115,7 @@ def task_ranks(task: RankTask, found: Embeddings) -> tuple[Vectors, Vectors]:
     if lengths.max() <= _EQUAL * size:
         raise BenchError("all vectors are equal, so no rank is defined (a collapsed encoder?)")
     centred /= np.maximum(lengths, 1e-8 * min(size, 1))
-    # A tie is a small difference beside vectors of length 1: smaller ones are scaled up to it
+    # What counts as a tie is small beside a length of 1, and would be all there is of shorter vectors
     return partner_ranks(centred, queries), partner_ranks(vectors / min(size, 1), queries, distance=True)
 
 
