@@ -253,6 +253,19 @@ BAD = [
         "run --methods esimcse[repetition_rate=1.01] --corpus /dev/null --dev toy --suite toy",
         "--methods esimcse[repetition_rate=1.01]: 1.01 is too large for it; expected at most 1",
     ),
+    *(
+        (
+            f"run --methods {method} --corpus /dev/null --dev toy --suite toy",
+            f"too large for it; expected {most}",
+        )
+        for method, most in (
+            ("simcse[dropout=1]", "less than 1"),
+            ("denosent[noise=1]", "less than 1"),
+            ("tncse_uc[w=1.5]", "at most 1"),
+            ("arccon[u=190]", "at most 180"),
+            ("arccse[margin=190]", "at most 180"),
+        )
+    ),
     ("run --methods noise --set scale --suite toy", "--set: 'scale' is not an override"),
     ("run --methods noise --campaign ../x --suite toy", "--campaign: '../x' is not a campaign name"),
     (
