@@ -29,7 +29,7 @@ from typing import Any
 
 import torch
 from claim import Claim, add_json, faster, show
-from train_step import ALLOWED, texts
+from train_step import ALLOWED, PROFILES, texts
 from utilisation import PRECISIONS, clock, operations, peak, share, utilisation, wait
 
 from bench.baselines.simcse import make_objective
@@ -211,7 +211,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--profile", choices=("minilm", "mini"), default="minilm")
+    parser.add_argument("--profile", choices=PROFILES, default="minilm")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--precision", choices=PRECISIONS, default="fp32")
     add_json(parser)

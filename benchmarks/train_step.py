@@ -1,6 +1,6 @@
 """Training steps of SimCSE, TNCSE and JTCSE against the peers' own way of batching.
 
-Both sides take the same model, head, batches (64 sentences of the minilm profile's corpus, both views), AdamW
+Both sides take the same model, head, batches (64 sentences of the profile's corpus, both views), AdamW
 (the peers' as torch makes it by default) and clipping, the same type of numbers and number of threads, step
 by step in turn; the losses at dropout 0 must agree to 1e-5 of their size (below float32 to 3e-2). bench runs
 chunks of like length, by the arithmetic of bench/stages.py. On a GPU seconds are the clock's, and every step
@@ -15,7 +15,7 @@ printed too (utilisation.py). The references:
 ``--shape bert-base`` takes fresh BERT-bases instead.
 
     python benchmarks/train_step.py --data data [--threads 1] [--steps 12] [--only tncse]
-    python benchmarks/train_step.py --data data --device cuda --precision bf16 --shape bert-base
+    python benchmarks/train_step.py --data data --device cuda --precision bf16 --shape bert-base [--batch 512]
 """
 
 from __future__ import annotations
@@ -56,6 +56,8 @@ from bench.train.sentence_encoder import set_dropout
 
 TAU = 0.05
 BATCH = 64
+PROFILES = ("minilm", "minilm-lm", "mini")
+"""Whose backbone and text can be taken; minilm-lm's where it lies, as in a packed folder."""
 GOALS = {"tncse": 1.7}
 ALLOWED = {"fp32": 1e-5, "tf32": 3e-2, "bf16": 3e-2}
 """How far losses may be apart, as a share of their size."""
@@ -220,11 +222,16 @@ def largest_difference(case: Case, order: Iterator[list[int]], precision: str) -
 
 
 def measure(
-    case: Case, order: Iterator[list[int]], steps: int, device: str = "cpu", precision: str = "fp32"
+    case: Case,
+    order: Iterator[list[int]],
+    steps: int,
+    device: str = "cpu",
+    precision: str = "fp32",
+    size: int = BATCH,
 ) -> tuple[dict[str, Any], list[Claim]]:
     """Compare the losses without dropout, then time both sides in turn."""
     largest = largest_difference(case, order, precision)
-    settings = TrainSettings(1e-6, BATCH, steps, steps)
+    settings = TrainSettings(1e-6, size, steps, steps)
     ours_adamw = make_optimizer(case.ours, settings)
     peer_adamw = torch.optim.AdamW(case.ours.parameters(), lr=1e-6, weight_decay=0)
     times: dict[str, list[tuple[float, float]]] = {"ours": [], "peer": []}
@@ -241,7 +248,7 @@ def measure(
                 times[side].append(measured[side])
     wall = {side: sum(pair[0] for pair in pairs) for side, pairs in times.items()}
     cpu = {side: sum(pair[1] for pair in pairs) for side, pairs in times.items()}
-    name, said = f"train_step {case.name}", f"{BATCH} sentences"
+    name, said = f"train_step {case.name}", f"{size} sentences"
     said += "" if precision == "fp32" else f", {precision}"
     said += "" if device == "cpu" else f", {torch.cuda.get_device_name()}"
     claim = faster(
@@ -259,8 +266,9 @@ def measure(
         "threads": torch.get_num_threads(),
         "device": device,
         "precision": precision,
-        "ours_sentences_per_second": round(BATCH * steps / wall["ours"], 1),
-        "peer_sentences_per_second": round(BATCH * steps / wall["peer"], 1),
+        "batch": size,
+        "ours_sentences_per_second": round(size * steps / wall["ours"], 1),
+        "peer_sentences_per_second": round(size * steps / wall["peer"], 1),
         "ratio_wall": round(wall["peer"] / wall["ours"], 2),
         "ratio_cpu": round(cpu["peer"] / cpu["ours"], 2),
         "largest_loss_difference": largest,
@@ -275,7 +283,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--only", choices=("simcse", "tncse", "jtcse"))
-    parser.add_argument("--profile", choices=("minilm", "mini"), default="minilm")
+    parser.add_argument("--profile", choices=PROFILES, default="minilm")
+    parser.add_argument("--batch", type=int, default=BATCH, help="sentences a step")
     parser.add_argument("--shape", choices=("small", "bert-base"), default="small")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--precision", choices=PRECISIONS, default="fp32")
@@ -292,9 +301,9 @@ def main() -> None:
         where = (given.shape, given.device)
         simcse = name == "simcse"
         case = simcse_case(folder, corpus, *where) if simcse else twin_case(folder, corpus, name, *where)
-        order = batches(len(case.rows), BATCH, 1, corpus.sha256)
+        order = batches(len(case.rows), given.batch, 1, corpus.sha256)
         with training_at(given.precision):
-            facts, claims = measure(case, order, given.steps, given.device, given.precision)
+            facts, claims = measure(case, order, given.steps, given.device, given.precision, given.batch)
         print(json.dumps(facts), flush=True)
         print(share(claims[1]), flush=True)
         show(given.json, *claims)

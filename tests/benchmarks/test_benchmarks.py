@@ -181,9 +181,9 @@ def test_a_peak_is_measured_where_none_is_published(load: Any) -> None:
 @pytest.mark.parametrize(
     ("device", "precision", "scripts"),
     [
-        ("cuda", "fp32", {"sts_eval", "st_eval", "train_step", "st_train"}),
-        ("cuda", "bf16", {"train_step", "st_train"}),
-        ("cpu", "bf16", {"train_step", "st_train"}),
+        ("cuda", "fp32", {"sts_eval", "st_eval", "train_step", "st_train", "compiled"}),
+        ("cuda", "bf16", {"train_step", "st_train", "compiled"}),
+        ("cpu", "bf16", {"train_step", "st_train", "compiled"}),
     ],
 )
 def test_only_what_takes_a_device_and_a_precision_runs_there(
