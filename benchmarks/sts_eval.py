@@ -134,10 +134,11 @@ def main() -> None:
         lambda: senteval_scores(encoder, senteval.find_root(data))
     )
     assert our_scores.keys() == peer_scores.keys()
+    near, same = (2e-6, 5e-5) if arguments.device == "cpu" else (1e-5, 2e-4)  # kernels differ by shape there
     for task in peer_scores:  # the peer's order of pairs is another one
-        np.testing.assert_allclose(np.sort(our_cosines[task]), np.sort(peer_cosines[task]), rtol=0, atol=2e-6)
+        np.testing.assert_allclose(np.sort(our_cosines[task]), np.sort(peer_cosines[task]), rtol=0, atol=near)
     largest = max(abs(our_scores[task] - peer_scores[task]) for task in peer_scores)
-    assert largest < 5e-5, f"scores differ by {largest}"
+    assert largest < same, f"scores differ by {largest}"
     print(
         json.dumps(
             {

@@ -33,7 +33,7 @@ from typing import Any
 import torch
 from claim import Claim, add_json, faster, show
 from torch import Tensor, nn
-from utilisation import PRECISIONS, clock, operations, peak, share, utilisation, wait
+from utilisation import PRECISIONS, busy, clock, operations, peak, share, utilisation, wait
 
 from bench.baselines.simcse import make_objective
 from bench.data.corpus import Corpus, read_corpus
@@ -306,6 +306,12 @@ def main() -> None:
             facts, claims = measure(case, order, given.steps, given.device, given.precision, given.batch)
         print(json.dumps(facts), flush=True)
         print(share(claims[1]), flush=True)
+        if given.device == "cuda":
+            rows = [case.rows[index] for index in next(order)]
+            with training_at(given.precision):
+                for side, module in (("ours", case.ours), ("peer", case.peer)):
+                    used = busy(lambda module=module, rows=rows: module(rows).backward())
+                    print(json.dumps({"benchmark": f"busy {name}", "side": side, **used}), flush=True)
         show(given.json, *claims)
 
 

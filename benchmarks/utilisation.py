@@ -9,7 +9,7 @@ optimiser and JTCSE's cross stream aren't counted, and all of the last layer is,
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,6 +97,31 @@ def wait(device: str) -> None:
     """Let a GPU finish what it was given."""
     if device == "cuda":
         torch.cuda.synchronize()
+
+
+def busy(step: Callable[[], object]) -> dict[str, float]:
+    """What a GPU does in a step: kernels and copies, the milliseconds they take, and the step's by the clock.
+
+    The clock's are of a step that isn't watched. Where the device's are much less, it waits for the host.
+
+    Args:
+        step: Does one; what it leaves on the device is waited for.
+    """
+    from torch.profiler import ProfilerActivity, profile
+
+    def once() -> float:
+        wait("cuda")
+        begin = clock("cuda")
+        step()
+        wait("cuda")
+        return clock("cuda") - begin
+
+    wall = min(once() for _ in range(5))
+    with profile(activities=[ProfilerActivity.CUDA]) as seen:
+        once()
+    there = [event for event in seen.events() if event.device_type == torch.autograd.DeviceType.CUDA]
+    device = sum(event.time_range.elapsed_us() for event in there) / 1e3
+    return {"kernels": len(there), "device_ms": round(device, 2), "wall_ms": round(wall * 1e3, 2)}
 
 
 def utilisation(name: str, what: str, *, done: float, seconds: float, limit: Peak) -> Claim:
