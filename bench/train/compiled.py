@@ -80,7 +80,8 @@ class CompiledHalf:
         if self._way == "graphs":
             torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
         try:
-            return self._run(prepared)
+            with torch._dynamo.config.patch(recompile_limit=SHAPES):
+                return self._run(prepared)
         except (exc.Unsupported, exc.UserError) as error:  # while it was traced, before anything was computed
             if not self.whole:
                 raise
@@ -89,11 +90,11 @@ class CompiledHalf:
             hint = "it needs a C++ compiler such as g++; after a run that was killed, empty inductor's cache"
             raise BenchError(f"the step can't be compiled: {_line(error)}", hint=hint) from error
         self.whole, self._run = False, self._compiled(whole=False)
-        return self._run(prepared)
+        return self(prepared)
 
     def _compiled(self, *, whole: bool) -> Callable[[Any], Tensor]:
         graphs = self._way == "graphs"
-        how: dict[str, Any] = {"dynamic": not graphs, "recompile_limit": SHAPES}
+        how: dict[str, Any] = {"dynamic": not graphs}
         how |= {"mode": "reduce-overhead"} if graphs else {"backend": self._way}
         made: Callable[[Any], Tensor] = torch.compile(self._compute, fullgraph=whole, **how)
         return made
