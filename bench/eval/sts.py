@@ -33,7 +33,8 @@ def spearman(predicted: NDArray[np.floating], gold: NDArray[np.floating]) -> flo
         raise BenchError(f"no correlation of {len(predicted)} predictions with {len(gold)} gold scores")
     if not np.isfinite(predicted).all():
         raise BenchError("a prediction is not finite, so the correlation is undefined")
-    x, y = rankdata(predicted), rankdata(gold)
+    # from 1.18 on scipy ranks float32 in float32, whose sums err in the eighth digit
+    x, y = (rankdata(np.asarray(each, dtype=np.float64)) for each in (predicted, gold))
     x -= x.mean()
     y -= y.mean()
     scale = float(np.sqrt((x @ x) * (y @ y)))

@@ -42,6 +42,15 @@ def test_spearman_is_scipys(rows: list[tuple[int, float]]) -> None:
         assert spearman(x, y) == pytest.approx(stats.spearmanr(x, y).statistic, abs=1e-12)
 
 
+def test_float32_is_ranked_in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks of the type that comes in, as scipy gives them from 1.18 on, would lose digits."""
+    rng = np.random.default_rng(0)
+    x, y = rng.random(3000).astype(np.float32), rng.integers(0, 6, 3000).astype(np.float32)
+    exact = stats.spearmanr(x.astype(np.float64), y.astype(np.float64)).statistic
+    monkeypatch.setattr("bench.eval.sts.rankdata", lambda a: stats.rankdata(a).astype(a.dtype))
+    assert spearman(x, y) == pytest.approx(exact, abs=1e-14)
+
+
 def test_spearman_refuses_what_has_no_answer() -> None:
     for x, y, message in (
         ([1.0], [1.0], "no correlation of 1 predictions with 1 gold scores"),
