@@ -10,6 +10,7 @@ from functools import cache
 from math import prod
 from pathlib import Path
 
+from bench.nn.batches import CUDA_BATCH_TOKENS
 from bench.nn.folder import ModelFolder
 from bench.plan.cell import Cell
 from bench.plan.plan import Plan
@@ -18,9 +19,11 @@ CONTEXT = 700 * 2**20
 """Bytes that a process takes on a GPU before it has any tensor: CUDA's context, cuBLAS' workspace."""
 ADAMW = 16
 """Bytes a trained parameter in float32: the weight, its gradient, AdamW's two states."""
-FROZEN = 4
+FROZEN = 4  # bytes a parameter that isn't trained, or a number
 TOWERS, VIEWS = 2, 2
 """What a cell may train at once, and how often it encodes a sentence with each: most do less."""
+ENCODED = 20
+"""Numbers a token and unit of width that a layer holds when it encodes: 8 of the width, 3 of four times it."""
 KEPT = 0.9
 """Share of the free memory that is given out; the rest is for fragments."""
 
@@ -43,8 +46,13 @@ def activations(size: Size, length: int) -> int:
     return size.layers * (68 * size.hidden + 10 * size.heads * length)
 
 
+def encoding(size: Size) -> int:
+    """Bytes that the largest batch takes in evaluation: one layer's, whose memory the next one takes over."""
+    return TOWERS * CUDA_BATCH_TOKENS * FROZEN * ENCODED * size.hidden
+
+
 def needed(size: Size, frozen: int, batch: int, length: int) -> int:
-    """Bytes that a cell needs on a GPU.
+    """Bytes that a cell needs on a GPU: torch keeps what the training took while it evaluates.
 
     Args:
         size: Of the backbone.
@@ -53,10 +61,11 @@ def needed(size: Size, frozen: int, batch: int, length: int) -> int:
         length: Most tokens a sentence.
     """
     if not batch:
-        return CONTEXT + FROZEN * (size.parameters + frozen) + TOWERS * FROZEN * size.parameters
+        weights = FROZEN * (size.parameters + frozen) + TOWERS * FROZEN * size.parameters
+        return CONTEXT + weights + encoding(size)
     tokens = TOWERS * VIEWS * batch * length
     weights = TOWERS * ADAMW * size.parameters + FROZEN * frozen
-    return CONTEXT + weights + tokens * activations(size, length)
+    return CONTEXT + weights + tokens * activations(size, length) + encoding(size)
 
 
 def together(free: int, need: int, cores: int, cells: int) -> int:

@@ -18,6 +18,7 @@ from transformers import AutoModel, AutoTokenizer
 from bench.baselines.whitening import WhitenedEncoder
 from bench.encoder import Encoder, FloatArray
 from bench.errors import InputError
+from bench.nn import backbone
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.batches import length_sorted_batches
 from bench.nn.folder import content_hash, resolve
@@ -113,6 +114,20 @@ def test_batches_and_order_dont_matter(tiny_bert: Path, pooling: str) -> None:
     np.testing.assert_allclose(encoder.encode(SENTENCES[::-1])[::-1], whole, rtol=1e-4, atol=2e-5)
     assert encoder.encode([]).shape == (0, 16)
     np.testing.assert_array_equal(TransformerEncoder(tiny_bert, pooling).encode(SENTENCES), whole)
+
+
+def test_what_waits_to_be_read_is_vectors_alone(tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device's memory would hold all states of 32 batches, of which [CLS] is a view."""
+    kept: list[int] = []
+    fetched = backbone._fetched
+
+    def seen(waiting: list[tuple[list[int], torch.Tensor]]) -> object:
+        kept.extend(vectors.untyped_storage().nbytes() // vectors.nbytes for _, vectors in waiting)
+        return fetched(waiting)
+
+    monkeypatch.setattr(backbone, "_fetched", seen)
+    TransformerEncoder(tiny_bert, "cls").encode(["a red house", "a blue river"])
+    assert kept == [1]
 
 
 def test_long_input_is_cut_at_the_models_maximum(tiny_bert: Path) -> None:
