@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from page_tables import RESULTS, markdown_table
+from page_tables import RESULTS
+from rows import markdown_table
 
 from bench.card import Method, MethodCard, Option, OptionValue
 from bench.data.published import Line, lines

@@ -6,6 +6,8 @@ without the site; tests/docs make each anew and compare. Names are those of ``TA
 - ``leaderboard: CAMPAIGN``;
 - ``rows: CAMPAIGN``: the commands that make them, where the campaign has its profile's name;
 - ``rates: PROFILE``: what ``bench tune`` found for its methods;
+- ``devices: CAMPAIGN,CAMPAIGN``: the same rows on two devices, ``devices.table``;
+- ``gpu steps: FILE`` of benchmarks: training steps as train_step.py printed them there;
 - ``claims: CAMPAIGN``: the papers' leads over SimCSE against its records, ``claims.table``;
 - ``questions: CAMPAIGN`` and a question a line, answered together, ``questions.table``;
 - ``coverage: METHODS | DESIGNS | TARGETS``: what was measured of procedures, by names of coverage.csv with
@@ -16,15 +18,17 @@ without the site; tests/docs make each anew and compare. Names are those of ``TA
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
 
 import claims
+import devices
 import evidence
 import papers
 import questions
 from click.testing import CliRunner
+from rows import markdown_table
 
 from bench.cli.main import cli
 from bench.compare.select import seed_list
@@ -213,16 +217,12 @@ def _cost(record: RunRecord) -> float:
     return total
 
 
-def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Rows as a table of markdown."""
-    lines_ = [f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *rows)]
-    return "\n".join(lines_) + "\n"
-
-
 TABLES: dict[str, Callable[..., str]] = {
     "leaderboard": leaderboard,
     "rows": rows_made,
     "rates": rates_table,
+    "devices": lambda campaigns: devices.table(RESULTS, campaigns),
+    "gpu steps": lambda log: devices.steps_table(RESULTS.parent / "benchmarks" / log),
     "claims": lambda campaign: claims.table(RESULTS, campaign),
     "questions": lambda asked: questions.table(RESULTS, *asked.split("\n", 1)),
     "coverage": lambda what: evidence.table(*what.split("|")),

@@ -23,7 +23,7 @@ FROZEN = 4  # bytes a parameter that isn't trained, or a number
 TOWERS, VIEWS = 2, 2
 """What a cell may train at once, and how often it encodes a sentence with each: most do less."""
 ENCODED = 20
-"""Numbers a token and unit of width that a layer holds when it encodes: 8 of the width, 3 of four times it."""
+"""Numbers a token and unit of width that a layer holds: 8 of the width, 3 of four times it."""
 KEPT = 0.9
 """Share of the free memory that is given out; the rest is for fragments."""
 
