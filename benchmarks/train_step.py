@@ -27,6 +27,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +204,11 @@ def step(
     return time.perf_counter() - wall, clock(device) - begin
 
 
+def one_way(objective: nn.Module, rows: list[list[int]]) -> None:
+    """Forward and backward."""
+    torch.autograd.backward(objective(rows))
+
+
 def largest_difference(case: Case, order: Iterator[list[int]], precision: str) -> float:
     """How far the losses are apart without dropout, as a share of their size; asserts that it is little."""
     for model in case.models:
@@ -310,7 +316,7 @@ def main() -> None:
             rows = [case.rows[index] for index in next(order)]
             with training_at(given.precision):
                 for side, module in (("ours", case.ours), ("peer", case.peer)):
-                    used = busy(lambda module=module, rows=rows: module(rows).backward())
+                    used = busy(partial(one_way, module, rows))
                     print(json.dumps({"benchmark": f"busy {name}", "side": side, **used}), flush=True)
         show(given.json, *claims)
 

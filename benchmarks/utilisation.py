@@ -119,7 +119,7 @@ def busy(step: Callable[[], object]) -> dict[str, float]:
     wall = min(once() for _ in range(5))
     with profile(activities=[ProfilerActivity.CUDA]) as seen:
         once()
-    there = [event for event in seen.events() if event.device_type == torch.autograd.DeviceType.CUDA]
+    there = [event for event in seen.events() if str(event.device_type) == "DeviceType.CUDA"]
     device = sum(event.time_range.elapsed_us() for event in there) / 1e3
     return {"kernels": len(there), "device_ms": round(device, 2), "wall_ms": round(wall * 1e3, 2)}
 
