@@ -234,11 +234,11 @@ class TransformerEncoder:
         batches = list(self._batches(ids, batch_tokens))
         for number, batch in enumerate(batches, start=1):
             with torch.inference_mode():
-                found = self._embed(self._sent([ids[index] for index in batch]))
-                waiting.append((batch, found.contiguous()))  # not the states that [CLS] is a view of
+                vectors = self._embed(self._sent([ids[index] for index in batch]))
+                waiting.append((batch, vectors.contiguous()))  # not the states that [CLS] is a view of
             if self.device == "cpu" or number % _TOGETHER == 0 or number == len(batches):
-                for rows, vectors in zip(*_fetched(waiting), strict=True):
-                    output[rows] = vectors
+                for rows, found in zip(*_fetched(waiting), strict=True):
+                    output[rows] = found
                     if progress:
                         progress(len(rows))
                 waiting = []
