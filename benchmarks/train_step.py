@@ -44,12 +44,13 @@ from bench.data.suites import data_folder
 from bench.methods._losses import cross_nce, tower_nce
 from bench.methods._objectives import JointObjective
 from bench.nn.backbone import Rows, TokenRows, load_backbone, padded
-from bench.nn.folder import resolve
 from bench.nn.heap import keep_freed_memory
 from bench.nn.tokens import chunk_from
 from bench.nn.twin import TwinStates, cael_layers, twin_states
+from bench.plan.backbone import profile_backbone
 from bench.registry import discover
 from bench.request import profiles
+from bench.run.backbone import made
 from bench.train.loop import TrainSettings, batches, make_optimizer
 from bench.train.precision import lowered, training_at, widened
 from bench.train.recipe import info_nce
@@ -58,7 +59,7 @@ from bench.train.sentence_encoder import set_dropout
 TAU = 0.05
 BATCH = 64
 PROFILES = ("minilm", "minilm-lm", "mini")
-"""Whose backbone and text can be taken; minilm-lm's where it lies, as in a packed folder."""
+"""Whose backbone and text can be taken; minilm-lm's is made first where it isn't there, as in a run."""
 GOALS = {"tncse": 1.7}
 ALLOWED = {"fp32": 1e-5, "tf32": 3e-2, "bf16": 3e-2}
 """How far losses may be apart, as a share of their size."""
@@ -143,7 +144,7 @@ def texts(name: str, data: Path | None) -> tuple[Path, Corpus]:
     if data is None and name != "mini":
         sys.exit("evaluation data needed: --data DIR or BENCH_DATA, or --profile mini")
     profile = profiles.load(name)
-    folder = resolve(profiles.backbone_reference(profile), where="--profile").path
+    folder = made(profile_backbone(profile, data)).path
     if data is None or name == "mini":
         return folder, training_text(World())
     first, last = profile.corpus["exclude_lines"]

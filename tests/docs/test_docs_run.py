@@ -42,7 +42,7 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-PAPERS = ("reproduce.md", "results.md")
+PAPERS = ("campaign.md", "reproduce.md", "results.md")
 """Pages of long trainings: their commands run in the long suite, and are planned in CI."""
 
 

@@ -33,6 +33,7 @@ COMMITTED = (
     "mini-equal",
     "minilm",
     "minilm-lm",
+    "minilm-lm-h100",
     "mlm-steps",
     "reference",
     "sweeps",
