@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import fmean, median, stdev
+from statistics import fmean
 from typing import Any
 
 from rows import markdown_table
@@ -14,6 +15,8 @@ from scipy import stats
 from bench.records.store import ResultStore
 from bench.reports.grid import SCALE
 
+Scores = dict[str, dict[int, float]]
+"""Average x 100 by method and seed."""
 LEAST = 3
 """Seeds on both devices that a row needs to be compared."""
 
@@ -21,51 +24,60 @@ LEAST = 3
 def table(results: Path, asked: str) -> str:
     """A row a method with ``LEAST`` seeds on both, and what the rows say together.
 
-    The differences are of the same seeds: order, masks and coins are equal there, dropout's draws are not.
-    The interval takes rows for independent; so does Wilcoxon's test.
+    Seeds are the units of both tests: methods of one seed and device share the text's order and draws of
+    dropout, so rows are not independent. A row's interval is Welch's over its seeds. For all rows together
+    each seed that half of the rows have gives one number, the mean over them of a score's distance from the
+    middle of its row's two means, and Welch's test compares these.
 
     Args:
         results: The folder of campaigns.
         asked: ``FIRST,SECOND``: two campaigns of one profile.
     """
     names = [name.strip() for name in asked.split(",")]
-    first, second = (_averages(results, name) for name in names)
-    rows, differences, means = [], [], []
-    by_seed: dict[int, list[float]] = defaultdict(list)
-    within: tuple[list[float], list[float]] = ([], [])
-    for method in sorted(first.keys() & second.keys()):
-        seeds = sorted(first[method].keys() & second[method].keys())
-        if len(seeds) < LEAST:
-            continue
-        apart = {seed: first[method][seed] - second[method][seed] for seed in seeds}
-        differences.append(fmean(apart.values()))
-        means.append([fmean(side[method].values()) for side in (first, second)])
-        for seed in seeds:
-            by_seed[seed].append(apart[seed])
-        for kept, side in zip(within, (first, second), strict=True):
-            mean = fmean(side[method][seed] for seed in seeds)
-            kept.extend(side[method][seed] - mean for seed in seeds)
-        sides = (f"{fmean(side[method].values()):.2f} ({len(side[method])})" for side in (first, second))
-        rows.append((f"`{method}`", *sides, str(len(seeds)), f"{differences[-1]:+.2f}"))
-    test = stats.ttest_1samp(differences, 0)
+    sides = [_averages(results, name) for name in names]
+    both = sides[0].keys() & sides[1].keys()
+    methods = sorted(method for method in both if min(len(side[method]) for side in sides) >= LEAST)
+    rows, outside = [], []
+    for method in methods:
+        first, second = ([*side[method].values()] for side in sides)
+        test = stats.ttest_ind(first, second, equal_var=False)
+        low, high = test.confidence_interval()
+        outside += [method] * bool(low > 0 or high < 0)
+        means = (f"{fmean(each):.2f} ({len(each)})" for each in (first, second))
+        rows.append((f"`{method}`", *means, f"{fmean(first) - fmean(second):+.2f} [{low:+.2f}, {high:+.2f}]"))
+    header = ("method", *(f"{name}, mean (seeds)" for name in names), "difference, 95% interval")
+    return f"{markdown_table(header, rows)}\n{_together(sides, methods, outside)}"
+
+
+def _together(sides: Sequence[Scores], methods: Sequence[str], outside: Sequence[str]) -> str:
+    """What all rows say: the test by seeds, how many intervals leave 0 out, how alike the order is."""
+    means = [[fmean(side[method].values()) for method in methods] for side in sides]
+    centre = dict(zip(methods, (fmean(pair) for pair in zip(*means, strict=True)), strict=True))
+    seeds = [_seeds(side, centre) for side in sides]
+    test = stats.ttest_ind(*([*each.values()] for each in seeds), equal_var=False)
     low, high = test.confidence_interval()
-    wilcoxon = stats.wilcoxon(differences).pvalue
-    spread = [_spread(side) for side in (first, second)]
-    seeds_alone = ", ".join(f"{seed}: {median(each):+.2f}" for seed, each in sorted(by_seed.items()))
-    lucky, ranks = stats.pearsonr(*within).statistic, stats.spearmanr(means).statistic
-    together = (
-        f"{len(rows)} rows: {fmean(differences):+.2f} points in the mean of the rows, 95% interval "
-        f"[{low:+.2f}, {high:+.2f}], {median(differences):+.2f} in their median, p = {wilcoxon:.3f} by "
-        "Wilcoxon's signed ranks; a seed's standard deviation within a row, in the median of the rows, "
-        f"{spread[0]:.2f} and {spread[1]:.2f}. Seed by seed, in the median of its rows: {seeds_alone}. "
-        f"Within rows a seed's score on one device and on the other: r = {lucky:+.2f}. Means of the rows: "
-        f"rho = {ranks:+.2f}.\n"
+    said = (", ".join(f"{seed}: {value:+.2f}" for seed, value in each.items()) for each in seeds)
+    apart = ", ".join(f"`{method}`" for method in outside) or "none"
+    return (
+        f"{len(methods)} rows. Seed by seed, the mean over the rows of a score's distance from the middle of "
+        f"its row's two means: {' against '.join(said)}. So a difference of "
+        f"{fmean(seeds[0].values()) - fmean(seeds[1].values()):+.2f} points, 95% interval "
+        f"[{low:+.2f}, {high:+.2f}], p = {test.pvalue:.2f} by Welch's test over these seeds. Rows whose own "
+        f"interval, uncorrected, leaves 0 out: {len(outside)} ({apart}); {0.05 * len(methods):.0f} would by "
+        f"chance. Means of the rows: rho = {stats.spearmanr(means, axis=1).statistic:+.2f}.\n"
     )
-    header = ("method", *(f"{name}, mean (seeds)" for name in names), "same seeds", "difference on them")
-    return f"{markdown_table(header, rows)}\n{together}"
 
 
-def _averages(results: Path, campaign: str) -> dict[str, dict[int, float]]:
+def _seeds(side: Scores, centre: Mapping[str, float]) -> dict[int, float]:
+    """Of each seed that half of the rows have: the mean over these of the score minus the row's centre."""
+    found: dict[int, list[float]] = defaultdict(list)
+    for method, middle in centre.items():
+        for seed, score in side[method].items():
+            found[seed].append(score - middle)
+    return {seed: fmean(each) for seed, each in sorted(found.items()) if 2 * len(each) >= len(centre)}
+
+
+def _averages(results: Path, campaign: str) -> Scores:
     """Average x 100 of each method's seeds on sts7."""
     found: dict[str, dict[int, float]] = defaultdict(dict)
     for record in ResultStore(results, campaign).records():
@@ -73,10 +85,6 @@ def _averages(results: Path, campaign: str) -> dict[str, dict[int, float]]:
         if record.suite == "sts7" and record.seed is not None and score is not None:
             found[record.method][record.seed] = SCALE * score
     return found
-
-
-def _spread(side: dict[str, dict[int, float]]) -> float:
-    return median(stdev(seeds.values()) for seeds in side.values() if len(seeds) >= LEAST)
 
 
 def steps_table(log: Path) -> str:

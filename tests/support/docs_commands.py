@@ -34,6 +34,7 @@ COMMITTED = (
     "minilm",
     "minilm-lm",
     "minilm-lm-h100",
+    "minilm-lm-h100-bf16",
     "mlm-steps",
     "reference",
     "sweeps",
