@@ -49,6 +49,23 @@ def table(results: Path, asked: str) -> str:
     return f"{markdown_table(header, rows)}\n{_together(sides, methods, outside)}"
 
 
+def same_seeds(results: Path, asked: str) -> str:
+    """A row a method and seed that both campaigns have: the two averages, to the digit in which they differ.
+
+    Args:
+        results: The folder of campaigns.
+        asked: ``FIRST,SECOND``: two campaigns of one profile.
+    """
+    names = [name.strip() for name in asked.split(",")]
+    first, second = (_averages(results, name) for name in names)
+    rows = [
+        (f"`{method}`", str(seed), f"{first[method][seed]:.5f}", f"{second[method][seed]:.5f}")
+        for method in sorted(first.keys() & second.keys())
+        for seed in sorted(first[method].keys() & second[method].keys())
+    ]
+    return markdown_table(("method", "seed", *names), rows)
+
+
 def _together(sides: Sequence[Scores], methods: Sequence[str], outside: Sequence[str]) -> str:
     """What all rows say: the test by seeds, how many intervals leave 0 out, how alike the order is."""
     means = [[fmean(side[method].values()) for method in methods] for side in sides]

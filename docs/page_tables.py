@@ -7,6 +7,7 @@ without the site; tests/docs make each anew and compare. Names are those of ``TA
 - ``rows: CAMPAIGN``: the commands that make them, where the campaign has its profile's name;
 - ``rates: PROFILE``: what ``bench tune`` found for its methods;
 - ``devices: CAMPAIGN,CAMPAIGN``: the same rows on two devices, ``devices.table``;
+- ``same seeds: CAMPAIGN,CAMPAIGN``: the same cells on two devices, ``devices.same_seeds``;
 - ``gpu steps: FILE`` of benchmarks: training steps as train_step.py printed them there;
 - ``claims: CAMPAIGN``: the papers' leads over SimCSE against its records, ``claims.table``;
 - ``questions: CAMPAIGN`` and a question a line, answered together, ``questions.table``;
@@ -222,6 +223,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "rows": rows_made,
     "rates": rates_table,
     "devices": lambda campaigns: devices.table(RESULTS, campaigns),
+    "same seeds": lambda campaigns: devices.same_seeds(RESULTS, campaigns),
     "gpu steps": lambda log: devices.steps_table(RESULTS.parent / "benchmarks" / log),
     "claims": lambda campaign: claims.table(RESULTS, campaign),
     "questions": lambda asked: questions.table(RESULTS, *asked.split("\n", 1)),

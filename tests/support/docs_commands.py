@@ -36,6 +36,8 @@ COMMITTED = (
     "minilm-lm-h100",
     "minilm-lm-h100-bf16",
     "mlm-steps",
+    "nodropout",
+    "nodropout-h100",
     "reference",
     "sweeps",
     "unsee",
