@@ -383,7 +383,7 @@ def test_overlap_command_scores_records_on_clean_pairs(cli: Cli, tmp_path: Path)
     clean = sum(not set(pair) & set(anchors[:10]) for pair in toy_task().all_pairs())
     expected = ("TOY", "exact", str(len(sentences)), "10", "180", str(clean))
     assert tuple(counts[0].values()) == expected
-    assert {row["method"] for row in scores} == {"noise", "word_overlap"}
+    assert {row["method"]: row["seed"] for row in scores} == {"noise": "1", "word_overlap": ""}
     for row in scores:
         assert float(row["low"]) < float(row["clean"]) < float(row["high"])
         assert row["n_clean"] == counts[0]["clean_pairs"]

@@ -19,6 +19,19 @@ from tests.support.cli import Cli, records
 from tests.support.training import arguments, the_record
 
 
+PLUGIN = """
+from dataclasses import replace
+
+from bench.baselines.word_overlap import WordOverlap
+from bench.registry import add_method
+
+
+@add_method
+class Mine(WordOverlap):
+    card = replace(WordOverlap.card, name="mine")
+"""
+
+
 def tune(tiny_bert: Path, *extra: str) -> tuple[str, ...]:
     return (
         "tune", "simcse", "--profile", "quick", "--set", "simcse.steps=4", "--set", "simcse.batch_size=8",
@@ -99,11 +112,13 @@ def test_whole_numbers_stay_whole(cli: Cli, tiny_bert: Path) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_value_that_diverges_is_left_out(cli: Cli, tiny_bert: Path) -> None:
-    code, out, _ = cli(*tune(tiny_bert, "--values", "1e30,1e-4", "--set", "simcse.clip=0"))
-    assert code == 0
+def test_a_value_that_diverges_is_left_out(cli: Cli, tmp_path: Path, tiny_bert: Path) -> None:
+    (tmp_path / "mine.py").write_text(PLUGIN)
+    plugin = ("--plugin", str(tmp_path / "mine.py"))
+    code, out, err = cli(*tune(tiny_bert, "--values", "1e30,1e-4", "--set", "simcse.clip=0", *plugin))
+    assert code == 0, err
     assert tomllib.loads(out)["methods"]["simcse"]["lr"] == 1e-4
-    assert " --set simcse.clip=0\n" in out  # the command whole
+    assert f" --set simcse.clip=0 --plugin {tmp_path / 'mine.py'}\n" in out  # the command whole
     assert out.endswith("# failed: 1e+30\n\n")
     grid = ("--values", "1e30,1.23456789e-4", "--first", "1e30")
     code, out, _ = cli(*tune(tiny_bert, *grid, "--set", "simcse.clip=0"))
