@@ -18,7 +18,6 @@ from bench.run.tune import REPORTED_SEEDS
 from tests.support.cli import Cli, records
 from tests.support.training import arguments, the_record
 
-
 PLUGIN = """
 from dataclasses import replace
 
