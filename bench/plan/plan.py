@@ -11,7 +11,6 @@ from typing import TypeVar
 from bench.card import MethodCard
 from bench.data.mini.world import DEFAULT_SEED
 from bench.data.mteb_names import suite_label
-from bench.data.suites import data_folder
 from bench.data.training import (
     TrainingData,
     missing_texts,
@@ -20,8 +19,7 @@ from bench.data.training import (
 )
 from bench.errors import DataError, InputError, MisplacedRecordError, NotComparableError
 from bench.eval.suite import SuiteTask, measure_of
-from bench.nn.folder import ModelFolder, resolve
-from bench.plan.backbone import profile_backbone
+from bench.nn.folder import ModelFolder
 from bench.plan.cell import Cell
 from bench.plan.cells import make_cells
 from bench.plan.checks import check_batches, check_copies, check_overrides
@@ -152,7 +150,7 @@ def make_plan(spec: RunSpec, inputs: Inputs | None = None) -> Plan:
     if not suite_names:
         raise InputError(f"profile '{profile.name}' has no suite", hint="it is there for bench pretrain")
     problems = _Problems()
-    backbone = problems.get(lambda: _backbone(spec, profile, methods))
+    backbone = problems.get(lambda: _backbone(spec, profile, methods, read))
     label = (
         profile.name if spec.backbone is None or backbone is None else f"{profile.name}@{backbone.sha256[:8]}"
     )
@@ -258,11 +256,11 @@ def _texts(cell: Cell) -> set[str]:
     return {stage.text for stage in own}.union(*(_texts(member) for _, member in cell.members))
 
 
-def _backbone(spec: RunSpec, profile: profiles.Profile, cards: list[MethodCard]) -> ModelFolder | None:
+def _backbone(
+    spec: RunSpec, profile: profiles.Profile, cards: list[MethodCard], read: Inputs
+) -> ModelFolder | None:
     if not any(card.needs_backbone for card in cards):
         if spec.backbone is not None:
             raise InputError("no method here starts from a backbone", where=f"--backbone {spec.backbone}")
         return None
-    if spec.backbone is not None:
-        return resolve(spec.backbone, where="--backbone")
-    return profile_backbone(profile, data_folder(spec.data))
+    return read.backbone(spec, profile)

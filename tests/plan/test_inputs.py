@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bench.data.corpus import Corpus, read_corpus
+from bench.nn.folder import content_hash
 from bench.plan.inputs import Inputs
 from bench.plan.plan import make_plan
 from bench.request.parse import parse_methods
@@ -47,6 +49,28 @@ def test_a_text_is_read_once_for_plans_that_share_what_was_read(tmp_path: Path, 
     assert dict(reads) == {one: 1, other: 1}
     assert shared == [text_in(spec) for spec in specs]
     assert len(set(shared)) == 2
+
+
+def test_a_backbone_is_hashed_once_for_plans_that_share_what_was_read(
+    tiny_bert: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashed: list[Path] = []
+
+    def counting(path: Path) -> str:
+        hashed.append(path)
+        return content_hash(path)
+
+    monkeypatch.setattr("bench.nn.folder.content_hash", counting)
+    own = RunSpec(parse_methods("simcse"), (1,), "mini")
+    given = replace(own, backbone=str(tiny_bert))
+    inputs = Inputs()
+    records = [
+        make_plan(spec, inputs).jobs[0].record for spec in (own, given, replace(own, seeds=(2,)), given)
+    ]
+    assert len(hashed) == len(set(hashed)) == 2
+    assert [record.backbone == records[0].backbone for record in records] == [True, False, True, False]
+    make_plan(own)
+    assert len(hashed) == 3
 
 
 def test_a_plan_of_its_own_sees_what_was_changed(tmp_path: Path) -> None:
