@@ -1,0 +1,59 @@
+"""The table of two devices takes seeds, not rows, for its units."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy import stats
+
+DOCS = Path(__file__).parents[2] / "docs"
+Scores = dict[str, dict[int, float]]
+
+
+@pytest.fixture(scope="module")
+def devices() -> Iterator[Any]:
+    """The module docs/devices.py."""
+    sys.path.insert(0, str(DOCS))
+    yield importlib.import_module("devices")
+    sys.path.remove(str(DOCS))
+
+
+def side(luck: dict[int, float], rows: int) -> Scores:
+    """Rows a point apart, whose seeds have one luck, as where they share draws."""
+    return {f"row-{i}": {seed: 60.0 + i + value for seed, value in luck.items()} for i in range(rows)}
+
+
+@pytest.mark.parametrize("rows", [2, 40])
+def test_more_rows_of_the_same_seeds_are_no_more_evidence(
+    devices: Any, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    first, second = {1: -0.4, 2: 0.1, 3: -0.3}, {1: 0.0, 2: 0.3, 3: -0.1, 4: 0.2}
+    sides = {"a": side(first, rows), "b": side(second, rows)}
+    monkeypatch.setattr(devices, "_averages", lambda _, name: sides[name])
+    said = devices.table(Path("results"), "a, b")
+    test = stats.ttest_ind([*first.values()], [*second.values()], equal_var=False)
+    low, high = test.confidence_interval()
+    assert (
+        f"difference of -0.30 points, 95% interval [{low:+.2f}, {high:+.2f}], p = {test.pvalue:.2f}" in said
+    )
+    assert f"{rows} rows" in said
+    assert len(re.findall(r"^\| `row-", said, re.MULTILINE)) == rows
+
+
+def test_a_row_with_too_few_seeds_is_left_out_and_one_that_differs_is_named(
+    devices: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    luck = {1: -0.1, 2: 0.0, 3: 0.1}
+    sides = {"a": side(luck, 3), "b": side(luck, 3)}
+    sides["a"]["row-1"] = {seed: score + 5 for seed, score in sides["a"]["row-1"].items()}
+    del sides["b"]["row-2"][3]
+    monkeypatch.setattr(devices, "_averages", lambda _, name: sides[name])
+    said = devices.table(Path("results"), "a,b")
+    assert "| `row-2`" not in said
+    assert "leaves 0 out: 1 (`row-1`)" in said
