@@ -15,8 +15,8 @@ from scipy import stats
 from bench.records.store import ResultStore
 from bench.reports.grid import SCALE
 
-Scores = dict[str, dict[int, float]]
-"""Average x 100 by method and seed."""
+Scores = dict[str, dict[Any, float]]
+"""Average x 100 by method and seed, a number; None where a method has no seeds."""
 LEAST = 3
 """Seeds on both devices that a row needs to be compared."""
 
@@ -57,11 +57,11 @@ def same_seeds(results: Path, asked: str) -> str:
         asked: ``FIRST,SECOND``: two campaigns of one profile.
     """
     names = [name.strip() for name in asked.split(",")]
-    first, second = (_averages(results, name) for name in names)
+    sides = [_averages(results, name) for name in names]
     rows = [
-        (f"`{method}`", str(seed), f"{first[method][seed]:.5f}", f"{second[method][seed]:.5f}")
-        for method in sorted(first.keys() & second.keys())
-        for seed in sorted(first[method].keys() & second[method].keys())
+        (f"`{method}`", "-" if seed is None else str(seed), *(f"{side[method][seed]:.5f}" for side in sides))
+        for method in sorted(sides[0].keys() & sides[1].keys())
+        for seed in sorted(sides[0][method].keys() & sides[1][method].keys())
     ]
     return markdown_table(("method", "seed", *names), rows)
 
@@ -96,10 +96,10 @@ def _seeds(side: Scores, centre: Mapping[str, float]) -> dict[int, float]:
 
 def _averages(results: Path, campaign: str) -> Scores:
     """Average x 100 of each method's seeds on sts7."""
-    found: dict[str, dict[int, float]] = defaultdict(dict)
+    found: Scores = defaultdict(dict)
     for record in ResultStore(results, campaign).records():
         score = record.score("avg")
-        if record.suite == "sts7" and record.seed is not None and score is not None:
+        if record.suite == "sts7" and score is not None:
             found[record.method][record.seed] = SCALE * score
     return found
 

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import importlib
 import re
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 import pytest
 from scipy import stats
 
-DOCS = Path(__file__).parents[2] / "docs"
 Scores = dict[str, dict[int, float]]
 
 
 @pytest.fixture(scope="module")
-def devices() -> Iterator[Any]:
+def devices(docs_module: Callable[[str], ModuleType]) -> ModuleType:
     """The module docs/devices.py."""
-    sys.path.insert(0, str(DOCS))
-    yield importlib.import_module("devices")
-    sys.path.remove(str(DOCS))
+    return docs_module("devices")
 
 
 def side(luck: dict[int, float], rows: int) -> Scores:
@@ -31,7 +26,7 @@ def side(luck: dict[int, float], rows: int) -> Scores:
 
 @pytest.mark.parametrize("rows", [2, 40])
 def test_more_rows_of_the_same_seeds_are_no_more_evidence(
-    devices: Any, monkeypatch: pytest.MonkeyPatch, rows: int
+    devices: ModuleType, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
     first, second = {1: -0.4, 2: 0.1, 3: -0.3}, {1: 0.0, 2: 0.3, 3: -0.1, 4: 0.2}
     sides = {"a": side(first, rows), "b": side(second, rows)}
@@ -47,7 +42,7 @@ def test_more_rows_of_the_same_seeds_are_no_more_evidence(
 
 
 def test_a_row_with_too_few_seeds_is_left_out_and_one_that_differs_is_named(
-    devices: Any, monkeypatch: pytest.MonkeyPatch
+    devices: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     luck = {1: -0.1, 2: 0.0, 3: 0.1}
     sides = {"a": side(luck, 3), "b": side(luck, 3)}

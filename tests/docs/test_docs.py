@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from statistics import fmean, stdev
@@ -55,17 +55,15 @@ DOCS = ROOT / "docs"
 
 
 @pytest.fixture(scope="module")
-def generate() -> Iterator[ModuleType]:
+def generate(docs_module: Callable[[str], ModuleType]) -> ModuleType:
     """The module docs/generate.py."""
-    sys.path.insert(0, str(DOCS))
-    yield importlib.import_module("generate")
-    sys.path.remove(str(DOCS))
+    return docs_module("generate")
 
 
 @pytest.fixture(scope="module")
-def tables(generate: ModuleType) -> ModuleType:
+def tables(docs_module: Callable[[str], ModuleType]) -> ModuleType:
     """The module docs/page_tables.py."""
-    return importlib.import_module("page_tables")
+    return docs_module("page_tables")
 
 
 def marked(what: str) -> str:

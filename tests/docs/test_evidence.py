@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import importlib
 import re
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from types import ModuleType
 
 import pytest
 
 from bench.stats.coverage import measured, read
-from tests.support.docs_commands import ROOT, TEXTS
+from tests.support.docs_commands import TEXTS
 
 MARK = re.compile(r"<!-- coverage: (.+?) -->")
 
 
 @pytest.fixture(scope="module")
-def evidence() -> Iterator[ModuleType]:
+def evidence(docs_module: Callable[[str], ModuleType]) -> ModuleType:
     """The module docs/evidence.py."""
-    sys.path.insert(0, str(ROOT / "docs"))
-    yield importlib.import_module("evidence")
-    sys.path.remove(str(ROOT / "docs"))
+    return docs_module("evidence")
 
 
 def cells(table: str) -> list[list[str]]:
