@@ -42,6 +42,11 @@ if TYPE_CHECKING:
 @single.option(
     "--heads", type=click.IntRange(1, 1024), help="Its attention heads; default 64 of the width each."
 )
+@single.option(
+    "--max-length",
+    type=click.IntRange(3, 4096),
+    help="Its positions, and the tokens that it reads of a line; default the profile's.",
+)
 @single.option("--steps", type=click.IntRange(1), help="Optimiser steps; default the profile's.")
 @single.option(
     "--minutes",
@@ -101,6 +106,7 @@ def pretrain(
             device=device,
             minutes=minutes,
             progress=advance,
+            say=partial(click.echo, err=True),
         )
     size = (out / "model.safetensors").stat().st_size / 1e6
     accuracy = f"masked accuracy {facts['masked_accuracy']:.3f}, " if "masked_accuracy" in facts else ""
@@ -152,16 +158,16 @@ def _from_nothing(
     text = pretraining_text(World(world)) if corpus is None else read_text(corpus)
     command = f" --world-seed {world}" if corpus is None else f" --corpus {corpus.name}"
     chosen = _sizes(profile.pretrain, **sizes)
-    command += "".join(f" --{name} {number}" for name, number in chosen.items())
+    command += "".join(f" --{name.replace('_', '-')} {number}" for name, number in chosen.items())
     settings = PretrainSettings(**profile.pretrain | chosen)
     return partial(train_backbone, text, settings), command
 
 
 def _sizes(
-    known: Mapping[str, Any], layers: int | None, hidden: int | None, heads: int | None
+    known: Mapping[str, Any], hidden: int | None, heads: int | None, **others: int | None
 ) -> dict[str, int]:
     """The sizes that are given, and the heads that follow from a width."""
-    given = {"layers": layers, "hidden": hidden, "heads": heads}
+    given = {**others, "hidden": hidden, "heads": heads}
     chosen = {name: number for name, number in given.items() if number is not None}
     width = chosen.get("hidden", known["hidden"])
     if hidden is not None and heads is None:
@@ -194,7 +200,8 @@ def _head(
     where, name = f"profile {profile.name}", profile.backbone["name"]
     for size, number in sizes.items():
         if number is not None:
-            raise InputError(f"{name} has its sizes", where=f"--{size} {number}", expected="--profile mini")
+            where = f"--{size.replace('_', '-')} {number}"
+            raise InputError(f"{name} has its sizes", where=where, expected="--profile mini")
     backbone = resolve(backbone_reference(profile), where=where, name=name)
     if corpus is not None and data_dir is not None:
         raise InputError("the text is the one of --corpus", where=f"--data {data_dir}")

@@ -55,6 +55,7 @@ def pretrain(
     device: str = "cpu",
     minutes: float | None = None,
     progress: Callable[[int], None] | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
     """Train a BERT with its MLM head on a text and write it as float16 safetensors, with its tokenizer.
 
@@ -72,9 +73,10 @@ def pretrain(
         minutes: Stop then, counted from the call, whatever the settings say of steps; the facts say how many
             ran. Saving comes after.
         progress: Called with the sentences of each finished step.
+        say: Called, before training, with what the user should know of the text.
 
     Returns:
-        Facts: command, settings, text with fingerprint, loss curve, CPU seconds.
+        Facts: command, settings, text with fingerprint and the lines that were cut, loss curve, CPU seconds.
 
     Raises:
         InputError: a model wider than the text has tokens, or less text than a batch.
@@ -89,6 +91,7 @@ def pretrain(
             where=corpus.name,
             expected="a smaller one, since the embeddings start from the text's counts",
         )
+    cut = _cut(tokenizer, corpus, corpus.sentences, rows, settings.max_length, say)
     model = _new_bert(len(tokenizer), rows, settings, seed, device)
     model.to(device).eval()  # no dropout
     curve = train_mlm(model, tokenizer, rows, settings, seed=seed, end=end, progress=progress)
@@ -97,6 +100,7 @@ def pretrain(
         **_ran(settings, curve, minutes),
         "embeddings": "spectral",
         **_facts(corpus, seed, model, curve, cpu),
+        "cut": cut,
     }
     _save(model, tokenizer, facts, out)
     return facts
@@ -139,6 +143,7 @@ def add_head(
     device: str = "cpu",
     minutes: float | None = None,
     progress: Callable[[int], None] | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
     """Train a BERT whose checkpoint has no masked-LM head into a masked language model, and write it.
 
@@ -156,10 +161,11 @@ def add_head(
         minutes: Stop then, counted from the call, whatever the settings say of steps; the facts say how many
             ran. Saving comes after.
         progress: Called with the sentences of each finished step.
+        say: Called, before training, with what the user should know of the text.
 
     Returns:
-        Facts: command, settings, backbone and text with fingerprints, loss curve, masked accuracy on unseen
-        lines, CPU seconds.
+        Facts: command, settings, backbone and text with fingerprints, the lines that were cut, loss curve,
+        masked accuracy on unseen lines, CPU seconds.
 
     Raises:
         InputError: a backbone that isn't BERT.
@@ -170,13 +176,9 @@ def add_head(
         model, tokenizer = load_masked_lm(backbone.path, new_head=True)
     if model.config.model_type != "bert":
         raise InputError(f"a head for a {type(model).__name__}", expected="a BERT", where=backbone.name)
-    lines = torch.randperm(len(corpus.sentences), generator=generator(seed, "pretrain/lines")).tolist()
-    unseen = min(_UNSEEN, len(lines) // 2)
-    if not unseen:
-        raise BenchError("the text has fewer than two lines", where=corpus.name)
-    most = unseen + settings.steps * settings.batch_size if minutes is None else None
-    chosen = [corpus.sentences[line] for line in lines[:most]]
+    chosen, unseen = _choose_lines(corpus, None if minutes else settings.steps * settings.batch_size, seed)
     rows = token_rows(tokenizer, chosen, settings.max_length)
+    cut = _cut(tokenizer, corpus, chosen, rows, settings.max_length, say)
     model.to(device).eval()  # no dropout
     curve = train_mlm(model, tokenizer, rows[unseen:], settings, seed=seed, end=end, progress=progress)
     facts = {
@@ -184,10 +186,20 @@ def add_head(
         **_ran(settings, curve, minutes),
         "backbone": {"name": backbone.name, "sha256": backbone.sha256},
         **_facts(corpus, seed, model, curve, cpu),
+        "cut": cut,
         "masked_accuracy": masked_accuracy(model, tokenizer, rows[:unseen], settings.mask, seed),
     }
     _save(model, tokenizer, facts, out)
     return facts
+
+
+def _choose_lines(corpus: Corpus, most: int | None, seed: int) -> tuple[list[str], int]:
+    """Lines in random order, no more than there is training for; how many, at the start, are kept from it."""
+    lines = torch.randperm(len(corpus.sentences), generator=generator(seed, "pretrain/lines")).tolist()
+    unseen = min(_UNSEEN, len(lines) // 2)
+    if not unseen:
+        raise BenchError("the text has fewer than two lines", where=corpus.name)
+    return [corpus.sentences[line] for line in lines[: None if most is None else unseen + most]], unseen
 
 
 def read_documents(path: Path) -> Corpus:
@@ -230,6 +242,27 @@ def _ran(settings: MlmSettings, curve: list[list[float]], minutes: float | None)
     if minutes is None:
         return {"settings": asdict(settings)}
     return {"settings": asdict(replace(settings, steps=int(curve[-1][0]))), "minutes": minutes}
+
+
+def _cut(
+    tokenizer: Any,
+    corpus: Corpus,
+    lines: Sequence[str],
+    rows: Sequence[list[int]],
+    kept: int,
+    say: Callable[[str], None] | None,
+) -> dict[str, int]:
+    """How many lines are longer than what is kept of them, and how many of all tokens that leaves out."""
+    full = [line for line, row in zip(lines, rows, strict=True) if len(row) == kept]
+    whole = [len(ids) for ids in tokenizer(full, verbose=False)["input_ids"]] if full else []
+    cut, unread = sum(length > kept for length in whole), sum(whole) - kept * len(full)
+    if cut and say is not None:
+        tokens = sum(map(len, rows)) + unread
+        say(
+            f"{corpus.name}: {cut:,} of {len(rows):,} lines are longer than {kept} tokens and are cut there, "
+            f"{unread / tokens:.1%} of the tokens; to read them, make them several lines"
+        )
+    return {"lines": cut, "of": len(rows), "tokens": unread}
 
 
 def _facts(corpus: Corpus, seed: int, model: Any, curve: list[list[float]], cpu: float) -> dict[str, Any]:

@@ -110,6 +110,24 @@ def test_a_model_without_pooler_encodes_the_same_after_every_load(
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
 
 
+def test_lines_that_are_cut_are_counted_and_said_before_training(
+    text: Corpus, made: tuple[Any, Any, Path], tmp_path: Path
+) -> None:
+    tokenizer = load_backbone(made[2])[1]
+    lengths = [len(ids) for ids in tokenizer(list(text.sentences), verbose=False)["input_ids"]]
+    longest = max(lengths)
+    said: list[str] = []
+    for kept in (longest, longest - 2):
+        settings = replace(SETTINGS, max_length=kept, steps=1)
+        facts = pretrain(text, settings, seed=1, out=tmp_path / str(kept), command="c", say=said.append)
+        over = [length - kept for length in lengths if length > kept]
+        assert facts["cut"] == {"lines": len(over), "of": len(lengths), "tokens": sum(over)}
+    assert said == [
+        f"toy.txt: {len(over)} of {len(lengths)} lines are longer than {longest - 2} tokens and are "
+        f"cut there, {sum(over) / sum(lengths):.1%} of the tokens; to read them, make them several lines"
+    ]
+
+
 def test_divergence_is_an_error(text: Corpus, tmp_path: Path) -> None:
     with pytest.raises(BenchError, match="the loss is nan at step"):
         pretrain(text, replace(SETTINGS, lr=1e30, warmup=0.0), seed=1, out=tmp_path / "m", command="c")
@@ -256,6 +274,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_training(
         (("--hidden", "96", "--heads", "5"), "--heads 5: a width of 96 can't be shared by 5 heads"),
         (("--heads", "3"), "--heads 3: a width of 128 can't be shared by 3 heads"),
         (("--layers", "0"), "'--layers'"),
+        (("--max-length", "2"), "'--max-length'"),
         (("--minutes", "0"), "'--minutes'"),
         (("--minutes", "nan"), "'--minutes'"),
         (("--corpus", "none.txt"), "none.txt: the training text can't be read"),
@@ -264,6 +283,10 @@ def test_a_folder_that_cannot_be_written_is_refused_before_training(
         (
             ("--profile", "minilm-mlm", "--layers", "2"),
             "--layers 2: all-MiniLM-L6-v2 has its sizes; expected --profile mini",
+        ),
+        (
+            ("--profile", "minilm-mlm", "--max-length", "64"),
+            "--max-length 64: all-MiniLM-L6-v2 has its sizes; expected --profile mini",
         ),
     ],
 )
@@ -281,7 +304,7 @@ def test_the_command_takes_sizes_text_and_time(
     mini = replace(profiles.load("mini"), pretrain=asdict(replace(SETTINGS, steps=10**9)))
     monkeypatch.setattr(profiles, "load", lambda name: mini)
     (tmp_path / "own.txt").write_text("\n".join(text.sentences))
-    own = ("--corpus", "own.txt", "--layers", "1", "--hidden", "40", "--minutes", "0.05")
+    own = ("--corpus", "own.txt", "--layers", "1", "--hidden", "40", "--max-length", "8", "--minutes", "0.05")
     code, out, err = cli("pretrain", "--out", "made", *own)
     assert code == 0, err
     facts = json.loads((tmp_path / "made" / "pretraining.json").read_text())
@@ -290,10 +313,14 @@ def test_the_command_takes_sizes_text_and_time(
     assert f"after {ran['steps']:,} steps" in out
     assert (ran["layers"], ran["hidden"], ran["heads"], facts["minutes"]) == (1, 40, 1, 0.05)
     assert (facts["text"]["name"], facts["text"]["sha256"]) == ("own.txt", text.sha256)
-    named = "--corpus own.txt --layers 1 --hidden 40 --heads 1 --minutes 0.05 --seed 1 --out DIR"
+    named = (
+        "--corpus own.txt --layers 1 --max-length 8 --hidden 40 --heads 1 --minutes 0.05 --seed 1 --out DIR"
+    )
     assert facts["command"] == f"bench pretrain --profile mini {named}"
     model, _ = load_backbone(tmp_path / "made")
     assert (len(model.encoder.layer), model.config.hidden_size) == (1, 40)
+    assert (model.config.max_position_embeddings, facts["settings"]["max_length"]) == (8, 8)
+    assert f"of {len(text.sentences)} lines are longer than 8 tokens and are cut there" in err
     code, _, err = cli("pretrain", "--out", "wide", "--corpus", "own.txt", "--hidden", "512")
     assert (code, "own.txt: a width of 512 for a text of" in err) == (2, True), err
 
