@@ -109,13 +109,8 @@ plugin_option = single.option(
     metavar="FILE.py|PACKAGE",
     help="Methods from a file, whose code this runs, or from an installed package. Repeatable.",
 )
-spec_options = together(
+train_options = together(
     single.option("--profile", help="See `bench list profiles`; default mini."),
-    single.option(
-        "--suite",
-        "suites",
-        help="Comma-separated: `bench list suites`, mteb:TASK,TASK, local:FILE.toml. Default: the profile's.",
-    ),
     data_option(),
     single.option(
         "--accept-data", is_flag=True, help="Evaluate data that differ from the reference version."
@@ -160,6 +155,15 @@ spec_options = together(
         type=click.Choice(["none", "inductor", "graphs"]),
         default="none",
         help="Compile training steps: torch.compile, or with cuda a CUDA graph for each padded length.",
+    ),
+)
+"""What a training depends on."""
+spec_options = together(
+    train_options,
+    single.option(
+        "--suite",
+        "suites",
+        help="Comma-separated: `bench list suites`, mteb:TASK,TASK, local:FILE.toml. Default: the profile's.",
     ),
     single.option(
         "--transfer-solver",

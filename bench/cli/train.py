@@ -20,9 +20,8 @@ from bench.cli.options import (
     device_options,
     executor_options,
     make_spec,
-    plugin_option,
     precision_option,
-    set_option,
+    train_options,
 )
 from bench.cli.progress import progress_bar
 from bench.errors import CellFailedError, InputError, printable
@@ -224,10 +223,7 @@ def _head(
 @single.option("--values", required=True, help="Comma-separated, at most 6.")
 @single.option("--first", help="Those of them to begin with; then only neighbours of the best are tried.")
 @single.option("--seed", type=click.IntRange(0), default=100, help="Not one of 1-10, which are reported.")
-@single.option("--profile", help="Default mini.")
-@data_option("Default BENCH_DATA.")
-@set_option
-@plugin_option
+@train_options
 @single.option(
     "--workers",
     type=click.IntRange(1, 256),
@@ -243,14 +239,8 @@ def tune(methods: str, option: str, values: str, first: str | None, seed: int, *
     from bench.run.tune import tune_option
 
     ray = options["executor"] == "ray"
-    given = {
-        "methods": methods,
-        "seeds": (seed,),
-        "suites": None,
-        "copies": (),
-        "device": "cpu",
-        "threads": 1,
-    }
+    check_device(options["device"], options["ranks"])
+    given = {"methods": methods, "seeds": (seed,), "suites": None}
     spec = make_spec({**options, **given, "workers": options["workers"] or (0 if ray else 1)})
 
     def report(method: str, value: float, outcome: float | str) -> None:

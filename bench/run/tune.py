@@ -20,6 +20,18 @@ from bench.run.stage_cache import StageCache
 
 MAX_VALUES = 6
 REPORTED_SEEDS = range(1, 11)
+_FLAGS = {
+    "backbone": "--backbone",
+    "corpus": "--corpus",
+    "pairs": "--pairs",
+    "dev": "--dev",
+    "world_seed": "--world-seed",
+    "device": "--device",
+    "ranks": "--ranks",
+    "train_precision": "--train-precision",
+    "compiled": "--compile",
+}
+"""What else a training depends on, by its field, and the option that gives it."""
 
 
 def tune_option(
@@ -89,6 +101,11 @@ def _command(spec: RunSpec, option: str, numbers: Sequence[float], begin: Sequen
     words += ["--values", _listed(numbers), *(["--first", _listed(begin)] if begin else [])]
     words += ["--seed", str(spec.seeds[0])]
     words += [word for one in spec.overrides for word in ("--set", one.text)]
+    words += [word for name, file in spec.copies for word in ("--copy", f"{name}={file}")]
+    words += ["--accept-data"] if spec.accept_data else []
+    for name, flag in _FLAGS.items():
+        if (value := getattr(spec, name)) != getattr(RunSpec, name):
+            words += [flag, str(value)]
     return words + [word for plugin in spec.plugins for word in ("--plugin", plugin.path or plugin.name)]
 
 

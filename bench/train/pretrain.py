@@ -260,7 +260,7 @@ def _cut(
         tokens = sum(map(len, rows)) + unread
         say(
             f"{corpus.name}: {cut:,} of {len(rows):,} lines are longer than {kept} tokens and are cut there, "
-            f"{unread / tokens:.1%} of the tokens; to read them, make them several lines"
+            f"{unread / tokens:.1%} of the tokens"
         )
     return {"lines": cut, "of": len(rows), "tokens": unread}
 

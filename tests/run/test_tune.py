@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import shlex
+import shutil
 import tomllib
 from pathlib import Path
 
@@ -98,6 +100,37 @@ def test_from_the_first_values_the_best_s_neighbours_are_tried_for_each_method(
     assert "# bench tune 'simcse[steps=6]' --profile quick --option lr --values 0.1," in out
     code, _, err = cli(*tune(tiny_bert, "--values", "1e-4", "--first", "1e-4,1e-2"))
     assert (code, "--first: 0.01 is none of --values; expected some of them" in err) == (2, True), err
+
+
+@pytest.mark.usefixtures("quick")
+def test_what_a_run_trains_from_can_be_tuned_on_and_is_in_the_command(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(tiny_bert, tmp_path / "own")
+    (tmp_path / "own.txt").write_text("\n".join(f"sentence number {number}" for number in range(40)))
+    plans: list[Plan] = []
+
+    def trained(task: tuple[int, Plan]) -> tuple[int, float | str]:
+        plans.append(task[1])
+        return task[0], 0.5
+
+    monkeypatch.setattr("bench.run.tune._dev_score", trained)
+    given = ("--backbone", "own", "--corpus", "own.txt", "--dev", "toy", "--train-precision", "bf16")
+    code, out, err = cli(*tune(tiny_bert, "--values", "1e-4", *given, "--threads", "2"))
+    assert code == 0, err
+    (plan,) = plans
+    (job,) = plan.jobs
+    assert job.cell.model is not None
+    assert plan.training is not None
+    assert job.cell.model.path.resolve() == (tmp_path / "own").resolve()
+    assert len(plan.training.corpus.sentences) == 40
+    assert (job.cell.train_precision, plan.spec.threads) == ("bf16", 2)
+    (line,) = [line for line in out.splitlines() if line.startswith("[[tuning]] # ")]
+    said = shlex.split(line.removeprefix("[[tuning]] # bench "))
+    assert {"--backbone", "--corpus", "--dev", "--train-precision"} < set(said)
+    assert not {"--device", "--ranks", "--pairs", "--threads"} & set(said)
+    code, again, err = cli(*said)  # the same choice
+    assert (code, again) == (0, out), err
 
 
 @pytest.mark.usefixtures("quick")

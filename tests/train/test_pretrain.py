@@ -124,7 +124,7 @@ def test_lines_that_are_cut_are_counted_and_said_before_training(
         assert facts["cut"] == {"lines": len(over), "of": len(lengths), "tokens": sum(over)}
     assert said == [
         f"toy.txt: {len(over)} of {len(lengths)} lines are longer than {longest - 2} tokens and are "
-        f"cut there, {sum(over) / sum(lengths):.1%} of the tokens; to read them, make them several lines"
+        f"cut there, {sum(over) / sum(lengths):.1%} of the tokens"
     ]
 
 
