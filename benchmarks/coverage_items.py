@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from claim import PAIRS
@@ -29,6 +30,7 @@ from coverage_rows import (
     holds,
     row,
     t_ends,
+    welch_ends,
 )
 from scipy import stats
 
@@ -158,6 +160,8 @@ class Case:
         of_seeds = [(a.var(1, ddof=1) / n_a, n_a - 1.0)]
         if not self.fixed:
             of_seeds.append((b.var(1, ddof=1) / n_b, n_b - 1.0))
+            if min(n_a, n_b) < 5 and max(n_a, n_b) >= 2 * min(n_a, n_b):
+                of_seeds = [(of_seeds[0][0] + of_seeds[1][0], min(n_a, n_b) - 1.0)]
         found = {"components": self._components(d, of_seeds, items, per_task)}
         agree(
             ends_of(variance_components(x, "a", "b", deterministic_b=self.fixed) for x in self.samples),
@@ -169,14 +173,12 @@ class Case:
             found["components, paired"] = self._components(d, of_pairs, items, per_task)
             ours = ends_of(variance_components(x, "a", "b", paired=True) for x in self.samples)
             agree(ours, found["components, paired"], self.setting)
-            test = stats.ttest_rel(a, b, axis=1)
+            found["paired t"] = _of_test(stats.ttest_rel(a, b, axis=1))
         elif self.fixed:
-            test = stats.ttest_1samp(a - b, 0, axis=1)
+            found["student"] = _of_test(stats.ttest_1samp(a - b, 0, axis=1))
         else:
-            test = stats.ttest_ind(a, b, axis=1, equal_var=False)
+            found["welch"] = welch_ends(a, b)
             found["hierarchical"] = _ends(self.hierarchical)
-        ends = test.confidence_interval(LEVEL)
-        found["paired t" if paired else "student" if self.fixed else "welch"] = (ends.low, ends.high)
         found["item bootstrap"] = _ends(self.percentile)
         ours = ends_of(paired_bootstrap(x, "a", "b")["avg"] for x in self.samples)
         agree(ours, found["item bootstrap"], self.setting)
@@ -189,6 +191,11 @@ class Case:
         low, high = t_ends(d, parts, freedom)
         own_low, own_high = t_ends(d, parts[:, : len(of_seeds)], freedom[: len(of_seeds)])
         return np.minimum(low, own_low), np.maximum(high, own_high)
+
+
+def _of_test(test: Any) -> Ends:
+    ends = test.confidence_interval(LEVEL)
+    return ends.low, ends.high
 
 
 def _ends(pairs: list[tuple[float, float]]) -> Ends:

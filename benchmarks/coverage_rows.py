@@ -115,6 +115,15 @@ def ends_of(tool: Iterable[Any]) -> list[tuple[float, float]]:
     return [(found.low, found.high) for found in tool]
 
 
+def welch_ends(a: Array, b: Array) -> Ends:
+    """Welch's intervals of (simulations, seeds) sides; those of few seeds against many with their freedom."""
+    parts = np.stack([side.var(1, ddof=1) / side.shape[1] for side in (a, b)], axis=1)
+    few, many = sorted((a.shape[1], b.shape[1]))
+    if few < 5 and many >= 2 * few:
+        return t_ends(a.mean(1) - b.mean(1), parts.sum(1, keepdims=True), np.array([few - 1.0]))
+    return t_ends(a.mean(1) - b.mean(1), parts, np.array([a.shape[1], b.shape[1]]) - 1.0)
+
+
 def t_ends(difference: Array, parts: Array, freedom: Array) -> Ends:
     """Intervals by Student's t with Satterthwaite's degrees of freedom.
 

@@ -26,6 +26,7 @@ from coverage_rows import (
     row,
     settings,
     t_ends,
+    welch_ends,
 )
 from scipy import stats
 
@@ -40,6 +41,7 @@ from bench.stats.seeds import ExactTest, exact_permutation, one_sample, sign_fli
 from bench.stats.spread import Spread, spread_of_pairs, spread_of_sides
 
 EQUAL = tuple((n, n) for n in (2, 3, 4, 5, 6, 8, 10))
+UNEVEN = ((3, 10), (5, 10))
 UNEQUAL = ((2, 5), (2, 10), (3, 5), (3, 10), (5, 10))
 DRAWS, CHUNK = 400, 1000
 
@@ -71,8 +73,11 @@ def t_intervals(sizes: Sizes) -> Iterator[Row]:
     for method, (cases, tool) in ours.items():
         for case in cases:
             a, b = case.draw(rng_of(method, case), sizes.many)
-            found = t_test(a, b, method == "paired t").confidence_interval(LEVEL)
-            ends = (found.low, found.high)
+            if method == "welch":
+                ends = welch_ends(a, b)
+            else:
+                found = t_test(a, b, method == "paired t").confidence_interval(LEVEL)
+                ends = (found.low, found.high)
             agree(ends_of(map(tool, a[:CHECKED], b[:CHECKED])), ends, (method, case))
             yield row(method, case, holds(ends, case.true), LEVEL)
 
@@ -136,7 +141,7 @@ def plans(sizes: Sizes) -> Iterator[Row]:
 
 def exact_tests(sizes: Sizes) -> Iterator[Row]:
     """Size at p <= .05 of the permutation and the sign-flip test; scipy must give the same p."""
-    splits = settings((("normal", (*EQUAL[1:], *UNEQUAL[2:])), ("spread 3:1", FEW[2:])))
+    splits = settings((("normal", (*EQUAL[1:], *UNEQUAL[2:])), ("spread 3:1", (*FEW[2:], *UNEVEN))))
     flips = settings((("normal", ((6, 6), (8, 8), (10, 10))),), (0.9,))
     tests: list[tuple[str, list[Setting], Callable[[Array, Array], ExactTest], Any]] = [
         ("permutation", splits, exact_permutation, "independent"),

@@ -8,6 +8,9 @@ neighbouring means, in standard deviations of a method's own part of the score; 
 equal methods, 3 apart. A rank is covered if its interval holds all that the method may have: equal methods
 share theirs.
 
+Then, for equal methods of which half have fewer seeds than the others, with Welch's tests: how often any pair
+is called different, by Satterthwaite's degrees of freedom and by those that bench takes.
+
     python benchmarks/ranks.py [--simulations 20000] [--bootstraps 2000]
 """
 
@@ -16,7 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
-from itertools import combinations
+from itertools import chain, combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +27,9 @@ from scipy import stats
 
 from bench.stats.checks import generator
 from bench.stats.ranks import PairTest, rank_methods
+from bench.stats.seeds import satterthwaite, side_parts
 
-SEEDS, SHARED, DRAWS = 5, 0.9, 1000
+SEEDS, SHARED, DRAWS, ALPHA = 5, 0.9, 1000, 0.05
 Array = NDArray[np.float64]
 
 
@@ -62,6 +66,35 @@ def cases(arguments: argparse.Namespace) -> Iterator[dict[str, object]]:
                 yield {"benchmark": "ranks", "k": k, "tests": tests, "means": case} | measure(
                     scores, means, paired, arguments.bootstraps
                 )
+
+
+def uneven(simulations: int) -> Iterator[dict[str, object]]:
+    """Yield a line a case: ten equal methods of few seeds, whose spread may be larger, and ten of many."""
+    k = 10
+    first, second = np.array(list(combinations(range(2 * k), 2))).T
+    for few, many, spread in (
+        (2, 10, 1),
+        (3, 10, 1),
+        (3, 10, 3),
+        (4, 8, 3),
+        (5, 10, 1),
+        (5, 10, 3),
+        (3, 5, 3),
+    ):
+        rng = generator(0, f"uneven/{few}/{many}/{spread}")
+        seeds, sd = np.repeat([few, many], k), np.repeat([spread, 1.0], k)
+        variance = sd**2 / seeds * rng.chisquare(seeds - 1, (simulations, 2 * k)) / (seeds - 1)
+        means = sd / np.sqrt(seeds) * rng.normal(size=(simulations, 2 * k))
+        smallest: dict[str, list[Array]] = {"satterthwaite": [], "bench": []}
+        for a, b in zip(first, second, strict=True):
+            sides = [(variance[:, one], int(seeds[one]) - 1) for one in (a, b)]
+            t = np.abs(means[:, a] - means[:, b]) / np.sqrt(variance[:, a] + variance[:, b])
+            for name, parts in (("satterthwaite", sides), ("bench", side_parts(*sides))):
+                smallest[name].append(2 * stats.t.sf(t, satterthwaite(parts)))
+        false = {name: np.min(p, axis=0) <= ALPHA / len(first) for name, p in smallest.items()}
+        yield {"benchmark": "ranks uneven", "seeds": f"{few} and {many}", "spread": spread} | {
+            f"false_difference, {name}": round(float(each.mean()), 4) for name, each in false.items()
+        }
 
 
 def measure(scores: Array, means: Array, paired: bool, bootstraps: int) -> dict[str, object]:
@@ -124,5 +157,6 @@ if __name__ == "__main__":
     )
     parser.add_argument("--simulations", type=int, default=20_000)
     parser.add_argument("--bootstraps", type=int, default=2_000)
-    for line in cases(parser.parse_args()):
+    given = parser.parse_args()
+    for line in chain(cases(given), uneven(given.simulations)):
         print(json.dumps(line), flush=True)

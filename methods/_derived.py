@@ -40,7 +40,8 @@ CONTRASTIVE = "contrastive: L = mean_i -log softmax_k(e^g cos(A h_cls,i + b, t_k
 DISTILCSE = (
     "contrastive: [CLS] is distilled, released: the pooler's output; rates, batches and text are this "
     "method's, released: lr 2e-4 with a cosine schedule and AdamW's betas 0.9 and 0.98, 8 batches of 512, "
-    "20 epochs of 5M news sentences cut to 64 tokens for teacher and student; the teacher's dropout is off, released: on",
+    "20 epochs of 5M news sentences cut to 64 tokens for teacher and student; the teacher's dropout is off, "
+    "released: on",
 )
 WHOLE = "the teacher encodes whole sentences, the student their first max_length tokens"
 _UNRELEASED = (

@@ -107,7 +107,9 @@ class Finding:
 
     @property
     def possible(self) -> tuple[float, float] | None:
-        """Where the data leave the true difference, at the level of the interval; None if nothing varies."""
+        """Where the data leave the true difference, at the level of the interval; None if no seed varies."""
+        if self.minimum_p > 0 and self.test not in EXACT and self.speaks_for != "items":
+            return None  # items alone may vary, and say nothing of seeds
         if shown := self.interval:
             return shown
         found = self.as_estimate()
@@ -115,6 +117,13 @@ class Finding:
             return None
         half = found.half((1 + self.final_level) / 2)
         return self.difference - half, self.difference + half
+
+    @property
+    def unjudged(self) -> str | None:
+        """Why neither equality nor a claim can be judged; None where they can."""
+        if self.possible is None:
+            return "nothing varies over seeds"
+        return "the test can show no difference with so few seeds" if self.said == "cannot show" else None
 
     def as_estimate(self) -> Estimate:
         """The difference with its standard error; for items that of a normal distribution of this width."""

@@ -31,10 +31,21 @@ def row_of_seeds(
     if method == "paired t":
         return measured(method, len(x), len(y), correlation=r or 0.0, design=scores)
     rows = [measured(method, len(x), len(y), design=scores)]
-    (wide, n_wide), (narrow, n) = sorted(((stdev(side), len(side)) for side in (x, y)), reverse=True)
-    if scores == "normal" and wide >= UNEQUAL * narrow:
-        rows.append(measured(method, n_wide, n, design="spread 3:1"))
+    if scores == "normal" and (sides := _unequal(x, y)):
+        rows.append(measured(method, *sides, design="spread 3:1"))
     return min(rows, key=lambda row: row.measured)
+
+
+def row_of_permutation(x: Sequence[float], y: Sequence[float]) -> Row | None:
+    """Return the row of the permutation of runs where spreads are unequal, else None."""
+    sides = _unequal(x, y)
+    return measured("permutation", *sides, design="spread 3:1") if sides else None
+
+
+def _unequal(x: Sequence[float], y: Sequence[float]) -> tuple[int, int] | None:
+    """The seeds of the side that spreads more, and the other's; None where they spread about as much."""
+    (wide, n_wide), (narrow, n) = sorted(((stdev(side), len(side)) for side in (x, y)), reverse=True)
+    return (n_wide, n) if wide >= UNEQUAL * narrow else None
 
 
 def row_of_components(found: ComponentsDifference, r: float | None) -> Row:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from bench.compare.finding import Finding
+from bench.compare.finding import EXACT, Finding
 from bench.compare.seed_evidence import SeedLevel
 from bench.errors import InputError
 from bench.stats.equivalence import Claim, Equivalence, claim, equivalence
@@ -90,10 +90,11 @@ def answers(asked: Questions, headline: Finding, seeds: SeedLevel | None, *, tog
     level = 1 - (1 - headline.level) / together
     if level <= 0.5 and not (asked.margin is asked.claim is None):
         raise InputError(f"--level {level:g} with --margin or --claim", expected="a level above 0.5")
-    found, known = headline.as_estimate(), headline.possible is not None
+    found, known = headline.as_estimate(), headline.unjudged is None
     spread = seeds.spread if seeds else None
-    # a side with seeds that doesn't vary in the pilot is no fixed score
+    # a side with seeds that doesn't vary in the pilot is no fixed score; plans are of t tests
     plannable = seeds and spread and (spread.design != "one side" or seeds.design.test == "student")
+    plannable = plannable and seeds and seeds.design.test not in EXACT
     return Answers(
         level=level,
         margin=equivalence(found, asked.margin, level) if known and asked.margin else None,

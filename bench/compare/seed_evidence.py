@@ -9,7 +9,7 @@ import numpy as np
 
 from bench.compare.design import Design
 from bench.compare.draws import SEED
-from bench.compare.fitting import row_of_seeds
+from bench.compare.fitting import row_of_permutation, row_of_seeds
 from bench.compare.select import Group
 from bench.stats.checks import generator
 from bench.stats.coverage import Row
@@ -86,6 +86,8 @@ class SeedLevel:
             permutation of the runs. Empty with more than 40 seeds.
         pairs: None where the seeds are no pairs.
         coverage: The measured coverage that fits the interval.
+        unequal: The measured size of the permutation of runs whose sides spread as unequally as these; None
+            for others, and for pairs.
         superiority: P(A > B) of the average, with its interval.
         hedges_g: Effect size of the average; None where it is undefined.
         iqm: Difference of the interquartile means; None where they trim nothing.
@@ -100,6 +102,7 @@ class SeedLevel:
     exact: dict[str, ExactTest]
     pairs: Pairs | None
     coverage: Row
+    unequal: Row | None
     superiority: Superiority
     hedges_g: float | None
     iqm: IqmDifference | None
@@ -132,6 +135,7 @@ def seed_level(a: Group, b: Group, design: Design, tasks: Sequence[str], level: 
         exact={task: found for task in tasks if (found := _exact(design, a.scores(task), b.scores(task)))},
         pairs=Pairs(len(x), r, welch(x, y, level), pairing_gain(x, y, level)) if design.paired else None,
         coverage=row_of_seeds(design, x, y, r),
+        unequal=None if design.paired or design.test == "student" else row_of_permutation(x, y),
         superiority=superiority_interval(x, y, paired=design.paired, level=level),
         hedges_g=hedges_g(x, y) if varies else None,
         iqm=iqm_difference(rows_a, rows_b, rng, paired=design.paired, level=level)

@@ -29,6 +29,7 @@ from bench.stats.descriptive import LEAST_SEEDS
 from bench.stats.equivalence import Claim, Equivalence
 from bench.stats.items import AVERAGE
 from bench.stats.planning import POWER, Plan, Range, in_words
+from bench.stats.seeds import uneven
 
 
 def statements(c: Comparison) -> list[str]:
@@ -56,8 +57,8 @@ def _answers(c: Comparison) -> list[str]:
     """Equality, a claim and published differences; they speak for the same as the verdict."""
     given, asked = c.answers, c.asked
     lines = []
-    if (asked.margin or asked.claim is not None) and c.headline.possible is None:
-        lines.append("Neither equality nor a claim can be judged: nothing varies over seeds.")
+    if (asked.margin or asked.claim is not None) and (why := c.headline.unjudged):
+        lines.append(f"Neither equality nor a claim can be judged: {why}.")
     if given.margin:
         lines.append(_margin(given.margin, _scope(c)))
     if given.claim:
@@ -73,7 +74,7 @@ def _scope(c: Comparison) -> str:
 def _margin(said: Equivalence, scope: str) -> str:
     size = f"{SCALE * said.margin:.2f} points"
     if said.verdict == "different":
-        return f"Different by more than {size}, {scope} ({p_is(said.p_different)})."
+        return f"Different by more than {size}, {scope} (one-sided t test, {p_is(said.p_different)})."
     inner = f"the {percent(2 * said.level - 1)} interval {interval(said.low, said.high)}"
     test = f"two one-sided t tests, {p_is(said.p)}"
     if said.verdict == "equal within":
@@ -149,6 +150,12 @@ def _design(c: Comparison, level: SeedLevel) -> list[str]:
             if seeds
         )
         lines.append(f"Left out: {out}, which have no partner on the other side.")
+    sides = [len(seeds) for seeds in c.seeds]
+    if design.test == "welch" and uneven(*sides):
+        lines.append(
+            f"One side has {min(sides)} seeds, the other twice as many or more: the test has the smaller "
+            f"side's degrees of freedom, {min(sides) - 1}."
+        )
     if level.pairs:
         pairs, d = level.pairs, level.pairs.unpaired
         r = "" if pairs.correlation is None else f" with a correlation of {pairs.correlation:+.2f}"
@@ -158,9 +165,16 @@ def _design(c: Comparison, level: SeedLevel) -> list[str]:
         )
     if exact := level.exact.get(AVERAGE):
         kind = "sign flips" if design.paired or design.test == "student" else "the permutation of runs"
+        equal = "" if design.paired or design.test == "student" else ", but equal spreads"
         lines.append(
-            f"The exact test by {kind} needs no normal scores: {p_is(exact.p)}; the smallest that it "
+            f"The exact test by {kind} needs no normal scores{equal}: {p_is(exact.p)}; the smallest that it "
             f"can give with so many seeds is {p_value(exact.minimum_p)}."
+        )
+    if (row := level.unequal) and row.keeps is False:
+        lines.append(
+            f"The sides spread unequally: in simulations with {row.n_a} seeds that spread three times as far "
+            f"as the others' {row.n_b}, the permutation of runs called equal methods different in "
+            f"{100 * row.measured:.1f}%."
         )
     return lines
 

@@ -15,9 +15,11 @@ from bench.gate.verdict import AVERAGE, POWER
 from bench.records.record import RunRecord
 from bench.stats.checks import generator
 from bench.stats.pair_test import PAIRED, WELCH
+from bench.stats.seeds import satterthwaite, side_parts
 
 _DRAWS = 5_000
 _SEED = 1
+_LEAST = 1e-70  # variance of a reference that doesn't vary, whose degrees of freedom would be 0 / 0
 
 
 def sees(
@@ -85,10 +87,10 @@ def _draws(
         variance = (then - now).var(axis=1, ddof=1) / new
         degrees: float | NDArray[np.float64] = new - 1
     else:
-        was, is_now = then.var(ddof=1) / len(then), now.var(axis=1, ddof=1) / new
+        was = np.full(_DRAWS, max(then.var(ddof=1) / len(then), _LEAST))
+        is_now = now.var(axis=1, ddof=1) / new
         variance = was + is_now
-        parts = was**2 / (len(then) - 1) + is_now**2 / (new - 1)
-        degrees = np.divide(variance**2, parts, out=np.ones_like(parts), where=parts > 0)
+        degrees = satterthwaite(side_parts((was, len(then) - 1), (is_now, new - 1)))
     return drawn, stdtrit(degrees, (1 + level) / 2) * np.sqrt(variance)
 
 

@@ -20,7 +20,7 @@ from scipy import stats
 from bench.stats.checks import FloatArray, check_level
 from bench.stats.effects import superiority
 from bench.stats.paired import ROUNDING
-from bench.stats.seeds import least_p
+from bench.stats.seeds import least_p, satterthwaite, side_parts
 from bench.stats.suite import SuiteDraws
 
 
@@ -157,7 +157,8 @@ def variance_components(
     V = s_a^2 / n_a + s_b^2 / n_b + sum over tasks of v_t / T^2, with s^2 the variance of the suite average
     over seeds and v_t that of the difference in task t over a bootstrap of its items. In pairs, the seeds'
     part is that of the differences, s_d^2 / n. The interval is difference -+ t sqrt(V), with Satterthwaite's
-    (1946) degrees of freedom V^2 / sum of (component^2 / its own): n - 1 for seeds, pairs - 1 for a task; p
+    (1946) degrees of freedom V^2 / sum of (component^2 / its own): n - 1 for seeds (of two sides together
+    where they are uneven, see ``bench.stats.seeds.side_parts``), pairs - 1 for a task; p
     is that of t = difference / sqrt(V). Where the seeds alone give a wider interval, theirs is taken, and
     the larger p (see the head of this module). The measured coverage is in ``bench.stats.coverage``, methods
     "components" and "components, paired".
@@ -192,6 +193,7 @@ def variance_components(
         seeds = [_seed_variance(_differences(x, y), False, f"{a} - {b}")]
     else:
         seeds = [_seed_variance(x, deterministic_a, a), _seed_variance(y, deterministic_b, b)]
+        seeds = seeds if deterministic_a or deterministic_b else side_parts(*seeds)
     tasks = (draws_a.mean(1) - draws_b.mean(1)).var(axis=0, ddof=1) / len(sample.tasks) ** 2
     parts = np.r_[[part for part, _ in seeds], tasks]
     freedom = np.r_[[own for _, own in seeds], np.asarray(sample.pairs) - 1]
@@ -236,7 +238,7 @@ def _t_test(
 ) -> tuple[float, float, float, float]:
     """Half the interval, its standard error, Satterthwaite's degrees of freedom and p of some parts."""
     variance = float(parts.sum())
-    df = variance**2 / float((parts**2 / freedom).sum())
+    df = float(satterthwaite([*zip(parts, freedom, strict=True)]))
     error = math.sqrt(variance)
     half = float(stats.t.ppf((1 + level) / 2, df)) * error
     return half, error, df, float(2 * stats.t.sf(abs(difference) / error, df))

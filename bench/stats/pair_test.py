@@ -11,7 +11,7 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from bench.stats.checks import FloatArray, check_level, run_scores
 from bench.stats.ranks import PairTest
-from bench.stats.seeds import least_p
+from bench.stats.seeds import least_p, satterthwaite, side_parts
 
 PAIRED, WELCH, STUDENT, ITEMS = "paired t", "Welch", "Student", "items' bootstrap"
 AND_ITEMS = " + items"  # behind the first three, where the items' variance is added
@@ -39,8 +39,7 @@ def pair_test(
     smallest p that draws of items can give, 2 / (draws + 1), would survive no correction over many pairs; so
     where no draw lies beyond 0, p is the tail of a normal distribution with the draws' standard deviation,
     where that is smaller; an interval beyond their reach is that of all draws and of this distribution. With
-    ``parts`` the tests speak for further items too, as ``bench.stats.hierarchical.variance_components``.
-    Seeds that don't vary give no p below ``bench.stats.seeds.least_p``.
+    ``parts`` tests speak for items too, as ``variance_components``; constant seeds have the p of ``least_p``.
 
     Args:
         a: (runs,) scores of one method.
@@ -73,12 +72,13 @@ def pair_test(
     difference = float(x.mean() - y.mean())
     if all(deterministic):
         return PairTest(difference, None, NO_DRAWS) if items is None else _items(items, difference, level)
-    if (len(x) < 2 and not deterministic[0]) or (len(y) < 2 and not deterministic[1]):
+    if any(len(runs) < 2 and not alone for runs, alone in zip((x, y), deterministic, strict=True)):
         return PairTest(difference, None, ONE_SEED)
     least = least_p(len(x), len(y), paired=paired)
     if paired:
         return _t_test(*_pairs(x, y, difference), parts, PAIRED, level, least)
-    seeds = [_mean_variance(runs) for runs in (x, y) if len(runs) > 1]
+    sides = [_mean_variance(runs) for runs in (x, y) if len(runs) > 1]
+    seeds = sides if any(deterministic) else side_parts(*sides)
     shown = difference if any(variance for variance, _ in seeds) else float(x[0] - y[0])
     return _t_test(shown, seeds, parts, STUDENT if any(deterministic) else WELCH, level, least)
 
@@ -117,7 +117,7 @@ def _t_test(
     if variance == 0:
         ends = None if level is None else (difference, difference)
         return PairTest(difference, least if difference else 1.0, test, ends)
-    df = 1 / sum((part / variance) ** 2 / freedom for part, freedom in parts)
+    df = satterthwaite([(part / variance, freedom) for part, freedom in parts])
     error = math.sqrt(variance)
     p = 2 * float(stdtr(df, -abs(difference) / error))
     if own is not None and own.p is not None:

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import chdtri, ndtr, stdtrit
 
 from bench.stats.checks import FloatArray, check_level
+from bench.stats.seeds import satterthwaite, side_parts
 
 MOST_SEEDS = 10_000
 _NODES, _WEIGHTS = (
@@ -22,9 +23,9 @@ def welch_power(
     """Chance that Welch's two-sided test shows a true difference in means, for normal scores.
 
     Given both sample variances, it is the chance of a normal difference in means beyond t(alpha / 2, df)
-    standard errors, with Satterthwaite's degrees of freedom of these variances. That is averaged over both
-    variances by Gauss and Legendre's rule over the shares of each distribution. Within 0.003 of simulation
-    (benchmarks/stats.py).
+    standard errors, with the degrees of freedom that the test takes from these variances. That is averaged
+    over both variances by Gauss and Legendre's rule over the shares of each distribution. Within 0.003 of
+    simulation (benchmarks/stats.py).
 
     Args:
         difference: True difference, in the scores' unit.
@@ -51,7 +52,7 @@ def welch_power(
     true_a, true_b = sd_a**2 / n_a, sd_b**2 / n_b
     var_a = true_a * _quantiles(n_a - 1)[:, None]
     var_b = true_b * _quantiles(n_b - 1)
-    df = (var_a + var_b) ** 2 / (var_a**2 / (n_a - 1) + var_b**2 / (n_b - 1))
+    df = satterthwaite(side_parts((var_a, n_a - 1), (var_b, n_b - 1)))
     critical = -stdtrit(df, alpha / 2) * np.sqrt((var_a + var_b) / (true_a + true_b))
     shift = abs(difference) / math.sqrt(true_a + true_b)
     return float(_WEIGHTS @ (ndtr(shift - critical) + ndtr(-shift - critical)) @ _WEIGHTS)

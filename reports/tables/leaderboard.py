@@ -29,7 +29,7 @@ from bench.reports.tables.significance import (
     daggers,
     standing_notes,
     tests_in_words,
-    unequal_seeds,
+    uneven_seeds,
 )
 from bench.reports.tables.standings import standings
 from bench.reports.tables.terms import (
@@ -178,7 +178,7 @@ def leaderboard(campaign: Campaign, records: Sequence[RunRecord]) -> Table:
     signs, said = daggers(average, campaign.baseline, campaign.shown, _apart(campaign, rows))
     rows = [_marked(row, rows, rankings, signs.get(row.method, "")) for row in rows]
     told = (
-        *standing_notes(average, unequal_seeds(found), campaign.shown),
+        *standing_notes(average, uneven_seeds(found), campaign.shown),
         *said,
         *setting_notes(records, campaign.shown),
         *budget_notes(records, campaign.shown),

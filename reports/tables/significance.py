@@ -76,22 +76,19 @@ def tests_in_words(ranking: Ranking) -> str:
     return f"tests {scope}: {', '.join(used)}; {ranking.caption}"
 
 
-def unequal_seeds(found: Standings) -> list[str]:
-    """Say how often Welch's interval holds with numbers as unequal as here, where that is too seldom."""
-    from bench.stats.coverage import measured
+def uneven_seeds(found: Standings) -> list[str]:
+    """Say which of Welch's tests have the degrees of freedom of the fewer seeds."""
     from bench.stats.pair_test import AND_ITEMS, WELCH
+    from bench.stats.seeds import FEW, UNEVEN, uneven
 
     tested = (one for one in found.of().pairs if one.test.removesuffix(AND_ITEMS) == WELCH)
-    pairs = (found.sizes(one.first, one.second) for one in tested)
-    sizes = {(min(pair), max(pair)) for pair in pairs if min(pair) < max(pair)}
-    rows = [measured("welch", *pair, design="spread 3:1") for pair in sorted(sizes)]
-    worst = min(rows, key=lambda row: row.measured, default=None)
-    if worst is None or worst.keeps:
+    count = sum(uneven(*found.sizes(one.first, one.second)) for one in tested)
+    if not count:
         return []
+    pairs = "One of Welch's tests is" if count == 1 else f"{count} of Welch's tests are"
     return [
-        f"Numbers of seeds differ: Welch's 95% interval of {worst.n_a} against {worst.n_b} seeds holds in "
-        f"{100 * worst.measured:.0f}% of simulations where the fewer spread three times as much, so such "
-        "pairs are called different by chance more often than said."
+        f"{pairs} of fewer than {FEW} seeds against {UNEVEN} times as many or more: with the degrees of "
+        "freedom of the fewer."
     ]
 
 
@@ -129,7 +126,10 @@ def standing_notes(
     ]
     if ranking.left_out:
         alone = ", ".join(map(shown, ranking.left_out))
-        notes.append(f"One seed, so no test, rank or group: {alone}; where one is the best, nothing is bold.")
+        notes.append(
+            f"One seed, so no test, rank or group: {alone}, not counted in the others' ranks; where one is "
+            "the best, nothing is bold."
+        )
     notes += few_seeds
     if untested := ranking.untested:
         pairs = dict.fromkeys(name for one in untested for name in (one.first, one.second))

@@ -201,7 +201,7 @@ def test_the_coverage_that_is_quoted_fits_the_test_and_its_numbers() -> None:
     alike, wide = [0.70, 0.71, 0.72, 0.70, 0.71], [0.50, 0.90]
     assert row_of_seeds(Design("welch", "auto", None), alike, alike, None) == measured("welch", 5, 5)
     unequal = row_of_seeds(Design("welch", "auto", None), alike, wide, None)
-    assert (unequal.design, unequal.n_a, unequal.n_b, unequal.keeps) == ("spread 3:1", 2, 5, False)
+    assert (unequal.method, unequal.n_a, unequal.n_b) == ("welch", 2, 5)
     assert row_of_seeds(Design("student", "auto", None), [0.7], alike, None) == measured("student", 5, 1)
     paired = row_of_seeds(Design("sign-flip", "auto", "x"), alike, alike, 0.99)
     assert paired == measured("paired t", 5, 5, correlation=0.99)
@@ -212,12 +212,9 @@ def test_the_coverage_that_is_quoted_fits_the_test_and_its_numbers() -> None:
         5,
     )
     assert row_of_components(replace(both, items=3e-4, paired=False), None).design == "items dominate"
-    found = compare(side("a", wide), side("b", [0.70, 0.71, 0.72, 0.70, 0.71]))
-    assert (
-        "For further seeds on these test pairs, the interval is too narrow: in simulations with 2 and 5 "
-        "seeds and unequal spreads, such a 95% interval held the true difference in "
-        f"{100 * unequal.measured:.1f}%."
-    ) in statements(found)
+    said = " ".join(statements(compare(side("a", wide), side("b", alike))))
+    assert "the test has the smaller side's degrees of freedom, 1." in said
+    assert "too narrow" not in said
     said = " ".join(statements(compare(side("a", alike), side("b", alike[::-1]))))
     assert "too narrow" not in said
     assert "wider than" not in said
@@ -226,6 +223,23 @@ def test_the_coverage_that_is_quoted_fits_the_test_and_its_numbers() -> None:
         "For further seeds on these test pairs, the interval is wider than it need be: in simulations with 2 "
         "seeds per side, such a 95% interval held the true difference in 97.7%."
     ) in statements(two)
+
+
+def test_a_permutation_of_sides_that_spread_unequally_says_how_often_it_errs() -> None:
+    narrow = [0.70, 0.71, 0.72, 0.70, 0.71, 0.72, 0.715, 0.705, 0.71, 0.70]
+    wide = [0.68, 0.76, 0.72]
+    row = measured("permutation", 3, 10, design="spread 3:1")
+    assert (row.n_a, row.n_b, row.keeps) == (3, 10, False)
+    for test in ("auto", "permutation"):
+        said = statements(compare(side("a", narrow), side("b", wide), test=test))
+        assert (
+            "The sides spread unequally: in simulations with 3 seeds that spread three times as far as the "
+            "others' 10, the permutation of runs called equal methods different in "
+            f"{100 * row.measured:.1f}%."
+        ) in said
+        assert "needs no normal scores, but equal spreads: p = " in " ".join(said)
+    said = statements(compare(side("a", narrow[:5]), side("b", narrow[5:])))
+    assert not any(line.startswith("The sides spread unequally") for line in said)
 
 
 def test_seeds_far_from_the_others_are_named_with_what_is_robust() -> None:

@@ -10,7 +10,9 @@ import pytest
 from scipy import stats
 
 from bench.compare.comparison import Comparison, compare, correct
+from bench.compare.design import Asked
 from bench.compare.draws import Run
+from bench.compare.finding import Finding
 from bench.compare.questions import Questions
 from bench.compare.select import Group
 from bench.compare.statements import statements
@@ -20,13 +22,14 @@ from bench.reports.tables.comparison import published_differences
 from bench.stats.equivalence import claim, equivalence, estimate, one_run_each
 from bench.stats.paired import paired_t
 from bench.stats.planning import in_words, plan, power_of
-from bench.stats.seeds import welch
+from bench.stats.seeds import least_p, welch
 from bench.stats.spread import spread_of_pairs, spread_of_sides
 from tests.support.cli import Cli, refusal
 from tests.support.sides import RESULTS, Keys, shared, side
 
 A = [0.710, 0.755, 0.690, 0.740, 0.725]
 B = [0.708, 0.751, 0.690, 0.735, 0.722]
+ASKED = Questions(margin=0.003, claim=0.002)
 MINI = ("--campaign", "mini", "--results", str(RESULTS), "--seeds-only")
 
 
@@ -60,7 +63,8 @@ def test_equality_within_a_margin() -> None:
     found = asked(margin=0.0001)
     p = 2 * stats.t.sf((t.difference - 0.0001) / error, 4)
     assert said(found, "Different by") == (
-        f"Different by more than 0.01 points, for further seeds on these test pairs (p = {p:.4f})."
+        f"Different by more than 0.01 points, for further seeds on these test pairs (one-sided t test, "
+        f"p = {p:.4f})."
     )
 
 
@@ -140,9 +144,35 @@ def test_several_comparisons_share_the_error_rate_of_their_answers() -> None:
         assert ", at 98.75% each so that all comparisons hold together. The 5" in said(one, "Plan: ")
 
 
+def test_items_that_vary_answer_nothing_for_seeds_that_do_not() -> None:
+    """Variance components have only the items' variance there, however few the seeds."""
+    ends = (0.03, 0.02, 0.04, 12.0)
+    still = Finding("both", "components", *ends, least_p(5, 5), least_p(5, 5), 0.95, None, None)
+    assert (still.said, still.possible, still.unjudged) == ("differs", None, "nothing varies over seeds")
+    assert Finding("both", "components", *ends, 0.001, 0.0, 0.95, None, None).unjudged is None
+    assert Finding("items", "items", *ends, 0.001, 2e-4, 0.95, None, None).unjudged is None
+
+
+@pytest.mark.parametrize("test", ["permutation", "sign-flip"])
+def test_an_exact_test_has_no_plan_of_a_t_test(test: Asked) -> None:
+    eight = ([*A, *A[:3]], [score - 0.01 for score in (*B, *B[:3])])
+    found = compare(side("a", eight[0], shared), side("b", eight[1], shared), test=test, asked=ASKED)
+    assert (found.answers.plan, found.answers.power) == (None, None)
+    assert found.answers.margin is not None
+    assert not any(line.startswith("Plan: ") for line in statements(found))
+
+
 def test_what_cannot_be_answered_is_said() -> None:
     flat = asked(A, A, margin=0.003)
     assert said(flat, "Neither") == ("Neither equality nor a claim can be judged: nothing varies over seeds.")
+    few = compare(
+        side("a", A[:3]), side("b", [score - 0.3 for score in B[:3]]), test="permutation", asked=ASKED
+    )
+    assert few.headline.said == "cannot show"
+    assert (few.answers.margin, few.answers.claim) == (None, None)
+    assert said(few, "Neither") == (
+        "Neither equality nor a claim can be judged: the test can show no difference with so few seeds."
+    )
     with pytest.raises(InputError) as error:
         compare(side("a", A), side("b", B), level=0.5, asked=Questions(claim=0.1))
     assert str(error.value) == "--level 0.5 with --margin or --claim; expected a level above 0.5"

@@ -38,6 +38,7 @@ def spread(seeds: int) -> list[float]:
         (6, 6, 1, 0.9, 0.005),
         (6, 3, 1, 0.0, 0.005),  # three of the reference's seeds are pairs
         (5, 3, 11, 0.0, 0.005),  # Welch
+        (6, 3, 11, 0.0, 0.005),  # of uneven sides
         (4, 1, 2, 0.0, 0.005),
     ],
 )

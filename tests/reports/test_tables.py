@@ -102,8 +102,8 @@ def test_the_papers_layout_groups_by_backbone_and_kind(tmp_path: Path) -> None:
     marks = {str(row[0]): row[1].mark for row in grid.rows[:4] if isinstance(row[1], Cell)}
     assert marks == dict.fromkeys(("untrained", "simcse", "tncse", "tncse_d"), "")
     assert (
-        "profile mini: One seed, so no test, rank or group: tncse, tncse_d; where one is the best, nothing "
-        "is bold."
+        "profile mini: One seed, so no test, rank or group: tncse, tncse_d, not counted in the others' ranks"
+        "; where one is the best, nothing is bold."
     ) in grid.notes
     assert any("One run, so no standard deviation: tncse, tncse_d" in note for note in grid.notes)
 

@@ -16,7 +16,9 @@ from bench.stats.seeds import (
     ExactTest,
     exact_permutation,
     one_sample,
+    satterthwaite,
     seed_difference,
+    side_parts,
     sign_flip,
     verdict,
     welch,
@@ -65,7 +67,7 @@ def test_one_sample_by_hand() -> None:
 @pytest.mark.filterwarnings("ignore:Precision loss")  # of scipy: a side that does not vary
 def test_both_t_tests_equal_scipy() -> None:
     rng = np.random.default_rng(3)
-    for n_a, n_b, spread in [(2, 2, 1.0), (3, 7, 1e-6), (10, 5, 40.0), (5, 2, 0.0)]:
+    for n_a, n_b, spread in [(2, 2, 1.0), (4, 7, 1e-6), (10, 5, 40.0), (3, 2, 0.0)]:
         a, b = 76 + rng.normal(size=n_a), 75 + spread * rng.normal(size=n_b)
         for found, peer, fixed in (
             (welch(a, b, 0.9), stats.ttest_ind(a, b, equal_var=False), 0.0),
@@ -74,6 +76,35 @@ def test_both_t_tests_equal_scipy() -> None:
             ends = np.array(peer.confidence_interval(0.9)) - fixed
             expected = (peer.statistic, peer.df, peer.pvalue, *ends)
             assert (found.t, found.df, found.p, found.low, found.high) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize(("n_a", "n_b"), [(3, 6), (10, 2)])
+def test_uneven_sides_have_the_freedom_of_the_fewer_seeds(n_a: int, n_b: int) -> None:
+    rng = np.random.default_rng(n_a)
+    a, b = rng.normal(size=n_a), rng.normal(size=n_b)
+    found, scipys = welch(a, b, 0.9), stats.ttest_ind(a, b, equal_var=False)
+    t = float(scipys.statistic)
+    error, df = found.difference / t, min(n_a, n_b) - 1
+    half = stats.t.ppf(0.95, df) * error
+    assert (found.t, found.df, found.p) == pytest.approx((t, df, 2 * stats.t.sf(abs(t), df)))
+    assert (found.low, found.high) == pytest.approx((found.difference - half, found.difference + half))
+    assert found.p > scipys.pvalue
+
+
+@pytest.mark.parametrize(("n_a", "n_b", "spread"), [(2, 10, 1.0), (3, 10, 1.0), (3, 6, 3.0)])
+def test_uneven_sides_keep_small_p_rare(n_a: int, n_b: int, spread: float) -> None:
+    """Where a correction for many comparisons reads them; Satterthwaite's degrees of freedom don't."""
+    rng, alpha, draws = generator(0, f"tails {n_a} {n_b}"), 5e-4, 200_000
+    var_a = spread**2 * rng.chisquare(n_a - 1, draws) / (n_a - 1) / n_a
+    var_b = rng.chisquare(n_b - 1, draws) / (n_b - 1) / n_b
+    t = rng.normal(size=draws) * math.sqrt(spread**2 / n_a + 1 / n_b) / np.sqrt(var_a + var_b)
+    parts = [(var_a, n_a - 1), (var_b, n_b - 1)]
+    ours, satterthwaites = (
+        float((2 * stats.t.sf(np.abs(t), satterthwaite(some)) <= alpha).mean())
+        for some in (side_parts(*parts), parts)
+    )
+    assert ours <= alpha
+    assert satterthwaites > 3 * alpha
 
 
 def test_a_side_of_one_score_is_fixed_and_turning_changes_the_signs() -> None:
@@ -278,7 +309,8 @@ def test_hedges_g_is_unbiased_where_d_is_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("n_a", "n_b", "gap", "sd_b"), [(5, 5, 1.0, 0.8), (3, 3, 2.0, 0.8), (8, 4, 1.5, 2.0), (5, 5, 0.0, 0.8)]
+    ("n_a", "n_b", "gap", "sd_b"),
+    [(5, 5, 1.0, 0.8), (3, 3, 2.0, 0.8), (8, 4, 1.5, 2.0), (7, 4, 1.5, 2.0), (5, 5, 0.0, 0.8)],
 )
 def test_power_is_what_simulation_gives(n_a: int, n_b: int, gap: float, sd_b: float) -> None:
     rng, simulations = generator(0, f"power {n_a} {n_b} {gap}"), 1000
