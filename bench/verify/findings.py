@@ -25,7 +25,7 @@ CHECKS = {
     "copy": "no result stands twice under different names or seeds",
     "grid": "the cells of a sweep's grid are those that the sweep has",
     "stray": "nothing lies in the folder that no record names",
-    "rerun": "trained again, the result is the same to the last digit",
+    "rerun": "trained again, the result is the same to the last digit, on other hardware within bounds",
 }
 """What verification checks, by the name that findings carry."""
 Wrong = tuple[str, str, str]
