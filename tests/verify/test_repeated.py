@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bench.records.record import RunRecord
-from bench.run.rerun import Difference
+from bench.run.rerun import Difference, rerun
 from bench.verify import sample
 from bench.verify.findings import Verified
 from tests.support.cli import Cli
@@ -42,7 +42,7 @@ def test_what_hardware_changes_is_said_and_no_finding(results: Cli, monkeypatch:
         found, now = real(record, **given)
         return [Difference("scores", "TOY all spearman", 0.5, 0.5000001), *found], now
 
-    real = sample.rerun
+    real = rerun
     monkeypatch.setattr(sample, "rerun", slightly)
     elsewhere(WORDS)
     code, out, _ = results("verify", str(WORDS), "--rerun", "1")
