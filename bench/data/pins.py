@@ -101,6 +101,11 @@ def read_pin(text: Path) -> Pin | None:
     return Pin(**facts)
 
 
+def note(name: str) -> str:
+    """What tables say of a text of that name that is not from the pinned source."""
+    return f"The training text {name} is {UNPINNED}."
+
+
 def check(text: Path, sha256: str) -> str:
     """Return where a text is from, as records say it; "" for one that never had a pinned source.
 

@@ -64,11 +64,7 @@ class TrainingData:
         read = {name: self.texts[name] for name in names if name == PAIRS}
         if set(names) != {PAIRS}:
             read[TRAIN] = self.corpus
-        return tuple(
-            f"The training text {text.name} is {pins.UNPINNED}."
-            for text in read.values()
-            if text.source.startswith(pins.UNPINNED)
-        )
+        return tuple(pins.note(text.name) for text in read.values() if text.source.startswith(pins.UNPINNED))
 
 
 def read_training_data(

@@ -124,10 +124,8 @@ class ResultStore:
         Raises:
             UnreadableRecordError: they are there, but the system won't read them.
         """
-        if record.predictions is None:  # what mteb measures has no pairs of ours
-            return record.status == "failed" or not any(
-                facts.get("pairs", 1) for facts in record.tasks.values()
-            )
+        if record.predictions is None:
+            return record.status == "failed"
         content = _content(self.path(place).with_suffix(".npz"))
         return content is not None and hashlib.sha256(content).hexdigest() == record.predictions["sha256"]
 

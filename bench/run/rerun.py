@@ -222,7 +222,7 @@ def _check_plugins(record: RunRecord) -> None:
 
 
 def members_of(record: RunRecord) -> list[tuple[MethodRequest, dict[str, Any]]]:
-    """Return the methods that a record's builds on, at any depth, each with its options.
+    """Return the methods that a record's builds on, at any depth, each with what the record says of it.
 
     Raises:
         DataError: a name of several methods.
@@ -234,15 +234,15 @@ def members_of(record: RunRecord) -> list[tuple[MethodRequest, dict[str, Any]]]:
         requests = parse_methods(text)
         if len(requests) > 1:
             raise DataError(f"it builds on '{text}', which is not one method", where=record.method)
-        found.append((requests[0], member["options"]))
+        found.append((requests[0], member))
     return found
 
 
 def _member_overrides(record: RunRecord) -> tuple[Override, ...]:
     """Give members the options that they had; where two of one name differ, the record's method says how."""
     had: dict[tuple[str, str], set[object]] = {}
-    for request, options in members_of(record):
-        for option, value in options.items():
+    for request, member in members_of(record):
+        for option, value in member["options"].items():
             had.setdefault((request.name, option), set()).add(value)
     texts = (f"{name}.{option}={values.pop()}" for (name, option), values in had.items() if len(values) == 1)
     return tuple(map(parse_override, texts))

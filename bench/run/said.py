@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from bench.data.pins import UNPINNED
+from bench.data.pins import NLI, WIKI1M, note
 from bench.data.training import TrainingData
 from bench.plan.job import Job, make_job
 from bench.plan.plan import Plan
@@ -36,9 +36,14 @@ def said_otherwise(record: RunRecord, plan: Plan, job: Job) -> Iterator[str]:
     if is_supervised(record) != is_supervised(own):
         verb = ("says", "doesn't") if is_supervised(record) else ("doesn't say", "did")
         yield f"it {verb[0]} that it learned from labels, and it {verb[1]}"
-    notes, known = (list(filter(_is_of_the_cell, each.notes)) for each in (record, own))
-    yield from (f"it lacks the note '{note}'" for note in known if note not in notes)
-    yield from (f"its run has no note '{note}'" for note in notes if note not in known)
+    for text in own.notes:
+        if text not in (*record.notes, *(training.notes(cell.texts) if training else ())):
+            yield f"it lacks the note '{text}'"
+    names = {text.name for text in training.texts.values()} if training else set()
+    elsewhere = {note(name) for name in names & {WIKI1M, NLI}}  # the copy at hand may be the pinned one
+    for text in record.notes:
+        if text not in own.notes and text not in elsewhere:
+            yield f"its run has no note '{text}'"
 
 
 def _renamed(training: TrainingData, record: RunRecord) -> TrainingData:
@@ -50,8 +55,3 @@ def _renamed(training: TrainingData, record: RunRecord) -> TrainingData:
         key: replace(text, name=names.get(text.sha256, text.name)) for key, text in training.texts.items()
     }
     return replace(training, texts=texts)
-
-
-def _is_of_the_cell(note: str) -> bool:
-    """False for a note on where a text came from: that of the machine at hand may be from elsewhere."""
-    return not (note.startswith("The training text ") and note.endswith(f" is {UNPINNED}."))

@@ -12,10 +12,10 @@ CHECKS = {
     "unsealed": "it has a seal, and is of the present schema",
     "key": "the key is that of everything that the record says",
     "place": "the record is in its own method's, seed's and suite's folder",
-    "method": "the method, its version and its options are known, and so is the evaluation; a seed stands "
-    "where one is drawn from",
+    "method": "the method, its version, options and their values are known, and so is the evaluation; the "
+    "row's name says the same of them; a seed stands where one is drawn from",
     "notes": "it says whether it learned from labels, and what tables must say of it",
-    "tasks": "every task of the suite has a score",
+    "tasks": "every task of the suite has a score, and as many items as it says",
     "average": "averages are those of the scores they are made of",
     "data": "the data are those that everybody else has, or those at hand",
     "predictions": "the predictions are whole, and those the record was written with",
@@ -25,7 +25,7 @@ CHECKS = {
     "copy": "no result stands twice under different names or seeds",
     "grid": "the cells of a sweep's grid are those that the sweep has",
     "stray": "nothing lies in the folder that no record names",
-    "rerun": "trained again, the result is the same to the last digit",
+    "rerun": "trained again, the result is the same to the last digit, on other hardware within bounds",
 }
 """What verification checks, by the name that findings carry."""
 Wrong = tuple[str, str, str]

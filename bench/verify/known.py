@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from bench.card import SUPERVISED
 from bench.data.suites import SUITES, reference_fingerprints
@@ -16,15 +17,21 @@ from bench.request import profiles
 from bench.run.rerun import members_of
 from bench.stages import ComposedMethod
 from bench.verify.findings import Verified, Wrong
+from bench.verify.rows import named
+
+_OTHER_NAME = "give the plug-in's method another name, and run the cell again"
 
 
 def known(record: RunRecord, verified: Verified) -> Iterator[Wrong]:
     """Yield what is wrong of that; a method or profile that isn't known here is unchecked."""
     if record.name in METHODS.names():
         yield from _of_card(record)
+        yield from _of_members(record)
         yield from _of_labels(record)
+        yield from named(record, verified)
     elif record.name not in plugin_files(record.provenance):  # these are asked for by their file
         verified.unchecked[f"method {record.name}: unknown here"] += 1
+    yield from _of_plugins(record)
     profile = record.profile.partition("@")[0]
     if profile not in profiles.names():
         verified.unchecked[f"profile {profile}: unknown here"] += 1
@@ -43,12 +50,53 @@ def _of_card(record: RunRecord) -> Iterator[Wrong]:
     if record.version > card.version:
         what = f"version {record.version} of {record.name}; this bench has {card.version}"
         yield "method", what, AGAIN
-    options = {option.name for option in card.options}
-    if record.version == card.version and (odd := sorted(record.options.keys() - options)):
-        yield "method", f"{record.name} has no option {', '.join(odd)}", AGAIN
+    yield from _of_options(record.name, record.version, record.options)
     if card.deterministic and record.seed is not None and not isinstance(method, ComposedMethod):
         what = f"{record.name} draws nothing, so that it has no seeds, and this is seed {record.seed}"
         yield "method", what, AGAIN
+
+
+def _of_options(name: str, version: int | None, options: Mapping[str, Any]) -> Iterator[Wrong]:
+    """Options that the card of that version doesn't have, and values that none of its runs takes."""
+    card = METHODS.get(name).card
+    if version != card.version:
+        return
+    has = {option.name: option for option in card.options}
+    if odd := sorted(options.keys() - has.keys()):
+        yield "method", f"{name} has no option {', '.join(odd)}", AGAIN
+    for option in filter(has.__contains__, options):
+        where, value = f"option {option} of {name}", options[option]
+        try:
+            if has[option].parse(value, where) != value:
+                yield "method", f"{where}: {value!r} is no value of its type", AGAIN
+        except InputError as error:
+            yield "method", str(error), AGAIN
+
+
+def _of_members(record: RunRecord) -> Iterator[Wrong]:
+    """The same of the methods that it builds on; where these can't be told, that is said elsewhere."""
+    try:
+        members = members_of(record)
+    except InputError:
+        return
+    for request, member in members:
+        if request.name in METHODS.names():
+            yield from _of_options(request.name, member.get("version"), member["options"])
+
+
+def _of_plugins(record: RunRecord) -> Iterator[Wrong]:
+    """Methods that are said to come from a plug-in, as whose cells they would escape every repetition."""
+    own = set(METHODS.names_from("bench"))
+    try:
+        built_on = {record.name, *(request.name for request, _ in members_of(record))}
+    except InputError:  # of a folder's name, which may be a plug-in's
+        built_on = {""}
+    said = record.provenance.get("plugins")
+    for name in said if isinstance(said, dict) else ():
+        if name in own:
+            yield "method", f"{name} is said to come from a plug-in, and is bench's own", _OTHER_NAME
+        elif built_on <= own:
+            yield "method", f"it names a plug-in of {name}, which it doesn't build on", AGAIN
 
 
 def _of_labels(record: RunRecord) -> Iterator[Wrong]:

@@ -6,10 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-
-from bench.data.mteb_names import is_mteb
-from bench.encoder import FloatArray
 from bench.errors import (
     BenchError,
     DataError,
@@ -19,6 +15,7 @@ from bench.errors import (
     storage_reason,
 )
 from bench.eval.rescore import rescore, tasks_of, wrong_average
+from bench.eval.suite import SuiteTask, measure_of
 from bench.nn.folder import content_hash
 from bench.plan.inputs import Inputs
 from bench.records.integrity import AGAIN, copies, faults, seal_fault
@@ -38,7 +35,6 @@ NOTES = "notes of records:"
 BESIDE_SCORES = (SIDE_SCORES, NOTES)
 """What lines begin with that leave no score of a suite in doubt."""
 _EDITED = "the record was edited, or scored by another program: run the cell again"
-_NONE: FloatArray = np.empty(0, dtype=np.float32)
 
 
 @dataclass(frozen=True)
@@ -206,11 +202,11 @@ def _measured(
     """What predictions and gold scores say against a record."""
     if record.status != "ok":
         return
-    if record.predictions is None and not (is_mteb(record.suite) and store.is_whole(record.place, record)):
+    if record.predictions is None:
         yield "predictions", "it names no predictions, so nothing shows its scores", AGAIN
         return
     try:
-        predictions = store.predictions(record) if record.predictions else dict.fromkeys(record.tasks, _NONE)
+        predictions = store.predictions(record)
     except UnreadableRecordError as error:
         yield "predictions", error.what, READABLE
         return
@@ -226,6 +222,7 @@ def _measured(
         verified.unchecked[f"scores of {record.suite}: {error.what}"] += len(record.scores)
         yield from (("score", wrong, _EDITED) for wrong in wrong_average(record))
         return
+    yield from _counts(record, tasks)
     found = rescore(record, tasks, predictions)
     verified.scores += found.checked
     for kind in found.unchecked:
@@ -233,6 +230,16 @@ def _measured(
     for kind in found.beside:
         verified.unchecked[f"{SIDE_SCORES} {record.suite} {kind}"] += 1
     yield from (("score", wrong, _EDITED) for wrong in found.wrong)
+
+
+def _counts(record: RunRecord, tasks: Mapping[str, SuiteTask]) -> Iterator[Wrong]:
+    """How many items its tasks are said to have, which the hash of their data doesn't show to a reader."""
+    counted = measure_of(record.suite).counted
+    for name, task in tasks.items():
+        said = {unit: record.tasks[name][unit] for unit in ("pairs", "items") if unit in record.tasks[name]}
+        if said != {counted: task.items}:
+            stated = " and ".join(f"{number} {unit}" for unit, number in said.items()) or "nothing counted"
+            yield "tasks", f"{name} is said to have {stated}, and has {task.items} {counted}", AGAIN
 
 
 def _planned(record: RunRecord, settings: Settings, verified: Verified) -> Planned | None:

@@ -60,17 +60,16 @@ def planned(record: RunRecord, data: Path | None, inputs: Inputs | None = None) 
     """
     if arithmetic_of(record) not in (0, ARITHMETIC):
         raise BenchError(f"trained by arithmetic {arithmetic_of(record)}, and this bench has {ARITHMETIC}")
-    not_at_hand = f"data, a model or a text of profile {record.profile} isn't at hand"
     try:
         spec = spec_of(record, data, None, None, (), Path("nowhere"))
     except DataError:
         raise
     except InputError as error:
-        raise InputError(not_at_hand) from error
+        raise _not_here(record, error) from error
     try:
         plan = make_plan(spec, inputs)
     except InputError as error:
-        raise InputError(not_at_hand) from error
+        raise _not_here(record, error) from error
     job = job_of(plan, record)
     facts = dict.fromkeys(each.fact for each in differing(record, job.record))
     if facts and facts.keys() <= _OF_THE_SEED:
@@ -78,6 +77,12 @@ def planned(record: RunRecord, data: Path | None, inputs: Inputs | None = None) 
     if facts:
         raise BenchError(f"this bench has another {', '.join(facts)}")
     return Planned(plan, job)
+
+
+def _not_here(record: RunRecord, error: InputError) -> InputError:
+    """What this machine lacks or no run takes, in one wording for all methods that lack the same."""
+    what = error.what.replace(f"{record.name} needs", "a method needs")
+    return InputError(f"of profile {record.profile}, {what}")
 
 
 def _seed(seed: int | None) -> str:

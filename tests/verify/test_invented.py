@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from functools import partial
@@ -69,3 +70,37 @@ def test_scores_of_the_last_checkpoint_are_known(cli: Cli, tmp_path: Path) -> No
     assert (code, f"not checked: {beside} (2)\n" in out) == (0, True), out
     forge(path, lambda record: record["scores"][-1].update(metric="spearman_final"))
     assert found_by_verify(cli) == {where(path.relative_to(tmp_path)): {"score"}}
+
+
+def test_scores_of_mteb_without_predictions_are_nobodys(cli: Cli, tmp_path: Path) -> None:
+    """bench keeps some of what mteb measures, always: a record that names none was not made by it."""
+    source = REFERENCE.parents[1] / "reproduce" / "mini" / "untrained[pooling=avg]" / "no-seed"
+    path = tmp_path / "results" / "local" / "mini" / source.parent.name / source.name / "mini-mteb.json"
+    path.parent.mkdir(parents=True)
+    for kept in source.glob("mini-mteb.*"):
+        shutil.copy(kept, path.parent)
+    name = where(path.relative_to(tmp_path))
+    assert found_by_verify(cli) == {}
+
+    def miscounted(record: dict[str, Any]) -> None:
+        for facts in record["tasks"].values():
+            facts["items"] += 1
+
+    before = path.read_text()
+    forge(path, miscounted)
+    assert found_by_verify(cli) == {name: {"tasks"}}
+    task, facts = next(iter(json.loads(before)["tasks"].items()))
+    said = f"{task} is said to have {facts['items'] + 1} items, and has {facts['items']} items"
+    assert f"{name}: tasks: {said}" in cli("verify")[1]
+
+    def without(record: dict[str, Any]) -> None:
+        record["predictions"] = None
+        for facts in record["tasks"].values():
+            facts["pairs"] = 0
+        for score in record["scores"]:
+            score["value"] = 0.99
+
+    path.write_text(before)
+    forge(path, without)
+    path.with_suffix(".npz").unlink()
+    assert found_by_verify(cli) == {name: {"predictions"}}

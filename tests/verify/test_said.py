@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bench.cli.site import _check
+from bench.data import pins
+from bench.plan.plan import make_plan
+from bench.records.record import from_json
+from bench.records.store import ResultStore
+from bench.registry import METHODS, discover
+from bench.run.rerun import spec_of
+from bench.run.said import job_of, said_otherwise
+from bench.verify.findings import Verified
+from bench.verify.known import known
 from tests.support.cli import Cli, records
 from tests.support.forge import forge
 from tests.support.training import toy_sentences
@@ -75,6 +87,37 @@ def test_notes_are_those_of_the_run(results: Cli, path: Path, edit: Edit) -> Non
     assert found_by_verify(results) == {where(path): {"notes"}}
     code, _, err = results("rerun", str(path))
     assert (code, "note" in err) == (3, True)
+
+
+def test_where_a_text_came_from_is_said_in_one_form(cli: Cli, tmp_path: Path, tiny_bert: Path) -> None:
+    """A copy of one text may be from the pinned source on one machine alone; nothing else passes as that."""
+    text = tmp_path / "corpus" / pins.WIKI1M
+    text.parent.mkdir()
+    text.write_text("".join(f"{sentence}\n" for sentence in toy_sentences()))
+    path = run(cli, "simcse", "simcse", given=("--corpus", str(text), "--backbone", str(tiny_bert)))
+    note = "The training text wiki1m_for_simcse.txt is not from the pinned source."
+    record = from_json(path.read_text(), str(path))
+    spec = spec_of(record, None, str(tiny_bert), text, (), tmp_path)
+    unpinned = make_plan(spec)
+    pins.write_pin(text, pins.measure(text, address="https://example.org/wiki"))
+    pinned = make_plan(spec)
+    assert note in record.notes
+    for plan in (unpinned, pinned):
+        without = replace(record, notes=tuple(each for each in record.notes if each != note))
+        for honest in (record, without):
+            assert list(said_otherwise(honest, plan, job_of(plan, honest))) == []
+        for name in ("was audited by the maintainers, and any other text", pins.NLI):
+            planted = pins.note(name)
+            forged = replace(record, notes=(*record.notes, planted))
+            found = list(said_otherwise(forged, plan, job_of(plan, forged)))
+            assert found == [f"its run has no note '{planted}'"]
+
+
+def test_a_sentence_of_the_senders_is_no_note_on_a_text(cli: Cli) -> None:
+    path = run(cli, "simcse", "simcse")
+    said = pins.note("was audited by the maintainers (p < 0.001), and any other text")
+    forge(path, lambda record: record["notes"].append(said))
+    assert found_by_verify(cli) == {where(path): {"notes"}}
 
 
 def test_notes_under_a_name_of_the_users_own(cli: Cli) -> None:
@@ -152,3 +195,52 @@ def test_an_evaluation_of_a_newer_bench(results: Cli) -> None:
     forge(ONE, lambda record: record["evaluation"].update(version=2))
     assert found_by_verify(results) == {where(ONE): {"method"}}
     assert "version 2 of the evaluation; this bench has 1" in results("verify")[1]
+
+
+@pytest.mark.parametrize(
+    ("method", "option", "value", "said"),
+    [
+        ("noise", "scale", "much", "option scale of noise: 'much' is not a value for it; expected a number"),
+        ("noise", "scale", "2.0", "option scale of noise: '2.0' is no value of its type"),
+    ],
+)
+def test_a_value_that_no_run_takes(results: Cli, method: str, option: str, value: str, said: str) -> None:
+    forge(ONE, lambda record: record["options"].update({option: value}))
+    assert found_by_verify(results) == {where(ONE): {"method"}}
+    assert f"{where(ONE)}: method: {said}; delete the file and run the cell again\n" in results("verify")[1]
+    assert _check(ResultStore(Path("results"), "local"), None).status == "faults"
+
+
+def test_a_value_that_no_run_of_a_member_takes(results: Cli) -> None:
+    discover()
+    record = from_json(ONE.read_text(), str(ONE))
+    card = METHODS.get("untrained").card
+    for version, value, found in (
+        (card.version, "the best", 1),
+        (card.version, "avg", 0),
+        (0, "the best", 0),
+    ):
+        member = {"method": "untrained", "version": version, "options": {"pooling": value}}
+        other = replace(record, training={"members": {"x": {**member, "members": {}}}})
+        wrong = [what for _, what, _ in known(other, Verified()) if "pooling" in what]
+        assert len(wrong) == found
+        assert all(
+            what.startswith("option pooling of untrained: 'the best' is not a value") for what in wrong
+        )
+
+
+@pytest.mark.parametrize("plugged", ["word_overlap", "helper"])
+@pytest.mark.parametrize("facts", ["file", "package"])
+def test_no_method_of_benchs_own_comes_from_a_plug_in(results: Cli, plugged: str, facts: str) -> None:
+    """As a plug-in's its cell would be repeated by nobody."""
+    Path("x.py").write_text("# nothing\n")
+    sha256 = hashlib.sha256(b"# nothing\n").hexdigest()
+    block = {"file": "x.py", "sha256": sha256} if facts == "file" else {"module": "x", "package": "x"}
+    forge(WORDS, lambda record: record["provenance"].update(plugins={plugged: block}))
+    assert found_by_verify(results, "--plugin", "x.py") == {where(WORDS): {"method"}}
+    said = {
+        "word_overlap": "word_overlap is said to come from a plug-in, and is bench's own; give the plug-in's",
+        "helper": "it names a plug-in of helper, which it doesn't build on; delete the file",
+    }
+    code, out, err = results("verify", "--rerun", "9")
+    assert (code, said[plugged] in out, f"{where(WORDS)}: computing" in err) == (1, True, False)

@@ -1,0 +1,134 @@
+"""A row's name says of options what its record does."""
+
+from __future__ import annotations
+
+import shutil
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.records.record import RunRecord
+from bench.registry import METHODS, discover
+from bench.verify.findings import Verified
+from bench.verify.rows import named
+from tests.support.cli import Cli
+from tests.support.forge import forge
+from tests.support.verified import found_by_verify
+
+SHA = "0123abcd" + 56 * "0"
+
+
+def wrong(method: str, name: str, **options: Any) -> list[str]:
+    """What is wrong of a row's name; its options are the card's and these."""
+    card = discover().get(name).card
+    options = {option.name: option.default for option in card.options if option.name != "match"} | options
+    backbone = {"name": "org/My Model", "sha256": SHA}
+    record = RunRecord("nowhere", method, name, card.version, options, backbone, None, "toy", {}, "", "ok")
+    return [what for _, what, _ in named(record, Verified())]
+
+
+@pytest.mark.parametrize(
+    ("method", "name", "options"),
+    [
+        ("untrained", "untrained", {}),
+        ("mine", "untrained", {"pooling": "avg"}),
+        ("untrained[pooling=avg]", "untrained", {"pooling": "avg"}),
+        ("simcse[match=tncse]", "simcse", {"steps": 3}),
+        ("simcse[lr=1e-05,match=tncse]", "simcse", {"lr": 1e-5, "steps": 3}),
+        ("simcse[lr=1.0]", "simcse", {"lr": 1.0}),
+        ("tncse[icnce=False]", "tncse", {"icnce": False}),
+        ("static", "static", {}),
+        ("static:esimcse", "static", {"of": "esimcse"}),
+        ("static[of=esimcse]", "static", {"of": "esimcse"}),
+        ("ensemble:simcse[lr=1e-05]+untrained", "ensemble", {"of": "simcse[lr=1e-05]+untrained"}),
+        ("My Model-0123abcd", "hf", {}),
+        ("My Model-0123abcd[pooling=avg]", "hf", {"pooling": "avg"}),
+        ("prompteol-My Model-0123abcd", "prompteol", {}),
+    ],
+)
+def test_names_that_runs_give(method: str, name: str, options: dict[str, Any]) -> None:
+    assert wrong(method, name, **options) == []
+
+
+@pytest.mark.parametrize(
+    ("method", "name", "options", "said"),
+    [
+        (
+            "untrained[pooling=avg]",
+            "untrained",
+            {},
+            "its name says pooling=avg, and it was made with pooling=cls",
+        ),
+        (
+            "tncse[tau=0.05]",
+            "simcse",
+            {},
+            "it calls itself tncse[tau=0.05], which no row of simcse is called",
+        ),
+        (
+            "simcse[lr=0.00001]",
+            "simcse",
+            {"lr": 1e-5},
+            "its name says lr=0.00001, and it was made with lr=1e-05",
+        ),
+        ("simcse[x=0.05]", "simcse", {}, "its name says x=0.05, and it has no such option"),
+        (
+            "untrained:avg",
+            "untrained",
+            {},
+            "it calls itself untrained:avg, which no row of untrained is called",
+        ),
+        (
+            "untrained[x]",
+            "untrained",
+            {},
+            "it calls itself untrained[x], which no row of untrained is called",
+        ),
+        (
+            "untrained[pooling=avg],simcse",
+            "untrained",
+            {"pooling": "avg"},
+            "it calls itself untrained[pooling=avg],simcse, which no row of untrained is called",
+        ),
+        ("static:esimcse", "static", {}, "it calls itself static:esimcse, which no row of static is called"),
+        (
+            "Other Model-0123abcd",
+            "hf",
+            {},
+            "it calls itself Other Model-0123abcd, which no row of hf is called",
+        ),
+    ],
+)
+def test_names_that_say_something_else(method: str, name: str, options: dict[str, Any], said: str) -> None:
+    assert wrong(method, name, **options) == [said]
+
+
+def test_two_rows_that_change_places(cli: Cli) -> None:
+    methods = "noise,noise[scale=2.0],noise[scale=3.0]"
+    assert cli("run", "--methods", methods, "--seeds", "1", "--suite", "toy")[0] == 0
+    assert found_by_verify(cli) == {}
+    rows = Path("results", "local", "mini")
+    two, three = rows / "noise[scale=2.0]", rows / "noise[scale=3.0]"
+    for old, new in ((two, rows / "x"), (three, two), (rows / "x", three)):
+        shutil.move(old, new)
+    for row in (two, three):
+        forge(row / "seed-1" / "toy.json", partial(dict.update, method=row.name))
+    names = [f"local/mini/{row.name}/seed-1/toy.json" for row in (two, three)]
+    assert found_by_verify(cli) == {name: {"method"} for name in names}
+    assert f"{names[0]}: method: its name says scale=2.0, and it was made with scale=3.0" in cli("verify")[1]
+
+
+def test_what_a_name_does_not_say_is_not_checked(cli: Cli) -> None:
+    """The profile may have been another when the record was made."""
+    assert cli("run", "--methods", "noise,mine=noise[scale=2.0]", "--seeds", "1", "--suite", "toy")[0] == 0
+    rows = Path("results", "local", "mini")
+    assert "not checked" not in cli("verify")[1]
+    shutil.rmtree(rows / "noise")
+    shutil.move(rows / "mine", rows / "noise")
+    forge(rows / "noise" / "seed-1" / "toy.json", partial(dict.update, method="noise"))
+    code, out, _ = cli("verify")
+    said = "not checked: name of row noise: it doesn't say scale, and profile mini has another value\n"
+    assert (code, said in out) == (0, True), out
+    assert METHODS.get("noise").card.option("scale", "").default == 1.0
