@@ -8,10 +8,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
+from bench.card import OptionValue
 from bench.encoder import Encoder
 from bench.errors import BenchError, CellFailedError, InputError
 from bench.nn.threads import torch_threads
+from bench.plan.cells import budget_options, given_options
 from bench.plan.plan import Plan, make_plan
+from bench.registry import METHODS
+from bench.request import profiles
 from bench.request.spec import Override, RunSpec
 from bench.run.builder import Builder
 from bench.run.executors import executor_for
@@ -54,8 +58,8 @@ def tune_option(
             its neighbours have been.
 
     Returns:
-        The lines for the profile: the value with the largest score, the earliest of equals, and the grid that
-        it was chosen from.
+        The lines for the profile: the method's table with the value of the largest score, the earliest of
+        equals, and what else it was trained with; and the grid that it was chosen from.
 
     Raises:
         InputError: too many values or none, a value twice, a first one that is none of them, a reported seed,
@@ -82,17 +86,30 @@ def tune_option(
     if not scores:
         raise CellFailedError("every value failed", where=request.name)
     chosen = max(scores, key=scores.__getitem__)
-    method, seed = request.name, spec.seeds[0]
-    stage, dot, name = option.rpartition(".")
     rows = [f"[{value!r}, {score:.4f}]" for value, score in scores.items()]
     failed = [f"# failed: {value!r}\n" for value in numbers if isinstance(outcomes.get(value), str)]
     command = _command(spec, option, numbers, begin if first else [])
     return (
-        f"[methods.{method}{dot}{stage}]\n{name} = {chosen!r}\n\n"
+        f"{_table(spec, option, chosen)}\n"
         f"[[tuning]] # {shlex.join(command)}\n"
         f"method = {json.dumps(request.text)}\n"
-        f'option = "{option}"\nseed = {seed}\ndev = [{", ".join(rows)}]\n{"".join(failed)}'
+        f'option = "{option}"\nseed = {spec.seeds[0]}\ndev = [{", ".join(rows)}]\n{"".join(failed)}'
     )
+
+
+def _table(spec: RunSpec, option: str, chosen: float) -> str:
+    """The method's table: the choice and what else was given, and lengths, as it may replace the budget's."""
+    (request,) = spec.methods
+    card, profile = METHODS.get(request.name).card, profiles.load(spec.profile)
+    given = given_options(request, card, spec, None)
+    replaces = profile.budget is not None and not profile.budget.equal and card.name not in profile.methods
+    lengths = budget_options(card, profile, {**given, option: chosen}) if replaces else {}
+    values = {option: chosen, **lengths, **given}
+    return f"[methods.{request.name}]\n" + "".join(f"{name} = {_toml(values[name])}\n" for name in values)
+
+
+def _toml(value: OptionValue) -> str:
+    return repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
 
 
 def _command(spec: RunSpec, option: str, numbers: Sequence[float], begin: Sequence[float]) -> list[str]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from bench.eval.sts import dev_spearman
 from bench.nn.sum_encoder import SumEncoder
 from bench.plan.plan import Plan, make_plan
 from bench.request import profiles
+from bench.request.budget import Budget
 from bench.request.parse import parse_methods, parse_override
 from bench.request.profiles import Profile
 from bench.request.spec import RunSpec
@@ -131,6 +133,40 @@ def test_what_a_run_trains_from_can_be_tuned_on_and_is_in_the_command(
     assert not {"--device", "--ranks", "--pairs", "--threads"} & set(said)
     code, again, err = cli(*said)  # the same choice
     assert (code, again) == (0, out), err
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    ("method", "option", "given"),
+    [
+        ("simcse", "lr", ("batch_size=8",)),
+        ("simcse[tau=0.1]", "lr", ("batch_size=8", "dropout=0.2")),
+        ("tncse", "sub1.lr", ("rtt=none", "batch_size=8", "sub1.batch_size=8", "sub2.batch_size=8")),
+    ],
+)
+def test_the_lines_train_what_was_tuned_in_a_profile_with_a_budget(
+    cli: Cli, method: str, option: str, given: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table takes a method out of the budget, so it has to say the lengths itself."""
+    profile = replace(profiles.load("quick"), budget=Budget(16, sentences=64))
+    monkeypatch.setattr(profiles, "load", lambda _: profile)
+    plans: list[Plan] = []
+
+    def trained(task: tuple[int, Plan]) -> tuple[int, float | str]:
+        plans.append(task[1])
+        return task[0], 0.5
+
+    monkeypatch.setattr("bench.run.tune._dev_score", trained)
+    name = method.partition("[")[0]
+    sets = [word for each in given for word in ("--set", f"{name}.{each}")]
+    code, out, err = cli("tune", method, "--profile", "quick", "--option", option, "--values", "1e-4", *sets)
+    assert code == 0, err
+    with_table = replace(profile, methods=tomllib.loads(out)["methods"])
+    monkeypatch.setattr(profiles, "load", lambda _: with_table)
+    spec = RunSpec(parse_methods(name), (100,), "quick", suites=("toy",))
+    options = dict(make_plan(spec).jobs[0].cell.options)
+    assert options == dict(plans[0].jobs[0].cell.options)
+    assert {value for key, value in options.items() if key.endswith("steps")} == {64 // 8}
 
 
 @pytest.mark.usefixtures("quick")
