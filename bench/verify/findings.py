@@ -62,6 +62,7 @@ class Verified:
         unchecked: What couldn't be checked, in words, and for how many records or scores.
         sealed: Files that were sealed now.
         repeated: Files whose cells were trained again.
+        drawn: How many cells were drawn to be.
     """
 
     records: list[str] = field(default_factory=list)
@@ -70,6 +71,7 @@ class Verified:
     unchecked: Counter[str] = field(default_factory=Counter)
     sealed: list[str] = field(default_factory=list)
     repeated: list[str] = field(default_factory=list)
+    drawn: int = 0
 
     @property
     def exit_code(self) -> int:

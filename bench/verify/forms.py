@@ -24,8 +24,8 @@ def as_text(verified: Verified) -> str:
     by_check = Counter(finding.check for finding in verified.findings)
     found = ", ".join(f"{count} {check}" for check, count in by_check.items())
     summary = f"{len(verified.records):,} records, {verified.scores:,} scores computed again from predictions"
-    if verified.repeated:
-        summary += f", {len(verified.repeated)} cells repeated"
+    if verified.drawn:
+        summary += f", {len(verified.repeated)} of {verified.drawn} cells repeated"
     lines.append(f"{summary}: {'FAILED, ' + found if found else 'nothing wrong'}")
     return "\n".join(lines)
 

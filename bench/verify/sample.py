@@ -20,6 +20,7 @@ correlation has the narrowest; counts, lower precision and a backbone that was m
 two CPUs, or a CPU and a GPU, at most 0.00002 was seen of what isn't trained and 0.2 of what is; between two
 seeds 0.35.
 """
+_BY_ITSELF = "repeat one by itself: bench rerun takes the model and the texts that it needs"
 _HINT = "repeat it with the versions and on the hardware that the record names"
 
 
@@ -46,7 +47,9 @@ def repeat_some(
         say(printable(line))
 
     chooser = random.SystemRandom() if seed is None else random.Random(seed)  # noqa: S311 - no secret
-    for where, record in chooser.sample(list(sound), min(count, len(sound))):
+    drawn = chooser.sample(list(sound), min(count, len(sound)))
+    verified.drawn += len(drawn)
+    for where, record in drawn:
         tell(f"{where}: {'training' if record.training.get('stages') else 'computing'} it again")
         try:
             differences, now = rerun(record, data=data)
@@ -75,6 +78,10 @@ def repeat_some(
             what += ", on equal versions and CPU"
             verified.add(where, [("rerun", what, "")])
         tell(f"{where}: {what}")
+    if drawn and not (verified.repeated or verified.findings):
+        verified.add(
+            drawn[-1][0], [("rerun", f"none of the cells drawn, {len(drawn)}, ran here", _BY_ITSELF)]
+        )
 
 
 def _beyond(differences: Sequence[Difference], then: RunRecord, now: RunRecord) -> str:

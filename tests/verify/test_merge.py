@@ -398,14 +398,14 @@ def test_repeating_runs_no_plug_in_of_the_bundle(work: Path, cli: Cli) -> None:
     code, out, err = cli(*MERGE, "--rerun", "9")
     assert code == 0
     assert "not checked: repetition of cells of mine.py: --run-plugin names what may run (2)" in out
-    assert "3 cells repeated" in out
+    assert "3 of 3 cells repeated" in out
     assert err.count("equal to the last digit") == 3
     assert not (work / "loaded").exists()
 
 
 def test_a_plug_in_that_is_named_runs_from_a_private_copy(work: Path, cli: Cli) -> None:
     code, out, err = cli(*MERGE, "--rerun", "9", "--run-plugin", "mine.py")
-    assert (code, "5 cells repeated" in out, "not checked" in out) == (0, True, False), err
+    assert (code, "5 of 5 cells repeated" in out, "not checked" in out) == (0, True, False), err
     (loaded,) = {Path(line) for line in (work / "loaded").read_text().splitlines()}
     assert loaded.name == "mine.py"
     assert not loaded.is_relative_to(work)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bench.errors import InputError
 from bench.records.record import RunRecord
 from bench.run.rerun import Difference, rerun
 from bench.verify import sample
@@ -125,3 +126,23 @@ def test_no_record_steers_the_terminal(results: Cli) -> None:
     assert (code, "\x1b" in out + err, "\x07" in out + err) == (1, False, False)
     assert r"CPU then \x1b]0;x\x07\x1b[2J\x1b[1;1H0 findings\nresults: nothing wrong" in err
     assert len(err.splitlines()) == 2
+
+
+def test_a_repetition_of_nothing_is_not_passed(results: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(record: RunRecord, **given: Any) -> Any:
+        if record.name == "noise":
+            return real(record, **given)
+        raise InputError("the backbone own isn't here")
+
+    real = rerun
+    monkeypatch.setattr(sample, "rerun", refuses)
+    code, out, _ = results("verify", str(WORDS), "--rerun", "1")
+    none = "rerun: none of the cells drawn, 1, ran here; repeat one by itself: bench rerun takes the model"
+    assert (code, f"{WORDS.name}: {none}" in out, "0 of 1 cells repeated: FAILED" in out) == (
+        1,
+        True,
+        True,
+    ), out
+    code, out, _ = results("verify", "--rerun", "99")  # some others could
+    assert (code, none in out, " cells repeated: nothing wrong" in out) == (0, False, True), out
+    assert f"not checked: repetition of {where(WORDS)}: the backbone own isn't here" in out
