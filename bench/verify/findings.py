@@ -23,7 +23,7 @@ CHECKS = {
     "weights": "an encoder that is kept next to its record is the one that the record is of",
     "stages": "the keys of the training stages are those of its options, text and seed",
     "copy": "no result stands twice under different names or seeds",
-    "grid": "the cells of a sweep's grid are those that the sweep has",
+    "grid": "a sweep's grid is in its own place, and its cells are those that the sweep has",
     "stray": "nothing lies in the folder that no record names",
     "rerun": "trained again, the result is the same to the last digit",
 }

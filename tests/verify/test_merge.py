@@ -189,6 +189,23 @@ def test_a_damaged_campaign_is_left_alone(work: Path, cli: Cli) -> None:
     assert snapshot(work) == before
 
 
+@pytest.mark.parametrize("above", ["../../../away/x", "WORK/away/x"])
+def test_a_grid_leads_nowhere_else(work: Path, cli: Cli, files: Files, above: str) -> None:
+    (work / "away" / "x").mkdir(parents=True)
+    profile = f"{above.replace('WORK', str(work))}/mini"
+    grid = files["sweeps/mini-unsee_architectures.json"]
+    files["sweeps/mini-unsee_architectures.json"] = grid.replace(b'"mini"', json.dumps(profile).encode())
+    rewritten(work, files)
+    (work / "results/local/sweeps/mini-unsee_architectures.json").write_bytes(
+        files["sweeps/mini-unsee_architectures.json"]
+    )
+    before = snapshot(work)
+    said = "mini-unsee_architectures.json: grid: the sweep's grid is damaged: it is of sweep unsee_arch"
+    for bundle in ("other.zip", "results/local"):
+        assert said in refused(cli, "merge", bundle, "--into", "target")
+        assert snapshot(work) == before
+
+
 def test_a_campaign_is_no_results_folder(work: Path, cli: Cli) -> None:
     before = snapshot(work)
     err = refusal(cli, "merge", "local.zip", "--into", "results/local")
@@ -268,6 +285,10 @@ FOUND: dict[str, tuple[Change, str]] = {
         lambda f: f.update({"sweeps/mini-unsee_architectures.json": b"[]"}),
         "sweeps/mini-unsee_architectures.json: grid: the sweep's grid is damaged",
     ),
+    "a grid of another name": (
+        lambda f: f.update({"sweeps/x.json": f.pop("sweeps/mini-unsee_architectures.json")}),
+        "sweeps/x.json: grid: the sweep's grid is damaged: it is of sweep unsee_architectures and profile",
+    ),
     "a grid of other methods": (other_cell, "grid: cell 'projection', 'unsee_byol' of sweep unsee_arch"),
     "predictions of nothing": (
         lambda f: f.update({f"{NOISE}x.npz": b"x"}),
@@ -294,10 +315,6 @@ REFUSED: dict[str, tuple[Change, str]] = {
     ),
     "a profile less": (lambda f: f.pop("profiles/mini.toml"), "its records name 'profiles/mini.toml'"),
     "a profile more": (lambda f: f.update({"profiles/x.toml": b""}), "nothing in it names 'profiles/x.toml'"),
-    "a grid of another name": (
-        lambda f: f.update({"sweeps/x.json": f.pop("sweeps/mini-unsee_architectures.json")}),
-        "its records name 'sweeps/mini-unsee_architectures.json', which it lacks",
-    ),
     "a test sentence": (
         lambda f: f.update({"report.txt": f"{next(iter(toy_task().all_pairs()))[0]}\n".encode()}),
         "'report.txt' quotes a test sentence in line 1",
