@@ -9,7 +9,7 @@ from typing import Any
 
 from bench.data.tasks import decimal
 from bench.errors import DataError, InputError, StorageError
-from bench.records.files import write_whole
+from bench.records.files import content_of, write_whole
 from bench.schema import Block, Rows, count, fault, label
 from bench.sweeps.grids import SWEEPS
 
@@ -101,7 +101,7 @@ def load(path: Path) -> Manifest:
     A grid says itself where it is kept, so one that came from others must not lead anywhere else.
     """
     try:
-        found = _manifest(json.loads(path.read_text(encoding="utf-8")))
+        found = _manifest(json.loads(content_of(path).decode("utf-8")))
         if path.name != _file_of(found):
             raise ValueError(f"it is of sweep {found.sweep} and profile {found.profile}")
         return found

@@ -27,7 +27,7 @@ from bench.records.record import EXTERNAL, RunRecord, from_json
 from bench.records.store import ResultStore
 from bench.registry import METHODS
 from bench.run.kept import folder_of
-from bench.verify.files import files_of, strays, unseen
+from bench.verify.files import files_of, no_file, strays, unseen
 from bench.verify.findings import READABLE, UNFORESEEN, Verified, Wrong
 from bench.verify.grids import verify_grids
 from bench.verify.known import known
@@ -127,8 +127,8 @@ def _verify_record(
     store: ResultStore, file: Path, where: str, settings: Settings, verified: Verified
 ) -> RunRecord | None:
     try:
-        if file.is_symlink():
-            raise BenchError("a link, not a file")
+        if odd := no_file(file):
+            raise BenchError(odd)
         text = file.read_text(encoding="utf-8")
         record = from_json(text, str(file))
     except OSError as error:  # it may be whole
@@ -206,16 +206,9 @@ def _measured(
     """What predictions and gold scores say against a record."""
     if record.status != "ok":
         return
-    if record.predictions is None and not (is_mteb(record.suite) and store.is_whole(record.place, record)):
-        yield "predictions", "it names no predictions, so nothing shows its scores", AGAIN
-        return
-    try:
-        predictions = store.predictions(record) if record.predictions else dict.fromkeys(record.tasks, _NONE)
-    except UnreadableRecordError as error:
-        yield "predictions", error.what, READABLE
-        return
-    except BenchError as error:
-        yield "predictions", error.what, error.hint or "run the cell again"
+    predictions = _predictions(store, record)
+    if isinstance(predictions, tuple):
+        yield predictions
         return
     try:
         tasks = tasks_of(record, settings.data)
@@ -233,6 +226,20 @@ def _measured(
     for kind in found.beside:
         verified.unchecked[f"{SIDE_SCORES} {record.suite} {kind}"] += 1
     yield from (("score", wrong, _EDITED) for wrong in found.wrong)
+
+
+def _predictions(store: ResultStore, record: RunRecord) -> dict[str, FloatArray] | Wrong:
+    """A record's predictions, nothing of each task where mteb kept none; or what is wrong with them."""
+    if record.predictions is None and not (is_mteb(record.suite) and store.is_whole(record.place, record)):
+        return "predictions", "it names no predictions, so nothing shows its scores", AGAIN
+    if odd := no_file(store.path(record.place).with_suffix(".npz")):
+        return "predictions", f"beside it is {odd}", AGAIN
+    try:
+        return store.predictions(record) if record.predictions else dict.fromkeys(record.tasks, _NONE)
+    except UnreadableRecordError as error:
+        return "predictions", error.what, READABLE
+    except BenchError as error:
+        return "predictions", error.what, error.hint or "run the cell again"
 
 
 def _planned(record: RunRecord, settings: Settings, verified: Verified) -> Planned | None:

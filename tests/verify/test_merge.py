@@ -19,8 +19,9 @@ from filelock import FileLock
 
 from bench.data.toy import toy_task
 from bench.eval.suite import measure_of
+from bench.records import integrity
 from bench.records.files import write_whole
-from bench.records.record import from_json, to_json
+from bench.records.record import RunRecord, from_json, to_json
 from bench.records.store import ResultStore
 from bench.sweeps import manifest
 from bench.verify import archive
@@ -85,6 +86,17 @@ def test_what_is_there_already_stays(work: Path, cli: Cli) -> None:
     code, out, _ = cli(*MERGE)
     assert (code, out.splitlines()[-1]) == (0, "target/local: 2 records added, 3 were there already")
     assert snapshot(work) == before
+
+
+def test_nothing_is_written_before_all_can_be(work: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def sealed(record: RunRecord) -> RunRecord:
+        if record.seed == 2:
+            raise RecursionError
+        return integrity.sealed(record)
+
+    monkeypatch.setattr(merging, "sealed", sealed)
+    assert "internal error, RecursionError" in refusal(cli, *MERGE, code=1)
+    assert not list(work.glob("target/local/*/*/*/*"))
 
 
 def test_a_sweeps_grid_gets_the_seeds_of_both(work: Path, cli: Cli) -> None:
@@ -281,6 +293,10 @@ FOUND: dict[str, tuple[Change, str]] = {
         "method: mine.py at hand is not",
     ),
     "a record that is none": (lambda files: files.update({f"{NOISE}.json": b"[]"}), "shape: "),
+    "a fact that lies too deep": (
+        change_record(lambda d: d["provenance"].update(x=json.loads(600 * "[" + 600 * "]")), sealed=False),
+        "shape: this is not a run record: 'provenance.x[0][0]",
+    ),
     "a grid that is none": (
         lambda f: f.update({"sweeps/mini-unsee_architectures.json": b"[]"}),
         "sweeps/mini-unsee_architectures.json: grid: the sweep's grid is damaged",
