@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.data.mteb_names import is_mteb
+from bench.data.suites import SUITES
 from bench.encoder import FloatArray
 from bench.errors import (
     BenchError,
@@ -219,6 +220,8 @@ def _measured(
         verified.unchecked[f"scores of {record.suite}: {error.what}"] += len(record.scores)
         yield from (("score", wrong, _EDITED) for wrong in wrong_average(record))
         return
+    if record.predictions and record.suite in SUITES.names() and list(predictions) != list(tasks):
+        yield "predictions", "their tasks are in another order than the suite's", AGAIN
     found = rescore(record, tasks, predictions)
     verified.scores += found.checked
     for kind in found.unchecked:
