@@ -129,8 +129,7 @@ def merge(file: Path, into: Path, settings: Settings) -> Merged:
             if verified.findings:
                 return merged
         new, new_grids = _news(store, records, grids)  # again, as training may have taken hours
-        ready = [(record, _text(record, bundle)) for record in new]  # all, before the first is written
-        merged.added += [_add(store, record, text, bundle) for record, text in ready]
+        merged.added += _add_all(store, new, bundle)
         for grid in new_grids:
             manifest.save(grid, store.root)
         merged.present = len(records) - len(new)
@@ -247,11 +246,13 @@ def _equal(one: RunRecord, other: RunRecord) -> bool:
     return to_json(sealed(one), timing=False) == to_json(sealed(other), timing=False)
 
 
-def _text(record: RunRecord, bundle: archive.Bundle) -> str:
-    """The text of a record that says where it came from."""
+def _add_all(store: ResultStore, records: Sequence[RunRecord], bundle: archive.Bundle) -> list[str]:
+    """Write records that say where they came from, whose texts are all made before; return their paths."""
     origin = {"bundle": bundle.sha256, "campaign": bundle.campaign}
     origin |= {"by": bundle.by} if bundle.by else {}
-    return to_json(sealed(replace(record, timing={**record.timing, "merged": origin})))
+    whole = [sealed(replace(record, timing={**record.timing, "merged": origin})) for record in records]
+    texts = list(map(to_json, whole))
+    return [_add(store, record, text, bundle) for record, text in zip(records, texts, strict=True)]
 
 
 def _add(store: ResultStore, record: RunRecord, text: str, bundle: archive.Bundle) -> str:
