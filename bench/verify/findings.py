@@ -22,6 +22,8 @@ CHECKS = {
     "score": "every score is what predictions and gold scores give",
     "weights": "an encoder that is kept next to its record is the one that the record is of",
     "stages": "the keys of the training stages are those of its options, text and seed",
+    "training": "each stage chose the best step of its dev curve, and has the steps, sentences and dev "
+    "evaluations that its options and text give",
     "copy": "no result of a method stands twice, such as under two seeds",
     "grid": "a sweep's grid is in its own place, and its cells are those that the sweep has",
     "stray": "nothing lies in the folder that no record names",

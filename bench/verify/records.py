@@ -28,6 +28,7 @@ from bench.records.record import EXTERNAL, RunRecord, from_json
 from bench.records.store import ResultStore
 from bench.registry import METHODS
 from bench.run.kept import folder_of
+from bench.verify.course import of_itself
 from bench.verify.files import files_of, no_file, strays, unseen
 from bench.verify.findings import READABLE, UNFORESEEN, Verified, Wrong
 from bench.verify.grids import verify_grids
@@ -36,7 +37,9 @@ from bench.verify.stages import Planned, planned, with_keys
 
 SIDE_SCORES = "scores beside a suite's own, of which no predictions are kept:"
 NOTES = "notes of records:"
-BESIDE_SCORES = (SIDE_SCORES, NOTES)
+TRAININGS = "what trainings gave beside the encoder:"
+PROBES = "what probes found"
+BESIDE_SCORES = (SIDE_SCORES, NOTES, TRAININGS, PROBES)
 """What lines begin with that leave no score of a suite in doubt."""
 _EDITED = "the record was edited, or scored by another program: run the cell again"
 _NONE: FloatArray = np.empty(0, dtype=np.float32)
@@ -143,7 +146,8 @@ def _verify_record(
         verified.add(where, [("shape", what, error.hint or AGAIN)])
         return None
     wrong = [*_stated(store, file, record), *known(record, verified), *_plugins(record, settings, verified)]
-    wrong += _encoder(folder_of(store, record.place), record)
+    wrong += [*_encoder(folder_of(store, record.place), record), *of_itself(record)]
+    _say_what_is_left(record, verified)
     scores = verified.scores
     if not any(check == "place" for check, *_ in wrong):  # else its predictions are not those next to it
         wrong += _measured(store, record, settings, verified)
@@ -174,6 +178,14 @@ def _stated(store: ResultStore, file: Path, record: RunRecord) -> Iterator[Wrong
         yield "place", what, "move the copy out of the results folder"
     if record.status != "ok":
         yield "score", f"the cell failed: {record.reason}", AGAIN
+
+
+def _say_what_is_left(record: RunRecord, verified: Verified) -> None:
+    """Count what a record says and nothing in it shows: only training again, or probing again, would."""
+    if record.training.get("stages"):
+        verified.unchecked[f"{TRAININGS} losses, dev scores, seconds"] += 1
+    if record.probes:
+        verified.unchecked[PROBES] += 1
 
 
 def _plugins(record: RunRecord, settings: Settings, verified: Verified) -> Iterator[Wrong]:

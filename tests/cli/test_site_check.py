@@ -18,6 +18,8 @@ RESULTS = Path(__file__).parents[2] / "results"
     [
         ("reference/mini/esimcse_short/seed-1/mini.json", "verified", "mini all spearman_last (2)"),
         ("reference/mini/tncse_short.kept/no-seed/mini.json", "verified", "not checked: notes of records: "),
+        ("mini-equal/mini-equal/simcse/seed-1/mini.json", "verified", "not checked: what probes found"),
+        ("mini-equal/mini-equal/simcse/seed-1/mini.json", "verified", "losses, dev scores, seconds"),
         ("reproduce/mini/untrained[pooling=avg]/no-seed/mini-mteb.json", "in part", "kept: all v_measure"),
     ],
 )
