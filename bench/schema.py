@@ -10,6 +10,8 @@ from typing import Any
 LARGEST = 1e15
 """No count, clock or measured value is larger; sums of such numbers stay finite."""
 LONGEST_BYLINE = 100
+DEEPEST = 64
+"""No value lies in more lists and mappings: what reads or writes one again goes as deep itself."""
 
 
 @dataclass(frozen=True)
@@ -97,9 +99,14 @@ def fault(value: Any, shape: Shape) -> str | None:
     return _from_root(_fault(value, shape))
 
 
-def unwritable(value: Any) -> str | None:
-    """Return where a value holds what can't be written again: half a character, an endless number."""
-    return _from_root(_unwritable(value))
+def unwritable(value: Any, levels: int = DEEPEST) -> str | None:
+    """Return where a value holds what can't be written again: half a character, an endless number, a depth.
+
+    Args:
+        value: What JSON holds.
+        levels: How many lists and mappings may lie in each other.
+    """
+    return _from_root(_unwritable(value, levels))
 
 
 def _from_root(place: str | None) -> str | None:
@@ -139,17 +146,19 @@ def _fault_of_block(value: Mapping[str, Any], block: Block) -> str | None:
     return None
 
 
-def _unwritable(value: Any) -> str | None:
+def _unwritable(value: Any, levels: int) -> str | None:
     if isinstance(value, dict):
-        if not all(map(_is_unicode, value)):
+        if not levels or not all(map(_is_unicode, value)):
             return ""
         for name, entry in value.items():
-            if (place := _unwritable(entry)) is not None:
+            if (place := _unwritable(entry, levels - 1)) is not None:
                 return f".{name}{place}"
         return None
     if isinstance(value, list):
+        if not levels:
+            return ""
         for i, entry in enumerate(value):
-            if (place := _unwritable(entry)) is not None:
+            if (place := _unwritable(entry, levels - 1)) is not None:
                 return f"[{i}]{place}"
         return None
     if isinstance(value, str):

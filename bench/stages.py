@@ -128,6 +128,20 @@ def planned_steps(config: Mapping[str, OptionValue], sentences: int) -> int:
     return int(config["steps"]) or int(config["epochs"]) * (whole + short)
 
 
+def planned_sentences(config: Mapping[str, OptionValue], sentences: int) -> int:
+    """Sentences that a stage sees in its steps: an epoch's last batch may be short, or is left out.
+
+    >>> planned_sentences({"batch_size": 4, "steps": 0, "epochs": 2}, 10)  # 4 + 4 + 2, twice
+    20
+    >>> planned_sentences({"batch_size": 4, "steps": 5, "epochs": 2, "drop_last": True}, 10)
+    20
+    """
+    size = int(config["batch_size"])
+    epoch = sentences - sentences % size if config.get("drop_last", False) else sentences
+    epochs, steps = divmod(planned_steps(config, sentences), max(1, -(-epoch // size)))
+    return epochs * epoch + steps * size
+
+
 @runtime_checkable
 class TrainedMethod(Protocol):
     """A method (see :class:`bench.card.Method`) that trains."""

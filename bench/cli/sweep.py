@@ -32,6 +32,7 @@ def sweep(name: str, dry_run: bool, estimate: bool, **options: Any) -> None:
     from bench.plan.plan import make_plan
     from bench.records.store import ResultStore
     from bench.reports.tables.sweeps import sweep_grids
+    from bench.request import profiles
     from bench.request.parse import parse_methods
     from bench.sweeps.grids import get
     from bench.sweeps.manifest import Manifest, save, with_earlier
@@ -39,7 +40,7 @@ def sweep(name: str, dry_run: bool, estimate: bool, **options: Any) -> None:
     wanted = get(name)
     spec = make_spec({**options, "methods": "untrained"})
     if wanted.surface:
-        manifest = Manifest(wanted.name, spec.profile, ("formula",), (), ())
+        manifest = Manifest(wanted.name, profiles.load(spec.profile).name, ("formula",), (), ())
         store = ResultStore(spec.results, spec.campaign)
         if not (dry_run or estimate):
             store.prepare()

@@ -12,6 +12,7 @@ from typing import Any
 
 from bench.errors import BenchError
 from bench.schema import (
+    DEEPEST,
     Block,
     Each,
     Maybe,
@@ -53,6 +54,7 @@ _STAGE = Block(
 )
 _DEEPER: dict[str, Shape] = {}
 _MEMBERS = Each(Block({"method": label, "options": Each(setting)}, _DEEPER))
+_DEEPER["backbone"] = Maybe(_NAMED)
 _DEEPER["members"] = _MEMBERS
 TRAINING = Block(
     optional={
@@ -201,7 +203,7 @@ def kept_facts(facts: Any, shape: Block, what: str) -> dict[str, Any]:
         found = json.loads(json.dumps(facts, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
         raise BenchError(f"{what} can't be kept: {error}") from error
-    if place := fault(found, shape) or unwritable(found):
+    if place := fault(found, shape) or unwritable(found, DEEPEST // 2):  # they stand below others there
         raise BenchError(f"{what} can't be kept: '{place}' isn't what it should be")
     kept: dict[str, Any] = found
     return kept

@@ -108,7 +108,7 @@ def _members(training: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     found = {}
     for role, member in training.get("members", {}).items():
         found[role] = {**member, "options": without_latest(member["options"])}
-        if "recipe" in member.get("backbone", {}):
+        if "recipe" in (member.get("backbone") or {}):
             found[role]["backbone"] = {**member["backbone"], "sha256": ""}
         if "members" in member:
             found[role]["members"] = _members(member)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -60,6 +62,13 @@ def _lives(process: str) -> bool:
     except (PermissionError, ValueError, OverflowError):  # another user's, or no number: not ours to remove
         return True
     return True
+
+
+def content_of(path: Path) -> bytes:
+    """Read a file; raises OSError, also for what is none: a pipe or a device may never end."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    return path.read_bytes()
 
 
 def write_whole(path: Path, payload: bytes) -> None:

@@ -15,26 +15,37 @@ from bench.errors import DataError
 def arrays(file: Path, content: bytes) -> dict[str, FloatArray]:
     """Return the predictions in a file's content, by their tasks.
 
+    A zip can hold more than its entries, and the same ones in many forms. So it has to be, to the byte, what
+    :func:`npz` makes of them: then nothing travels hidden in it, and files of equal predictions are equal.
+
     Raises:
-        DataError: anything but finite float32 numbers, a list a task.
+        DataError: anything but finite float32 numbers, a list a task, or in another form.
     """
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
             if sum(member.file_size for member in archive.zip.infolist()) > len(content):
                 raise ValueError("packed, which ours never are: it could unpack to anything")
             found = {name: archive[name] for name in archive.files}
+        again = npz(found)
     except Exception as error:  # a damaged file makes numpy and zipfile fail in many ways
         raise DataError(
             f"these are no predictions: {type(error).__name__}", where=str(file), hint="run the cell again"
         ) from error
     for name, values in found.items():
-        if values.dtype != np.float32 or values.ndim != 1 or not np.isfinite(values).all():
+        listed = isinstance(values, np.ndarray) and values.dtype == np.float32 and values.ndim == 1
+        if not listed or not np.isfinite(values).all():
             raise DataError(
                 f"the predictions of {name} are damaged",
                 where=str(file),
                 expected="a list of finite float32 numbers",
                 hint="run the cell again",
             )
+    if again != content:
+        raise DataError(
+            "this file isn't written as bench writes predictions: it may hold more, or be a copy of others",
+            where=str(file),
+            hint="run the cell again",
+        )
     return found
 
 

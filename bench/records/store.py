@@ -23,7 +23,7 @@ from bench.errors import (
     UnreadableRecordError,
     UnsealedRecordError,
 )
-from bench.records.files import temporaries, write_whole
+from bench.records.files import content_of, temporaries, write_whole
 from bench.records.folders import check_readable
 from bench.records.integrity import AGAIN, copies, faults, seal_fault, sealed
 from bench.records.predictions import arrays, npz
@@ -348,7 +348,7 @@ def _folders(parent: Path) -> list[Path]:
 def _content(file: Path) -> bytes | None:
     """Content of a file, None where there is none; raises UnreadableRecordError."""
     with _reading(file):
-        return file.read_bytes()
+        return content_of(file)
     return None
 
 

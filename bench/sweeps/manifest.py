@@ -9,7 +9,7 @@ from typing import Any
 
 from bench.data.tasks import decimal
 from bench.errors import DataError, InputError, StorageError
-from bench.records.files import write_whole
+from bench.records.files import content_of, write_whole
 from bench.schema import Block, Rows, count, fault, label
 from bench.sweeps.grids import SWEEPS
 
@@ -47,8 +47,15 @@ class Manifest:
 
 
 def path_of(manifest: Manifest, campaign: Path) -> Path:
-    """Where a sweep's grid is kept."""
-    return campaign / FOLDER / f"{manifest.profile}-{manifest.sweep}.json"
+    """Where a sweep's grid is kept; raises DataError for a profile that names a place elsewhere."""
+    path = campaign / FOLDER / _file_of(manifest)
+    if path.name != _file_of(manifest):
+        raise DataError(f"'{manifest.profile}' is no profile's name", where=f"sweep {manifest.sweep}")
+    return path
+
+
+def _file_of(manifest: Manifest) -> str:
+    return f"{manifest.profile}-{manifest.sweep}.json"
 
 
 def save(manifest: Manifest, campaign: Path) -> None:
@@ -89,9 +96,15 @@ def with_earlier(manifest: Manifest, campaign: Path) -> Manifest:
 
 
 def load(path: Path) -> Manifest:
-    """Return the grid in a file; raises DataError for a damaged one."""
+    """Return the grid in a file; raises DataError for a damaged one, or one in another's place.
+
+    A grid says itself where it is kept, so one that came from others must not lead anywhere else.
+    """
     try:
-        return _manifest(json.loads(path.read_text(encoding="utf-8")))
+        found = _manifest(json.loads(content_of(path).decode("utf-8")))
+        if path.name != _file_of(found):
+            raise ValueError(f"it is of sweep {found.sweep} and profile {found.profile}")
+        return found
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(
             f"the sweep's grid is damaged: {error}",
@@ -112,6 +125,8 @@ def _manifest(data: Any) -> Manifest:
     if name not in SWEEPS:
         raise ValueError(f"no sweep '{name}'")
     points = tuple((row, column, method) for row, column, method in data["points"])
+    if not points and not SWEEPS[name].surface:
+        raise ValueError("it has no cells")
     if SWEEPS[name].numeric:
         for row, _, _ in points:
             decimal(row)

@@ -46,7 +46,7 @@ _MANIFEST = Block(
     {"by": byline},
     closed=True,
 )
-_AGAIN = "ask its sender for the file that bench bundle wrote"
+ASK_AGAIN = "ask its sender for the file that bench bundle wrote"
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def read(path: Path) -> Bundle:
     said = _said(files, where)
     del files[MANIFEST]
     if missing := sorted(ALWAYS - files.keys()):
-        raise InputError(f"it lacks {', '.join(missing)}", where=where, hint=_AGAIN)
+        raise InputError(f"it lacks {', '.join(missing)}", where=where, hint=ASK_AGAIN)
     return Bundle(said["campaign"], files, hashlib.sha256(payload).hexdigest(), said.get("by", ""))
 
 
@@ -156,10 +156,10 @@ def _unpack(payload: bytes, where: str) -> dict[str, bytes]:
         name = payload[begin : begin + length].decode("ascii", errors="backslashreplace")
         _check_file(name, size, where)
         if name in files:
-            raise InputError(f"it holds '{name}' twice", where=where, hint=_AGAIN)
+            raise InputError(f"it holds '{name}' twice", where=where, hint=ASK_AGAIN)
         if method != zipfile.ZIP_STORED or packed != size:
             raise InputError(
-                f"'{name}' is compressed, so that it could unpack to anything", where=where, hint=_AGAIN
+                f"'{name}' is compressed, so that it could unpack to anything", where=where, hint=ASK_AGAIN
             )
         if len(files) == MOST_FILES:
             raise InputError("it holds too many files", where=where, expected=f"at most {MOST_FILES:,}")
@@ -171,7 +171,7 @@ def _unpack(payload: bytes, where: str) -> dict[str, bytes]:
         raise InputError(
             "it holds a link, or something else that bench bundle doesn't write, or is damaged",
             where=where,
-            hint=_AGAIN,
+            hint=ASK_AGAIN,
         )
     return files
 
@@ -217,19 +217,19 @@ def _said(files: Mapping[str, bytes], where: str) -> dict[str, Any]:
         if place := fault(said, _MANIFEST):
             raise ValueError(f"'{place}' is missing, unknown or isn't what it should be")
     except KeyError as error:
-        raise InputError("it has no manifest", where=where, hint=_AGAIN) from error
+        raise InputError("it has no manifest", where=where, hint=ASK_AGAIN) from error
     except (ValueError, RecursionError) as error:
-        raise InputError(f"this is no manifest: {error}", where=where, hint=_AGAIN) from error
+        raise InputError(f"this is no manifest: {error}", where=where, hint=ASK_AGAIN) from error
     others = {name: content for name, content in files.items() if name != MANIFEST}
     listed = said["files"]
     for name in sorted(listed.keys() | others.keys()):
         content = others.get(name)
         if name not in listed or content is None:
             what = "isn't there" if content is None else "isn't named here"
-            raise InputError(f"'{name}' {what}", where=where, hint=_AGAIN)
+            raise InputError(f"'{name}' {what}", where=where, hint=ASK_AGAIN)
         if listed[name] != {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}:
-            raise InputError(f"'{name}' is not the file that is named here", where=where, hint=_AGAIN)
+            raise InputError(f"'{name}' is not the file that is named here", where=where, hint=ASK_AGAIN)
     again = _manifest(said["campaign"], said["bench"], others, said.get("by", ""))
     if said["schema"] != SCHEMA or again != files[MANIFEST]:
-        raise InputError("it isn't written as bench bundle writes it", where=where, hint=_AGAIN)
+        raise InputError("it isn't written as bench bundle writes it", where=where, hint=ASK_AGAIN)
     return said

@@ -9,6 +9,7 @@ from importlib import metadata, resources
 from pathlib import Path
 
 from bench.errors import InputError
+from bench.records.files import content_of
 from bench.records.provenance import plugin_files, without_paths
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
@@ -154,16 +155,43 @@ def _check_plugins(records: Sequence[RunRecord], given: Mapping[str, str]) -> No
         raise InputError(f"no record of the campaign came from '{file}'", where="--plugin")
 
 
+def check_contents(
+    bundle: archive.Bundle, store: ResultStore, records: Sequence[RunRecord], where: str
+) -> None:
+    """Check that a bundle holds what :func:`bundle` takes along for its records, and nothing else.
+
+    Args:
+        bundle: As it was read.
+        store: Where its records and grids were written.
+        records: Its records.
+        where: For messages.
+
+    Raises:
+        InputError: a plug-in, a profile or predictions that it lacks, or that no record names.
+    """
+    wanted = {f"{archive.PLUGINS}{name}" for name in plugins_of(records)}
+    wanted |= {f"{archive.PROFILES}{name}.toml" for name in profiles_of(records)}
+    wanted |= _paths(store, records).keys()
+    for name in sorted(wanted ^ (bundle.files.keys() - archive.ALWAYS)):
+        lacks = f"its records name '{name}', which it lacks"
+        what = lacks if name in wanted else f"nothing in it names '{name}'"
+        raise InputError(what, where=where, hint=archive.ASK_AGAIN)
+
+
 def _results(store: ResultStore, records: Sequence[RunRecord]) -> dict[str, bytes]:
     """Records, predictions and grids of sweeps, by their names in a bundle."""
+    return {name: content_of(path) for name, path in _paths(store, records).items()}
+
+
+def _paths(store: ResultStore, records: Sequence[RunRecord]) -> dict[str, Path]:
+    """Their files, by the same names."""
     paths = []
     for record in records:
         path = store.path(record.place)
         paths += [path, path.with_suffix(".npz")] if record.predictions else [path]
     files = {f"{archive.RECORDS}{path.relative_to(store.root).as_posix()}": path for path in paths}
     grids = sorted((store.root / manifest.FOLDER).glob("*.json"))
-    files |= {f"{archive.SWEEPS}{path.name}": path for path in grids}
-    return {name: path.read_bytes() for name, path in files.items()}
+    return files | {f"{archive.SWEEPS}{path.name}": path for path in grids}
 
 
 def _reports(campaign: str, results: Mapping[str, bytes]) -> dict[str, bytes]:

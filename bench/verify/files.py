@@ -41,6 +41,16 @@ def files_of(target: Path) -> tuple[dict[Path, list[Path]], Below]:
     return found, there
 
 
+def no_file(path: Path) -> str | None:
+    """Say what stands in a file's place and isn't one, None for a file or nothing.
+
+    A link leads elsewhere, to what isn't there for others or changes unseen; a pipe or device may never end.
+    """
+    if path.is_symlink():
+        return "a link, not a file"
+    return "no file" if path.exists() and not path.is_file() else None
+
+
 def _is_run(folder: str) -> bool:
     return folder == "no-seed" or folder.startswith("seed-")
 

@@ -18,12 +18,14 @@ CHECKS = {
     "tasks": "every task of the suite has a score, and as many items as it says",
     "average": "averages are those of the scores they are made of",
     "data": "the data are those that everybody else has, or those at hand",
-    "predictions": "the predictions are whole, and those the record was written with",
+    "predictions": "the predictions are whole, those the record was written with, and alone in their file",
     "score": "every score is what predictions and gold scores give",
     "weights": "an encoder that is kept next to its record is the one that the record is of",
     "stages": "the keys of the training stages are those of its options, text and seed",
-    "copy": "no result stands twice under different names or seeds",
-    "grid": "the cells of a sweep's grid are those that the sweep has",
+    "training": "each stage chose the best step of its dev curve, and has the steps, sentences and dev "
+    "evaluations that its options and text give",
+    "copy": "no result of a method stands twice, such as under two seeds",
+    "grid": "a sweep's grid is in its own place, and its cells are those that the sweep has",
     "stray": "nothing lies in the folder that no record names",
     "rerun": "trained again, the result is the same to the last digit, on other hardware within bounds",
 }

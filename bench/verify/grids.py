@@ -15,6 +15,7 @@ from bench.request.profiles import Profile
 from bench.request.spec import MethodRequest
 from bench.sweeps.grids import SWEEPS, Backbone
 from bench.sweeps.manifest import FOLDER, Manifest, load
+from bench.verify.files import no_file
 from bench.verify.findings import Verified, Wrong
 
 _MOST_LAYERS = 128
@@ -34,8 +35,8 @@ def verify_grids(root: Path, base: Path, verified: Verified) -> None:
     """
     for path in sorted((root / FOLDER).glob("*.json")):
         where = path.relative_to(base).as_posix()
-        if path.is_symlink():
-            verified.add(where, [("grid", "a link, not a file", _HINT)])
+        if odd := no_file(path):
+            verified.add(where, [("grid", odd, _HINT)])
             continue
         try:
             manifest = load(path)

@@ -22,7 +22,7 @@ from bench.reports.campaign import make_campaign
 from bench.sweeps import manifest
 from bench.verify import archive
 from bench.verify import records as verification
-from bench.verify.bundle import of_folder, plugins_of, profile_text, profiles_of, write_results
+from bench.verify.bundle import check_contents, of_folder, profile_text, write_results
 from bench.verify.findings import Verified
 from bench.verify.repeat import repeat
 from bench.verify.sentences import check_sentences
@@ -118,7 +118,7 @@ def merge(file: Path, into: Path, settings: Settings) -> Merged:
             return merged
         records, grids = copy.records(), manifest.load_all(copy.root)
         if not file.is_dir():
-            _check_contents(bundle, records, grids, str(file))
+            check_contents(bundle, copy, records, str(file))
         _check_scores(records, settings.data)
         check_sentences({**bundle.files, "--by": bundle.by.encode()}, records, settings.data, str(file))
         merged.notes += _other_profiles(bundle)
@@ -129,7 +129,7 @@ def merge(file: Path, into: Path, settings: Settings) -> Merged:
             if verified.findings:
                 return merged
         new, new_grids = _news(store, records, grids)  # again, as training may have taken hours
-        merged.added += [_add(store, record, bundle) for record in new]
+        merged.added += _add_all(store, new, bundle)
         for grid in new_grids:
             manifest.save(grid, store.root)
         merged.present = len(records) - len(new)
@@ -175,23 +175,6 @@ def _check_run_plugins(settings: Settings, sources: Mapping[str, bytes]) -> None
                 where="--run-plugin",
                 expected=f"one of {', '.join(sorted(sources))}" if sources else "a bundle that has some",
             )
-
-
-def _check_contents(
-    bundle: archive.Bundle, records: Sequence[RunRecord], grids: Sequence[manifest.Manifest], where: str
-) -> None:
-    """Check that a bundle holds the plug-ins and profiles that its records name, and no others."""
-    wanted = {f"{archive.PLUGINS}{name}" for name in plugins_of(records)}
-    wanted |= {f"{archive.PROFILES}{name}.toml" for name in profiles_of(records)}
-    wanted |= {f"{archive.SWEEPS}{grid.profile}-{grid.sweep}.json" for grid in grids}
-    there = {name for name in bundle.files if not name.startswith(archive.RECORDS)} - archive.ALWAYS
-    for name in sorted(wanted ^ there):
-        what = (
-            f"its records name '{name}', which it lacks"
-            if name in wanted
-            else f"nothing in it names '{name}'"
-        )
-        raise InputError(what, where=where, hint="ask its sender for the file that bench bundle wrote")
 
 
 def _check_scores(records: Sequence[RunRecord], data: Path | None) -> None:
@@ -263,19 +246,25 @@ def _equal(one: RunRecord, other: RunRecord) -> bool:
     return to_json(sealed(one), timing=False) == to_json(sealed(other), timing=False)
 
 
-def _add(store: ResultStore, record: RunRecord, bundle: archive.Bundle) -> str:
-    """Write a record with its predictions, each atomically, the record last; return its path."""
-    path = store.path(record.place)
+def _add_all(store: ResultStore, records: Sequence[RunRecord], bundle: archive.Bundle) -> list[str]:
+    """Write records that say where they came from, whose texts are all made before; return their paths."""
     origin = {"bundle": bundle.sha256, "campaign": bundle.campaign}
     origin |= {"by": bundle.by} if bundle.by else {}
-    whole = sealed(replace(record, timing={**record.timing, "merged": origin}))
+    whole = [sealed(replace(record, timing={**record.timing, "merged": origin})) for record in records]
+    texts = list(map(to_json, whole))
+    return [_add(store, record, text, bundle) for record, text in zip(records, texts, strict=True)]
+
+
+def _add(store: ResultStore, record: RunRecord, text: str, bundle: archive.Bundle) -> str:
+    """Write a record with its predictions, each atomically, the record last; return its path."""
+    path = store.path(record.place)
     with _writing(store, record):
         if path.exists():
             raise NotComparableError("another process wrote it meanwhile", where=str(path))
         path.parent.mkdir(parents=True, exist_ok=True)
         if record.predictions is not None:
             _write_predictions(store, record, bundle)
-        write_whole(path, to_json(whole).encode("utf-8"))
+        write_whole(path, text.encode("utf-8"))
     return path.relative_to(store.root).as_posix()
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bench.data.suites import SUITES
+from bench.encoder import FloatArray
 from bench.errors import (
     BenchError,
     DataError,
@@ -24,7 +26,8 @@ from bench.records.record import EXTERNAL, RunRecord, from_json
 from bench.records.store import ResultStore
 from bench.registry import METHODS
 from bench.run.kept import folder_of
-from bench.verify.files import files_of, strays, unseen
+from bench.verify.course import of_itself
+from bench.verify.files import files_of, no_file, strays, unseen
 from bench.verify.findings import READABLE, UNFORESEEN, Verified, Wrong
 from bench.verify.grids import verify_grids
 from bench.verify.known import known
@@ -32,7 +35,9 @@ from bench.verify.stages import Planned, planned, with_keys
 
 SIDE_SCORES = "scores beside a suite's own, of which no predictions are kept:"
 NOTES = "notes of records:"
-BESIDE_SCORES = (SIDE_SCORES, NOTES)
+TRAININGS = "what trainings gave beside the encoder:"
+PROBES = "what probes found"
+BESIDE_SCORES = (SIDE_SCORES, NOTES, TRAININGS, PROBES)
 """What lines begin with that leave no score of a suite in doubt."""
 _EDITED = "the record was edited, or scored by another program: run the cell again"
 
@@ -123,8 +128,8 @@ def _verify_record(
     store: ResultStore, file: Path, where: str, settings: Settings, verified: Verified
 ) -> RunRecord | None:
     try:
-        if file.is_symlink():
-            raise BenchError("a link, not a file")
+        if odd := no_file(file):
+            raise BenchError(odd)
         text = file.read_text(encoding="utf-8")
         record = from_json(text, str(file))
     except OSError as error:  # it may be whole
@@ -138,7 +143,8 @@ def _verify_record(
         verified.add(where, [("shape", what, error.hint or AGAIN)])
         return None
     wrong = [*_stated(store, file, record), *known(record, verified), *_plugins(record, settings, verified)]
-    wrong += _encoder(folder_of(store, record.place), record)
+    wrong += [*_encoder(folder_of(store, record.place), record), *of_itself(record)]
+    _say_what_is_left(record, verified)
     scores = verified.scores
     if not any(check == "place" for check, *_ in wrong):  # else its predictions are not those next to it
         wrong += _measured(store, record, settings, verified)
@@ -169,6 +175,14 @@ def _stated(store: ResultStore, file: Path, record: RunRecord) -> Iterator[Wrong
         yield "place", what, "move the copy out of the results folder"
     if record.status != "ok":
         yield "score", f"the cell failed: {record.reason}", AGAIN
+
+
+def _say_what_is_left(record: RunRecord, verified: Verified) -> None:
+    """Count what a record says and nothing in it shows: only training again, or probing again, would."""
+    if record.training.get("stages"):
+        verified.unchecked[f"{TRAININGS} losses, dev scores, seconds"] += 1
+    if record.probes:
+        verified.unchecked[PROBES] += 1
 
 
 def _plugins(record: RunRecord, settings: Settings, verified: Verified) -> Iterator[Wrong]:
@@ -202,16 +216,9 @@ def _measured(
     """What predictions and gold scores say against a record."""
     if record.status != "ok":
         return
-    if record.predictions is None:
-        yield "predictions", "it names no predictions, so nothing shows its scores", AGAIN
-        return
-    try:
-        predictions = store.predictions(record)
-    except UnreadableRecordError as error:
-        yield "predictions", error.what, READABLE
-        return
-    except BenchError as error:
-        yield "predictions", error.what, error.hint or "run the cell again"
+    predictions = _predictions(store, record)
+    if isinstance(predictions, tuple):
+        yield predictions
         return
     try:
         tasks = tasks_of(record, settings.data)
@@ -223,6 +230,8 @@ def _measured(
         yield from (("score", wrong, _EDITED) for wrong in wrong_average(record))
         return
     yield from _counts(record, tasks)
+    if record.suite in SUITES.names() and list(predictions) != list(tasks):
+        yield "predictions", "their tasks are in another order than the suite's", AGAIN
     found = rescore(record, tasks, predictions)
     verified.scores += found.checked
     for kind in found.unchecked:
@@ -240,6 +249,20 @@ def _counts(record: RunRecord, tasks: Mapping[str, SuiteTask]) -> Iterator[Wrong
         if said != {counted: task.items}:
             stated = " and ".join(f"{number} {unit}" for unit, number in said.items()) or "nothing counted"
             yield "tasks", f"{name} is said to have {stated}, and has {task.items} {counted}", AGAIN
+
+
+def _predictions(store: ResultStore, record: RunRecord) -> dict[str, FloatArray] | Wrong:
+    """A record's predictions, or what is wrong with them."""
+    if record.predictions is None:
+        return "predictions", "it names no predictions, so nothing shows its scores", AGAIN
+    if odd := no_file(store.path(record.place).with_suffix(".npz")):
+        return "predictions", f"beside it is {odd}", AGAIN
+    try:
+        return store.predictions(record)
+    except UnreadableRecordError as error:
+        return "predictions", error.what, READABLE
+    except BenchError as error:
+        return "predictions", error.what, error.hint or "run the cell again"
 
 
 def _planned(record: RunRecord, settings: Settings, verified: Verified) -> Planned | None:

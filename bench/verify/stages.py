@@ -16,6 +16,7 @@ from bench.records.record import RunRecord
 from bench.run.rerun import spec_of
 from bench.run.said import job_of, said_otherwise
 from bench.stages import ARITHMETIC
+from bench.verify.course import of_plan
 from bench.verify.findings import Wrong
 
 _OF_THE_SEED = {"seed", "seeds"}
@@ -41,6 +42,7 @@ class Planned:
         if odd := [role for role in roles if stages.get(role, {}).get("key") != self.keys.get(role)]:
             what = f"the key of {', '.join(odd)} is not that of its options, text and seed"
             yield "stages", what, AGAIN
+        yield from of_plan(record, self.plan, self.job)
         for what in said_otherwise(record, self.plan, self.job):
             yield "notes", what, AGAIN
 

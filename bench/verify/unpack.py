@@ -12,13 +12,14 @@ from typing import Any
 
 from bench.card import MethodCard, Option, check_types
 from bench.data.suites import SUITES
-from bench.errors import InputError
+from bench.errors import BenchError, DataError, InputError, NewerRecordError
 from bench.records.files import whole_folder
 from bench.records.record import EXTERNAL, RunRecord
 from bench.records.store import ResultStore
 from bench.request.profiles import DEFAULT
+from bench.sweeps import manifest
 from bench.verify import archive
-from bench.verify.bundle import write_results
+from bench.verify.bundle import check_contents, write_results
 
 RESULTS = "results"
 """Folder of the campaign; plug-ins lie beside it, as ``--plugin`` takes no code from below the results."""
@@ -45,7 +46,8 @@ class Unpacked:
 def unpack(file: Path, into: Path) -> Unpacked:
     """Write records, grids of sweeps, plug-ins and profiles of a bundle to a new folder, whole or not at all.
 
-    Its form is checked as by ``bench merge``; whether the records are sound is for ``bench verify`` to say.
+    Its form is checked as by ``bench merge``, and that it holds nothing but what its records name; whether
+    these are sound is for ``bench verify`` to say.
     The sender's reports stay in the bundle: they can be made again, and a page from anybody is none to open.
 
     Args:
@@ -53,7 +55,8 @@ def unpack(file: Path, into: Path) -> Unpacked:
         into: A folder that is empty or isn't there.
 
     Raises:
-        InputError: not a bundle, or something is in the folder.
+        InputError: not a bundle, or one that holds a damaged record or what its records don't call for;
+            something is in the folder.
         OSError: it can't be written.
     """
     bundle = archive.read(file)
@@ -61,15 +64,29 @@ def unpack(file: Path, into: Path) -> Unpacked:
     if into.is_symlink() or (into.exists() and (not into.is_dir() or any(into.iterdir()))):
         raise InputError("this is there already", where=str(into), expected="a folder that is new or empty")
     with whole_folder(into) as folder:
-        write_results(bundle.files, folder / RESULTS / campaign)
-        wanted = needs(ResultStore(folder / RESULTS, campaign).records())
+        store = ResultStore(folder / RESULTS, campaign)
+        write_results(bundle.files, store.root)
+        records = _records(store, str(file))
+        check_contents(bundle, store, records, str(file))
         for name, content in bundle.files.items():
             if name.startswith((archive.PLUGINS, archive.PROFILES, archive.ENVIRONMENT)):
                 (folder / name).parent.mkdir(exist_ok=True)
                 (folder / name).write_bytes(content)
     sources = bundle.below(archive.PLUGINS)
     cards = {name: read_cards(source) for name, source in sources.items()}
-    return Unpacked(campaign, wanted, cards, bundle.by)
+    return Unpacked(campaign, needs(records), cards, bundle.by)
+
+
+def _records(store: ResultStore, where: str) -> list[RunRecord]:
+    """Read the records, and the grids too; what is wrong is the bundle's, whose folder nobody will see."""
+    try:
+        records = store.records()
+        manifest.load_all(store.root)
+    except DataError as error:
+        what = str(BenchError(error.what, where=error.where, expected=error.expected))
+        hint = error.hint if isinstance(error, NewerRecordError) else archive.ASK_AGAIN
+        raise InputError(what.replace(f"{store.root}/", ""), where=where, hint=hint) from error
+    return records
 
 
 def needs(records: Sequence[RunRecord]) -> tuple[tuple[str, str], ...]:

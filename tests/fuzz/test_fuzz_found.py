@@ -229,6 +229,7 @@ def test_an_average_of_no_task_is_not_rounded() -> None:
         ({"points": [["x", "jtcse", "noise"]]}, "'x' is not a number"),
         ({"points": [["0", "jtcse"]]}, "'points[0]' is missing"),
         ({"points": [["0", 5, "noise"]]}, "'points[0][1]' is missing"),
+        ({"points": []}, "it has no cells"),
         ({"suites": "toy"}, "'suites' is missing"),
         ({"seeds": ["1"]}, "'seeds[0]' is missing"),
         ({"sweep": "cael"}, "no sweep 'cael'"),

@@ -137,6 +137,19 @@ def test_what_cannot_be_read_is_not_taken_for_damaged(store: ResultStore, suffix
     assert store.finished(PLACE) == written
 
 
+@pytest.mark.parametrize("suffix", [".json", ".npz"])
+@pytest.mark.parametrize("place", ["/dev/null", "."])
+def test_what_is_no_file_is_not_read(store: ResultStore, suffix: str, place: str) -> None:
+    """A device or a pipe may give bytes without end, or none until somebody writes."""
+    store.write(PLACE, RECORD, PREDICTIONS)
+    file = store.path(PLACE).with_suffix(suffix)
+    file.unlink()
+    file.symlink_to(place)
+    with pytest.raises(UnreadableRecordError) as caught:
+        store.finished(PLACE)
+    assert str(caught.value).startswith(f"{file}: this can't be read: it is no regular file; ")
+
+
 def test_other_line_ends_change_no_record(store: ResultStore) -> None:
     written = store.write(PLACE, RECORD, PREDICTIONS)
     path = store.path(PLACE)

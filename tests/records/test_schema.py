@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from bench.schema import Block, Each, Maybe, Rows, Shape, count, fault, flag, text, unwritable
+from bench.schema import DEEPEST, Block, Each, Maybe, Rows, Shape, count, fault, flag, text, unwritable
 
 BLOCK = Block({"a": count}, {"b": Rows(Each(text), least=1), "c": Maybe(flag)}, closed=True)
 
@@ -49,3 +50,15 @@ def test_a_value_that_is_wrong_itself_is_a_dot(shape: Shape) -> None:
 )
 def test_what_cannot_be_written_again_is_named(value: Any, place: str | None) -> None:
     assert unwritable(value) == place
+
+
+@pytest.mark.parametrize("wrap", [lambda inner: {"a": inner}, lambda inner: [inner]])
+def test_what_lies_too_deep_is_named(wrap: Callable[[Any], Any]) -> None:
+    value: Any = 1
+    for _ in range(DEEPEST):
+        value = wrap(value)
+    assert unwritable(value) is None
+    assert unwritable(value, DEEPEST - 1) is not None
+    place = unwritable(wrap(value))
+    assert place is not None
+    assert place in (".".join(["a"] * DEEPEST), "[0]" * DEEPEST)

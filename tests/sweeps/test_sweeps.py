@@ -8,17 +8,20 @@ import numpy as np
 import pytest
 import torch
 
+from bench.errors import DataError
 from bench.methods._losses import ltn
 from bench.plan.plan import make_plan
 from bench.reports.tables.sweeps import norm_ratio, sweep_grids
 from bench.request.parse import parse_methods
 from bench.request.spec import RunSpec
 from bench.sweeps.grids import SWEEPS, Backbone, Point, single_encoders
-from bench.sweeps.manifest import Manifest, load_all
+from bench.sweeps.manifest import Manifest, load_all, save
 from tests.support.campaigns import make_record
 from tests.support.cli import Cli, refusal
 from tests.support.tncse import sets
 from tests.support.training import stage_folders
+
+ROOT = Path(__file__).parents[2]
 
 
 def arguments(tiny_bert: Path, corpus: Path, name: str, *extra: str) -> tuple[str, ...]:
@@ -166,6 +169,31 @@ def test_the_surface_has_no_cells(cli: Cli, tmp_path: Path) -> None:
     code, _, err = cli("report")
     assert code == 2
     assert "mini-norm_ratio.json: the sweep's grid is damaged" in err
+
+
+def test_the_surface_of_a_profile_from_a_file(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    source = (ROOT / "bench/request/profiles/mini.toml").read_text()
+    (tmp_path / "own" / "mine.toml").write_text(source)
+    assert cli("sweep", "norm_ratio", "--profile", "own/mine.toml")[0] == 0
+    (kept,) = load_all(tmp_path / "results" / "local")
+    assert (kept.sweep, kept.profile) == ("norm_ratio", "mine")
+
+
+@pytest.mark.parametrize("profile", ["../../evil", "/evil", "other"])
+def test_a_grid_is_where_it_says(tmp_path: Path, profile: str) -> None:
+    """It says itself where it is kept, so that one from anybody could lead out of the campaign."""
+    path = tmp_path / "sweeps" / "mini-caels.json"
+    save(Manifest("caels", "mini", ("toy",), (1,), (("0", "jtcse", "jtcse[caels=0]"),)), tmp_path)
+    (grid,) = load_all(tmp_path)
+    path.write_text(path.read_text().replace('"mini"', json.dumps(profile)))
+    with pytest.raises(DataError) as caught:
+        load_all(tmp_path)
+    assert f"damaged: it is of sweep caels and profile {profile}; delete it and run" in str(caught.value)
+    if "/" in profile:
+        with pytest.raises(DataError, match="is no profile's name"):
+            save(replace(grid, profile=profile), tmp_path)
+    assert [file.name for file in tmp_path.rglob("*.json")] == ["mini-caels.json"]
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import zipfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 from bench.errors import InputError
+from bench.records.predictions import npz
 from tests.support.cli import Cli
 from tests.support.forge import Edit, add_points, forge, forge_predictions
 from tests.support.verified import CAMPAIGN, NOISE, ONE, found_by_verify, where
@@ -118,6 +120,43 @@ def test_a_copied_seed_is_no_further_seed(results: Cli) -> None:
     data["key"] = json.loads(ONE.read_text())["key"]
     (copy / "toy.json").write_text(json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
     assert {"copy", "key", "seal"} <= found_by_verify(results)[where(copy / "toy.json")]
+
+
+def repacked(path: Path, seed: int) -> None:
+    """Give a copied record another seed, and its predictions another form, with a text that nobody sees."""
+    file = path.with_suffix(".npz")
+    with zipfile.ZipFile(file, "a") as archive:
+        archive.comment = b"A man is playing a guitar. " * 1000
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    forge(path, lambda record: record["predictions"].update(sha256=digest))
+    forge(path, lambda record: record.update(seed=seed))
+
+
+def test_a_copied_seed_in_another_form(results: Cli, tmp_path: Path) -> None:
+    copy = NOISE / "seed-4"
+    shutil.copytree(NOISE / "seed-1", copy)
+    repacked(copy / "toy.json", 4)
+    assert found_by_verify(results) == {where(copy / "toy.json"): {"predictions"}}
+    assert "predictions: this file isn't written as bench writes predictions" in results("verify")[1]
+    said = f"{copy / 'toy.npz'}: this file isn't written as bench writes predictions"
+    code, _, err = results("stats")
+    assert (code, said in err) == (2, True)
+    code, out, _ = results("bundle", "local", "--out", "local.zip")
+    assert (code, "predictions: this file isn't" in out, Path("local.zip").exists()) == (1, True, False)
+
+
+def test_a_copied_seed_with_its_tasks_in_another_order(cli: Cli, tmp_path: Path) -> None:
+    assert cli("run", "--methods", "noise", "--seeds", "1", "--suite", "mini-contrast")[0] == 0
+    path = tmp_path / NOISE / "seed-1" / "mini-contrast.json"
+    file = path.with_suffix(".npz")
+    assert found_by_verify(cli) == {}
+    with np.load(file) as archive:
+        values = {task: archive[task] for task in archive.files}
+    assert list(values) == ["negation", "swap", "number", "antonym", "order"]
+    file.write_bytes(npz(dict(reversed(values.items()))))
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    forge(path, lambda record: record["predictions"].update(sha256=digest))
+    assert found_by_verify(cli) == {where(path.relative_to(tmp_path)): {"predictions"}}
 
 
 def test_a_record_in_another_methods_folder(results: Cli) -> None:

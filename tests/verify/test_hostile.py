@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,60 @@ def test_a_suite_whose_file_can_have_no_such_name(results: Cli, tmp_path: Path, 
     found = found_by_verify(results, "--data", "data")
     assert (found[where(ONE)], found[where(path)]) == ({"score"}, {"data"})
     assert "no file can have: File name too long" in results("verify", "--data", "data")[1]
+
+
+def nested(levels: int) -> dict[str, Any]:
+    inner: dict[str, Any] = {}
+    for _ in range(levels):
+        inner = {"a": inner}
+    return inner
+
+
+@pytest.mark.parametrize(
+    ("edit", "place"),
+    [
+        (lambda record: record["provenance"].update(x=nested(600)), "'provenance.x.a.a.a."),
+        (lambda record: record.update(training=building_on(5)), "'training.members.x.backbone' is"),
+        (lambda record: record.update(training=building_on({})), "'training.members.x.backbone.name' is"),
+    ],
+)
+def test_a_record_that_no_command_could_work_with(results: Cli, edit: Edit, place: str) -> None:
+    forge(ONE, edit, "kept")
+    assert found_by_verify(results) == {where(ONE): {"shape"}}
+    assert place in results("verify")[1]
+    for command, code in (("report", 1), ("stats", 2)):
+        found, out, err = results(command)
+        assert (found, f"{ONE}: this is not a run record" in err, "internal" in err) == (code, True, False)
+        assert ("word_overlap" in out) == (command == "report")
+
+
+def building_on(backbone: object) -> dict[str, Any]:
+    member = {"method": "simcse", "version": 1, "options": {}, "backbone": backbone}
+    return {"members": {"x": member}}
+
+
+def test_a_member_that_says_that_it_has_no_model(results: Cli) -> None:
+    for path in NOISE.glob("*/toy.json"):
+        forge(path, lambda record: record.update(training=building_on(None)))
+    assert found_by_verify(results) == {}
+    assert results("report", "--format", "csv")[0] == 0
+
+
+@pytest.mark.parametrize("suffix", [".json", ".npz"])
+def test_what_is_no_file_in_a_files_place(results: Cli, tmp_path: Path, suffix: str) -> None:
+    file = ONE.with_suffix(suffix)
+    check = "shape" if suffix == ".json" else "predictions"
+    file.rename(tmp_path / file.name)
+    file.symlink_to(tmp_path / file.name)
+    assert found_by_verify(results) == {where(ONE): {check}}
+    assert "a link, not a file; delete the file" in results("verify")[1]
+    file.unlink()
+    with socket.socket(socket.AF_UNIX) as door:  # as a pipe is none, but nobody waits for who writes
+        door.bind(str(file))
+    assert found_by_verify(results) == {where(ONE): {check}}
+    assert "no file; delete the file" in results("verify")[1]
+    code, _, err = results("stats")
+    assert (code, f"{file}: this can't be read: it is no regular file" in err) == (2, True)
 
 
 def test_all_methods_in_the_place_of_one(results: Cli) -> None:

@@ -19,8 +19,9 @@ from filelock import FileLock
 
 from bench.data.toy import toy_task
 from bench.eval.suite import measure_of
+from bench.records import integrity
 from bench.records.files import write_whole
-from bench.records.record import from_json, to_json
+from bench.records.record import RunRecord, from_json, to_json
 from bench.records.store import ResultStore
 from bench.sweeps import manifest
 from bench.verify import archive
@@ -85,6 +86,17 @@ def test_what_is_there_already_stays(work: Path, cli: Cli) -> None:
     code, out, _ = cli(*MERGE)
     assert (code, out.splitlines()[-1]) == (0, "target/local: 2 records added, 3 were there already")
     assert snapshot(work) == before
+
+
+def test_nothing_is_written_before_all_can_be(work: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def sealed(record: RunRecord) -> RunRecord:
+        if record.seed == 2:
+            raise RecursionError
+        return integrity.sealed(record)
+
+    monkeypatch.setattr(merging, "sealed", sealed)
+    assert "internal error, RecursionError" in refusal(cli, *MERGE, code=1)
+    assert not list(work.glob("target/local/*/*/*/*"))
 
 
 def test_a_sweeps_grid_gets_the_seeds_of_both(work: Path, cli: Cli) -> None:
@@ -189,6 +201,23 @@ def test_a_damaged_campaign_is_left_alone(work: Path, cli: Cli) -> None:
     assert snapshot(work) == before
 
 
+@pytest.mark.parametrize("above", ["../../../away/x", "WORK/away/x"])
+def test_a_grid_leads_nowhere_else(work: Path, cli: Cli, files: Files, above: str) -> None:
+    (work / "away" / "x").mkdir(parents=True)
+    profile = f"{above.replace('WORK', str(work))}/mini"
+    grid = files["sweeps/mini-unsee_architectures.json"]
+    files["sweeps/mini-unsee_architectures.json"] = grid.replace(b'"mini"', json.dumps(profile).encode())
+    rewritten(work, files)
+    (work / "results/local/sweeps/mini-unsee_architectures.json").write_bytes(
+        files["sweeps/mini-unsee_architectures.json"]
+    )
+    before = snapshot(work)
+    said = "mini-unsee_architectures.json: grid: the sweep's grid is damaged: it is of sweep unsee_arch"
+    for bundle in ("other.zip", "results/local"):
+        assert said in refused(cli, "merge", bundle, "--into", "target")
+        assert snapshot(work) == before
+
+
 def test_a_campaign_is_no_results_folder(work: Path, cli: Cli) -> None:
     before = snapshot(work)
     err = refusal(cli, "merge", "local.zip", "--into", "results/local")
@@ -264,9 +293,17 @@ FOUND: dict[str, tuple[Change, str]] = {
         "method: mine.py at hand is not",
     ),
     "a record that is none": (lambda files: files.update({f"{NOISE}.json": b"[]"}), "shape: "),
+    "a fact that lies too deep": (
+        change_record(lambda d: d["provenance"].update(x=json.loads(600 * "[" + 600 * "]")), sealed=False),
+        "shape: this is not a run record: 'provenance.x[0][0]",
+    ),
     "a grid that is none": (
         lambda f: f.update({"sweeps/mini-unsee_architectures.json": b"[]"}),
         "sweeps/mini-unsee_architectures.json: grid: the sweep's grid is damaged",
+    ),
+    "a grid of another name": (
+        lambda f: f.update({"sweeps/x.json": f.pop("sweeps/mini-unsee_architectures.json")}),
+        "sweeps/x.json: grid: the sweep's grid is damaged: it is of sweep unsee_architectures and profile",
     ),
     "a grid of other methods": (other_cell, "grid: cell 'projection', 'unsee_byol' of sweep unsee_arch"),
     "predictions of nothing": (
@@ -294,10 +331,6 @@ REFUSED: dict[str, tuple[Change, str]] = {
     ),
     "a profile less": (lambda f: f.pop("profiles/mini.toml"), "its records name 'profiles/mini.toml'"),
     "a profile more": (lambda f: f.update({"profiles/x.toml": b""}), "nothing in it names 'profiles/x.toml'"),
-    "a grid of another name": (
-        lambda f: f.update({"sweeps/x.json": f.pop("sweeps/mini-unsee_architectures.json")}),
-        "its records name 'sweeps/mini-unsee_architectures.json', which it lacks",
-    ),
     "a test sentence": (
         lambda f: f.update({"report.txt": f"{next(iter(toy_task().all_pairs()))[0]}\n".encode()}),
         "'report.txt' quotes a test sentence in line 1",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from bench.records.store import ResultStore
 from bench.verify import archive
 from bench.verify.unpack import needs, read_cards
-from tests.support.bundles import rewritten, snapshot
+from tests.support.bundles import NOISE, edited, rewritten, snapshot
 from tests.support.cli import Cli, refusal
 from tests.verify.conftest import PLUGIN
 
@@ -122,3 +123,59 @@ def test_cards_are_read_from_source() -> None:
 )
 def test_a_card_that_only_code_can_make_is_said_to_be_one(source: bytes) -> None:
     assert read_cards(source) == ((), False)
+
+
+def without_tail(files: dict[str, bytes]) -> None:
+    files[f"{NOISE}.json"] = files[f"{NOISE}.json"][:-40]
+
+
+def newer(files: dict[str, bytes]) -> None:
+    files[f"{NOISE}.json"] = files[f"{NOISE}.json"].replace(b'"schema": 3', b'"schema": 4')
+
+
+def copied(files: dict[str, bytes]) -> None:
+    three = NOISE.replace("seed-1", "seed-3")
+    files[f"{three}.json"] = edited(files[f"{NOISE}.json"], lambda data: data.update(seed=3))
+    files[f"{three}.npz"] = files[f"{NOISE}.npz"]
+
+
+ASK = "; ask its sender for the file that bench bundle wrote\n"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (without_tail, "mini/noise/seed-1/toy.json: this is not a run record: "),
+        (newer, "mini/noise/seed-1/toy.json: record schema 4 is newer than this bench; expected schema 3 or"),
+        (copied, "mini/noise/seed-3/toy.json: this and mini/noise/seed-1/toy.json are equal to the byte: "),
+        (
+            lambda files: files.update({"sweeps/mini-caels.json": b"{}"}),
+            "sweeps/mini-caels.json: the sweep's grid is damaged: 'sweep' is missing",
+        ),
+        (
+            lambda files: files.update({f"{NOISE}x.npz": files[f"{NOISE}.npz"]}),
+            f"nothing in it names '{NOISE}x.npz'{ASK}",
+        ),
+        (lambda files: files.pop(f"{NOISE}.npz"), f"its records name '{NOISE}.npz', which it lacks{ASK}"),
+        (
+            lambda files: files.update({"plugins/numpy.py": b""}),
+            f"nothing in it names 'plugins/numpy.py'{ASK}",
+        ),
+        (
+            lambda files: files.pop("plugins/mine.py"),
+            f"its records name 'plugins/mine.py', which it lacks{ASK}",
+        ),
+        (lambda files: files.pop("profiles/mini.toml"), "its records name 'profiles/mini.toml', which it"),
+    ],
+)
+def test_what_its_records_do_not_call_for_is_refused(
+    work: Path, cli: Cli, files: dict[str, bytes], change: Callable[[dict[str, bytes]], object], said: str
+) -> None:
+    change(files)
+    other = rewritten(work, files)
+    before = snapshot(work)
+    err = refusal(cli, "unpack", str(other), "--into", "new")
+    assert err.startswith(f"error: {other}: {said}")
+    assert err.endswith("; upgrade cse-bench\n" if change is newer else ASK)
+    assert ("delete" in err, "tmp/results" in err) == (False, False)
+    assert snapshot(work) == before

@@ -1,0 +1,87 @@
+"""What a record says of the course of its trainings, against itself and against what was asked for.
+
+Losses and dev scores come from the training alone, so that only a repetition shows whether they are true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from bench.errors import InputError
+from bench.plan.job import Job
+from bench.plan.plan import Plan
+from bench.records.integrity import AGAIN
+from bench.records.record import RunRecord
+from bench.registry import METHODS
+from bench.run.rerun import members_of
+from bench.stages import planned_sentences, planned_steps
+from bench.verify.findings import Wrong
+
+
+def of_itself(record: RunRecord) -> Iterator[Wrong]:
+    """Yield where a stage contradicts itself: the checkpoint that was chosen, and where its curves end."""
+    for role, stage in _stages(record).items():
+        for what in (*_of_choice(stage), *_of_curves(stage)):
+            yield "training", f"stage {role}: {what}", AGAIN
+
+
+def of_plan(record: RunRecord, plan: Plan, job: Job) -> Iterator[Wrong]:
+    """Yield where a stage is longer or shorter than its options and text make it.
+
+    Args:
+        record: A record.
+        plan: Of the run that repeats it.
+        job: Its job there, of the same key.
+    """
+    stages = _stages(record)
+    for role, _, stage in job.cell.named_stages:
+        config, said = dict(stage.spec.config), stages.get(role)
+        if said is None or plan.training is None or "eval_every" not in config:  # not of the training loop
+            continue
+        sentences = len(plan.training.texts[stage.spec.text].sentences)
+        steps, every = planned_steps(config, sentences), int(config["eval_every"])
+        given = {"steps": steps, "sentences_seen": planned_sentences(config, sentences)}
+        for name, value in given.items():
+            if said.get(name, value) != value:
+                what = f"it says {name} {said[name]}, and its options and text give {value}"
+                yield "training", f"stage {role}: {what}", AGAIN
+        at = [row[0] for row in said.get("dev_curve", ())]
+        if len(at) != steps // every or any(step != every * i for i, step in enumerate(at, start=1)):
+            yield "training", f"stage {role}: its dev curve isn't of every {every} of {steps} steps", AGAIN
+
+
+def _stages(record: RunRecord) -> Mapping[str, Mapping[str, Any]]:
+    """Its stages, none where a method isn't bench's own: others may choose and count as they like."""
+    try:
+        names = {record.name, *(request.name for request, _ in members_of(record))}
+    except InputError:  # said already
+        return {}
+    own = names <= set(METHODS.names_from("bench"))
+    stages: Mapping[str, Mapping[str, Any]] = record.training.get("stages", {}) if own else {}
+    return stages
+
+
+def _of_choice(stage: Mapping[str, Any]) -> Iterator[str]:
+    """The chosen step is that of the best dev score, the first of equals, or the last step without one."""
+    if not {"dev_curve", "selected_step", "selected_dev", "steps"} <= stage.keys():
+        return
+    curve = stage["dev_curve"]
+    step, score, *_ = max(curve, key=lambda row: row[1]) if curve else (stage["steps"], None)
+    said = stage["selected_step"], stage["selected_dev"]
+    if said != (step, score):
+        yield f"it chose step {said[0]} with {said[1]}, and its dev curve gives step {step} with {score}"
+
+
+def _of_curves(stage: Mapping[str, Any]) -> Iterator[str]:
+    steps = stage.get("steps")
+    dev, losses = ([row[0] for row in stage.get(f"{name}_curve", ())] for name in ("dev", "loss"))
+    if steps is None:
+        return
+    for name, at in (("dev", dev), ("loss", losses)):
+        if at != sorted(set(at)) or any(not 1 <= step <= steps for step in at):
+            yield f"the steps of its {name} curve are not some of {steps}, in their order"
+    if losses and losses[-1] != steps:
+        yield f"its loss curve ends at step {losses[-1]}, and it has {steps}"
+    if len(losses) == steps and losses and stage.get("last_loss") != stage["loss_curve"][-1][1]:
+        yield "its last loss is not that of its loss curve"

@@ -1,0 +1,106 @@
+"""The file of predictions: finite float32 numbers, a list a task, to the byte as bench writes them."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.encoder import FloatArray
+from bench.errors import DataError
+from bench.records.predictions import arrays, npz
+
+VALUES = {"B": np.array([0.25, -0.5, 1.0], dtype=np.float32), "A": np.zeros(2, dtype=np.float32)}
+WRITTEN = npz(VALUES)
+FILE = Path("toy.npz")
+
+
+def archive(change: Callable[[zipfile.ZipFile], object], entries: dict[str, bytes] | None = None) -> bytes:
+    """A zip of the same entries, or of others, with what a change makes of it."""
+    with zipfile.ZipFile(io.BytesIO(WRITTEN)) as whole:
+        entries = {name: whole.read(name) for name in whole.namelist()} if entries is None else entries
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as made:
+        for name, content in entries.items():
+            with made.open(zipfile.ZipInfo(name), "w", force_zip64=True) as stream:  # as numpy does
+                stream.write(content)
+        change(made)
+    return buffer.getvalue()
+
+
+def comment(made: zipfile.ZipFile) -> None:
+    made.comment = b"A man is playing a guitar."
+
+
+def saved(**values: object) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, **values)  # type: ignore[arg-type]
+    return buffer.getvalue()
+
+
+def test_they_are_read_as_they_were_written() -> None:
+    found = arrays(FILE, WRITTEN)
+    assert list(found) == ["B", "A"]
+    assert all(np.array_equal(found[name], VALUES[name]) for name in VALUES)
+    assert archive(lambda made: None) == WRITTEN
+
+
+def test_the_form_is_that_of_every_record_there_is() -> None:
+    """Records keep the file's hash: another numpy or Python that writes other bytes must not go unnoticed."""
+    assert len(WRITTEN) == 510
+    assert (
+        hashlib.sha256(WRITTEN).hexdigest()
+        == "8a12fc4b693d0d9978f4946579c7abf63e620ff6bcfbd938123e2d54227ca196"
+    )
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        archive(comment),
+        archive(lambda made: made.writestr("C", "A man is playing a guitar.")),
+        archive(lambda made: made.writestr("dir/", "")),
+        b"A man is playing a guitar." + WRITTEN,
+        WRITTEN + b"A man is playing a guitar.",
+        WRITTEN.replace(b"\x00\x00\x21\x00", b"\x01\x00\x21\x00"),  # the time of its entries
+        WRITTEN.replace(b"}   ", b"}\n  "),
+    ],
+    ids=["a comment", "an entry", "a folder", "bytes before", "bytes after", "a time", "a blank"],
+)
+def test_the_same_predictions_in_another_form_are_refused(content: bytes) -> None:
+    assert content != WRITTEN
+    with pytest.raises(DataError) as caught:
+        arrays(FILE, content)
+    assert str(caught.value).startswith("toy.npz: ")
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (archive(lambda made: None, {"B": b"text"}), "the predictions of B are damaged"),
+        (archive(lambda made: None, {"B.npy": b"text"}), "the predictions of B are damaged"),
+        (saved(B=np.zeros(2)), "the predictions of B are damaged"),
+        (saved(B=np.zeros((1, 2), dtype=np.float32)), "the predictions of B are damaged"),
+        (saved(B=np.array([np.nan], dtype=np.float32)), "the predictions of B are damaged"),
+        (b"text", "these are no predictions: ValueError"),
+    ],
+    ids=["a text", "a text called an array", "doubles", "a table", "no number", "no archive"],
+)
+def test_what_is_no_prediction_is_refused(content: bytes, what: str) -> None:
+    with pytest.raises(DataError) as caught:
+        arrays(FILE, content)
+    assert caught.value.what == what
+
+
+@pytest.mark.parametrize("name", ["file", "allow_pickle"])
+def test_a_task_of_a_name_that_numpy_takes_for_its_own(name: str) -> None:
+    values: FloatArray = np.zeros(2, dtype=np.float32)
+    buffer = io.BytesIO()
+    np.lib.format.write_array(buffer, values)
+    with pytest.raises(DataError, match="these are no predictions: TypeError"):
+        arrays(FILE, archive(lambda made: None, {f"{name}.npy": buffer.getvalue()}))

@@ -1,0 +1,167 @@
+"""The course of a training: what contradicts itself or its options is found, and what nothing shows said."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.records.record import RunRecord, from_json
+from bench.stages import planned_sentences
+from bench.train.loop import batches
+from bench.verify.course import of_itself
+from tests.support.cli import Cli
+from tests.support.forge import forge
+from tests.support.verified import found_by_verify
+
+SOUND = (
+    Path(__file__).parents[2] / "results" / "mini-equal" / "mini-equal" / "simcse" / "seed-1" / "mini.json"
+)
+Stage = dict[str, Any]
+
+
+def sound() -> RunRecord:
+    """40 steps of 64 sentences, a dev evaluation every 10, the best at step 20; a loss of each step."""
+    return from_json(SOUND.read_text(), str(SOUND))
+
+
+@pytest.fixture
+def campaign(tmp_path: Path) -> Path:
+    """A campaign of that record."""
+    folder = tmp_path / "results" / "local" / "mini-equal" / "simcse" / "seed-1"
+    shutil.copytree(SOUND.parent, folder)
+    return folder / "mini.json"
+
+
+def edited(**values: Any) -> RunRecord:
+    record = sound()
+    stage = {**record.training["stages"]["simcse"], **values}
+    return replace(record, training={**record.training, "stages": {"simcse": stage}})
+
+
+CURVE = [[10, 0.5], [20, 0.75], [30, 0.75], [40, 0.25]]
+CHOSEN: Stage = {"dev_curve": CURVE, "selected_step": 20, "selected_dev": 0.75}
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (CHOSEN, []),
+        ({"dev_curve": [], "selected_step": 40, "selected_dev": None}, []),
+        ({"loss_curve": [], "last_loss": 3.0}, []),
+        (
+            {"selected_dev": 0.99},
+            [
+                "it chose step 20 with 0.99, and its dev curve gives step 20 with 0.6514703432945994",
+            ],
+        ),
+        (
+            CHOSEN | {"selected_step": 30},
+            ["it chose step 30 with 0.75, and its dev curve gives step 20 with 0.75"],
+        ),
+        (
+            {"dev_curve": [], "selected_step": 20, "selected_dev": None},
+            ["it chose step 20 with None, and its dev curve gives step 40 with None"],
+        ),
+        (
+            {"dev_curve": [[20, 0.7], [10, 0.5]], "selected_dev": 0.7},
+            ["the steps of its dev curve are not some of 40, in their order"],
+        ),
+        (
+            {"dev_curve": [[20, 0.7], [50, 0.5]], "selected_dev": 0.7},
+            ["the steps of its dev curve are not some of 40, in their order"],
+        ),
+        ({"loss_curve": [[20, 0.5], [39, 0.25]]}, ["its loss curve ends at step 39, and it has 40"]),
+        ({"last_loss": 0.5}, ["its last loss is not that of its loss curve"]),
+    ],
+)
+def test_a_stage_that_contradicts_itself(values: Stage, said: list[str]) -> None:
+    found = list(of_itself(edited(**values)))
+    assert [what for _, what, _ in found] == [f"stage simcse: {what}" for what in said]
+    assert {check for check, *_ in found} <= {"training"}
+
+
+def test_a_method_from_elsewhere_chooses_as_it_likes() -> None:
+    odd = edited(selected_dev=0.99)
+    assert list(of_itself(replace(odd, name="theirs"))) == []
+    member = {"method": "theirs", "version": 1, "options": {}}
+    built = replace(odd, training={**odd.training, "members": {"x": member}})
+    assert list(of_itself(built)) == []
+    assert len(list(of_itself(odd))) == 1
+
+
+def without_curves(stage: Stage) -> None:
+    """A training of one step that fits itself."""
+    stage.update(steps=1, sentences_seen=64, selected_step=1, selected_dev=0.99, last_loss=0.0)
+    stage.update(dev_curve=[[1, 0.99]], loss_curve=[[1, 0.0]])
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            without_curves,
+            [
+                "it says steps 1, and its options and text give 40",
+                "it says sentences_seen 64, and its options and text give 2560",
+                "its dev curve isn't of every 10 of 40 steps",
+            ],
+        ),
+        (
+            lambda stage: stage.update(sentences_seen=2559),
+            ["it says sentences_seen 2559, and its options and text give 2560"],
+        ),
+        (
+            lambda stage: stage.update(dev_curve=[[15, 0.5]], selected_step=15, selected_dev=0.5),
+            ["its dev curve isn't of every 10 of 40 steps"],
+        ),
+        (lambda stage: stage.update(CHOSEN), []),  # scores that nothing shows
+        (
+            lambda stage: stage.update(selected_dev=0.99),
+            ["it chose step 20 with 0.99, and its dev curve gives"],
+        ),
+    ],
+)
+def test_a_forged_course_is_found(
+    cli: Cli, campaign: Path, change: Callable[[Stage], object], said: list[str]
+) -> None:
+    assert found_by_verify(cli) == {}
+    forge(campaign, lambda record: change(record["training"]["stages"]["simcse"]))
+    out = cli("verify")[1]
+    lines = [line for line in out.splitlines() if ": training: " in line]
+    assert len(lines) == len(said)
+    for line, what in zip(lines, said, strict=True):
+        assert line.startswith(f"local/mini-equal/simcse/seed-1/mini.json: training: stage simcse: {what}")
+    assert list(found_by_verify(cli).values()) == [{"training"}] * bool(said)
+
+
+def test_what_nothing_shows_is_said(cli: Cli, campaign: Path) -> None:
+    other = campaign.parents[1] / "seed-2"
+    shutil.copytree(SOUND.parents[1] / "seed-2", other)
+    forge(campaign, lambda record: record["probes"]["alignment"].update(value=0.01))
+    code, out, _ = cli("verify", "--format", "json")
+    found = json.loads(out)
+    assert (code, found["findings"]) == (0, [])
+    assert {what: n for what, n in found["unchecked"].items() if "beside a suite's" not in what} == {
+        "what trainings gave beside the encoder: losses, dev scores, seconds": 2,
+        "what probes found": 2,
+    }
+    forge(other / "mini.json", lambda record: record.update(probes={}))
+    assert "not checked: what probes found\n" in cli("verify")[1]
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("steps", [0, 1, 3, 7, 12])
+@pytest.mark.parametrize(("count", "size"), [(10, 4), (12, 4), (4, 4), (5, 4), (9, 1)])
+def test_sentences_are_those_of_the_batches(count: int, size: int, steps: int, drop_last: bool) -> None:
+    config = {"batch_size": size, "epochs": 2, "steps": steps, "drop_last": drop_last}
+    taken = partial(batches, count, size, 1, "text", drop_last=drop_last)()
+    left = count // size if drop_last else -(-count // size)
+    seen = sum(len(next(taken)) for _ in range(steps or 2 * left))
+    assert planned_sentences(config, count) == seen
