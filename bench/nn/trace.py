@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 import torch
@@ -69,8 +69,8 @@ def traced(watched: Sequence[Tower], observers: Sequence[Observer]) -> Iterator[
         owner: dict[nn.Module, _Calls] = {}
         for call in calls:
             owner |= dict.fromkeys(call.tower.model.modules(), call)
-            for handle in call.attach():
-                stack.callback(handle.remove)
+            for take_off in call.attach():
+                stack.callback(take_off)
         for name in IMPLEMENTATIONS:
             stack.enter_context(_watched_function(name, owner))
         yield rows
@@ -114,21 +114,39 @@ class _Calls:
         self.weights: Tensor | None = None
         self.padded_left: Tensor | None = None  # of the batches so far; CUDA's answer can wait
 
-    def attach(self) -> list[Any]:
-        """Register the hooks and return their handles."""
+    def attach(self) -> list[Callable[[], None]]:
+        """Watch the tower and return what takes that off again."""
         model = self.tower.model
-        handles = [
-            model.register_forward_pre_hook(self._begin, with_kwargs=True),
-            model.register_forward_hook(self._end),
-        ]
+        undo = [self._wrap_forward()]
         if model._can_set_attn_implementation():
-            return handles  # its attention calls the functions that are watched
+            return undo  # its attention calls the functions that are watched
         for module in model.modules():  # such as MPNet and DeBERTa: weights, dropout, and then a dense layer
             if isinstance(module, nn.Dropout):
-                handles.append(module.register_forward_pre_hook(self._keep_weights))
+                undo.append(module.register_forward_pre_hook(self._keep_weights).remove)
             elif isinstance(module, nn.Linear):
-                handles.append(module.register_forward_pre_hook(self._take_context))
-        return handles
+                undo.append(module.register_forward_pre_hook(self._take_context).remove)
+        return undo
+
+    def _wrap_forward(self) -> Callable[[], None]:
+        """Watch ``forward`` itself: sentence-transformers calls it directly, and module hooks miss that."""
+        model: Any = self.tower.model
+        own, forward = vars(model).get("forward"), model.forward  # own: of this instance, mostly none
+
+        @wraps(forward)
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            self._begin(args, kwargs)
+            output = forward(*args, **kwargs)
+            self._end(output)
+            return output
+
+        def take_off() -> None:
+            if own is None:
+                del model.forward
+            else:
+                model.forward = own
+
+        model.forward = watched
+        return take_off
 
     def attention(self, context: Tensor, weights: Callable[[], Tensor]) -> None:
         """Tell the observers of a layer."""
@@ -143,7 +161,7 @@ class _Calls:
         if self.padded_left is not None and self.padded_left.item():
             raise UntraceableError("the tokenizer pads on the left", where=type(self.tower.model).__name__)
 
-    def _begin(self, _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         ids, mask = kwargs.get("input_ids", *args[:1]), kwargs.get("attention_mask")
         self.layer, self.mask, self.weights = 0, None, None
         if mask is None:
@@ -157,11 +175,13 @@ class _Calls:
         for observer in self.observers:
             observer.on_batch(self.number, ids, self.mask)
 
-    def _end(self, module: nn.Module, _args: tuple[Any, ...], output: Any) -> None:
+    def _end(self, output: Any) -> None:
         if self.mask is None:
             return
         if self.layer == 0:
-            raise UntraceableError("no attention layer of it can be watched", where=type(module).__name__)
+            raise UntraceableError(
+                "no attention layer of it can be watched", where=type(self.tower.model).__name__
+            )
         pooled = getattr(output, "pooler_output", None) if self.tower.has_pooler else None
         for observer in self.observers:
             observer.on_output(self.number, output.last_hidden_state, pooled)

@@ -120,7 +120,8 @@ def _inputs(
         with traced(watched if observers else (), observers) as rows:
             embeddings = embed(whole, data.sentences, progress=progress)
         if any(not count or count % len(data.sentences) for count in rows):
-            raise UntraceableError(f"its transformers saw {rows} of {len(data.sentences)} sentences")
+            seen = f"{' and '.join(map(str, rows))} of {len(data.sentences)} sentences were seen to pass"
+            raise UntraceableError(f"its transformers can't be watched: {seen} through them")
     except UntraceableError as error:
         missing["trace"] = str(error)
         embeddings = embed(whole, data.sentences, progress=progress)

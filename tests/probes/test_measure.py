@@ -20,6 +20,7 @@ from bench.errors import BenchError, InputError
 from bench.eval.embed import embed
 from bench.nn.backbone import TransformerEncoder, load_backbone
 from bench.nn.denoising import DenoisedEncoder
+from bench.nn.sentence_transformer import SentenceTransformerEncoder
 from bench.nn.sum_encoder import SumEncoder
 from bench.probes import PROBES, cost, parse_probes
 from bench.probes.alignment import alignment, positive_pairs
@@ -30,6 +31,7 @@ from bench.probes.isotropy import isotropy
 from bench.probes.measure import measure, without_curves
 from bench.probes.probe import ProbeOptions
 from bench.probes.uniformity import uniformity
+from tests.support.folders import sentence_transformers_folder
 
 DATA = ProbeData("toy", (toy_task(),))
 NAMES = tuple(PROBES)
@@ -202,6 +204,25 @@ def test_a_transformer_that_cannot_be_watched_still_has_vectors(encoder: Transfo
     assert probes["cls_energy"] == {"missing": "BertModel: the tokenizer pads on the left"}
     assert probes["modulus"] == probes["cls_energy"]
     assert probes["uniformity"]["value"] == uniformity(embed(left, DATA.sentences).vectors)
+
+
+def test_a_transformer_that_computes_nothing_is_named(encoder: TransformerEncoder) -> None:
+    idle: Any = Hashed()
+    idle.model, idle.tokenizer = encoder.model, encoder.tokenizer
+    probes = measure(idle, DATA, NAMES).probes
+    said = f"0 of {len(DATA.sentences)} sentences were seen to pass through them"
+    assert probes["modulus"] == {"missing": f"its transformers can't be watched: {said}"}
+    assert "missing" not in probes["uniformity"]
+
+
+def test_the_probes_of_a_sentence_transformers_folder(tiny_bert: Path, tmp_path: Path) -> None:
+    folder = sentence_transformers_folder(tiny_bert, tmp_path / "st", mean=True)
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 40}')
+    probes = measure(SentenceTransformerEncoder(folder), DATA, NAMES).probes
+    own = measure(TransformerEncoder(folder, "avg"), DATA, ("cls_energy",)).probes["cls_energy"]
+    missing = [name for name in NAMES if "missing" in probes[name]]
+    assert missing == ["cost"]  # the model takes fewer tokens than the cost is counted for
+    assert probes["cls_energy"]["value"] == pytest.approx(own["value"], abs=1e-4)
 
 
 def test_a_scorer_of_pairs_has_a_density_alone() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import weakref
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,10 @@ from bench.data.toy import toy_task
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.denoising import DenoisedEncoder
 from bench.nn.observer import LayerView, Observer, Tower, UntraceableError
+from bench.nn.sentence_transformer import SentenceTransformerEncoder
 from bench.nn.sum_encoder import SumEncoder
 from bench.nn.trace import attention_weights, towers, traced
+from tests.support.folders import sentence_transformers_folder
 
 LAYERS, HEADS, SIZE = 3, 2, 16
 SHAPE: dict[str, Any] = {
@@ -166,11 +169,12 @@ def test_after_the_block_nothing_is_watched_any_more_not_even_after_an_error() -
     before = {name: ALL_ATTENTION_FUNCTIONS.get(name) for name in ("sdpa", "eager")}
 
     def hooks() -> int:
-        return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
+        of_modules = sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
+        return of_modules + ("forward" in vars(model))
 
     def stop() -> None:
         with traced([tower], [seen]):
-            assert hooks() == 2
+            assert hooks() == 1
             raise RuntimeError("stop")
 
     with pytest.raises(RuntimeError, match="stop"):
@@ -198,6 +202,16 @@ def test_only_the_tower_that_computes_is_told_and_a_template_is_no_sentence() ->
     ]
     assert torch.equal(seen.batches[0][2], MASK.bool())
     assert torch.equal(seen.batches[0][1], IDS)
+
+
+def test_a_forward_of_the_instance_itself_is_kept() -> None:
+    model, seen = build("bert"), Seen()
+    own = functools.partial(type(model).forward, model)
+    model.forward = own
+    with torch.inference_mode(), traced([Tower(model, None, "cls", False)], [seen]) as rows:
+        model.forward(input_ids=IDS, attention_mask=MASK)
+    assert rows == [2]
+    assert model.forward is own
 
 
 def test_weights_are_computed_on_request_and_not_kept() -> None:
@@ -252,13 +266,19 @@ def test_a_checkpoint_without_pooler_has_none_here(tiny_bert: Path) -> None:
     assert not towers(encoder)[0].has_pooler
 
 
-@pytest.mark.parametrize("kind", ["cls", "avg_first_last", "mask", "denoised", "twin"])
-def test_an_encoder_gives_the_same_vectors_when_it_is_watched(kind: str, tiny_bert: Path) -> None:
+@pytest.mark.parametrize("kind", ["cls", "avg_first_last", "mask", "denoised", "twin", "st"])
+def test_an_encoder_gives_the_same_vectors_when_it_is_watched(
+    kind: str, tiny_bert: Path, tmp_path: Path
+) -> None:
     sentences = list(dict.fromkeys(s for pair in toy_task().all_pairs() for s in pair))[:40]
     if kind == "denoised":
         encoder: Any = DenoisedEncoder(tiny_bert)
     elif kind == "twin":
         encoder = SumEncoder([TransformerEncoder(tiny_bert), TransformerEncoder(tiny_bert)])
+    elif kind == "st":  # its library calls the model's forward directly
+        encoder = SentenceTransformerEncoder(
+            sentence_transformers_folder(tiny_bert, tmp_path / "st", mean=True)
+        )
     else:
         encoder = TransformerEncoder(tiny_bert, kind)
     expected = encoder.encode(sentences, 100)
