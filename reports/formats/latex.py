@@ -36,6 +36,37 @@ _ESCAPES = {
     "\N{EN DASH}": "--",
     "\N{MINUS SIGN}": "$-$",
     "\N{LESS-THAN OR EQUAL TO}": r"$\leq$",
+    "\N{GREATER-THAN OR EQUAL TO}": r"$\geq$",
+    "\N{ALMOST EQUAL TO}": r"$\approx$",
+    "\N{NOT EQUAL TO}": r"$\neq$",
+    "\N{INFINITY}": r"$\infty$",
+    "\N{RIGHTWARDS ARROW}": r"$\to$",
+    "\N{LEFTWARDS ARROW}": r"$\leftarrow$",
+    "\N{MIDDLE DOT}": r"$\cdot$",
+    "\N{DEGREE SIGN}": r"$^\circ$",
+    "\N{SUPERSCRIPT ONE}": "$^1$",
+    "\N{SUPERSCRIPT TWO}": "$^2$",
+    "\N{SUPERSCRIPT THREE}": "$^3$",
+    "\N{VULGAR FRACTION ONE QUARTER}": r"$\frac{1}{4}$",
+    "\N{VULGAR FRACTION ONE HALF}": r"$\frac{1}{2}$",
+    "\N{VULGAR FRACTION THREE QUARTERS}": r"$\frac{3}{4}$",
+    "\N{EM DASH}": "---",
+    "\N{HORIZONTAL ELLIPSIS}": r"\dots{}",
+    "\N{LEFT SINGLE QUOTATION MARK}": r"\textquoteleft{}",
+    "\N{RIGHT SINGLE QUOTATION MARK}": r"\textquoteright{}",
+    "\N{LEFT DOUBLE QUOTATION MARK}": r"\textquotedblleft{}",
+    "\N{RIGHT DOUBLE QUOTATION MARK}": r"\textquotedblright{}",
+    "\N{LATIN SMALL LETTER SHARP S}": r"\ss{}",
+    "\N{LATIN SMALL LETTER O WITH STROKE}": r"\o{}",
+    "\N{LATIN CAPITAL LETTER O WITH STROKE}": r"\O{}",
+    "\N{LATIN SMALL LETTER AE}": r"\ae{}",
+    "\N{LATIN CAPITAL LETTER AE}": r"\AE{}",
+    "\N{LATIN SMALL LIGATURE OE}": r"\oe{}",
+    "\N{LATIN CAPITAL LIGATURE OE}": r"\OE{}",
+    "\N{LATIN SMALL LETTER L WITH STROKE}": r"\l{}",
+    "\N{LATIN CAPITAL LETTER L WITH STROKE}": r"\L{}",
+    "\N{LATIN SMALL LETTER DOTLESS I}": r"\i{}",
+    "\N{MICRO SIGN}": r"$\mu$",
 }
 _ACCENTS = {
     "\N{COMBINING GRAVE ACCENT}": r"\`",
@@ -43,6 +74,22 @@ _ACCENTS = {
     "\N{COMBINING CIRCUMFLEX ACCENT}": r"\^",
     "\N{COMBINING TILDE}": r"\~",
     "\N{COMBINING DIAERESIS}": r"\"",
+    "\N{COMBINING CARON}": r"\v",
+    "\N{COMBINING CEDILLA}": r"\c",
+    "\N{COMBINING RING ABOVE}": r"\r",
+    "\N{COMBINING BREVE}": r"\u",
+    "\N{COMBINING MACRON}": r"\=",
+    "\N{COMBINING DOT ABOVE}": r"\.",
+    "\N{COMBINING DOUBLE ACUTE ACCENT}": r"\H",
+}
+_GREEK = (
+    *("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "mu"),
+    *("nu", "xi", "pi", "rho", "sigma", "tau", "upsilon", "phi", "chi", "psi", "omega"),
+    *("Gamma", "Delta", "Theta", "Lambda", "Xi", "Pi", "Sigma", "Upsilon", "Phi", "Psi", "Omega"),
+)  # a capital that isn't here looks like a Latin one, and LaTeX has no command for it
+_LIKE_LATIN = {
+    **{"Alpha": "A", "Beta": "B", "Epsilon": "E", "Zeta": "Z", "Eta": "H", "Iota": "I", "Kappa": "K"},
+    **{"Mu": "M", "Nu": "N", "Omicron": "O", "omicron": "o", "Rho": "P", "Tau": "T", "Chi": "X"},
 }
 _DASH = "--"
 _MOST_LINES = 38  # of one float: more don't fit on a page
@@ -67,7 +114,21 @@ def _character(char: str) -> str:
     base, accent = unicodedata.normalize("NFD", char)[:1], unicodedata.normalize("NFD", char)[1:]
     if base.isascii() and base.isalpha() and accent in _ACCENTS:
         return rf"{_ACCENTS[accent]}{{{base}}}"
+    if greek := _greek(char):
+        return greek
     return rf"{{\footnotesize U+{ord(char):04X}}}" if char.isprintable() else ""
+
+
+def _greek(char: str) -> str:
+    """A Greek letter without an accent as a formula; "" for any other character."""
+    found = re.fullmatch(r"GREEK (SMALL|CAPITAL) LETTER ([A-Z]+)", unicodedata.name(char, ""))
+    if not found:
+        return ""
+    name = found[2].replace("LAMDA", "LAMBDA").lower()
+    name = name if found[1] == "SMALL" else name.capitalize()
+    if name in _LIKE_LATIN:
+        return rf"$\mathrm{{{_LIKE_LATIN[name]}}}$"
+    return rf"$\{name}$" if name in _GREEK else ""
 
 
 def tables(grids: Sequence[Grid], *, standalone: bool = False) -> str:
