@@ -74,6 +74,6 @@ config_option = single.option(
     expose_value=False,
     callback=_read,
     metavar="FILE.toml",
-    help="Options by their long names from a file; what stands on the command line wins. Paths in it start "
-    "at the current folder, as on the command line.",
+    help="Options by their long names from a file; what stands on the command line wins, in a list only "
+    "over the entry of the same name. Paths in it start at the current folder, as on the command line.",
 )
