@@ -46,6 +46,12 @@ def test_repeated_options_join_the_file_s_list(cli: Cli, tmp_path: Path) -> None
     assert rows("--methods", "a,b,noise,simcse", "--plugin", "b.py", "--plugin", "a.py")[:2] == ["a", "b"]
 
 
+def test_a_byte_order_mark_is_no_statement(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_text(RUN + "dry-run = true\n", encoding="utf-8-sig")
+    code, out, err = cli("run", "--config", "run.toml")
+    assert (code, out.split()[0], err) == (0, "noise[scale=2.0]", "")
+
+
 def test_the_sweep_takes_one_too(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "sweep.toml").write_text('seeds = "3"\ndry-run = true\n')
     code, out, _ = cli("sweep", "caels", "--config", "sweep.toml")

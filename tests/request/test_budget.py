@@ -95,8 +95,9 @@ PROFILE = (Path(profiles.__file__).parent / "mini.toml").read_text(encoding="utf
 
 
 def test_a_file_is_a_profile(tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text(PROFILE)
-    assert profiles.load(str(tmp_path / "mine.toml")) == replace(profiles.load("mini"), name="mine")
+    for encoding in ("utf-8", "utf-8-sig"):  # an editor's byte order mark is no statement
+        (tmp_path / "mine.toml").write_text(PROFILE, encoding=encoding)
+        assert profiles.load(str(tmp_path / "mine.toml")) == replace(profiles.load("mini"), name="mine")
 
 
 @pytest.mark.parametrize(
