@@ -138,7 +138,7 @@ def _read(path: Path, known: Sequence[str]) -> Mapping[str, str]:
     where = f"--names {path}"
     form = '"METHOD" = "name" lines'
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        found = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise InputError(
             f"can't be read: {error.strerror}", where=where, expected=f"a file, or '{PUBLISHED}'"

@@ -21,7 +21,7 @@ def _read(context: click.Context, _option: click.Parameter, path: Path | None) -
         return
     where = f"--config {path}"
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise InputError(f"it can't be read: {error.strerror}", where=where) from error
     except (ValueError, RecursionError) as error:  # such as text that is not UTF-8 or not TOML
@@ -74,6 +74,6 @@ config_option = single.option(
     expose_value=False,
     callback=_read,
     metavar="FILE.toml",
-    help="Options by their long names from a file; what stands on the command line wins. Paths in it start "
-    "at the current folder, as on the command line.",
+    help="Options by their long names from a file; what stands on the command line wins, in a list only "
+    "over the entry of the same name. Paths in it start at the current folder, as on the command line.",
 )

@@ -15,7 +15,7 @@ import click
 from bench.cli import single
 from bench.cli.config import config_option
 from bench.cli.single import F
-from bench.errors import InputError
+from bench.errors import InputError, did_you_mean, printable
 
 if TYPE_CHECKING:
     from bench.request.spec import Plugin, RunSpec
@@ -246,7 +246,7 @@ def make_spec(options: dict[str, Any]) -> RunSpec:
         raise InputError("a cell of several ranks takes whole GPUs", where="--per-gpu", expected="no --ranks")
     same = {field.name for field in fields(RunSpec)}  # as they are, but for what stands below
     given = {name: value for name, value in options.items() if name in same and value is not None}
-    return RunSpec(
+    spec = RunSpec(
         **given
         | {
             "methods": parse_methods(options["methods"]),
@@ -261,6 +261,23 @@ def make_spec(options: dict[str, Any]) -> RunSpec:
             "plugins": loaded_plugins(options.get("plugins", ()), options["results"]),
         }
     )
+    tell_idle_tables(spec.profile)
+    return spec
+
+
+def tell_idle_tables(profile: str) -> None:
+    """Name the profile's tables of no registered method, once plug-ins are loaded.
+
+    No error: a profile may have a table for a method whose plug-in isn't needed now.
+    """
+    from bench.registry import discover
+    from bench.request import profiles
+
+    known = discover().names()
+    for name in sorted(profiles.load(profile).methods.keys() - set(known)):
+        near = did_you_mean(name, known)
+        what = f"profile {profile}: [methods.{name}] does nothing, no method is called so"
+        tell(printable(f"{what} ({near})" if near else what))
 
 
 def loaded_plugins(texts: Sequence[str], results: Path = Path("results")) -> tuple[Plugin, ...]:

@@ -16,6 +16,7 @@ from bench.cli.options import (
     plugin_option,
     results_option,
     set_option,
+    tell_idle_tables,
 )
 from bench.errors import DataError, InputError, printable
 
@@ -170,6 +171,7 @@ def show(method: str, plugins: tuple[str, ...], profile: str | None, **options: 
         return
     from bench.plan.shown import shown
 
+    tell_idle_tables(profile)
     spec = RunSpec(
         requests,
         (1,),

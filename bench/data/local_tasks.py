@@ -97,7 +97,7 @@ def read_local_suite(path: Path, root: Path | None = None) -> list[LocalTask]:
         DataError: a data file that is missing or damaged (file and line).
     """
     try:
-        entries = tomllib.loads(path.read_text(encoding="utf-8"))
+        entries = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError as error:
         raise InputError(
             "no such file", where=f"local:{path}", expected="a TOML file with a [[task]] a task"

@@ -23,7 +23,7 @@ class VectorFile:
         dim: Width of a row.
 
     Raises:
-        InputError: the file exists already, or its folder doesn't.
+        InputError: see :func:`check_new`.
         BenchError: it can't be written.
     """
 
@@ -76,8 +76,10 @@ class VectorFile:
 
 
 def check_new(path: Path) -> None:
-    """Raise InputError if the file exists already, or its folder doesn't."""
+    """Raise InputError if the file exists already, its folder doesn't, or its name says another format."""
     if path.exists():
         raise InputError("this file exists already", where=f"--out {path}", expected="a new file")
     if not path.parent.is_dir():
         raise InputError("there is no such folder", where=f"--out {path}", expected="a new file in a folder")
+    if path.suffix != ".npy":
+        raise InputError("vectors are written as NumPy's .npy", where=f"--out {path}", expected="FILE.npy")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli import Cli, refusal
+from tests.support.conformance import RIGHT
 
 RUN = 'methods = ["noise"]\nseeds = [1, 2]\nsuite = "toy"\nset = ["noise.scale=2"]\ncampaign = "c"\n'
 
@@ -22,6 +23,33 @@ def test_a_file_gives_options_and_the_command_line_wins(cli: Cli, tmp_path: Path
     assert [line.split()[:3] for line in out.splitlines()[:1]] == [["noise[scale=3.0]", "seed", "7"]]
     assert "1 of 1 cells to run" in out
     assert not (tmp_path / "results").exists()
+
+
+def test_repeated_options_join_the_file_s_list(cli: Cli, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.py").write_text(RIGHT.replace('name="mine"', f'name="{name}"'))
+    (tmp_path / "run.toml").write_text(
+        'methods = ["noise", "simcse", "a"]\nsuite = "toy"\ndry-run = true\nplugin = ["a.py"]\n'
+        'set = ["noise.scale=2", "simcse.steps=60", "simcse.eval_every=30"]\n'
+    )
+    file = ("run", "--config", "run.toml", "--seeds", "1")
+
+    def rows(*words: str) -> list[str]:
+        code, out, err = cli(*file, *words)
+        assert code == 0, err
+        return [line.split()[0] for line in out.splitlines() if " toy " in line]
+
+    simcse = "simcse[eval_every=30,steps=60]"
+    assert rows() == ["noise[scale=2.0]", simcse, "a"]
+    assert rows("--set", "simcse.lr=7e-5")[1] == "simcse[eval_every=30,lr=7e-05,steps=60]"
+    assert rows("--set", "noise . scale = 3") == ["noise[scale=3.0]", simcse, "a"]  # that entry alone
+    assert rows("--methods", "a,b,noise,simcse", "--plugin", "b.py", "--plugin", "a.py")[:2] == ["a", "b"]
+
+
+def test_a_byte_order_mark_is_no_statement(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_text(RUN + "dry-run = true\n", encoding="utf-8-sig")
+    code, out, err = cli("run", "--config", "run.toml")
+    assert (code, out.split()[0], err) == (0, "noise[scale=2.0]", "")
 
 
 def test_the_sweep_takes_one_too(cli: Cli, tmp_path: Path) -> None:

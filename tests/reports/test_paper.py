@@ -93,7 +93,7 @@ def test_gains_and_differences_have_the_names(tmp_path: Path) -> None:
 
 def test_a_file_names_methods_and_papers_name_the_others(cli: Cli, stored: ResultStore) -> None:
     file = Path("names.toml")
-    file.write_text('mine = "Ours  $x$"\n', encoding="utf-8")
+    file.write_text('mine = "Ours  $x$"\n', encoding="utf-8-sig")  # with an editor's byte order mark
     out = cli("report", "--names", "names.toml", "--format", "markdown")[1]
     assert [f"| {name} |" in out for name in ("Ours \\$x\\$", "SimCSE", "TNCSE \\[rtt=none\\]")] == [True] * 3
     for text, expected in (

@@ -16,6 +16,8 @@ from bench.request.budget import Budget
 from bench.request.parse import parse_methods
 from bench.request.spec import RunSpec
 from bench.train.recipe import training_options
+from tests.support.cli import Cli
+from tests.support.conformance import RIGHT
 
 NEW = MethodCard("new", "method", "one loss", 1, options=training_options(), needs_backbone=False)
 TOWERS = replace(
@@ -95,8 +97,27 @@ PROFILE = (Path(profiles.__file__).parent / "mini.toml").read_text(encoding="utf
 
 
 def test_a_file_is_a_profile(tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text(PROFILE)
-    assert profiles.load(str(tmp_path / "mine.toml")) == replace(profiles.load("mini"), name="mine")
+    for encoding in ("utf-8", "utf-8-sig"):  # an editor's byte order mark is no statement
+        (tmp_path / "mine.toml").write_text(PROFILE, encoding=encoding)
+        assert profiles.load(str(tmp_path / "mine.toml")) == replace(profiles.load("mini"), name="mine")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("show", "simcse"),
+        ("run", "--methods", "word_overlap", "--suite", "toy", "--dry-run"),
+    ],
+)
+def test_a_table_of_no_method_is_named(cli: Cli, tmp_path: Path, command: tuple[str, ...]) -> None:
+    (tmp_path / "mine.toml").write_text(PROFILE + "\n[methods.simsce]\nlr = 1e-3\n[methods.mine]\nt = 1\n")
+    (tmp_path / "mine.py").write_text(RIGHT)
+    said = (
+        "profile mine.toml: [methods.simsce] does nothing, no method is called so (did you mean 'simcse'?)\n"
+    )
+    code, _, err = cli(*command, "--profile", "mine.toml", "--plugin", "mine.py")
+    assert (code, err) == (0, f"{said} (did you mean 'simcse'?)\n")  # a plug-in's table is one of a method
+    assert cli(*command, "--profile", "mini")[2] == ""
 
 
 @pytest.mark.parametrize(

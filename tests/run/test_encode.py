@@ -237,6 +237,7 @@ def test_the_default_block_is_the_streams() -> None:
         (("noise", "--seed", "1"), b"a\n\n", "text.txt:2: this line is empty; expected a sentence a line"),
         (("noise", "--seed", "1", "--input", "none"), b"", "--input none: the text can't be read: No such"),
         (("noise", "--seed", "1", "--out", "text.txt"), b"a\n", "--out text.txt: this file exists already"),
+        (("noise", "--seed", "1", "--out", "v.txt"), b"a\n", "--out v.txt: vectors are written as NumPy's"),
         (
             ("untrained", "--seed", "1"),
             b"a\n",

@@ -176,7 +176,7 @@ def _user_profile(path: Path) -> Profile:
             f"'{name}' {taken}", where=where, expected="a file of another name, of letters, digits, _ . + -"
         )
     try:
-        return _profile(name, path.read_text(encoding="utf-8"))
+        return _profile(name, path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         near = did_you_mean(path.name, (file.name for file in path.parent.glob(f"*{SUFFIX}")))
         raise InputError(f"it can't be read: {error.strerror}", where=where, hint=near) from error
