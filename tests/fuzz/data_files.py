@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import json
 import math
@@ -323,7 +324,7 @@ class DataFiles:
         said = refused(lambda: read_word_vectors(path), path, good=not steps)
         return self._hold(
             said,
-            lambda: _read_vectors(raw),
+            lambda: _read_vectors(raw.removeprefix(codecs.BOM_UTF8)),
             lambda found: {word: found.vectors[row].tolist() for word, row in found.rows.items()},
         )
 
