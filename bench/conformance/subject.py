@@ -155,7 +155,8 @@ def _overrides(options: Sequence[tuple[str, Option]]) -> Iterator[Override]:
         stage, _, name = option.name.rpartition(".")
         if name in BUDGET and type(option.default) is int:
             value = str(max(BUDGET[name], int(option.minimum or 0)))
-            yield Override(f"{method}.{option.name}={value}", method, stage or None, name, value)
+            text = f"{method}.{option.name}={value}"
+            yield Override(text, method, stage or None, name, value, forced=True)
 
 
 def _generators() -> list[tuple[str, Any, Any, Any]]:

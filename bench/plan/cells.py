@@ -110,17 +110,32 @@ def bare_cell(
 def given_options(
     request: MethodRequest, card: MethodCard, spec: RunSpec, short: tuple[str, str] | None
 ) -> dict[str, OptionValue]:
-    """Options that the user gave: after a colon, in brackets, by ``--set``; the last one wins."""
+    """Options that the user gave: after a colon, in brackets, by ``--set``, whose last one wins.
+
+    Raises:
+        InputError: an option that it hasn't, a value that is none, or one by ``--set`` that isn't what the
+            method's own text says: that text names the row, or the member in it.
+    """
     where = f"--methods {request.text}"
     if short and short[0] in dict(request.options):
         raise InputError(f"{short[0]} is given twice", where=where, expected="one value")
-    given = [(name, value, where) for name, value in (*((short,) if short else ()), *request.options)]
-    given += [
-        _checked_stage(override, card)
-        for override in spec.overrides
-        if override.method in (card.name, request.alias)
-    ]
-    return {name: card.option(name, place).parse(value, place) for name, value, place in given}
+    typed = (*((short,) if short else ()), *request.options)
+    said = {name: card.option(name, where).parse(value, where) for name, value in typed}
+    given = dict(said)
+    for override in spec.overrides:
+        if override.method not in (card.name, request.alias):
+            continue
+        name, text, place = _checked_stage(override, card)
+        value = card.option(name, place).parse(text, place)
+        if name in said and said[name] != value and not override.forced:
+            raise InputError(
+                f"'{request.text}' says that its {name} is {said[name]}",
+                where=place,
+                expected="one value",
+                hint=f"give {name} by --set only, or in brackets only, to each {card.name} that has its own",
+            )
+        given[name] = value
+    return given
 
 
 def _method_id(

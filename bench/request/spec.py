@@ -21,13 +21,17 @@ class MethodRequest:
 
 @dataclass(frozen=True)
 class Override:
-    """One ``--set METHOD[.STAGE].OPTION=VALUE``."""
+    """One ``--set METHOD[.STAGE].OPTION=VALUE``.
+
+    ``forced`` ones win over what a method's brackets say too: nobody typed them, and no row is named by them.
+    """
 
     text: str
     method: str
     stage: str | None
     option: str
     value: str
+    forced: bool = False
 
 
 @dataclass(frozen=True)

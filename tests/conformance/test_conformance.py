@@ -14,6 +14,7 @@ import pytest
 from bench.conformance import parametrize, parametrize_with_checks
 from bench.conformance.checks import CHECKS
 from bench.conformance.encoder import SENTENCES
+from bench.conformance.subject import BUDGET, Subject
 from bench.conformance.suite import FAILED, NO_CASE, NOT_RUN, PASSED, Finding, check_method, methods_of
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.export import export_encoder
@@ -324,6 +325,12 @@ def test_a_method_passes(
     found = check_method(method, scratch)
     assert failures(found) == {}
     assert NOT_RUN not in {finding.verdict for finding in found}
+
+
+def test_a_trainings_length_in_brackets_gives_way_to_the_smallest_budget(tmp_path: Path) -> None:
+    plan = Subject("ensemble:simcse[steps=900]+simcse[steps=800]", tmp_path).plan()
+    (first, second) = (dict(member.options) for _, member in plan.jobs[0].cell.members)
+    assert (first["steps"], second["steps"]) == (BUDGET["steps"], BUDGET["steps"])
 
 
 def test_the_registered_methods_are_all_of_them() -> None:

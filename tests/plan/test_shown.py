@@ -137,6 +137,38 @@ def test_what_cant_be_shown_is_one_line(cli: Cli, arguments: tuple[str, ...], sa
     assert said in refusal(cli, "show", *arguments)
 
 
+@pytest.mark.parametrize(
+    ("method", "override", "said"),
+    [
+        ("simcse[lr=1e-4]", "simcse.lr=2e-5", "'simcse[lr=1e-4]' says that its lr is 0.0001"),
+        ("fast=simcse[lr=1e-4]", "fast.lr=2e-5", "'fast=simcse[lr=1e-4]' says that its lr is 0.0001"),
+        ("untrained:avg", "untrained.pooling=cls", "'untrained:avg' says that its pooling is avg"),
+        ("tncse[sub1.lr=1e-5]", "tncse.sub1.lr=2e-5", "'tncse[sub1.lr=1e-5]' says that its sub1.lr is 1e-05"),
+        ("ensemble:simcse[lr=1e-6]+tncse", "simcse.lr=7e-5", "'simcse[lr=1e-6]' says that its lr is 1e-06"),
+        ("distill[of=simcse[tau=0.1]]", "simcse.tau=0.2", "'simcse[tau=0.1]' says that its tau is 0.1"),
+        ("distill:ensemble:simcse+tncse[icnce=false]", "tncse.icnce=true", "says that its icnce is False"),
+        ("tncse_d[sick=true]", "tncse.sick=false", "'tncse[sick=true]' says that its sick is True"),
+    ],
+)
+def test_no_override_contradicts_what_a_row_says(cli: Cli, method: str, override: str, said: str) -> None:
+    where = ("--profile", "mini")
+    error = refusal(cli, "show", method, *where, "--set", override)
+    assert f"--set {override}: " in error
+    assert f"{said}; expected one value; give " in error
+    assert "by --set only, or in brackets only" in error
+    run = ("run", "--dry-run", "--methods", f"word_overlap,{method}", *where)
+    assert refusal(cli, *run, "--set", override) == error
+
+
+def test_an_equal_override_and_one_of_another_option_are_taken(cli: Cli) -> None:
+    asked = ("ensemble:simcse[lr=1e-6]+tncse", "--profile", "mini")
+    alone = shown(cli, *asked)
+    assert shown(cli, *asked, "--set", "simcse.lr=0.000001") == alone
+    more = shown(cli, *asked, "--set", "simcse.steps=7")
+    assert more["method"] == alone["method"]
+    assert more["stage"][0].startswith("1/simcse: 7 steps of ")
+
+
 def test_it_loads_no_torch(bench: Bench) -> None:
     done = bench("show", "tncse", "--profile", "mini", PYTHONPROFILEIMPORTTIME="1")
     assert done.returncode == 0

@@ -93,13 +93,13 @@ def test_from_the_first_values_the_best_s_neighbours_are_tried_for_each_method(
     assert sorted(value for value, _ in made["tuning"][0]["dev"]) == [1e-5, 1e-4, 1e-3, 1e-2]
     assert "--values 0.1,0.01,0.001,0.0001,1e-05 --first 1e-05,0.0001 --seed 100" in out
     tried.clear()
-    several = ("tune", "twice=simcse[steps=4],simcse[steps=6]", *tune(tiny_bert, *grid)[2:])
+    several = ("tune", "twice=simcse[tau=0.1],simcse[tau=0.2]", *tune(tiny_bert, *grid)[2:])
     code, out, err = cli(*several)
     assert (code, tried) == (1, [1e-4, 1e-5, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-3, 1e-2])
-    assert "twice=simcse[steps=4], lr=1e-05: FAILED, the loss is nan" in err
+    assert "twice=simcse[tau=0.1], lr=1e-05: FAILED, the loss is nan" in err
     assert err.endswith("error: simcse: every value failed\n")
-    assert [grid["method"] for grid in tomllib.loads(out)["tuning"]] == ["simcse[steps=6]"]
-    assert "# bench tune 'simcse[steps=6]' --profile quick --option lr --values 0.1," in out
+    assert [grid["method"] for grid in tomllib.loads(out)["tuning"]] == ["simcse[tau=0.2]"]
+    assert "# bench tune 'simcse[tau=0.2]' --profile quick --option lr --values 0.1," in out
     code, _, err = cli(*tune(tiny_bert, "--values", "1e-4", "--first", "1e-4,1e-2"))
     assert (code, "--first: 0.01 is none of --values; expected some of them" in err) == (2, True), err
 
