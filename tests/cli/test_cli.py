@@ -119,7 +119,7 @@ def test_dry_run_runs_nothing(cli: Cli, tmp_path: Path, option: str) -> None:
 def test_another_specification_is_never_taken_for_done(cli: Cli, tmp_path: Path, tiny_bert: Path) -> None:
     model = tmp_path / "model"
     shutil.copytree(tiny_bert, model)
-    base = ("run", "--methods", f"ours=hf:{model}:cls", *TOY)
+    base = ("run", "--methods", f"ours=hf:{model}", *TOY)
     assert cli(*base)[0] == 0
     first = stable_bytes(tmp_path)
     for change, what in (

@@ -71,7 +71,10 @@ def test_what_is_packed(cli: Cli, tmp_path: Path) -> None:
     assert not (folder / "models").exists()  # and so is the backbone
     facts = json.loads((folder / "bench" / "packed.json").read_text())
     assert set(facts) == {"commit", "dirty", "backbones"}
-    assert "bench run --methods untrained,simcse --seeds 1 --suite toy" in (folder / "README").read_text()
+    assert (
+        "bench run --methods untrained,simcse --seeds 1 --set simcse.steps=2 --set simcse.eval_every=2 "
+        in (folder / "README").read_text()
+    )
     assert "there is something already" in refusal(cli, *MINI)
     assert [path.name for path in tmp_path.iterdir()] == ["packed"]
 
