@@ -23,14 +23,15 @@ _MOST = 200  # characters of a name
 _POOLINGS = {"avg": "avg.", "avg_first_last": "first-last avg.", "cls": "[CLS]"}
 
 
-def listed(text: str | None, known: Collection[str]) -> tuple[str, ...]:
+def listed(text: str | None, records: Collection[RunRecord]) -> tuple[str, ...]:
     """Return the methods that ``--methods`` lists, in its order; none without the option.
 
     Raises:
         InputError: one that is not known, or one that is listed twice.
     """
     texts, where = split_outside_brackets(text) if text is not None else (), "--methods"
-    methods = tuple(recorded(each, known) for each in texts)
+    known = {record.method for record in records}
+    methods = tuple(recorded(each, known, records) for each in texts)
     for method in methods:
         if method not in known:
             raise not_one_of(f"no record of '{method}'", method, sorted(known), where=where)

@@ -10,7 +10,7 @@ import click
 
 from bench.cli import single
 from bench.cli.options import PATH, filter_options, format_option, results_option, together
-from bench.errors import BenchError, DataError, InputError
+from bench.errors import BenchError, DataError, InputError, not_one_of
 from bench.reports.sections import TABLES
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def _campaign(
     if not found:
         raise InputError("no record matches", where=f"campaign {campaign}", hint="bench run makes records")
     known = [one.record for one in found]
-    rows = choice.listed(methods, {record.method for record in known})
+    rows = choice.listed(methods, known)
     found = joined.joined([one for one in found if not rows or one.record.method in rows])
     records = tuple(one.record for one in found)
     if checkpoint == "last":
@@ -196,9 +196,7 @@ def _known_baseline(baseline: str | None, records: Sequence[RunRecord]) -> str |
     if baseline is None:
         return None
     names = {record.method for record in records}
-    found = recorded(baseline, names)
+    found = recorded(baseline, names, records)
     if found not in names:
-        raise InputError(
-            f"no record of '{baseline}'", where="--baseline", expected="a method id of the report"
-        )
+        raise not_one_of(f"no record of '{baseline}'", baseline, sorted(names), where="--baseline")
     return found

@@ -144,7 +144,8 @@ def _named(text: str, store: ResultStore, runs: Callable[[], list[Run]], where: 
         return _from_path(text, where)
     names = {run.record.method for run in runs()}
     name, _, seed = text.rpartition("#")
-    text, name = recorded(text, names), recorded(name, names)
+    known = [run.record for run in runs()]
+    text, name = recorded(text, names, known), recorded(name, names, known)
     single = text not in names and name in names and seed.isdecimal()
     if not single and text not in names:
         if path.exists():

@@ -21,6 +21,7 @@ from bench.request.parse import quoted
 from bench.request.profiles import Profile
 from bench.request.profiles import names as profile_names
 from bench.request.spec import MethodRequest, Override, RunSpec
+from bench.request.spelling import split_argument
 
 BACKBONE = "backbone"
 """Name of the profile's backbone where an option names a model."""
@@ -54,7 +55,7 @@ def make_cells(
         InputError: an unknown option or a value that is none, a model folder that is none, a ``match`` that
             can't be.
     """
-    path, short = _argument(request, card)
+    path, short = split_argument(request, card)
     given = given_options(request, card, spec, short)
     base = profile_options(card, profile, given)
     options = base | counted_by_epochs(given, base) | given
@@ -232,23 +233,6 @@ def flattened(table: Mapping[str, Any]) -> list[tuple[str, Any]]:
         inner = [(f"{name}.{key}", v) for key, v in flattened(value)] if isinstance(value, dict) else None
         rows += [(name, value)] if inner is None else inner
     return rows
-
-
-def _argument(request: MethodRequest, card: MethodCard) -> tuple[str | None, tuple[str, str] | None]:
-    """Split NAME:ARGUMENT into a model path and the short option (name, value)."""
-    argument, where = request.argument, f"--methods {request.text}"
-    if card.takes_path:
-        if argument is None:
-            raise InputError(f"'{card.name}' needs a model", where=where, expected=f"{card.name}:PATH")
-        path, colon, last = argument.rpartition(":")
-        if colon and card.short_option and last in card.option(card.short_option, where).choices:
-            return path, (card.short_option, last)
-        return argument, None
-    if argument is None:
-        return None, None
-    if card.short_option is None:
-        raise InputError(f"'{card.name}' takes nothing after a colon", where=where, expected=card.name)
-    return None, (card.short_option, argument)
 
 
 def _checked_stage(override: Override, card: MethodCard) -> tuple[str, str, str]:

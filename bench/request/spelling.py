@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 
+from bench.card import MethodCard
 from bench.errors import InputError
+from bench.records.record import RunRecord
+from bench.registry import discover
+from bench.request.budget import counted_by_epochs
 from bench.request.parse import parse_methods
 from bench.request.spec import MethodRequest
 
 
-def recorded(text: str, names: Collection[str]) -> str:
+def recorded(text: str, names: Collection[str], records: Iterable[RunRecord] = ()) -> str:
     """Return the name, of those that records have, that a text means; the text itself if none or several.
 
-    Options may stand in any order, values be written otherwise, and one option stand after a colon.
+    Options may stand in any order, values be written otherwise, and one option stand after a colon. Where
+    records are given, options may also have the value that the profile gives them, and a row with a name of
+    its own may be called by all that was typed for it, NAME=METHOD.
 
     >>> names = ["untrained", "untrained[pooling=avg]", "tncse[icnce=False,lr=1e-05]"]
     >>> recorded("untrained:avg", names), recorded("tncse[lr=1e-5, icnce=false]", names)
@@ -24,7 +30,45 @@ def recorded(text: str, names: Collection[str]) -> str:
     if text in names or asked is None:
         return text
     found = [name for name in names if (row := _request(name)) and _means(asked, row)]
+    found = found or _by_options(asked, records)
     return found[0] if len(found) == 1 else text
+
+
+def _by_options(asked: MethodRequest, records: Iterable[RunRecord]) -> list[str]:
+    """Rows of which every record has the asked options, and whose name says no other."""
+    if (ours := _said(asked)) is None:
+        return []
+    fits: dict[str, bool] = {}
+    for record in records:
+        if asked.name == record.name and asked.alias in (None, record.method):
+            fits[record.method] = fits.get(record.method, True) and _fits(asked, ours, record)
+    return [method for method, fit in fits.items() if fit]
+
+
+def _fits(asked: MethodRequest, ours: Mapping[str, str | float], record: RunRecord) -> bool:
+    had = {option: _value(str(value)) for option, value in record.options.items()}
+    named: Mapping[str, str | float] = {}
+    if not asked.alias:  # else the row's name says nothing of its options
+        row = _request(record.method)
+        said = None if row is None or (row.name, row.alias) != (asked.name, None) else _said(row)
+        if said is None:
+            return False
+        named = said
+    ours = {**dict.fromkeys(counted_by_epochs(ours, had), 0.0), **ours}
+    had = {**named, **had}  # a ``match`` stands in the name alone
+    return named.keys() <= ours.keys() and named.items() <= had.items() and ours.items() <= had.items()
+
+
+def _said(request: MethodRequest) -> dict[str, str | float] | None:
+    """The options that a request gives, that after its colon too; None where they can't be told."""
+    options = _options(request)
+    if request.argument is None:
+        return options
+    try:
+        _, short = split_argument(request, discover().get(request.name).card)
+    except InputError:  # no such method here, or nothing that it takes
+        return None
+    return options | ({short[0]: _value(short[1])} if short else {})
 
 
 def _request(text: str) -> MethodRequest | None:
@@ -54,3 +98,20 @@ def _value(text: str) -> str | float:
         return float(text)
     except ValueError:
         return text.lower() if text.lower() in ("true", "false") else text
+
+
+def split_argument(request: MethodRequest, card: MethodCard) -> tuple[str | None, tuple[str, str] | None]:
+    """Split NAME:ARGUMENT into a model path and the short option (name, value); raises InputError."""
+    argument, where = request.argument, f"--methods {request.text}"
+    if card.takes_path:
+        if argument is None:
+            raise InputError(f"'{card.name}' needs a model", where=where, expected=f"{card.name}:PATH")
+        path, colon, last = argument.rpartition(":")
+        if colon and card.short_option and last in card.option(card.short_option, where).choices:
+            return path, (card.short_option, last)
+        return argument, None
+    if argument is None:
+        return None, None
+    if card.short_option is None:
+        raise InputError(f"'{card.name}' takes nothing after a colon", where=where, expected=card.name)
+    return None, (card.short_option, argument)

@@ -122,7 +122,7 @@ def load(
     records = store.records()
     if methods is not None:
         known = {record.method for record in records}
-        wanted = [recorded(each, known) for each in split_outside_brackets(methods)]
+        wanted = [recorded(each, known, records) for each in split_outside_brackets(methods)]
         for name in wanted:
             if name not in known:
                 raise unknown("method", name, known, where=f"--methods, campaign {store.campaign}")

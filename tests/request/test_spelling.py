@@ -61,11 +61,67 @@ def test_any_text_means_a_row_or_itself(text: str) -> None:
     assert recorded(text, NAMES) in (text, *NAMES)
 
 
+HAD = {"steps": 4, "epochs": 1, "lr": 1e-4, "tau": 0.05}
+RECORDS = [
+    make_record(method, 1, {"STSB": 0.5}, name=name, options=options)
+    for method, name, options in (
+        ("untrained", "untrained", {"pooling": "cls"}),
+        ("untrained[pooling=avg]", "untrained", {"pooling": "avg"}),
+        ("simcse", "simcse", HAD),
+        ("simcse[tau=0.1]", "simcse", HAD | {"tau": 0.1}),
+        ("simcse[steps=0]", "simcse", HAD | {"steps": 0}),
+        ("fast", "simcse", HAD | {"lr": 1e-3}),
+        ("mine", "st", {"pooling": "own"}),
+        ("theirs", "hf", {"pooling": "avg"}),
+        ("distill:simcse[lr=1e-3]", "distill", {"of": "simcse", "lr": 1e-3}),
+        ("ensemble:simcse+tncse", "ensemble", {"of": "simcse+tncse"}),
+        ("two", "two", {"x": 1}),
+        ("two", "two", {"x": 2}),
+        ("simcse[", "simcse", HAD | {"lr": 7.0}),
+        ("gone", "gone", {"x": 1}),
+    )
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("untrained:cls", "untrained"),
+        ("untrained[pooling=cls]", "untrained"),
+        ("simcse[lr=0.0001]", "simcse"),
+        ("simcse[tau=1e-1,lr=1e-4]", "simcse[tau=0.1]"),
+        ("simcse[epochs=1]", "simcse[steps=0]"),
+        ("simcse[steps=4,epochs=1]", "simcse"),
+        ("fast=simcse[lr=1e-3]", "fast"),
+        ("mine=st:s1", "mine"),
+        ("theirs=hf:folder:avg", "theirs"),
+        ("theirs=hf:folder", "theirs"),
+        ("ensemble[of=simcse+tncse]", "ensemble:simcse+tncse"),
+        # and what is another row, or none
+        ("untrained:avg_first_last", ""),
+        ("simcse[lr=1e-3]", ""),
+        ("simcse[lr=7]", ""),
+        ("simcse[seed=1]", ""),
+        ("fast=simcse[lr=1e-4]", ""),
+        ("fast=tncse", ""),
+        ("mine=hf:s1", ""),
+        ("theirs=hf:folder:cls", ""),
+        ("distill:simcse", ""),
+        ("two[x=1]", ""),
+        ("gone:1", ""),
+    ],
+)
+def test_what_the_records_hold_tells_a_row_too(text: str, name: str) -> None:
+    names = {record.method for record in RECORDS}
+    assert recorded(text, names, RECORDS) == (name or text)
+
+
 def test_commands_take_them(cli: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
     store = ResultStore(tmp_path / "results", "local")
     for name, start in (("a[pooling=avg,tau=0.05]", 0.6), ("b", 0.5)):
         for seed in (1, 2, 3):
-            record = replace(make_record(name, seed, {"STSB": start + seed / 100}), predictions=None)
+            made = make_record(name, seed, {"STSB": start + seed / 100}, name=name[0], options={"lr": 1e-4})
+            record = replace(made, predictions=None)
             store.write(record.place, record, {})
     typed, name = "a[tau=5e-2,pooling=avg]", "a[pooling=avg,tau=0.05]"
     code, out, err = cli("report", "--methods", f"b,{typed}", "--baseline", typed)
@@ -79,3 +135,10 @@ def test_commands_take_them(cli: Callable[..., tuple[int, str, str]], tmp_path: 
     assert f"{name} has no finished seed 4" in err
     code, out, err = cli("compare", "b", "--against", f"{name},{typed}", "--seeds-only")
     assert (code, "names a method twice" in err) == (2, True)
+    code, out, err = cli("compare", typed, "b[lr=0.0001]", "--seeds-only")
+    assert code == 0, err
+    assert f"A = {name} (seeds 1-3), B = b (seeds 1-3)" in out
+    code, out, err = cli("report", "--methods", f"b[lr=1e-4],{typed}", "--baseline", "b[lr=1e-4]")
+    assert code == 0, err
+    code, out, err = cli("report", "--baseline", "c")
+    assert (code, "--baseline: no record of 'c'" in err, "expected one of a[" in err) == (2, True, True), err
