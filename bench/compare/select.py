@@ -159,11 +159,11 @@ def _named(text: str, store: ResultStore, runs: Callable[[], list[Run]], where: 
         seeds = sorted({run.record.seed for run in found if run.record.seed is not None})
         found = [run for run in found if run.record.seed == int(seed)]
         if not found:
-            known = ", ".join(map(str, seeds))
+            there = ", ".join(map(str, seeds))
             raise InputError(
                 f"{name} has no finished seed {seed}",
                 where=where,
-                expected=f"one of {known}" if known else None,
+                expected=f"one of {there}" if there else None,
             )
         return Side(f"{name}#{seed}", tuple(found), single=True)
     return Side(text, tuple(found), failed=tuple(_failed(named)))

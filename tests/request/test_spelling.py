@@ -61,26 +61,24 @@ def test_any_text_means_a_row_or_itself(text: str) -> None:
     assert recorded(text, NAMES) in (text, *NAMES)
 
 
-HAD = {"steps": 4, "epochs": 1, "lr": 1e-4, "tau": 0.05}
-RECORDS = [
-    make_record(method, 1, {"STSB": 0.5}, name=name, options=options)
-    for method, name, options in (
-        ("untrained", "untrained", {"pooling": "cls"}),
-        ("untrained[pooling=avg]", "untrained", {"pooling": "avg"}),
-        ("simcse", "simcse", HAD),
-        ("simcse[tau=0.1]", "simcse", HAD | {"tau": 0.1}),
-        ("simcse[steps=0]", "simcse", HAD | {"steps": 0}),
-        ("fast", "simcse", HAD | {"lr": 1e-3}),
-        ("mine", "st", {"pooling": "own"}),
-        ("theirs", "hf", {"pooling": "avg"}),
-        ("distill:simcse[lr=1e-3]", "distill", {"of": "simcse", "lr": 1e-3}),
-        ("ensemble:simcse+tncse", "ensemble", {"of": "simcse+tncse"}),
-        ("two", "two", {"x": 1}),
-        ("two", "two", {"x": 2}),
-        ("simcse[", "simcse", HAD | {"lr": 7.0}),
-        ("gone", "gone", {"x": 1}),
-    )
-]
+HAD: dict[str, object] = {"steps": 4, "epochs": 1, "lr": 1e-4, "tau": 0.05}
+ROWS: tuple[tuple[str, str, dict[str, object]], ...] = (
+    ("untrained", "untrained", {"pooling": "cls"}),
+    ("untrained[pooling=avg]", "untrained", {"pooling": "avg"}),
+    ("simcse", "simcse", HAD),
+    ("simcse[tau=0.1]", "simcse", HAD | {"tau": 0.1}),
+    ("simcse[steps=0]", "simcse", HAD | {"steps": 0}),
+    ("fast", "simcse", HAD | {"lr": 1e-3}),
+    ("mine", "st", {"pooling": "own"}),
+    ("theirs", "hf", {"pooling": "avg"}),
+    ("distill:simcse[lr=1e-3]", "distill", {"of": "simcse", "lr": 1e-3}),
+    ("ensemble:simcse+tncse", "ensemble", {"of": "simcse+tncse"}),
+    ("two", "two", {"x": 1}),
+    ("two", "two", {"x": 2}),
+    ("simcse[", "simcse", HAD | {"lr": 7.0}),
+    ("gone", "gone", {"x": 1}),
+)
+RECORDS = [make_record(row, 1, {"STSB": 0.5}, name=name, options=options) for row, name, options in ROWS]
 
 
 @pytest.mark.parametrize(
