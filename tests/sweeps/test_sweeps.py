@@ -109,10 +109,10 @@ def test_sweeps_share_cells_a_broken_one_stops_nothing_and_tables_come_from_reco
     code, first, err = cli(*arguments(tiny_bert, corpus, "layer_norms", *short))
     assert code == 0, err
     trained = stage_folders(tmp_path)
-    assert len(trained) == 2 + 2 * 4  # shared sub-encoders, a joint stage of each twin and number of layers
+    assert len(trained) == 2 + 2 * (4 + 1)  # shared sub-encoders; a joint stage of each twin and column
     norms = [line.split() for line in first.splitlines() if line.split()[:1] in (["0"], ["1"], ["2"], ["3"])]
-    assert [len(row) for row in norms] == [5] * 4
-    assert len({row[3] for row in norms}) == 4  # no LayerNorm, other lengths
+    assert [len(row) for row in norms] == [9] * 4  # of LTN on the pooler in the first alone
+    assert len({row[5] for row in norms}) == 4  # no LayerNorm, other lengths
     # a rate at which the joint loss overflows: jtcse fails, but without terms, where that stage falls away
     code, second, err = cli(
         *arguments(tiny_bert, corpus, "loss_terms", *short, "--set", "jtcse.lr=1e30", "--campaign", "other")
