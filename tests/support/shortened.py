@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bench.data.mini import generator, text
+from bench.data.mini import contrast, generator, tasks, text
 from bench.eval import rescore
 from bench.plan import scale
 from bench.request import profiles
@@ -55,7 +55,7 @@ def shortened() -> Iterator[None]:
 
 def forget_worlds() -> None:
     """Clear what modules keep of the world's sentences and of profiles."""
-    for module in (generator, text, rescore, runner, scale):
+    for module in (contrast, generator, tasks, text, rescore, runner, scale):
         for function in vars(module).values():
             if hasattr(function, "cache_clear"):
                 function.cache_clear()
