@@ -93,8 +93,12 @@ def answers(asked: Questions, headline: Finding, seeds: SeedLevel | None, *, tog
     found, known = headline.as_estimate(), headline.unjudged is None
     spread = seeds.spread if seeds else None
     # a side with seeds that doesn't vary in the pilot is no fixed score; plans are of t tests
-    plannable = seeds and spread and (spread.design != "one side" or seeds.design.test == "student")
-    plannable = plannable and seeds and seeds.design.test not in EXACT
+    plannable = (
+        seeds
+        and spread
+        and seeds.design.test not in EXACT
+        and (spread.design != "one side" or seeds.design.test == "student")
+    )
     return Answers(
         level=level,
         margin=equivalence(found, asked.margin, level) if known and asked.margin else None,

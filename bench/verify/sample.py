@@ -80,7 +80,7 @@ def repeat_some(
         tell(f"{where}: {what}")
     if drawn and not (verified.repeated or verified.findings):
         verified.add(
-            drawn[-1][0], [("rerun", f"none of the cells drawn, {len(drawn)}, ran here", _BY_ITSELF)]
+            drawn[-1][0], [("rerun", f"of the cells drawn none could run here ({len(drawn)})", _BY_ITSELF)]
         )
 
 

@@ -137,7 +137,7 @@ def test_a_repetition_of_nothing_is_not_passed(results: Cli, monkeypatch: pytest
     real = rerun
     monkeypatch.setattr(sample, "rerun", refuses)
     code, out, _ = results("verify", str(WORDS), "--rerun", "1")
-    none = "rerun: none of the cells drawn, 1, ran here; repeat one by itself: bench rerun takes the model"
+    none = "rerun: of the cells drawn none could run here (1); repeat one by itself: bench rerun takes"
     assert (code, f"{WORDS.name}: {none}" in out, "0 of 1 cells repeated: FAILED" in out) == (
         1,
         True,
