@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 @single.option(
     "--max-length",
     type=click.IntRange(3, 4096),
-    help="Its positions, and the tokens that it reads of a line; default the profile's.",
+    help="Its positions; a line of more tokens is read as several rows. Default the profile's.",
 )
 @single.option("--steps", type=click.IntRange(1), help="Optimiser steps; default the profile's.")
 @single.option(
@@ -105,7 +105,6 @@ def pretrain(
             device=device,
             minutes=minutes,
             progress=advance,
-            say=partial(click.echo, err=True),
         )
     size = (out / "model.safetensors").stat().st_size / 1e6
     accuracy = f"masked accuracy {facts['masked_accuracy']:.3f}, " if "masked_accuracy" in facts else ""
@@ -214,7 +213,8 @@ def _head(
             expected="--data DIR or BENCH_DATA, or --corpus FILE",
         )
     command = "" if corpus is None else f" --corpus {corpus.name}"
-    return partial(add_head, backbone, text, MlmSettings(**profile.pretrain)), command
+    say = partial(click.echo, err=True)
+    return partial(add_head, backbone, text, MlmSettings(**profile.pretrain), say=say), command
 
 
 @click.command()

@@ -30,7 +30,7 @@ _UNSEEN = 512  # lines for the masked accuracy
 
 @dataclass(frozen=True)
 class PretrainSettings(MlmSettings):
-    """The same for a new BERT, which has as many positions as a line keeps tokens, and its size.
+    """The same for a new BERT, which has as many positions as a row keeps tokens, and its size.
 
     Args:
         layers: Transformer layers.
@@ -55,13 +55,13 @@ def pretrain(
     device: str = "cpu",
     minutes: float | None = None,
     progress: Callable[[int], None] | None = None,
-    say: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
     """Train a BERT with its MLM head on a text and write it as float16 safetensors, with its tokenizer.
 
     Minutes are enough for two reasons. The word embeddings start from the text's co-occurrence counts
     (:mod:`bench.train.spectral`) instead of noise: tried without, the topics of the mini world alone took
-    nine of twelve CPU minutes. And dropout is off, since the text is seen a few times only.
+    nine of twelve CPU minutes. And dropout is off, since the text is seen a few times only. All of a line is
+    read, in several rows where it is longer than one.
 
     Args:
         corpus: The text.
@@ -72,11 +72,10 @@ def pretrain(
         device: "cpu" or "cuda".
         minutes: Stop then, counted from the call, whatever the settings say of steps; the facts say how many
             ran. Saving comes after.
-        progress: Called with the sentences of each finished step.
-        say: Called, before training, with what the user should know of the text.
+        progress: Called with the rows of each finished step.
 
     Returns:
-        Facts: command, settings, text with fingerprint and the lines that were cut, loss curve, CPU seconds.
+        Facts: command, settings, text with fingerprint, rows, loss curve, CPU seconds.
 
     Raises:
         InputError: a model wider than the text has tokens, or less text than a batch.
@@ -84,14 +83,13 @@ def pretrain(
     """
     cpu, end = time.process_time(), _end(minutes)
     tokenizer = train_wordpiece(corpus.sentences, settings.vocabulary, max_length=settings.max_length)
-    rows = token_rows(tokenizer, corpus.sentences, settings.max_length)
+    rows = _whole_rows(tokenizer, corpus.sentences, settings.max_length)
     if settings.hidden > len(tokenizer):
         raise InputError(
             f"a width of {settings.hidden} for a text of {len(tokenizer)} tokens",
             where=corpus.name,
             expected="a smaller one, since the embeddings start from the text's counts",
         )
-    cut = _cut(tokenizer, corpus, corpus.sentences, rows, settings.max_length, say)
     model = _new_bert(len(tokenizer), rows, settings, seed, device)
     model.to(device).eval()  # no dropout
     curve = train_mlm(model, tokenizer, rows, settings, seed=seed, end=end, progress=progress)
@@ -100,10 +98,18 @@ def pretrain(
         **_ran(settings, curve, minutes),
         "embeddings": "spectral",
         **_facts(corpus, seed, model, curve, cpu),
-        "cut": cut,
+        "rows": len(rows),
     }
     _save(model, tokenizer, facts, out)
     return facts
+
+
+def _whole_rows(tokenizer: Any, lines: Sequence[str], kept: int) -> list[list[int]]:
+    """Token ids of all of the text: a line of more tokens than are kept goes on in rows of its own."""
+    rows: list[list[int]] = tokenizer(
+        list(lines), truncation=True, max_length=kept, return_overflowing_tokens=True
+    )["input_ids"]
+    return rows
 
 
 def _new_bert(

@@ -27,7 +27,7 @@ from bench.data.mini.text import pretraining_text
 from bench.data.mini.world import World
 from bench.data.toy import toy_task
 from bench.errors import BenchError
-from bench.nn.backbone import TransformerEncoder, load_backbone
+from bench.nn.backbone import TransformerEncoder, load_backbone, token_rows
 from bench.nn.folder import content_hash
 from bench.nn.wordpiece import train_wordpiece
 from bench.request import profiles
@@ -35,7 +35,7 @@ from bench.train import mlm
 from bench.train.masking import mask_tokens
 from bench.train.mlm import length_pooled_batches, rate_in_time, warmed_rate
 from bench.train.precision import training_at
-from bench.train.pretrain import PretrainSettings, pretrain
+from bench.train.pretrain import PretrainSettings, _cut, pretrain
 from bench.train.spectral import spectral_embeddings
 from tests.support.cli import Cli
 
@@ -110,22 +110,34 @@ def test_a_model_without_pooler_encodes_the_same_after_every_load(
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
 
 
-def test_lines_that_are_cut_are_counted_and_said_before_training(
-    text: Corpus, made: tuple[Any, Any, Path], tmp_path: Path
+def test_all_of_a_long_line_is_read(
+    text: Corpus, made: tuple[Any, Any, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tokenizer = load_backbone(made[2])[1]
-    lengths = [len(ids) for ids in tokenizer(list(text.sentences), verbose=False)["input_ids"]]
-    longest = max(lengths)
+    tokenizer, kept, seen = load_backbone(made[2])[1], 7, []
+    monkeypatch.setattr(
+        "bench.train.pretrain.train_mlm",
+        lambda model, tokenizer, rows, *_, **__: seen.extend(rows) or [[1, 2.0]],
+    )
+    settings = replace(SETTINGS, max_length=kept, steps=1)
+    facts = pretrain(text, settings, seed=1, out=tmp_path / "m", command="c")
+    lines = tokenizer(list(text.sentences), add_special_tokens=False)["input_ids"]
+    assert max(map(len, lines)) > kept
+    first, last = tokenizer.cls_token_id, tokenizer.sep_token_id
+    assert all((row[0], row[-1], len(row) <= kept) == (first, last, True) for row in seen)
+    assert [token for row in seen for token in row[1:-1]] == [token for line in lines for token in line]
+    assert facts["rows"] == len(seen) == sum(-(-len(line) // (kept - 2)) for line in lines)
+
+
+def test_lines_that_a_head_s_training_cuts_are_counted_and_said() -> None:
+    lines = ["a b c d e f", "a b", "a b c d"]
+    text = make_corpus("toy.txt", lines)
+    tokenizer = train_wordpiece(lines, 40, max_length=5)
     said: list[str] = []
-    for kept in (longest, longest - 2):
-        settings = replace(SETTINGS, max_length=kept, steps=1)
-        facts = pretrain(text, settings, seed=1, out=tmp_path / str(kept), command="c", say=said.append)
-        over = [length - kept for length in lengths if length > kept]
-        assert facts["cut"] == {"lines": len(over), "of": len(lengths), "tokens": sum(over)}
-    assert said == [
-        f"toy.txt: {len(over)} of {len(lengths)} lines are longer than {longest - 2} tokens and are "
-        f"cut there, {sum(over) / sum(lengths):.1%} of the tokens"
-    ]
+    facts = _cut(tokenizer, text, lines, token_rows(tokenizer, lines, 5), 5, said.append)
+    assert facts == {"lines": 2, "of": 3, "tokens": 4}
+    assert said == ["toy.txt: 2 of 3 lines are longer than 5 tokens and are cut there, 22.2% of the tokens"]
+    assert _cut(tokenizer, text, lines, token_rows(tokenizer, lines, 9), 9, said.append)["lines"] == 0
+    assert len(said) == 1
 
 
 def test_divergence_is_an_error(text: Corpus, tmp_path: Path) -> None:
@@ -320,7 +332,7 @@ def test_the_command_takes_sizes_text_and_time(
     model, _ = load_backbone(tmp_path / "made")
     assert (len(model.encoder.layer), model.config.hidden_size) == (1, 40)
     assert (model.config.max_position_embeddings, facts["settings"]["max_length"]) == (8, 8)
-    assert f"of {len(text.sentences)} lines are longer than 8 tokens and are cut there" in err
+    assert facts["rows"] > len(text.sentences)  # of at most eight tokens
     code, _, err = cli("pretrain", "--out", "wide", "--corpus", "own.txt", "--hidden", "512")
     assert (code, "own.txt: a width of 512 for a text of" in err) == (2, True), err
 
