@@ -5,7 +5,7 @@ clipping, step by step in turn. By default a batch runs in chunks of like length
 its length a multiple of 8, and one graph for all lengths by inductor, one for each as CUDA graphs. The same
 chunk uncompiled says how much of the difference is padding. Losses at dropout 0 must agree to 1e-5 of their
 size (below float32 to 3e-2). First steps, which compile, are not counted: the first of each padded length.
-On a GPU seconds are the clock's.
+On a GPU seconds are the clock's, and the share of its peak is said, of the real tokens' operations.
 
     python benchmarks/compiled.py --data data [--profile minilm] [--threads 1] [--steps 10]
     python benchmarks/compiled.py --data data --device cuda --precision bf16 --shape bert-base
@@ -25,7 +25,7 @@ import torch
 from claim import Claim, add_json, faster, show
 from torch import Tensor
 from train_step import ALLOWED, BATCH, PROFILES, Case, simcse_case, texts
-from utilisation import PRECISIONS, clock, wait
+from utilisation import PRECISIONS, clock, peak, wait
 
 from bench.nn.batches import BUCKET
 from bench.nn.heap import keep_freed_memory
@@ -57,7 +57,7 @@ def measure(case: Case, order: Any, given: argparse.Namespace) -> tuple[dict[str
     halves: dict[str, Callable[[Any], Tensor]] = dict.fromkeys(SIDES[:2], objective.compute)
     compiled = {side: CompiledHalf(objective.compute, side) for side in sides[2:]}
     halves |= compiled
-    optimizer = make_optimizer(objective, TrainSettings(1e-6, BATCH, given.steps, given.steps))
+    optimizer = make_optimizer(objective, TrainSettings(1e-6, given.batch, given.steps, given.steps))
 
     def step(side: str, batch: Any) -> float:
         wait(given.device)
@@ -70,22 +70,24 @@ def measure(case: Case, order: Any, given: argparse.Namespace) -> tuple[dict[str
         wait(given.device)
         return clock(given.device) - begin
 
-    def batch() -> tuple[dict[str, Any], int]:
+    def batch() -> tuple[dict[str, Any], int, int]:
         rows = [case.rows[index] for index in next(order)]
-        return prepared(case, rows, given.device), -(-max(map(len, rows)) // BUCKET)
+        return prepared(case, rows, given.device), -(-max(map(len, rows)) // BUCKET), case.done(rows)
 
     set_dropout(objective.encoder, 0.0)
     with torch.no_grad():
-        made, _ = batch()
+        made, _, _ = batch()
         losses = [float(halves[side](made[side])) for side in sides]
     allowed = ALLOWED[given.precision] * max(1.0, max(losses))
     assert max(losses) - min(losses) < allowed, f"losses differ: {losses}"
     set_dropout(objective.encoder, 0.1)
     times: dict[str, list[float]] = {side: [] for side in sides}
     seen: dict[int, int] = {}
+    done = 0
     while len(times["chunks"]) < given.steps:
-        made, length = batch()
+        made, length, operations = batch()
         seen[length] = seen.get(length, 0) + 1
+        done += operations if seen[length] > WARM else 0
         for side in sides:
             seconds = step(side, made[side])
             if seen[length] > WARM:
@@ -93,7 +95,8 @@ def measure(case: Case, order: Any, given: argparse.Namespace) -> tuple[dict[str
     seconds_of = {side: median(each) for side, each in times.items()}
     assert all(each.whole for each in compiled.values())
     gpu = given.device == "cuda"
-    said = f"{BATCH} sentences" + (f", {given.precision}, {torch.cuda.get_device_name()}" if gpu else "")
+    said = f"{given.batch} sentences"
+    said += f", {given.precision}, {torch.cuda.get_device_name()}" if gpu else ""
     claims = [
         faster(
             f"compiled {case.name}" + ("" if side == "inductor" else f" {side}"),
@@ -109,9 +112,13 @@ def measure(case: Case, order: Any, given: argparse.Namespace) -> tuple[dict[str
         "threads": torch.get_num_threads(),
         "device": given.device,
         "precision": given.precision,
+        "batch": given.batch,
         **{f"seconds {side}": round(each, 5) for side, each in seconds_of.items()},
         **{f"ratio {side}": round(seconds_of["chunks"] / seconds_of[side], 2) for side in compiled},
     }
+    if gpu:
+        limit = peak(given.device, given.precision)
+        facts |= {f"share {side}": round(done / sum(each) / limit.rate, 4) for side, each in times.items()}
     return facts, claims
 
 
@@ -121,6 +128,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--batch", type=int, default=BATCH, help="sentences a step")
     parser.add_argument("--profile", choices=PROFILES, default="minilm")
     parser.add_argument("--shape", choices=("small", "bert-base"), default="small")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
@@ -134,7 +142,7 @@ def main() -> None:
     torch.manual_seed(0)
     case = simcse_case(folder, corpus, arguments.shape, arguments.device)
     with training_at(arguments.precision):
-        facts, claims = measure(case, batches(len(case.rows), BATCH, 1, corpus.sha256), arguments)
+        facts, claims = measure(case, batches(len(case.rows), arguments.batch, 1, corpus.sha256), arguments)
     print(json.dumps(facts), flush=True)
     show(arguments.json, *claims)
 
