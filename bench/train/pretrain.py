@@ -106,10 +106,9 @@ def pretrain(
 
 def _whole_rows(tokenizer: Any, lines: Sequence[str], kept: int) -> list[list[int]]:
     """Token ids of all of the text: a line of more tokens than are kept goes on in rows of its own."""
-    rows: list[list[int]] = tokenizer(
-        list(lines), truncation=True, max_length=kept, return_overflowing_tokens=True
-    )["input_ids"]
-    return rows
+    whole = tokenizer(list(lines), add_special_tokens=False, verbose=False)["input_ids"]
+    cls, sep, inner = tokenizer.cls_token_id, tokenizer.sep_token_id, kept - 2
+    return [[cls, *ids[i : i + inner], sep] for ids in whole for i in range(0, len(ids), inner)]
 
 
 def _new_bert(
