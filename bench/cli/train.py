@@ -44,8 +44,9 @@ if TYPE_CHECKING:
 @single.option(
     "--max-length",
     type=click.IntRange(3, 4096),
-    help="Its positions; a line of more tokens is read as several rows. Default the profile's.",
+    help="Its positions, and the tokens that it reads of a line; default the profile's.",
 )
+@single.option("--split", is_flag=True, help="Read all of a longer line, in several rows.")
 @single.option("--steps", type=click.IntRange(1), help="Optimiser steps; default the profile's.")
 @single.option(
     "--minutes",
@@ -105,13 +106,21 @@ def pretrain(
             device=device,
             minutes=minutes,
             progress=advance,
+            say=partial(click.echo, err=True),
         )
     size = (out / "model.safetensors").stat().st_size / 1e6
     accuracy = f"masked accuracy {facts['masked_accuracy']:.3f}, " if "masked_accuracy" in facts else ""
+    loss, known = facts["loss_curve"][-1][1], facts["frequency_loss"]
     click.echo(
-        f"{out}: {facts['parameters']:,} parameters, {size:.1f} MB, loss {facts['loss_curve'][-1][1]:.3f} "
+        f"{out}: {facts['parameters']:,} parameters, {size:.1f} MB, loss {loss:.3f} "
         f"after {facts['settings']['steps']:,} steps, {accuracy}{facts['cpu_seconds']:.0f} CPU s"
     )
+    if loss > _LEARNED * known:
+        click.echo(
+            f"{out}: how frequent each token is makes a loss of {known:.3f}, and this model has hardly "
+            "learned more: give it more steps, a smaller rate or a longer warm-up",
+            err=True,
+        )
 
 
 def _check_out(out: Path) -> None:
@@ -133,6 +142,8 @@ def _with_steps(profile: Profile, steps: int, minutes: float | None) -> Profile:
 
 
 Train = Callable[..., dict[str, Any]]
+_LEARNED = 0.95
+"""The share of the loss by frequencies below which a model has learned to read."""
 
 
 def _from_nothing(
@@ -140,6 +151,7 @@ def _from_nothing(
     world_seed: int | None,
     corpus: Path | None,
     data_dir: Path | None,
+    split: bool,
     **sizes: int | None,
 ) -> tuple[Train, str]:
     """What trains a new BERT on the mini world's text or another, and what of its command that adds."""
@@ -157,8 +169,9 @@ def _from_nothing(
     command = f" --world-seed {world}" if corpus is None else f" --corpus {corpus.name}"
     chosen = _sizes(profile.pretrain, **sizes)
     command += "".join(f" --{name.replace('_', '-')} {number}" for name, number in chosen.items())
+    command += " --split" if split else ""
     settings = PretrainSettings(**profile.pretrain | chosen)
-    return partial(train_backbone, text, settings), command
+    return partial(train_backbone, text, settings, split=split), command
 
 
 def _sizes(
@@ -184,6 +197,7 @@ def _head(
     world_seed: int | None,
     corpus: Path | None,
     data_dir: Path | None,
+    split: bool,
     **sizes: int | None,
 ) -> tuple[Train, str]:
     """What gives the profile's backbone a head, trained on its text below the data folder, or another."""
@@ -196,6 +210,10 @@ def _head(
     if world_seed is not None:
         raise InputError("this text does not come from a made-up world", where=f"--world-seed {world_seed}")
     where, name = f"profile {profile.name}", profile.backbone["name"]
+    if split:
+        raise InputError(
+            f"a head for {name} reads the start of a line", where="--split", expected="--profile mini"
+        )
     for size, number in sizes.items():
         if number is not None:
             where = f"--{size.replace('_', '-')} {number}"
@@ -213,8 +231,7 @@ def _head(
             expected="--data DIR or BENCH_DATA, or --corpus FILE",
         )
     command = "" if corpus is None else f" --corpus {corpus.name}"
-    say = partial(click.echo, err=True)
-    return partial(add_head, backbone, text, MlmSettings(**profile.pretrain), say=say), command
+    return partial(add_head, backbone, text, MlmSettings(**profile.pretrain)), command
 
 
 @click.command()

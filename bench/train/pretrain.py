@@ -21,7 +21,7 @@ from bench.nn.folder import PRETRAINING, ModelFolder
 from bench.nn.masked_lm import load_masked_lm
 from bench.nn.wordpiece import train_wordpiece
 from bench.records.files import whole_folder
-from bench.train.mlm import MlmSettings, masked_accuracy, train_mlm
+from bench.train.mlm import MlmSettings, frequency_loss, masked_accuracy, train_mlm
 from bench.train.spectral import spectral_embeddings
 from bench.train.streams import generator, own_random_state
 
@@ -52,16 +52,17 @@ def pretrain(
     seed: int,
     out: Path,
     command: str,
+    split: bool = False,
     device: str = "cpu",
     minutes: float | None = None,
     progress: Callable[[int], None] | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
     """Train a BERT with its MLM head on a text and write it as float16 safetensors, with its tokenizer.
 
     Minutes are enough for two reasons. The word embeddings start from the text's co-occurrence counts
     (:mod:`bench.train.spectral`) instead of noise: tried without, the topics of the mini world alone took
-    nine of twelve CPU minutes. And dropout is off, since the text is seen a few times only. All of a line is
-    read, in several rows where it is longer than one.
+    nine of twelve CPU minutes. And dropout is off, since the text is seen a few times only.
 
     Args:
         corpus: The text.
@@ -69,13 +70,16 @@ def pretrain(
         seed: For weights, order and masks.
         out: Folder to write; it also gets the facts, in ``pretraining.json``.
         command: What the facts name as the way to repeat it.
+        split: Read all of a line, in several rows where it has more tokens than a row keeps; else it is cut.
         device: "cpu" or "cuda".
         minutes: Stop then, counted from the call, whatever the settings say of steps; the facts say how many
             ran. Saving comes after.
         progress: Called with the rows of each finished step.
+        say: Called, before training, with what the user should know of the text.
 
     Returns:
-        Facts: command, settings, text with fingerprint, rows, loss curve, CPU seconds.
+        Facts: command, settings, text with fingerprint, rows, the lines that were cut, loss curve, the loss
+        of a model that knows how frequent each token is and nothing else, CPU seconds.
 
     Raises:
         InputError: a model wider than the text has tokens, or less text than a batch.
@@ -83,13 +87,14 @@ def pretrain(
     """
     cpu, end = time.process_time(), _end(minutes)
     tokenizer = train_wordpiece(corpus.sentences, settings.vocabulary, max_length=settings.max_length)
-    rows = _whole_rows(tokenizer, corpus.sentences, settings.max_length)
+    rows = (_whole_rows if split else token_rows)(tokenizer, corpus.sentences, settings.max_length)
     if settings.hidden > len(tokenizer):
         raise InputError(
             f"a width of {settings.hidden} for a text of {len(tokenizer)} tokens",
             where=corpus.name,
             expected="a smaller one, since the embeddings start from the text's counts",
         )
+    cut = {} if split else _cut(tokenizer, corpus, corpus.sentences, rows, settings.max_length, say)
     model = _new_bert(len(tokenizer), rows, settings, seed, device)
     model.to(device).eval()  # no dropout
     curve = train_mlm(model, tokenizer, rows, settings, seed=seed, end=end, progress=progress)
@@ -97,8 +102,9 @@ def pretrain(
         "command": command,
         **_ran(settings, curve, minutes),
         "embeddings": "spectral",
-        **_facts(corpus, seed, model, curve, cpu),
+        **_facts(corpus, seed, model, rows, curve, cpu),
         "rows": len(rows),
+        "cut": cut,
     }
     _save(model, tokenizer, facts, out)
     return facts
@@ -190,7 +196,7 @@ def add_head(
         "command": command,
         **_ran(settings, curve, minutes),
         "backbone": {"name": backbone.name, "sha256": backbone.sha256},
-        **_facts(corpus, seed, model, curve, cpu),
+        **_facts(corpus, seed, model, rows, curve, cpu),
         "cut": cut,
         "masked_accuracy": masked_accuracy(model, tokenizer, rows[:unseen], settings.mask, seed),
     }
@@ -270,7 +276,9 @@ def _cut(
     return {"lines": cut, "of": len(rows), "tokens": unread}
 
 
-def _facts(corpus: Corpus, seed: int, model: Any, curve: list[list[float]], cpu: float) -> dict[str, Any]:
+def _facts(
+    corpus: Corpus, seed: int, model: Any, rows: Sequence[list[int]], curve: list[list[float]], cpu: float
+) -> dict[str, Any]:
     return {
         "seed": seed,
         "text": {
@@ -281,6 +289,7 @@ def _facts(corpus: Corpus, seed: int, model: Any, curve: list[list[float]], cpu:
         },
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "loss_curve": curve,
+        "frequency_loss": round(frequency_loss(rows), 4),
         "cpu_seconds": round(time.process_time() - cpu, 1),
     }
 

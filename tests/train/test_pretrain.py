@@ -83,6 +83,10 @@ def test_what_it_leaves(text: Corpus, made: tuple[dict[str, Any], list[int], Pat
     known = {"name": "toy.txt", "sha256": text.sha256, "sentences": len(text.sentences), "world": None}
     assert facts["text"] == known
     assert (facts["command"], facts["loss_curve"][-1][0], sum(seen)) == ("bench pretrain", 12, 96)
+    tokenizer = load_backbone(folder)[1]
+    tokens = [token for row in token_rows(tokenizer, text.sentences, 24) for token in row[1:-1]]
+    shares = np.unique_counts(tokens).counts / len(tokens)
+    assert facts["frequency_loss"] == pytest.approx(-(shares * np.log(shares)).sum(), abs=1e-4)
     with safe_open(folder / "model.safetensors", "pt") as stored:
         names = list(stored.keys())
         assert {stored.get_tensor(name).dtype for name in names} == {torch.float16}
@@ -110,7 +114,7 @@ def test_a_model_without_pooler_encodes_the_same_after_every_load(
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
 
 
-def test_all_of_a_long_line_is_read(
+def test_all_of_a_long_line_is_read_where_lines_are_split(
     text: Corpus, made: tuple[Any, Any, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tokenizer, kept, seen = load_backbone(made[2])[1], 7, []
@@ -119,16 +123,17 @@ def test_all_of_a_long_line_is_read(
         lambda model, tokenizer, rows, *_, **__: seen.extend(rows) or [[1, 2.0]],
     )
     settings = replace(SETTINGS, max_length=kept, steps=1)
-    facts = pretrain(text, settings, seed=1, out=tmp_path / "m", command="c")
+    facts = pretrain(text, settings, seed=1, out=tmp_path / "m", command="c", split=True)
     lines = tokenizer(list(text.sentences), add_special_tokens=False)["input_ids"]
     assert max(map(len, lines)) > kept
     first, last = tokenizer.cls_token_id, tokenizer.sep_token_id
     assert all((row[0], row[-1], len(row) <= kept) == (first, last, True) for row in seen)
     assert [token for row in seen for token in row[1:-1]] == [token for line in lines for token in line]
     assert facts["rows"] == len(seen) == sum(-(-len(line) // (kept - 2)) for line in lines)
+    assert facts["cut"] == {}
 
 
-def test_lines_that_a_head_s_training_cuts_are_counted_and_said() -> None:
+def test_lines_that_are_cut_are_counted_and_said() -> None:
     lines = ["a b c d e f", "a b", "a b c d"]
     text = make_corpus("toy.txt", lines)
     tokenizer = train_wordpiece(lines, 40, max_length=5)
@@ -316,18 +321,21 @@ def test_the_command_takes_sizes_text_and_time(
     mini = replace(profiles.load("mini"), pretrain=asdict(replace(SETTINGS, steps=10**9)))
     monkeypatch.setattr(profiles, "load", lambda name: mini)
     (tmp_path / "own.txt").write_text("\n".join(text.sentences))
-    own = ("--corpus", "own.txt", "--layers", "1", "--hidden", "40", "--max-length", "8", "--minutes", "0.05")
-    code, out, err = cli("pretrain", "--out", "made", *own)
+    own = ("--corpus", "own.txt", "--layers", "1", "--hidden", "40", "--max-length", "8", "--split")
+    code, out, err = cli("pretrain", "--out", "made", *own, "--minutes", "0.05")
     assert code == 0, err
     facts = json.loads((tmp_path / "made" / "pretraining.json").read_text())
     ran = facts["settings"]
     assert 1 <= ran["steps"] == facts["loss_curve"][-1][0] < 10**9
     assert f"after {ran['steps']:,} steps" in out
+    hardly = (
+        f"how frequent each token is makes a loss of {facts['frequency_loss']:.3f}, and this model has hardly"
+    )
+    assert (hardly in err) == (facts["loss_curve"][-1][1] > 0.95 * facts["frequency_loss"])
     assert (ran["layers"], ran["hidden"], ran["heads"], facts["minutes"]) == (1, 40, 1, 0.05)
     assert (facts["text"]["name"], facts["text"]["sha256"]) == ("own.txt", text.sha256)
-    named = (
-        "--corpus own.txt --layers 1 --max-length 8 --hidden 40 --heads 1 --minutes 0.05 --seed 1 --out DIR"
-    )
+    sizes = "--layers 1 --max-length 8 --hidden 40 --heads 1"
+    named = f"--corpus own.txt {sizes} --split --minutes 0.05 --seed 1 --out DIR"
     assert facts["command"] == f"bench pretrain --profile mini {named}"
     model, _ = load_backbone(tmp_path / "made")
     assert (len(model.encoder.layer), model.config.hidden_size) == (1, 40)
