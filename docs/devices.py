@@ -133,3 +133,27 @@ def steps_table(log: Path) -> str:
             for each in rows
         ],
     )
+
+
+def compiled_table(log: Path) -> str:
+    """Steps by default and compiled, from what ``benchmarks/compiled.py`` printed on a GPU."""
+    lines = [
+        json.loads(line) for line in log.read_text(encoding="utf-8").splitlines() if line.startswith("{")
+    ]
+    sides = {
+        "chunks": "chunks of like length, the default", "one chunk": "one chunk",
+        "inductor": "one chunk, inductor", "graphs": "one chunk, CUDA graphs",
+    }  # fmt: skip
+    rows = [
+        (
+            *(each["benchmark"].removeprefix("compiled "), each["precision"], str(each["batch"]), what),
+            f"{1000 * each[f'seconds {side}']:.1f}",
+            f"{each['seconds chunks'] / each[f'seconds {side}']:.2f}",
+            f"{each[f'share {side}']:.1%}",
+        )
+        for each in lines
+        if each["benchmark"].startswith("compiled ")
+        for side, what in sides.items()
+    ]
+    header = ("step", "arithmetic", "sentences", "how", "ms", "default / this", "of the peak")
+    return markdown_table(header, rows)

@@ -9,6 +9,7 @@ without the site; tests/docs make each anew and compare. Names are those of ``TA
 - ``devices: CAMPAIGN,CAMPAIGN``: the same rows on two devices, ``devices.table``;
 - ``same seeds: CAMPAIGN,CAMPAIGN``: the same cells on two devices, ``devices.same_seeds``;
 - ``gpu steps: FILE`` of benchmarks: training steps as train_step.py printed them there;
+- ``gpu compiled: FILE`` of benchmarks: the same of compiled.py;
 - ``claims: CAMPAIGN``: the papers' leads over SimCSE against its records, ``claims.table``;
 - ``questions: CAMPAIGN`` and a question a line, answered together, ``questions.table``;
 - ``coverage: METHODS | DESIGNS | TARGETS``: what was measured of procedures, by names of coverage.csv with
@@ -225,6 +226,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "devices": lambda campaigns: devices.table(RESULTS, campaigns),
     "same seeds": lambda campaigns: devices.same_seeds(RESULTS, campaigns),
     "gpu steps": lambda log: devices.steps_table(RESULTS.parent / "benchmarks" / log),
+    "gpu compiled": lambda log: devices.compiled_table(RESULTS.parent / "benchmarks" / log),
     "claims": lambda campaign: claims.table(RESULTS, campaign),
     "questions": lambda asked: questions.table(RESULTS, *asked.split("\n", 1)),
     "coverage": lambda what: evidence.table(*what.split("|")),

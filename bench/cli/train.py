@@ -108,6 +108,11 @@ def pretrain(
             progress=advance,
             say=partial(click.echo, err=True),
         )
+    _say(out, facts)
+
+
+def _say(out: Path, facts: Mapping[str, Any]) -> None:
+    """What was made, and whether it has learned anything."""
     size = (out / "model.safetensors").stat().st_size / 1e6
     accuracy = f"masked accuracy {facts['masked_accuracy']:.3f}, " if "masked_accuracy" in facts else ""
     loss, known = facts["loss_curve"][-1][1], facts["frequency_loss"]

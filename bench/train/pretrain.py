@@ -87,13 +87,8 @@ def pretrain(
     """
     cpu, end = time.process_time(), _end(minutes)
     tokenizer = train_wordpiece(corpus.sentences, settings.vocabulary, max_length=settings.max_length)
+    _check_width(settings, tokenizer, corpus)
     rows = (_whole_rows if split else token_rows)(tokenizer, corpus.sentences, settings.max_length)
-    if settings.hidden > len(tokenizer):
-        raise InputError(
-            f"a width of {settings.hidden} for a text of {len(tokenizer)} tokens",
-            where=corpus.name,
-            expected="a smaller one, since the embeddings start from the text's counts",
-        )
     cut = {} if split else _cut(tokenizer, corpus, corpus.sentences, rows, settings.max_length, say)
     model = _new_bert(len(tokenizer), rows, settings, seed, device)
     model.to(device).eval()  # no dropout
@@ -108,6 +103,15 @@ def pretrain(
     }
     _save(model, tokenizer, facts, out)
     return facts
+
+
+def _check_width(settings: PretrainSettings, tokenizer: Any, corpus: Corpus) -> None:
+    if settings.hidden > len(tokenizer):
+        raise InputError(
+            f"a width of {settings.hidden} for a text of {len(tokenizer)} tokens",
+            where=corpus.name,
+            expected="a smaller one, since the embeddings start from the text's counts",
+        )
 
 
 def _whole_rows(tokenizer: Any, lines: Sequence[str], kept: int) -> list[list[int]]:

@@ -48,8 +48,8 @@ STAGE = Stage(StageSpec("one", "kind", 1, (), lambda context: {}), 1, "b" * 64)
     ("work", "workers", "warm", "kills"),
     [
         *((SHORT, 1, True, 3), (TEXT, 1, True, 2), (TRAINED, 2, True, 2)),
-        *slowly((TRAINED, 1, True, 2), (SHORT, 2, True, 1), (SIMCSE, 2, True, 1), (SHORT, 1, False, 1)),
-        pytest.param(PLAIN, 1, False, 2, marks=long),
+        *slowly((TRAINED, 1, True, 2), (SHORT, 2, True, 1), (SIMCSE, 2, True, 1)),
+        *(pytest.param(work, 1, False, kills, marks=long) for work, kills in ((PLAIN, 2), (SHORT, 1))),
     ],
     ids=lambda value: value.name if isinstance(value, Work) else None,
 )
@@ -109,7 +109,8 @@ def test_a_killed_forced_run_costs_no_finished_record(tmp_path: Path) -> None:
     [
         (PLAIN, 2, True, 2),
         *slowly((PLAIN, 1, False, 1), (PLAIN, 2, False, 1)),
-        *slowly((TRAINED, 1, True, 2), (TRAINED, 2, True, 2), (SIMCSE, 1, True, 2)),
+        *slowly((TRAINED, 1, True, 2), (TRAINED, 2, True, 2)),
+        pytest.param(SIMCSE, 1, True, 2, marks=long),
         *(pytest.param(PLAIN, workers, False, 3, marks=long) for workers in (1, 2)),
     ],
 )
@@ -159,9 +160,8 @@ def test_a_closed_stdout_is_no_error() -> None:
     ("work", "options", "rooms"),
     [
         (TRAINED, (), (1, 17)),
-        *slowly(
-            (SHORT, (), range(0, 40, 13)), (SHORT, ("--keep-vectors",), (9, 16, 22)), (SIMCSE, (), (5, 24))
-        ),
+        *slowly((SHORT, (), range(0, 40, 13)), (SHORT, ("--keep-vectors",), (9, 16, 22))),
+        pytest.param(SIMCSE, (), (5, 24), marks=long),
         *slowly((TRAINED, (), range(0, 80, 40)), (TRAINED, ("--workers", "2"), (6, 30))),
     ],
 )
@@ -255,7 +255,7 @@ def test_a_clock_that_goes_back_changes_no_fetched_text(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("work", "workers"),
-    [(TRAINED, 1), *slowly((PLAIN, 2), (SIMCSE, 1))],
+    [(TRAINED, 1), *slowly((PLAIN, 2)), pytest.param(SIMCSE, 1, marks=long)],
 )
 def test_a_clock_that_goes_back_changes_nothing(tmp_path: Path, work: Work, workers: int) -> None:
     clock.backwards(tmp_path / "c", work, workers)
