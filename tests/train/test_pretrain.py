@@ -117,11 +117,14 @@ def test_a_model_without_pooler_encodes_the_same_after_every_load(
 def test_all_of_a_long_line_is_read_where_lines_are_split(
     text: Corpus, made: tuple[Any, Any, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tokenizer, kept, seen = load_backbone(made[2])[1], 7, []
-    monkeypatch.setattr(
-        "bench.train.pretrain.train_mlm",
-        lambda model, tokenizer, rows, *_, **__: seen.extend(rows) or [[1, 2.0]],
-    )
+    tokenizer, kept = load_backbone(made[2])[1], 7
+    seen: list[list[int]] = []
+
+    def train(model: Any, tokenizer: Any, rows: list[list[int]], *_: Any, **__: Any) -> list[list[float]]:
+        seen.extend(rows)
+        return [[1, 2.0]]
+
+    monkeypatch.setattr("bench.train.pretrain.train_mlm", train)
     settings = replace(SETTINGS, max_length=kept, steps=1)
     facts = pretrain(text, settings, seed=1, out=tmp_path / "m", command="c", split=True)
     lines = tokenizer(list(text.sentences), add_special_tokens=False)["input_ids"]
