@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -52,3 +53,22 @@ def test_a_row_with_too_few_seeds_is_left_out_and_one_that_differs_is_named(
     said = devices.table(Path("results"), "a,b")
     assert "| `row-2`" not in said
     assert "leaves 0 out: 1 (`row-1`)" in said
+
+
+def test_compiled_steps_are_a_row_each_beside_the_default(devices: ModuleType, tmp_path: Path) -> None:
+    seconds = {"chunks": 0.04, "one chunk": 0.05, "inductor": 0.032, "graphs": 0.01}
+    facts: dict[str, object] = {"benchmark": "compiled simcse", "precision": "bf16", "batch": 64}
+    facts |= {f"seconds {side}": each for side, each in seconds.items()}
+    facts |= {f"share {side}": 0.001 / each for side, each in seconds.items()}
+    (tmp_path / "log").write_text(
+        f"{json.dumps({'benchmark': 'busy simcse'})}\na line\n{json.dumps(facts)}\n"
+    )
+    rows = [line for line in devices.compiled_table(tmp_path / "log").splitlines() if "bf16" in line]
+    ends = [line.rsplit("|", 4)[1:4] for line in rows]
+    assert [[cell.strip() for cell in end] for end in ends] == [
+        ["40.0", "1.00", "2.5%"],
+        ["50.0", "0.80", "2.0%"],
+        ["32.0", "1.25", "3.1%"],
+        ["10.0", "4.00", "10.0%"],
+    ]
+    assert all("| simcse | bf16 | 64 |" in line for line in rows)

@@ -35,6 +35,8 @@ COMMITTED = (
     "minilm-lm",
     "minilm-lm-h100",
     "minilm-lm-h100-bf16",
+    "minilm-lm-h100-graphs",
+    "minilm-lm-h100-inductor",
     "mlm-steps",
     "nodropout",
     "nodropout-h100",

@@ -305,6 +305,10 @@ def test_a_folder_that_cannot_be_written_is_refused_before_training(
             "--layers 2: all-MiniLM-L6-v2 has its sizes; expected --profile mini",
         ),
         (
+            ("--profile", "minilm-mlm", "--split"),
+            "--split: a head for all-MiniLM-L6-v2 reads the start of a line; expected --profile mini",
+        ),
+        (
             ("--profile", "minilm-mlm", "--max-length", "64"),
             "--max-length 64: all-MiniLM-L6-v2 has its sizes; expected --profile mini",
         ),
