@@ -106,10 +106,18 @@ def storage_reason(error: BaseException) -> str | None:
     return None
 
 
+_SAME = {"mean": "avg", "average": "avg", "first_last_avg": "avg_first_last", "first-last": "avg_first_last"}
+
+
 def did_you_mean(name: str, candidates: Iterable[str]) -> str | None:
-    """Return "did you mean 'x'?" for the closest candidate, or None if none is close."""
-    close = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.5)
-    return f"did you mean '{close[0]}'?" if close else None
+    """Return "did you mean 'x'?" for the closest candidate, or None if none is close.
+
+    Upper and lower case are one, and words of the field stand for bench's: "mean" is avg.
+    """
+    lowered = {candidate.lower(): candidate for candidate in reversed(list(candidates))}
+    sought = _SAME.get(name.lower(), name.lower())
+    close = difflib.get_close_matches(sought, list(lowered), n=1, cutoff=0.5)
+    return f"did you mean '{lowered[close[0]]}'?" if close else None
 
 
 def unknown(kind: str, name: str, candidates: Iterable[str], *, where: str | None = None) -> InputError:

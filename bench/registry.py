@@ -71,7 +71,11 @@ class Methods(Registry[Method]):
         known = dict(pair for _, method in self for pair in method.card.known_as)
         if name not in self._items and (form := known.get(name.lower())):
             raise InputError(f"no method is called '{name}'", where=where, expected=form)
-        return super().get(name, where=where)
+        try:
+            return super().get(name, where=where)
+        except InputError as error:
+            hint = "one of a plug-in is there with --plugin FILE.py|PACKAGE"
+            raise InputError(error.what, where=error.where, expected=error.expected, hint=hint) from error
 
 
 METHODS = Methods("method")

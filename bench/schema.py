@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,13 +39,20 @@ class Rows:
 
 
 @dataclass(frozen=True)
+class OneOf:
+    """A mapping of one of these shapes."""
+
+    shapes: tuple[Block, ...]
+
+
+@dataclass(frozen=True)
 class Maybe:
     """That shape, or null."""
 
     shape: Shape
 
 
-Shape = Callable[[Any], bool] | Block | Each | Rows | Maybe
+Shape = Callable[[Any], bool] | Block | Each | Rows | OneOf | Maybe
 
 
 def text(value: Any) -> bool:
@@ -128,6 +135,8 @@ def _fault(value: Any, shape: Shape) -> str | None:
         return None
     if not isinstance(value, dict):
         return ""
+    if isinstance(shape, OneOf):
+        return _fault_of_nearest(value, shape.shapes)
     block = shape if isinstance(shape, Block) else Block(optional=dict.fromkeys(value, shape.shape))
     return _fault_of_block(value, block)
 
@@ -144,6 +153,13 @@ def _fault_of_block(value: Mapping[str, Any], block: Block) -> str | None:
         elif (place := _fault(entry, shape)) is not None:
             return f".{name}{place}"
     return None
+
+
+def _fault_of_nearest(value: Mapping[str, Any], blocks: Sequence[Block]) -> str | None:
+    """The fault by the shape that has most of the value's names, None where any shape is its own."""
+    faults = [_fault_of_block(value, block) for block in blocks]
+    shared = [len(value.keys() & {*block.required, *block.optional}) for block in blocks]
+    return None if None in faults else faults[shared.index(max(shared))]
 
 
 def _unwritable(value: Any, levels: int) -> str | None:

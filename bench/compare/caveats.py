@@ -10,7 +10,7 @@ from bench.errors import printable
 from bench.records.facts import NONE, SPECIFICATION, UNSET, differing, key_of
 from bench.records.machines import machine_differences
 from bench.records.record import RunRecord, is_supervised
-from bench.records.stages import sentences_seen
+from bench.records.stages import chosen_on, sentences_seen
 
 _MOST = 6  # differing options that a sentence names
 
@@ -57,6 +57,7 @@ def limits(a: Group, b: Group) -> list[str]:
     sentences = [
         *_failed(a, b),
         *_supervision(a, b),
+        *_chosen(a, b),
         *_specification(a, b),
         *_differs("profile", a, b, lambda record: record.profile),
     ]
@@ -91,6 +92,21 @@ def _supervision(a: Group, b: Group) -> list[str]:
         return [f"Both are supervised, {names[0]} and {names[1]}: they learned from labels."]
     one, other = names if any(sides[0]) else reversed(names)
     return [f"{one} is supervised, it learned from labels, and {other} is not: no ranking of like with like."]
+
+
+def _chosen(a: Group, b: Group) -> list[str]:
+    """One sentence if a checkpoint of either side was chosen on the data that it is evaluated on."""
+    sides = [{task for run in group.runs for task in chosen_on(run.record)} for group in (a, b)]
+    named = [
+        f"{group.label} on {', '.join(sorted(side))}"
+        for group, side in zip((a, b), sides, strict=True)
+        if side
+    ]
+    if not named:
+        return []
+    return [
+        f"Checkpoints were chosen on what is evaluated, which flatters them: {printable(', '.join(named))}."
+    ]
 
 
 def _specification(a: Group, b: Group) -> list[str]:

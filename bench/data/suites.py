@@ -139,7 +139,12 @@ def data_folder(given: Path | None) -> Path | None:
 
 
 def load_suite(
-    name: str, data: Path | None, *, accept_data: bool = False, world_seed: int = DEFAULT_SEED
+    name: str,
+    data: Path | None,
+    *,
+    accept_data: bool = False,
+    world_seed: int = DEFAULT_SEED,
+    where: str = "--suite",
 ) -> tuple[Suite, list[PairTask]]:
     """Read all tasks of a suite and check them.
 
@@ -148,6 +153,7 @@ def load_suite(
         data: Data folder, or None; embedded suites need none.
         accept_data: Take data that differ from the reference (every record says so).
         world_seed: Which world the mini suites are drawn from.
+        where: What names the suite, for an error.
 
     Raises:
         InputError: unknown suite, or no data folder.
@@ -156,15 +162,13 @@ def load_suite(
     if is_mteb(name):
         raise InputError(
             f"suite '{name}' is measured by mteb",
-            where="--suite",
+            where=where,
             expected="a suite of pairs here, such as sts7, stsb-dev or mini",
         )
-    suite = SUITES.get(
-        CONTRAST if is_contrast(name) and name not in SUITES.names() else name, where="--suite"
-    )
+    suite = SUITES.get(CONTRAST if is_contrast(name) and name not in SUITES.names() else name, where=where)
     if name == MINI_TRANSFER or name in RANK_SUITES or is_contrast(name):
         raise InputError(
-            f"suite '{name}' holds {suite.tasks[0]}, which is not a sentence-pair task", where="--suite"
+            f"suite '{name}' holds {suite.tasks[0]}, which is not a sentence-pair task", where=where
         )
     if suite.embedded:
         return suite, [_EMBEDDED[name](world_seed)]

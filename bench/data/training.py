@@ -99,11 +99,11 @@ def read_training_data(
         raise InputError("no method here learns from pairs", where=f"--pairs {spec.pairs}")
     # after the text: where both are missing, the plan names the evaluation data for its suites as well
     dev = spec.dev or profile.dev
-    tasks = load_suite(
-        dev, data_folder(spec.data), accept_data=spec.accept_data, world_seed=_world(spec).seed
-    )[1]
+    where = "--dev" if spec.dev else f"dev set of profile {profile.name}"
+    root, world = data_folder(spec.data), _world(spec).seed
+    tasks = load_suite(dev, root, accept_data=spec.accept_data, world_seed=world, where=where)[1]
     if len(tasks) != 1:
-        raise InputError(f"'{dev}' has {len(tasks)} tasks", where="--dev", expected="a suite of one task")
+        raise InputError(f"'{dev}' has {len(tasks)} tasks", where=where, expected="a suite of one task")
     return TrainingData(found, tasks[0])
 
 

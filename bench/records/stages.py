@@ -32,6 +32,14 @@ def training_seconds(record: RunRecord) -> float:
     return float(sum(took for role, took in seconds.items() if role in stages))
 
 
+def chosen_on(record: RunRecord) -> list[str]:
+    """Return the tasks of a record on whose own data a checkpoint was chosen, for it or for a member."""
+    dev = record.training.get("dev", {}).get("sha256")
+    if not any(stage.get("dev_curve") for stage in record.training.get("stages", {}).values()):
+        return []
+    return [task for task, facts in record.tasks.items() if facts.get("sha256") == dev]
+
+
 def last_stages(record: RunRecord) -> Stages:
     """The stages that end a training: a twin's joint one, all submodels of a sum; not a member's.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
 
 from bench.card import MethodCard
 from bench.errors import InputError
@@ -107,9 +108,11 @@ def split_argument(request: MethodRequest, card: MethodCard) -> tuple[str | None
         if argument is None:
             raise InputError(f"'{card.name}' needs a model", where=where, expected=f"{card.name}:PATH")
         path, colon, last = argument.rpartition(":")
-        if colon and card.short_option and last in card.option(card.short_option, where).choices:
-            return path, (card.short_option, last)
-        return argument, None
+        if not colon or not card.short_option:
+            return argument, None
+        if last not in card.option(card.short_option, where).choices and Path(argument).exists():
+            return argument, None  # the colon is the path's
+        return path, (card.short_option, last)
     if argument is None:
         return None, None
     if card.short_option is None:

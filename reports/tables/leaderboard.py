@@ -34,6 +34,7 @@ from bench.reports.tables.significance import (
 from bench.reports.tables.standings import standings
 from bench.reports.tables.terms import (
     budget_notes,
+    chosen_notes,
     member_notes,
     processor_notes,
     setting_notes,
@@ -302,6 +303,7 @@ def must_say(campaign: Campaign, records: Sequence[RunRecord], rows: Sequence[Ro
     odd = sorted({task for r in records for task, facts in r.tasks.items() if not facts["reference"]})
     if odd:
         said.append(f"Not the reference data: {', '.join(odd)}.")
+    said += chosen_notes(records, campaign.shown)
     return [*said, *dict.fromkeys(note for record in records for note in record.notes)]
 
 

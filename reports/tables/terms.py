@@ -8,8 +8,9 @@ from typing import Any
 from bench.compare.select import grouped
 from bench.records.blocks import without_latest
 from bench.records.record import RunRecord
+from bench.records.stages import chosen_on
 from bench.records.trained_with import cpu
-from bench.reports.records import by_method, table_facts
+from bench.reports.records import LAST, by_method, table_facts
 
 _MOST_NAMES, _MOST_AMOUNTS = 3, 4
 
@@ -142,6 +143,21 @@ def processor_notes(records: Sequence[RunRecord]) -> tuple[str, ...]:
     trained = [record for record in records if record.timing.get("training_cpu_seconds")]
     what = "CPU seconds are of several kinds of processor, and compare within one alone"
     return _several(what, grouped(trained, lambda record: str(cpu(record))))
+
+
+def chosen_notes(records: Sequence[RunRecord], shown: Callable[[str], str] = str) -> tuple[str, ...]:
+    """Return a line with the methods whose checkpoints were chosen on what is evaluated, if any were.
+
+    Args:
+        records: Of one profile and suite.
+        shown: What a method is called.
+    """
+    chosen = [record for record in records if LAST not in record.notes]
+    found = {method: [*map(chosen_on, group)] for method, group in by_method(chosen).items()}
+    tasks = sorted({task for runs in found.values() for run in runs for task in run})
+    methods = [shown(method) for method, runs in found.items() if any(runs)]
+    what = "Checkpoints were chosen on what is evaluated here, which flatters them"
+    return (f"{what}: {', '.join(tasks)} ({_some(methods)}).",) if tasks else ()
 
 
 def _several(what: str, groups: Mapping[str, Sequence[RunRecord]]) -> tuple[str, ...]:

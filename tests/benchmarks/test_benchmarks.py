@@ -256,7 +256,7 @@ def test_the_clock_takes_inner_parts_out(load: Any, monkeypatch: pytest.MonkeyPa
     assert where.shown(found).splitlines()[1].split()[:4] == ["dev", "24.00", "77.4%", "2"]
 
 
-LONG = ("compiled", "coverage", "report", "st_eval", "st_train")
+LONG = ("compiled", "coverage", "report", "site_build", "st_eval", "st_train")
 TINY = (
     *("st_eval", "transfer", "train_step", "st_train", "compiled", "heap", "probes", "stats"),
     *("coverage", "gradient_probe", "report", "site_build", "end_to_end", "cost_curves", "memory"),
@@ -295,7 +295,7 @@ def here(load: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name",  # inductor makes its kernels anew; sentence-transformers' and all formats take their time
+    "name",  # inductor makes its kernels anew; sentence-transformers', all formats and a site take their time
     [pytest.param(name, marks=[pytest.mark.long] if name in LONG else []) for name in TINY],
 )
 def test_a_script_at_a_tiny_size(

@@ -209,6 +209,14 @@ BAD = [
         "error: --methods: unknown method 'untraned' (did you mean 'untrained'?); expected one of angle, "
         " ... word_overlap",
     ),
+    (
+        "run --methods Un-Trained",
+        "unknown method 'Un-Trained' (did you mean 'untrained'?) ... one of a plug-in is there with --plugin",
+    ),
+    ("run --methods untrained:mean --suite toy", "'mean' is not a value for it (did you mean 'avg'?)"),
+    ("run --methods hf:.:mean --suite toy", "'mean' is not a value for it (did you mean 'avg'?)"),
+    ("run --methods simcse --dev mimi-dev", "--dev: unknown suite 'mimi-dev' (did you mean 'mini-dev'?)"),
+    ("run --methods simcse --dev mini-transfer", "--dev: suite 'mini-transfer' holds"),
     ("run --methods noise --seeds 5-1", "--seeds: the range '5-1' falls ... write 1-5"),
     ("run --methods noise --suite sts8", "--suite: unknown suite 'sts8' ... did you mean 'sts7'?"),
     ("run --methods noise --profile minlm", "--profile: unknown profile 'minlm' ... did you mean 'minilm'?"),

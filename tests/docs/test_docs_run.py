@@ -95,12 +95,12 @@ def made_elsewhere(words: tuple[str, ...]) -> bool:
 
 
 def exit_code(words: tuple[str, ...]) -> int:
-    """Run a command in this process; its output is shown when a test fails, with the CPU time it took."""
+    """Run a command in this process; its output is shown when a test fails, with the time it took."""
     print("$", shlex.join(words))
-    begin, code = time.process_time(), 0
+    begin, code = time.monotonic(), 0
     try:
         main(list(words[1:]))
     except SystemExit as stopped:
         code = int(stopped.code or 0)
-    print(f"# exit code {code}, {time.process_time() - begin:.1f} s")
+    print(f"# exit code {code}, {time.monotonic() - begin:.1f} s")
     return code

@@ -48,7 +48,8 @@ STAGE = Stage(StageSpec("one", "kind", 1, (), lambda context: {}), 1, "b" * 64)
     ("work", "workers", "warm", "kills"),
     [
         *((SHORT, 1, True, 3), (TEXT, 1, True, 2), (TRAINED, 2, True, 2)),
-        *slowly((TRAINED, 1, True, 2), (SHORT, 2, True, 1), (SIMCSE, 2, True, 1)),
+        *slowly((SHORT, 2, True, 1)),
+        *(pytest.param(work, n, True, n, marks=long) for work, n in ((TRAINED, 1), (SIMCSE, 2))),
         *(pytest.param(work, 1, False, kills, marks=long) for work, kills in ((PLAIN, 2), (SHORT, 1))),
     ],
     ids=lambda value: value.name if isinstance(value, Work) else None,
@@ -72,7 +73,8 @@ RECORD = "*/seed-1/.toy.json.*"
             (SWEEP, "os.rename", "*/sweeps/.*"),
             (MERGE, "write", RECORD),
         ),
-        *slowly((MERGE, "os.rmdir", "*"), (TEXT, "write", "*.part"), (REPORT, "write", "*.pdf")),
+        *slowly((MERGE, "os.rmdir", "*"), (TEXT, "write", "*.part")),
+        pytest.param(REPORT, "write", "*.pdf", marks=long),
         *slowly((FETCH, "os.rename", "*/STS/*"), (FETCH, "os.rmdir", "*/.unpack-*")),
         *slowly((PRETRAIN, "write", "*/tokenizer_config.json"), (PRETRAIN, "os.rename", "*")),
     ],
@@ -196,7 +198,11 @@ def test_read_only_results_are_reported_and_refuse_to_run_in_one_line(tmp_path: 
 
 @pytest.mark.parametrize(
     "name",
-    ["model changes", *slowly(*((name,) for name in vanish.LOSSES if name != "model changes"))],
+    [
+        "model changes",
+        *slowly(*((name,) for name in vanish.LOSSES if name not in ("model changes", "weights vanish"))),
+        pytest.param("weights vanish", marks=long),
+    ],
 )
 def test_a_file_that_is_lost_in_mid_run_costs_the_cells_that_need_it(tmp_path: Path, name: str) -> None:
     loss = vanish.LOSSES[name]

@@ -6,12 +6,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from bench.compare.caveats import limits
+from bench.compare.draws import Run
+from bench.compare.select import Group
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.reports.campaign import make_campaign
+from bench.reports.records import LAST
 from bench.reports.sections import table_grids
+from bench.reports.tables.paper import paper_tables
 from bench.reports.tables.terms import (
     budget_notes,
+    chosen_notes,
     member_notes,
     processor_notes,
     setting_notes,
@@ -152,6 +158,39 @@ def test_other_bytes_of_a_made_backbone_are_named(tmp_path: Path) -> None:
     assert weight_notes(records[::2]) == weight_notes([made("x", 1, "a", None), made("y", 1, "b")]) == ()
     (grid,) = table_grids(make_campaign(ResultStore(tmp_path, "camp"), records), "leaderboard")
     assert said in grid.notes
+
+
+def test_checkpoints_chosen_on_what_is_evaluated_are_named(tmp_path: Path) -> None:
+    def of(method: str, dev: str = "d", sha256: str = "d", curve: bool = True) -> RunRecord:
+        record = make_record(method, 1, {"STSB": 0.5})
+        stages = {
+            role: {**stage, "dev_curve": [[1, 0.5], [2, 0.4]] if curve else []}
+            for role, stage in record.training["stages"].items()
+        }
+        training = {**record.training, "stages": stages, "dev": {"task": "STSB", "sha256": dev}}
+        tasks = {"STSB": {"sha256": sha256, "reference": True}}
+        return replace(record, training=training, tasks=tasks)
+
+    records = [of("simcse"), of("tncse"), of("apart", dev="e"), of("short", curve=False)]
+    untrained = replace(of("untrained"), training={})
+    said = "Checkpoints were chosen on what is evaluated here, which flatters them: STSB (simcse, tncse)."
+    assert chosen_notes([*records, untrained]) == (said,)
+    assert chosen_notes([*records[2:], untrained]) == ()
+    last = [replace(record, notes=(LAST,)) for record in records]
+    assert chosen_notes(last) == ()
+    store = ResultStore(tmp_path, "camp")
+    campaign = make_campaign(store, [*records, untrained])
+    (grid,) = table_grids(campaign, "leaderboard")
+    assert said in grid.notes
+    (table,) = paper_tables(campaign)
+    assert said in table.caption
+    one, other, without = (
+        Group(record.method, (Run(store, record),)) for record in (records[0], records[2], untrained)
+    )
+    (line,) = (line for line in limits(one, without) if "chosen" in line)
+    assert line == "Checkpoints were chosen on what is evaluated, which flatters them: simcse on STSB."
+    assert line in limits(other, one)
+    assert not any("chosen" in line for line in limits(other, without))
 
 
 def test_cpu_seconds_of_several_processors_are_said_to_be(tmp_path: Path) -> None:

@@ -127,9 +127,17 @@ def test_a_table_of_no_method_is_named(cli: Cli, tmp_path: Path, command: tuple[
         ("a b.toml", PROFILE, "'a b' can't name a profile; expected a file of another name"),
         ("x.toml", "suites = [", "not a profile: "),
         ("x.toml", PROFILE.replace("suites = ", "sweets = "), "is missing, unknown or of another type"),
-        ("x.toml", PROFILE.replace("sentences = 9600", "sentences = 0"), "not a profile: 'budget' is"),
-        ("x.toml", PROFILE.replace("sentences = 9600", "epochs = 1\nsentences = 1"), "'budget' is missing"),
-        ("x.toml", PROFILE.replace("evaluate_every = 1600", ""), "'budget' is missing"),
+        (
+            "x.toml",
+            PROFILE.replace("sentences = 9600", "sentences = 0"),
+            "'budget.sentences' is missing",
+        ),
+        (
+            "x.toml",
+            PROFILE.replace("sentences = 9600", "epochs = 1\nsentences = 1"),
+            "'budget.epochs' is",
+        ),
+        ("x.toml", PROFILE.replace("evaluate_every = 1600", ""), "'budget.evaluate_every' is missing"),
     ],
 )
 def test_a_file_that_is_no_profile_is_one_line(tmp_path: Path, name: str, text: str, said: str) -> None:

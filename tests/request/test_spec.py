@@ -84,6 +84,10 @@ def test_overrides() -> None:
 def test_suggestions() -> None:
     assert did_you_mean("untraind", ["untrained", "hf"]) == "did you mean 'untrained'?"
     assert did_you_mean("zzz", ["untrained", "hf"]) is None
+    assert did_you_mean("SimCSE", ["esimcse", "simcse"]) == "did you mean 'simcse'?"
+    assert did_you_mean("A", ["a", "A"]) == "did you mean 'a'?"
+    assert did_you_mean("mean", ["mask", "avg"]) == "did you mean 'avg'?"
+    assert did_you_mean("mean", ["mask"]) is None
 
 
 def test_errors_survive_pickling_with_all_parts() -> None:

@@ -180,7 +180,7 @@ def test_a_run_says_where_the_committed_records_have_other_weights(
         line = f"own-lm: weights {weights[:12]}, where the committed records have {named[:12]}: made by"
         assert (code, line in err) == (0, said), err
     Path("own.toml").write_text(text.replace("[corpus]", "[backbone.made]\nweights = 1\n[corpus]"))
-    with pytest.raises(InputError, match="'backbone' is missing, unknown or of another type"):
+    with pytest.raises(InputError, match=r"'backbone\.made\.loss' is missing, unknown or of another type"):
         profiles.load("own.toml")
 
 
@@ -255,6 +255,8 @@ def test_equal_terms_hold_for_every_method(there: Path) -> None:
     assert own.budget is not None
     assert own.budget.text.endswith("a dev evaluation every 8, batch_size 8")
     Path("own.toml").write_text(text.replace("batch_size = 8", "batch_size = 0"))
-    with pytest.raises(InputError, match=r"'budget' is missing, unknown or of another type"):
+    with pytest.raises(
+        InputError, match=r"'budget\.equal\.batch_size' is missing, unknown or of another type"
+    ):
         profiles.load("own.toml")
     assert replace(own.budget, equal={}).terms(card) == {}

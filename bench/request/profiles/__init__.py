@@ -15,7 +15,7 @@ from bench.errors import DataError, InputError, did_you_mean, unknown
 from bench.records.packed import packed_backbone
 from bench.request.budget import Budget
 from bench.request.parse import METHOD_NAME
-from bench.schema import Block, Each, Rows, Shape, anything, count, fault, label, number, setting
+from bench.schema import Block, Each, OneOf, Rows, anything, count, fault, label, number, setting
 
 DEFAULT = "mini"
 SUFFIX = ".toml"
@@ -24,10 +24,6 @@ SUFFIX = ".toml"
 def _option(value: Any) -> bool:
     """An option's value, or a stage's table of them."""
     return setting(value) or (isinstance(value, dict) and fault(value, Each(_option)) is None)
-
-
-def _one_of(*blocks: Block) -> Shape:
-    return lambda value: any(fault(value, block) is None for block in blocks)
 
 
 def _at_least_one(value: Any) -> bool:
@@ -44,35 +40,39 @@ _PROFILE = Block(
     {
         "summary": label,
         "suites": Rows(label),
-        "backbone": _one_of(
-            Block({"name": label, "hub": label}, closed=True),
-            Block({"name": label, "package": label, "folder": label}, {"extra": label}, closed=True),
-            Block(
-                {"name": label, "profile": label, "steps": _at_least_one, "from": label, "text": label},
-                {"made": _MADE},
-                closed=True,
-            ),
+        "backbone": OneOf(
+            (
+                Block({"name": label, "hub": label}, closed=True),
+                Block({"name": label, "package": label, "folder": label}, {"extra": label}, closed=True),
+                Block(
+                    {"name": label, "profile": label, "steps": _at_least_one, "from": label, "text": label},
+                    {"made": _MADE},
+                    closed=True,
+                ),
+            )
         ),
-        "corpus": _one_of(
-            Block({"world": label}, closed=True),
-            Block(
-                {"file": label},
-                {
-                    "sick": label,
-                    "pairs": label,
-                    "copies": Each(label),
-                    "exclude_lines": Rows(count, least=2),
-                },
-                closed=True,
-            ),
+        "corpus": OneOf(
+            (
+                Block({"world": label}, closed=True),
+                Block(
+                    {"file": label},
+                    {
+                        "sick": label,
+                        "pairs": label,
+                        "copies": Each(label),
+                        "exclude_lines": Rows(count, least=2),
+                    },
+                    closed=True,
+                ),
+            )
         ),
         "dev": label,
     },
     {
         "title": label,
         "note": label,
-        "budget": _one_of(
-            *(
+        "budget": OneOf(
+            tuple(
                 Block(
                     {amount: _at_least_one, "evaluate_every": _at_least_one},
                     {"equal": Each(_term)},
