@@ -390,6 +390,16 @@ def test_a_seed_that_a_method_lacks_is_not_passed_over(cli: Cli) -> None:
     assert cli("check", "--seeds", "4", "--methods", "n,word_overlap")[0] == 0
 
 
+def test_a_row_is_found_by_every_spelling(cli: Cli) -> None:
+    cli(*RUN, "noise[scale=2],contrast[steps=3]", "--campaign", "reference")
+    for spelling in ("noise[scale=2]", "noise[wait=0.0, scale=2.0]", "contrast[steps=3],noise[scale=2e0]"):
+        code, out, _ = cli("check", "--methods", spelling)
+        assert (code, f"{spelling.count('[')} equal" in out) == (0, True), out
+    code, out, err = cli("check", "--methods", "noise[scale=3]")
+    assert (code, out) == (2, "")
+    assert "unknown method 'noise[scale=3]' (did you mean 'noise[scale=2.0]'?)" in err
+
+
 def test_an_update_never_leaves_fewer_seeds(cli: Cli, tmp_path: Path) -> None:
     cli(*REFERENCE)
     cli(*RUN[:3], "--seeds", "1", "--methods", "noise")

@@ -43,6 +43,14 @@ def suite(folder: Path, *tasks: str, **files: str) -> Path:
     return folder / "mine.toml"
 
 
+def test_an_editors_byte_order_mark_is_no_part_of_a_name(tmp_path: Path) -> None:
+    tasks = (STS, 'type = "sts"\nfile = "pairs.jsonl"', CLASSES)
+    plain = read_local_suite(suite(tmp_path, *tasks))
+    for path in tmp_path.iterdir():
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert read_local_suite(tmp_path / "mine.toml") == plain
+
+
 def test_every_kind_and_format_is_read(tmp_path: Path) -> None:
     columns = 'columns = ["sentence1", "sentence2", "score"]'
     tasks = read_local_suite(
