@@ -68,14 +68,18 @@ class Methods(Registry[Method]):
 
     def get(self, name: str, *, where: str | None = None) -> Method:
         """Return the method; raises InputError with a suggestion, or with what the name stands for."""
+        if name in self._items:
+            return self._items[name][0]
         known = dict(pair for _, method in self for pair in method.card.known_as)
-        if name not in self._items and (form := known.get(name.lower())):
+        if form := known.get(name.lower()):
             raise InputError(f"no method is called '{name}'", where=where, expected=form)
-        try:
-            return super().get(name, where=where)
-        except InputError as error:
-            hint = "one of a plug-in is there with --plugin FILE.py|PACKAGE"
-            raise InputError(error.what, where=error.where, expected=error.expected, hint=hint) from error
+        error = unknown(self.kind, name, self._items, where=where)
+        hint = "one of a plug-in is there with --plugin FILE.py|PACKAGE"
+        raise InputError(error.what, where=where, expected=error.expected, hint=hint)
+
+    def called(self, name: str) -> str | None:
+        """Return the method of that name, however it is written ("SimCSE"), None if there is none."""
+        return next((own for own in self._items if own.casefold() == name.casefold()), None)
 
 
 METHODS = Methods("method")

@@ -140,7 +140,10 @@ def mlm_table() -> str:
         of_steps.setdefault(steps, []).append(record)
     rows = []
     for steps, found in sorted(of_steps.items()):
-        scores = {name: [SCALE * (r.score("avg") or 0) for r in found if r.method == name] for name in _CURVE}
+        scores = {
+            name: [SCALE * (r.score("avg") or 0) for r in found if r.method in (name, f"{name}[lr=3e-05]")]
+            for name in _CURVE
+        }
         cells = [" and ".join(f"{score:.2f}" for score in sorted(own)) for own in scores.values()]
         rows.append((f"{steps:,}", *cells))
     return markdown_table(("steps", *_CURVE.values()), rows)

@@ -317,6 +317,6 @@ def _leave(gate: Gate) -> None:
         alone = f" --methods {printable(these)}" if gate.having(*BAD) else ""  # what failed isn't meant
         raise NotComparableError(
             f"{len(different)} cell(s) have another specification or other data than the reference",
-            hint=f"bench check --update --why TEXT{alone} takes them as the new reference",
+            hint=f"the same command with --update --why TEXT{alone} takes them as the new reference",
         )
     sys.exit(gate.exit_code)

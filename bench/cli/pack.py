@@ -10,7 +10,7 @@ from click.core import ParameterSource
 
 from bench.cli import single
 from bench.cli.options import PATH, NumberRange, make_spec, seeds_option, spec_options
-from bench.errors import BenchError
+from bench.errors import BenchError, InputError
 
 _OWN = {"out", "weights", "limit"}
 _FILES = {"backbone", "data_dir", "corpus", "pairs", "copies", "plugins", "results"}
@@ -44,6 +44,12 @@ def pack(out: Path, weights: str, limit: float | None, **options: Any) -> None:
     from bench.plan.plan import make_plan
     from bench.run.pack import pack as write
 
+    if str(options["profile"]).endswith(".toml"):
+        raise InputError(
+            "a profile of your own is not packed",
+            where=f"--profile {options['profile']}",
+            expected="one that comes with bench, and --set for what yours changes",
+        )
     plan = make_plan(make_spec(options))
     found = write(plan, ["run", *_given()], out, half=weights == "fp16")
     for line in found.models:

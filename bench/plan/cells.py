@@ -123,9 +123,10 @@ def given_options(
     typed = (*((short,) if short else ()), *request.options)
     said = {name: card.option(name, where).parse(value, where) for name, value in typed}
     given = dict(said)
-    for override in spec.overrides:
-        if override.method not in (card.name, request.alias):
-            continue
+    of_all, of_row = (
+        [one for one in spec.overrides if one.method == name] for name in (card.name, request.alias)
+    )
+    for override in (*of_all, *of_row):  # what one row is given holds against what all of its method are
         name, text, place = _checked_stage(override, card)
         value = card.option(name, place).parse(text, place)
         if name in said and said[name] != value and not override.forced:
@@ -147,7 +148,8 @@ def _method_id(
     changed: Mapping[str, OptionValue],
 ) -> str:
     """The row's name in every table: the alias, or the name with what differs from the profile."""
-    if request.alias and request.alias in METHODS.names():
+    other = METHODS.called(request.alias or "")
+    if other and (other == request.alias or other != card.name):
         raise InputError(
             f"the alias '{request.alias}' is the name of a registered method",
             where=f"--methods {request.text}",
@@ -206,12 +208,16 @@ def profile_options(
     user gave; where the budget is one of equal terms, every method does, but for what its table says.
     """
     options = {option.name: option.default for option in card.options}
-    options |= budget_options(card, profile, given)
-    for name, value in flattened(profile.methods.get(card.name, {})):
-        options[name] = card.option(name, f"profile {profile.name}").parse(
-            value, f"profile {profile.name}: {name}"
-        )
-    return options
+    return options | budget_options(card, profile, given) | _own_table(card, profile)
+
+
+def _own_table(card: MethodCard, profile: Profile) -> dict[str, OptionValue]:
+    """What the profile's table of a method says."""
+    where = f"profile {profile.name}"
+    return {
+        name: card.option(name, where).parse(value, f"{where}: {name}")
+        for name, value in flattened(profile.methods.get(card.name, {}))
+    }
 
 
 def budget_options(
@@ -222,7 +228,7 @@ def budget_options(
     if budget is None or (card.name in profile.methods and not budget.equal):
         return {}
     terms = budget.terms(card)
-    options = {option.name: option.default for option in card.options} | terms
+    options = {option.name: option.default for option in card.options} | terms | _own_table(card, profile)
     return terms | budget.options(card, options | dict(given))
 
 

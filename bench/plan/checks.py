@@ -23,6 +23,7 @@ def check_overrides(spec: RunSpec, cells: Sequence[Cell]) -> None:
     known = {request.name for request in spec.methods} | {r.alias for r in spec.methods if r.alias}
     known |= {name for cell in cells for name in cell.member_names}
     options = [option for request in spec.methods for option in request.options]
+    options += [(override.option, override.value) for override in spec.overrides]
     for match in {value for name, value in options if name == "match" and value}:
         other = bare_cell(MethodRequest(match, match), spec, profiles.load(spec.profile), 0)
         known |= {match, *other.member_names}

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from bench.records.facts import digest, key_of
+from bench.records.facts import key_of
 from bench.records.measured import measured
 from bench.records.record import ALL, AVERAGE, SCHEMA, RunRecord, Score, to_json
 
@@ -107,7 +107,7 @@ def copies(records: Sequence[RunRecord]) -> Iterator[tuple[RunRecord, RunRecord,
     """Yield pairs of one campaign's records that can't both be results of their own, and why, in words.
 
     A training of no steps gives every seed the same encoder: such records may be alike. So may those of one
-    method under two names of the user's.
+    method under two names of the user's. What else a training is said to have given makes no difference.
     """
     by_key: dict[tuple[str, ...], RunRecord] = {}
     by_content: dict[tuple[object, ...], RunRecord] = {}
@@ -118,9 +118,9 @@ def copies(records: Sequence[RunRecord]) -> Iterator[tuple[RunRecord, RunRecord,
             yield first, record, "have one key: one is a copy of the other"
             continue
         trained = measured(record)
-        untrained = trained and not any(stage.get("steps") for stage in trained.values())
+        untrained = trained and not any(stage.get("steps", 1) for stage in trained.values())
         if record.status != "ok" or record.seed is None or not record.predictions or untrained:
             continue
-        first = by_content.setdefault((*place, record.predictions["sha256"], digest(trained)), record)
+        first = by_content.setdefault((*place, record.predictions["sha256"]), record)
         if first is not record:
             yield first, record, "are equal to the byte: one is a copy of the other, or the seed is ignored"

@@ -46,6 +46,44 @@ def said_otherwise(record: RunRecord, plan: Plan, job: Job) -> Iterator[str]:
             yield f"its run has no note '{text}'"
 
 
+def facts_otherwise(record: RunRecord, job: Job) -> Iterator[str]:
+    """Yield what no key has of the model, the texts and the dev set, and a record says otherwise.
+
+    Args:
+        record: A record.
+        job: That of the run that repeats it, of the same key.
+    """
+    said, own = record.training, job.record.training
+    stages, ours = said.get("stages", {}), own.get("stages", {})
+    blocks = [
+        ("model", ("name", "recipe"), record.backbone, job.record.backbone),
+        ("training text", ("sentences", "pairs"), said.get("corpus"), own.get("corpus")),
+        ("dev set", ("task",), said.get("dev"), own.get("dev")),
+    ]
+    blocks += [
+        (f"text of stage {role}", ("pairs", "paired"), stages.get(role, {}).get("text"), stage.get("text"))
+        for role, stage in ours.items()
+    ]
+    for what, facts, its, here in blocks:
+        for fact in facts:
+            stated, found = (its or {}).get(fact), (here or {}).get(fact)
+            if stated != found:
+                yield f"it says {fact} {stated} of its {what}, and that is {found}"
+
+
+def names_otherwise(record: RunRecord, job: Job) -> Iterator[str]:
+    """Yield texts that a record calls otherwise: a copy of another name is the same text."""
+    said, own = record.training, job.record.training
+    texts = [(said.get("corpus"), own.get("corpus"))]
+    texts += [
+        (said.get("stages", {}).get(role, {}).get("text"), stage.get("text"))
+        for role, stage in own.get("stages", {}).items()
+    ]
+    for its, here in texts:
+        if its and here and its["name"] != here["name"]:
+            yield f"{its['name']} is called {here['name']} here"
+
+
 def _renamed(training: TrainingData, record: RunRecord) -> TrainingData:
     """The texts with the names that a record gives them."""
     stages = record.training.get("stages", {}).values()

@@ -16,6 +16,7 @@ from bench.plan.cells import budget_options, given_options
 from bench.plan.plan import Plan, make_plan
 from bench.registry import METHODS
 from bench.request import profiles
+from bench.request.budget import counted_by_epochs
 from bench.request.spec import Override, RunSpec
 from bench.run.builder import Builder
 from bench.run.executors import executor_for
@@ -104,7 +105,7 @@ def _table(spec: RunSpec, option: str, chosen: float) -> str:
     given = given_options(request, card, spec, None)
     replaces = profile.budget is not None and not profile.budget.equal and card.name not in profile.methods
     lengths = budget_options(card, profile, {**given, option: chosen}) if replaces else {}
-    values = {option: chosen, **lengths, **given}
+    values = {option: chosen, **lengths, **counted_by_epochs(given, lengths), **given}
     return f"[methods.{request.name}]\n" + "".join(f"{name} = {_toml(values[name])}\n" for name in values)
 
 

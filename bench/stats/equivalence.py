@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from bench.stats.checks import check_level, run_scores
+from bench.stats.seeds import satterthwaite, side_parts
 
 
 class Found(Protocol):
@@ -292,7 +293,7 @@ def one_run_each(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> tuple[float
     difference, total = float(x.mean() - y.mean()), sum(part for part, _ in parts)
     if total == 0:
         return difference, difference
-    df = total**2 / sum(part**2 / own for part, own in parts)
+    df = satterthwaite(side_parts(*parts) if len(parts) == 2 else parts)
     half = float(stats.t.ppf((1 + level) / 2, df)) * math.sqrt(total)
     return difference - half, difference + half
 

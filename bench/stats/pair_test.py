@@ -11,14 +11,13 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from bench.stats.checks import FloatArray, check_level, run_scores
 from bench.stats.ranks import PairTest
-from bench.stats.seeds import least_p, satterthwaite, side_parts
+from bench.stats.seeds import ROUNDING, least_p, satterthwaite, side_parts
 
 PAIRED, WELCH, STUDENT, ITEMS = "paired t", "Welch", "Student", "items' bootstrap"
 AND_ITEMS = " + items"  # behind the first three, where the items' variance is added
 ONE_SEED, NO_DRAWS = "one seed", "no seeds, and no draws of the items"
 LEAST_COMMON = 3
 """Seeds in common that make pairs where each side has others too, if they are half of the smaller side's."""
-_ROUNDING = 4 * float(np.finfo(np.float64).eps)  # of the largest score: what two subtractions may be off
 
 
 def pair_test(
@@ -87,16 +86,16 @@ def _pairs(x: FloatArray, y: FloatArray, difference: float) -> tuple[float, list
     """The difference, and its variance over pairs: none for differences that agree but for rounding."""
     if len(x) != len(y):
         raise ValueError(f"{len(x)} against {len(y)} seeds; expected pairs")
-    rounding = _ROUNDING * float(np.abs([x, y]).max())
+    rounding = ROUNDING * float(np.abs([x, y]).max())
     if np.ptp(x - y) <= rounding:
         return 0.0 if abs(difference) <= rounding else difference, []
     return difference, [_mean_variance(x - y)]
 
 
 def _mean_variance(runs: FloatArray) -> tuple[float, int]:
-    """Variance of the mean, and its degrees of freedom; 0 for equal scores, though their mean is rounded."""
+    """Variance of the mean, and its degrees of freedom; 0 for scores that are equal but for rounding."""
     n = len(runs)
-    if runs.max() == runs.min():
+    if np.ptp(runs) <= ROUNDING * float(np.abs(runs).max()):
         return 0.0, n - 1
     apart = runs - runs.sum() / n
     return float(apart @ apart) / (n - 1) / n, n - 1

@@ -35,13 +35,17 @@ class RankCorrelation:
     tau: float | None
 
 
-def rank_correlation(x: Sequence[float], y: Sequence[float], level: float = 0.95) -> RankCorrelation:
+def rank_correlation(
+    x: Sequence[float], y: Sequence[float], level: float = 0.95, independent: int | None = None
+) -> RankCorrelation:
     """Correlate two lists of the same things by their ranks.
 
     Args:
         x: A number a thing.
         y: Another one, in the same order.
         level: Confidence level of rho's interval, in (0, 1).
+        independent: How many of the things are independent, for the interval; None for all. Fewer than four
+            give none.
 
     Raises:
         ValueError: a number that is not finite, lists of other lengths, or a level out of its range.
@@ -58,4 +62,6 @@ def rank_correlation(x: Sequence[float], y: Sequence[float], level: float = 0.95
     rho, tau = float(spearman_rows(x, y)[0]), float(kendalltau(x, y).statistic)
     if 1 - abs(rho) < 1e-12:  # the same order, but for rounding
         return RankCorrelation(n, math.copysign(1.0, rho), None, None, level, tau)
-    return RankCorrelation(n, rho, *spearman_interval(rho, n, level), level, tau)
+    alone = n if independent is None else min(n, independent)
+    low, high = spearman_interval(rho, alone, level) if alone >= MIN_PAIRS else (None, None)
+    return RankCorrelation(n, rho, low, high, level, tau)

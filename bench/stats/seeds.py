@@ -19,6 +19,7 @@ UNEVEN, FEW = 2, 5
 Part = tuple[Any, int]
 """A variance, or an array of them, and its degrees of freedom."""
 _LEAST_SPREAD = 1e-70
+ROUNDING = 4 * float(np.finfo(np.float64).eps)  # of the largest score: what sums of the same parts may be off
 _TIE = 1e-10  # of the largest score: sums that differ by less are one sum, rounded differently
 
 
@@ -76,12 +77,13 @@ class ExactTest:
 
 
 def uneven(n_a: int, n_b: int) -> bool:
-    """Whether one side has fewer than ``FEW`` seeds and the other ``UNEVEN`` times as many or more.
+    """Whether one side has fewer than ``FEW`` seeds and the other ``UNEVEN`` times as many, or two and three.
 
-    >>> uneven(4, 7), uneven(10, 4), uneven(5, 10)
-    (False, True, False)
+    >>> uneven(4, 7), uneven(10, 4), uneven(5, 10), uneven(2, 3)
+    (False, True, False, True)
     """
-    return min(n_a, n_b) < FEW and max(n_a, n_b) >= UNEVEN * min(n_a, n_b)
+    few, many = sorted((n_a, n_b))
+    return few < FEW and (many >= UNEVEN * few or few == 2 < many)
 
 
 def side_parts(a: Part, b: Part) -> list[Part]:
@@ -286,8 +288,8 @@ def verdict(
 
 
 def _varies(scores: FloatArray) -> bool:
-    """True if the scores differ by so much that their squared variance can be told from 0."""
-    return bool(np.ptp(scores) > _LEAST_SPREAD)
+    """True if the scores differ by more than the rounding of their averages."""
+    return bool(np.ptp(scores) > max(_LEAST_SPREAD, ROUNDING * float(np.abs(scores).max())))
 
 
 def _tested(

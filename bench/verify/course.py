@@ -13,10 +13,14 @@ from bench.plan.job import Job
 from bench.plan.plan import Plan
 from bench.records.integrity import AGAIN
 from bench.records.record import RunRecord
+from bench.records.stages import last_stages
 from bench.registry import METHODS
 from bench.run.rerun import members_of
 from bench.stages import planned_sentences, planned_steps
 from bench.verify.findings import Wrong
+
+_ROUNDED = 1e-6
+"""What scipy 1.18's ranks in float32 moved a score by at most (1.2e-7), and somewhat more."""
 
 
 def of_itself(record: RunRecord) -> Iterator[Wrong]:
@@ -24,6 +28,20 @@ def of_itself(record: RunRecord) -> Iterator[Wrong]:
     for role, stage in _stages(record).items():
         for what in (*_of_choice(stage), *_of_curves(stage)):
             yield "training", f"stage {role}: {what}", AGAIN
+    yield from _of_last(record)
+
+
+def _of_last(record: RunRecord) -> Iterator[Wrong]:
+    """Where every training chose its last step, scores of the last checkpoint are the record's own."""
+    last = last_stages(record).values() if _stages(record) else ()
+    if not last or any(stage.get("selected_step", 0) != stage.get("steps") for stage in last):
+        return
+    scores = {(s.task, s.subset, s.metric): s.value for s in record.scores}
+    for (task, subset, metric), value in scores.items():
+        own = scores.get((task, subset, metric.removesuffix("_last")), value)
+        if metric.endswith("_last") and abs(value - own) > _ROUNDED:
+            what = f"{task} {subset} {metric} is {value!r}, and it chose its last step, which has {own!r}"
+            yield "score", what, AGAIN
 
 
 def of_plan(record: RunRecord, plan: Plan, job: Job) -> Iterator[Wrong]:

@@ -64,6 +64,14 @@ def unseen(there: Below) -> Iterator[tuple[Path, Wrong]]:
         yield path, ("shape", what, "put the folder itself there, or verify that")
 
 
+def beside(root: Path) -> list[str]:
+    """Return what reports read of a campaign's folder and no record names: overlap, probes, gradients."""
+    files = sorted(
+        path.name for kind in ("overlap*.csv", "probes*.json", "along*.json") for path in root.glob(kind)
+    )
+    return [*files, *(["gradient/"] if (root / "gradient").is_dir() else [])]
+
+
 def strays(root: Path, files: Sequence[Path], kept: set[Path]) -> Iterator[Path]:
     """Yield files in a campaign's cells that no record names, but for the encoders that are kept there."""
     named = kept | {name for file in files for name in (file, file.with_suffix(".npz"))}

@@ -6,16 +6,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bench.card import SUPERVISED
-from bench.data.suites import SUITES, reference_fingerprints
+from bench.data.mteb_names import is_mteb
+from bench.data.suites import MINI_SUITES, SUITES, reference_fingerprints
 from bench.errors import DataError, InputError
 from bench.eval.suite import measure_of
+from bench.records.facts import arithmetic_of
 from bench.records.integrity import AGAIN
 from bench.records.provenance import plugin_files
 from bench.records.record import RunRecord, is_supervised
 from bench.registry import METHODS
 from bench.request import profiles
 from bench.run.rerun import members_of
-from bench.stages import ComposedMethod
+from bench.stages import ARITHMETIC, ComposedMethod
 from bench.verify.findings import Verified, Wrong
 from bench.verify.rows import named
 
@@ -35,8 +37,19 @@ def known(record: RunRecord, verified: Verified) -> Iterator[Wrong]:
     profile = record.profile.partition("@")[0]
     if profile not in profiles.names():
         verified.unchecked[f"profile {profile}: unknown here"] += 1
-    if record.method != record.name and record.method in METHODS.names():
-        yield "method", f"it calls itself {record.method}, but {record.name} made it", AGAIN
+    if (other := METHODS.called(record.method)) not in (None, record.name):
+        yield (
+            "method",
+            f"it calls itself {record.method}, a name of {other}, but {record.name} made it",
+            AGAIN,
+        )
+    if "mteb" in record.provenance and not is_mteb(record.suite):
+        yield "method", f"mteb is said to have computed it, which doesn't compute suite {record.suite}", AGAIN
+    if record.world is None and record.suite in MINI_SUITES:
+        yield "tasks", f"it doesn't say of which world suite {record.suite} is", AGAIN
+    if arithmetic_of(record) > ARITHMETIC:
+        what = f"trained by arithmetic {arithmetic_of(record)}; this bench has {ARITHMETIC}"
+        yield "method", what, "upgrade cse-bench"
     version, newest = record.evaluation.get("version", 1), measure_of(record.suite).version
     if version > newest:
         yield "method", f"version {version} of the evaluation; this bench has {newest}", "upgrade cse-bench"
@@ -51,6 +64,8 @@ def _of_card(record: RunRecord) -> Iterator[Wrong]:
         what = f"version {record.version} of {record.name}; this bench has {card.version}"
         yield "method", what, AGAIN
     yield from _of_options(record.name, record.version, record.options)
+    if card.takes_methods and not record.training.get("members"):
+        yield "method", f"{record.name} builds on other methods, and it names none", AGAIN
     if card.deterministic and record.seed is not None and not isinstance(method, ComposedMethod):
         what = f"{record.name} draws nothing, so that it has no seeds, and this is seed {record.seed}"
         yield "method", what, AGAIN

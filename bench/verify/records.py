@@ -27,7 +27,7 @@ from bench.records.store import ResultStore
 from bench.registry import METHODS
 from bench.run.kept import folder_of
 from bench.verify.course import of_itself
-from bench.verify.files import files_of, no_file, strays, unseen
+from bench.verify.files import beside, files_of, no_file, strays, unseen
 from bench.verify.findings import READABLE, UNFORESEEN, Verified, Wrong
 from bench.verify.grids import verify_grids
 from bench.verify.known import known
@@ -37,7 +37,8 @@ SIDE_SCORES = "scores beside a suite's own, of which no predictions are kept:"
 NOTES = "notes of records:"
 TRAININGS = "what trainings gave beside the encoder:"
 PROBES = "what probes found"
-BESIDE_SCORES = (SIDE_SCORES, NOTES, TRAININGS, PROBES)
+BESIDE = "files of other commands beside the records:"
+BESIDE_SCORES = (SIDE_SCORES, NOTES, TRAININGS, PROBES, BESIDE)
 """What lines begin with that leave no score of a suite in doubt."""
 _EDITED = "the record was edited, or scored by another program: run the cell again"
 
@@ -98,6 +99,8 @@ def verify(target: Path, settings: Settings) -> tuple[Verified, list[tuple[str, 
                 name = stray.relative_to(base).as_posix()
                 verified.add(name, [("stray", "no record names this file", hint)])
             verify_grids(root, base, verified)
+            for name in beside(root):
+                verified.unchecked[f"{BESIDE} {name}"] += 1
         readable |= of_campaign
     found = {finding.where for finding in verified.findings}
     return verified, [(where, r) for where, r in readable.items() if where not in found and r.status == "ok"]
@@ -162,6 +165,7 @@ def _verify_record(
         wrong.append((seal.check, seal.what, seal.hint or AGAIN))
     elif run is not None:
         wrong += run.wrong(record)
+        verified.unchecked.update(run.doubts(record, settings.inputs))
     verified.add(where, wrong)
     return record
 
@@ -195,6 +199,9 @@ def _plugins(record: RunRecord, settings: Settings, verified: Verified) -> Itera
         elif at_hand != sha256:
             what = f"{file} at hand is not the file that {method} came from (sha256 {sha256[:12]})"
             yield "method", what, "name that file with --plugin"
+        else:
+            what = f"options, labels, notes and trainings of {method}: code of the plug-in {file} isn't run"
+            verified.unchecked[what] += 1
 
 
 def _encoder(folder: Path, record: RunRecord) -> Iterator[Wrong]:

@@ -39,6 +39,13 @@ def named(record: RunRecord, verified: Verified) -> Iterator[Wrong]:
         verified.unchecked[f"name of row {record.method}: {what}"] += 1
 
 
+def matched_to(record: RunRecord) -> str | None:
+    """Return the method that a row's name says it is as long as, None where it says none."""
+    if METHOD_NAME.fullmatch(record.method):
+        return None
+    return (_said(record, METHODS.get(record.name).card) or {}).get("match")
+
+
 def _said(record: RunRecord, card: MethodCard) -> dict[str, str] | None:
     """Options in a row's name, with what stands after a colon; None for a name that no run gives."""
     stems: list[tuple[str, dict[str, str]]] = [(card.name, {})]

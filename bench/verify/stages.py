@@ -9,15 +9,17 @@ from pathlib import Path
 from bench.errors import BenchError, DataError, InputError
 from bench.plan.inputs import Inputs
 from bench.plan.job import Job
+from bench.plan.matched import MATCHED
 from bench.plan.plan import Plan, make_plan
 from bench.records.facts import arithmetic_of, differing
 from bench.records.integrity import AGAIN
 from bench.records.record import RunRecord
 from bench.run.rerun import spec_of
-from bench.run.said import job_of, said_otherwise
+from bench.run.said import facts_otherwise, job_of, names_otherwise, said_otherwise
 from bench.stages import ARITHMETIC
 from bench.verify.course import of_plan
 from bench.verify.findings import Wrong
+from bench.verify.rows import matched_to
 
 _OF_THE_SEED = {"seed", "seeds"}
 
@@ -43,8 +45,27 @@ class Planned:
             what = f"the key of {', '.join(odd)} is not that of its options, text and seed"
             yield "stages", what, AGAIN
         yield from of_plan(record, self.plan, self.job)
+        for what in facts_otherwise(record, self.job):
+            yield "training", what, AGAIN
         for what in said_otherwise(record, self.plan, self.job):
             yield "notes", what, AGAIN
+
+    def doubts(self, record: RunRecord, inputs: Inputs | None = None) -> Iterator[str]:
+        """Yield what of its names nothing here shows: those of texts, and the length a row was matched to.
+
+        Profiles change, so that another length may have been the right one then.
+        """
+        for name in dict.fromkeys(names_otherwise(record, self.job)):
+            yield f"name of a text: {name}"
+        match = matched_to(record)
+        if match is None:
+            return
+        (request,) = self.plan.spec.methods
+        left = tuple((name, value) for name, value in request.options if name not in (*MATCHED, "epochs"))
+        again = replace(self.plan.spec, methods=(replace(request, options=(*left, ("match", match))),))
+        steps, had = dict(make_plan(again, inputs).jobs[0].cell.options)["steps"], record.options["steps"]
+        if steps != had:
+            yield f"name of row {record.method}: match={match} gives {steps} steps here, and it has {had}"
 
 
 def planned(record: RunRecord, data: Path | None, inputs: Inputs | None = None) -> Planned:

@@ -36,7 +36,7 @@ def seeds_used(campaign: Campaign) -> list[SeedsUsed]:
     """
     found = []
     for records in by_profile_and_suite(campaign.records):
-        done = [r for r in finished(records) if is_ranked(r, supervised=campaign.rank_supervised)]
+        done = finished(records)
         seeds = tuple(sorted({r.seed for r in done if r.seed is not None}))
         if len(seeds) > 1:
             firsts = (seeds[:count] for count in range(1, len(seeds) + 1))
@@ -47,9 +47,15 @@ def seeds_used(campaign: Campaign) -> list[SeedsUsed]:
 
 
 def _step(campaign: Campaign, records: Sequence[RunRecord]) -> tuple[tuple[Any, ...], ...]:
-    ranking = Standings(campaign, records).of()
+    of_method = by_method(records)
+    ranked = {
+        method: runs
+        for method, runs in of_method.items()
+        if all(is_ranked(run, supervised=campaign.rank_supervised) for run in runs)
+    }
+    ranking = Standings(campaign, records).of().among(ranked)  # corrected as the leaderboard is
     rows = []
-    for method, runs in by_method(records).items():
+    for method, runs in ranked.items():
         cell = summarise(values(runs))
         if cell.mean is not None:
             first, last = ranking.intervals.get(method, (None, None))

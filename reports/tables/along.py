@@ -71,7 +71,7 @@ def within_relations(found: Sequence[Evaluated]) -> list[Within]:
     """Correlate what is probed with the dev score within each training, and take the mean."""
     trainings = list(grouped(found, lambda one: one.key).values())
     related = [{one.quantity: one for one in along_relations(runs, "", "")} for runs in trainings]
-    stages = [frozenset(runs[0].stages) for runs in trainings]
+    stages = [frozenset((f"method {runs[0].method}", *runs[0].stages)) for runs in trainings]
     names = {name for relations in related for name in relations}
     made = []
     for name in (quantity.heading for quantity in QUANTITIES if quantity.heading in names):
@@ -84,7 +84,7 @@ def within_relations(found: Sequence[Evaluated]) -> list[Within]:
 
 
 def _mean(values: Sequence[float | None], stages: Sequence[frozenset[str]]) -> tuple[Rho, int]:
-    """Mean over groups of trainings that share no stage, and how many there are."""
+    """Mean over groups of trainings that share neither method nor stage, and how many there are."""
     there = [(value, keys) for value, keys in zip(values, stages, strict=True) if value is not None]
     of = groups(keys for _, keys in there)
     pairs = [(group, value) for group, (value, _) in zip(of, there, strict=True)]
@@ -118,8 +118,9 @@ def within_grid(title: str, found: Sequence[Within]) -> Grid:
         f"rho: Spearman's over the dev evaluations of one training, at least {MIN_PAIRS}, then the mean over "
         f"trainings; uniformity fixed: the partial one, over at least {MIN_PAIRS + 1}, of the trainings in "
         "which uniformity leaves something of it.",
-        "independent: trainings that share stages, such as two towers and their joint training, count as "
-        "one, with their mean. Intervals: Student's over these, each uncorrected for the others.",
+        "independent: the seeds of a method count as one with their mean, as do trainings that share stages, "
+        "such as two towers and their joint training: seeds repeat what a method does. Intervals: Student's "
+        "over these, each uncorrected for the others.",
         "What changes steadily while an encoder learns goes with a score that does: a rho here is no cause.",
     )
     return Grid(title, header, rows, notes)

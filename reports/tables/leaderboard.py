@@ -226,10 +226,14 @@ def _marked(row: Row, rows: Sequence[Row], rankings: Mapping[str, Ranking], sign
 
 
 def _first(ranking: Ranking, means: Mapping[str, float | None]) -> tuple[str, ...]:
-    """The first group of a column, if it stands out."""
+    """The first group of a column, if tests set it apart: from the next method, and none is shown better."""
     first = ranking.first
-    above = any((means[method] or 0.0) > ranking.scores[0] for method in ranking.left_out) if first else True
-    return () if above or len(first) == len(ranking.methods) else first
+    if not first or len(first) == len(ranking.methods):
+        return ()
+    untested = any((means[method] or 0.0) > ranking.scores[0] for method in ranking.left_out)
+    after = [ranking.pair(method, ranking.methods[len(first)]) for method in first]
+    behind = any(ranking.intervals[method][0] > 1 for method in first)
+    return () if untested or behind or not any(pair.differs for pair in after) else first
 
 
 def _row(method: str, records: Sequence[RunRecord], tasks: Sequence[str], *, supervised: bool) -> Row:

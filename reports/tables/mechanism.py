@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bench.compare.caveats import stage_keys
 from bench.records.record import RunRecord
 from bench.reports.campaign import Campaign
 from bench.reports.grid import Grid, summarise
 from bench.reports.records import by_method, by_profile_and_suite, finished
 from bench.reports.tables.probes import check_same_sentences, from_records, sentences_of
-from bench.reports.tables.relation import QUANTITIES, Point, Relation, relate
+from bench.reports.tables.relation import QUANTITIES, Point, Relation, relate, stages_of
 from bench.reports.tables.relation_grid import Words, relation_grid
 
 WORDS = Words(
@@ -65,7 +64,7 @@ def relations(campaign: Campaign, records: Sequence[RunRecord]) -> list[Relation
 
 def _point(campaign: Campaign, method: str, runs: Sequence[RunRecord]) -> Point:
     shown, probed = campaign.shown(method), [run for run in runs if run.probes]
-    stages = frozenset(key for run in probed for key in stage_keys(run))
+    stages = stages_of(probed)
     why = "it learned from labels" if method in campaign.apart else "" if probed else "it has no probes"
     if why:
         return Point(shown, shown, None, {}, {one.heading: why for one in QUANTITIES}, stages)

@@ -13,7 +13,7 @@ from bench.reports.tables.settings import LEAST, Pair, Setting, pairs, settings
 from bench.reports.tables.significance import LEVEL
 from bench.stats.rank_correlation import RankCorrelation, rank_correlation
 
-_HEADER = ("setting A", "setting B", "methods", "rho", "95% interval", "tau-b", "agree")
+_HEADER = ("setting A", "setting B", "methods", "independent", "rho", "95% interval", "tau-b", "agree")
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,7 @@ class Compared:
         return (
             *names,
             str(self.found.n),
+            str(self.pair.independent),
             self.rho,
             self.interval,
             tau,
@@ -57,7 +58,11 @@ class Compared:
 def compared(campaign: Campaign) -> tuple[list[Compared], list[Pair]]:
     """Return every two settings with enough methods in common, and those with fewer."""
     every = pairs(settings(campaign))
-    enough = [Compared(p, rank_correlation(*p.scores, LEVEL)) for p in every if len(p.methods) >= LEAST]
+    enough = [
+        Compared(p, rank_correlation(*p.scores, LEVEL, p.independent))
+        for p in every
+        if len(p.methods) >= LEAST
+    ]
     return enough, [pair for pair in every if len(pair.methods) < LEAST]
 
 
@@ -81,14 +86,14 @@ def _meaning(enough: Sequence[Compared]) -> list[str]:
         "agree: of the pairs of methods that both settings tell apart, those in the same order. A setting "
         "of ours tells two apart by its tests of all its pairs (--table significance); published figures "
         "have no seeds, so there every two that are unequal count.",
-        "The interval takes methods as independent draws, and each by itself. They aren't: methods share "
-        "stages and code, and settings share the methods' code, sometimes weights, text or test data. Few "
-        f"methods say little: at rho 0.5 its interval is {_at(10)} with ten, {_at(30)} with thirty.",
+        "independent: groups of methods that share no trained stage; the interval is that of so many "
+        "methods, each by itself. They share more: code, and settings sometimes weights, text or test data. "
+        f"Few say little: at rho 0.5 the interval is {_at(10)} with ten, {_at(30)} with thirty.",
     ]
     if any(one.found.rho is None for one in enough):
         notes.append("No rho: all averages of one setting are equal.")
     if any(one.found.rho is not None and one.found.low is None for one in enough):
-        notes.append("A rho of 1 or -1 has no interval: it has no width there.")
+        notes.append(f"No interval: rho is 1 or -1, or fewer than {LEAST} groups are independent.")
     return notes
 
 

@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bench.compare.caveats import stage_keys
 from bench.probes import PROBES
 from bench.probes.probe import Column
+from bench.records.record import RunRecord
 from bench.reports.tables.probes import number_at
 from bench.stats.checks import MIN_PAIRS
 from bench.stats.correlations import EQUAL, partial_spearman
@@ -204,6 +206,11 @@ def _rho(
 def _same_order(rho: float) -> bool:
     """True for 1 and -1, but for rounding."""
     return 1 - abs(rho) < EQUAL
+
+
+def stages_of(runs: Iterable[RunRecord]) -> frozenset[str]:
+    """Return the keys of all stages that some runs trained."""
+    return frozenset(key for run in runs for key in stage_keys(run))
 
 
 def independent(stages: Iterable[frozenset[str]]) -> int:

@@ -22,6 +22,7 @@ from bench.reports.records import (
     main_metric,
 )
 from bench.reports.tables.published import published_names
+from bench.reports.tables.relation import independent, stages_of
 from bench.reports.tables.standings import standings
 
 if TYPE_CHECKING:
@@ -105,6 +106,19 @@ class Pair:
         """The averages of both, in the order of ``methods``."""
         both = self.methods.values()
         return [self.first.score(a) for a, _ in both], [self.second.score(b) for _, b in both]
+
+    @property
+    def independent(self) -> int:
+        """Groups of methods that share no trained stage in either setting, directly or through others."""
+        both = (self.first, self.second)
+        keys = [
+            {method: stages_of(runs) for method, runs in by_method(setting.records).items()}
+            for setting in both
+        ]
+        return independent(
+            frozenset().union(*(own.get(name, ()) for own, name in zip(keys, names, strict=True)))
+            for names in self.methods.values()
+        )
 
     def agreement(self) -> tuple[int, int]:
         """How many pairs of methods both order alike, of how many that both tell apart."""

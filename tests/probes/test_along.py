@@ -134,7 +134,13 @@ def training(seed: int, energies: tuple[float, ...], stages: tuple[str, ...], ke
     shape = (0, 3, 1, 2, 4)
     found = [evaluated(seed, step, 0.1 * step, energy) for step, energy in enumerate(energies)]
     return [
-        replace(one, probes={**one.probes, "uniformity": {"value": -float(up)}}, stages=stages, key=key)
+        replace(
+            one,
+            method=f"of {stages[0]}",
+            probes={**one.probes, "uniformity": {"value": -float(up)}},
+            stages=stages,
+            key=key,
+        )
         for one, up in zip(found, shape, strict=True)
     ]
 
@@ -148,6 +154,7 @@ def test_a_quantity_that_rises_in_every_training_and_differs_between_them() -> N
         *training(3, up, ("c", "d"), "d"),  # shares a stage with the one above: they count as one, of rho 0
         *training(4, level, ("e",), "e"),  # says nothing
     ]
+    another_seed = [replace(one, seed=5, stages=("f",), key="f") for one in found if one.seed == 1]
     energy, uniformity = within_relations(found)
     assert (energy.quantity, energy.trainings, energy.independent) == ("E_CLS", 4, 3)
     test = one_sample([1.0, 1.0, 0.0], 0.0)
@@ -158,6 +165,9 @@ def test_a_quantity_that_rises_in_every_training_and_differs_between_them() -> N
     assert (uniformity.fixed, uniformity.partial) == (0, Rho(None))
     assert uniformity.rho.low is None  # one order in all: no spread over trainings
     assert within_relations([]) == []
+    energy, _ = within_relations([*found, *another_seed])
+    assert (energy.trainings, energy.independent) == (5, 3)  # seeds of a method count as one, with their mean
+    assert energy.rho.value == pytest.approx(2 / 3)
 
 
 def test_a_file_that_was_edited_is_refused(tmp_path: Path) -> None:
@@ -221,8 +231,13 @@ def test_a_file_is_continued_and_shown(
 
 
 def test_lines_are_the_rows_of_the_table(tmp_path: Path) -> None:
-    one = training(1, (0.1, 0.2, 0.3, 0.4, 0.5), ("a",), "a")
-    two = [replace(point, stage="sub1") for point in training(1, (0.1, 0.2, 0.3, 0.4, 0.5), ("b",), "b")]
+    one, two = (
+        [
+            replace(point, method="m", stage=stage)
+            for point in training(1, (0.1, 0.2, 0.3, 0.4, 0.5), (key,), key)
+        ]
+        for stage, key in (("joint", "a"), ("sub1", "b"))
+    )
     mean = [
         replace(p, method="other", probes={**p.probes, "cls_energy": {"value": 0.5, "pooling": "avg"}})
         for p in training(2, (0.5,) * 5, ("c",), "c")

@@ -68,7 +68,7 @@ def test_two_settings_by_hand(tmp_path: Path) -> None:
     # ranks 1 2 3 4 5 against 1 3 2 5 4: rho = 1 - 6 * 4 / (5 * 24), 8 of 10 pairs in the same order
     low, high = spearman_interval(0.8, 5)
     assert grid.rows == (
-        ("cheap, sts7", "dear, sts7", "5", "+0.80", f"[{low:+.2f}, {high:+.2f}]", "+0.60", "8 of 10"),
+        ("cheap, sts7", "dear, sts7", "5", "5", "+0.80", f"[{low:+.2f}, {high:+.2f}]", "+0.60", "8 of 10"),
     )
     assert methods.header == ("method", "cheap, sts7", "dear, sts7")
     cells = {row[0]: [cell.sign for cell in row[1:] if isinstance(cell, Cell)] for row in methods.rows}
@@ -94,15 +94,15 @@ def test_only_pairs_that_both_tell_apart_count(tmp_path: Path) -> None:
     # d is told from none of the four others; b and c are told apart, the other way round
     assert grid.rows[0][-1] == "5 of 6"
     grid, _ = tables(tmp_path, two(seeds=(1,)))
-    assert grid.rows[0][2:] == ("5", "+0.80", "[-0.46, +0.99]", "+0.60", "-")
+    assert grid.rows[0][2:] == ("5", "5", "+0.80", "[-0.46, +0.99]", "+0.60", "-")
     assert said(grid, "Nothing could be tested").endswith("apart: cheap, sts7; dear, sts7.")
 
 
 @pytest.mark.parametrize(
     ("averages", "row", "note"),
     [
-        (CHEAP, ("+1.00", "-", "+1.00", "10 of 10"), "A rho of 1 or -1 has no interval"),
-        (tuple(1 - x for x in CHEAP), ("-1.00", "-", "-1.00", "0 of 10"), "A rho of 1 or -1"),
+        (CHEAP, ("+1.00", "-", "+1.00", "10 of 10"), "No interval: rho is 1 or -1, or fewer than 4 groups"),
+        (tuple(1 - x for x in CHEAP), ("-1.00", "-", "-1.00", "0 of 10"), "No interval: rho is"),
         ((0.5,) * 5, ("-", "-", "-", "-"), "No rho: all averages of one setting are equal."),
         # equal but for rounding: a and b are a tie, and no longer 1
         ((0.3, 0.1 + 0.2, 0.5, 0.6, 0.7), ("+0.97", None, "+0.95", None), ""),
@@ -110,7 +110,7 @@ def test_only_pairs_that_both_tell_apart_count(tmp_path: Path) -> None:
 )
 def test_ends_and_ties(tmp_path: Path, averages: tuple[float, ...], row: tuple[str, ...], note: str) -> None:
     grid, methods = tables(tmp_path, two(second=averages))
-    assert all(want in (None, cell) for want, cell in zip(row, grid.rows[0][3:], strict=True))
+    assert all(want in (None, cell) for want, cell in zip(row, grid.rows[0][4:], strict=True))
     assert any(text.startswith(note) for text in grid.notes)
     ranks = [cell.sign for row in methods.rows if isinstance(cell := row[2], Cell)]
     if averages[0] == averages[1]:
@@ -140,7 +140,7 @@ def test_published_averages_by_their_names(tmp_path: Path) -> None:
     ]
     grid, methods = tables(tmp_path, records)
     # 66.28 76.25 78.27 78.49 79.58 80.10 are printed in this order
-    assert grid.rows[0] == ("mini, sts7", "published, bert-base", "6", "+1.00", "-", "+1.00", "15 of 15")
+    assert grid.rows[0] == ("mini, sts7", "published, bert-base", "6", "6", "+1.00", "-", "+1.00", "15 of 15")
     assert [row[:3] for row in grid.rows[1:]] == [
         ("mini, sts7", "published, roberta-base", "6"),
         ("published, bert-base", "published, roberta-base", "6"),
@@ -259,16 +259,17 @@ def test_hostile_names(tmp_path: Path) -> None:
 def test_csv_and_json(tmp_path: Path) -> None:
     source = campaign(tmp_path, *two())
     rows = list(csv.DictReader(io.StringIO(report(source, "csv", "order"))))
-    assert [(row["row"], row["column"], row["text"]) for row in rows[:3]] == [
+    assert [(row["row"], row["column"], row["text"]) for row in rows[:4]] == [
         ("cheap, sts7", "setting B", "dear, sts7"),
         ("cheap, sts7", "methods", "5"),
+        ("cheap, sts7", "independent", "5"),
         ("cheap, sts7", "rho", "+0.80"),
     ]
     (cell,) = (row for row in rows if (row["row"], row["column"]) == ("e", "cheap, sts7"))
     assert float(cell["value"]) == pytest.approx(0.5002)
     assert (cell["n"], cell["text"]) == ("3", " (1)")
     grid, methods = json.loads(report(source, "json", "order"))
-    assert grid["rows"][0][:4] == ["cheap, sts7", "dear, sts7", "5", "+0.80"]
+    assert grid["rows"][0][:5] == ["cheap, sts7", "dear, sts7", "5", "5", "+0.80"]
     assert methods["rows"][0][1]["mean"] == pytest.approx(0.5002)
 
 
@@ -277,7 +278,7 @@ def stored(tmp_path: Path) -> None:
     """Campaigns cheap and dear where commands look."""
     for one in two():
         store = ResultStore(tmp_path / "results", one.profile)
-        store.write(one.place, one, {"STSB": np.zeros(10, np.float32)})
+        store.write(one.place, one, {"STSB": np.full(10, one.seed, np.float32)})
 
 
 @pytest.mark.usefixtures("stored")

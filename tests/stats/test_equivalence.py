@@ -152,11 +152,16 @@ def test_a_claim_without_spread(size: float, verdict: str) -> None:
 
 
 def test_one_run_each_by_hand() -> None:
-    # variances 1 and 4, 3 and 2 runs: V = 4 / 3 + 4.5 x 3 / 2
+    # variances 1 and 4, 3 runs each: V = 4 / 3 + 16 / 3
+    low, high = one_run_each([1, 2, 3], [3, 5, 7])
+    parts = [1 * 4 / 3, 4 * 4 / 3]
+    half = stats.t.ppf(0.975, sum(parts) ** 2 / (parts[0] ** 2 / 2 + parts[1] ** 2 / 2)) * math.sqrt(
+        sum(parts)
+    )
+    assert (low, high) == pytest.approx((-3 - half, -3 + half))
+    # of two runs and three the fewer's degree of freedom alone: V = 4 / 3 + 4.5 x 3 / 2
     low, high = one_run_each([1, 2, 3], [3, 6])
-    parts = [1 * 4 / 3, 4.5 * 3 / 2]
-    df = sum(parts) ** 2 / (parts[0] ** 2 / 2 + parts[1] ** 2)
-    half = stats.t.ppf(0.975, df) * math.sqrt(sum(parts))
+    half = stats.t.ppf(0.975, 1) * math.sqrt(4 / 3 + 4.5 * 3 / 2)
     assert (low, high) == pytest.approx((-2.5 - half, -2.5 + half))
     # against a fixed score: Student's prediction interval
     half = stats.t.ppf(0.95, 2) * math.sqrt(4 / 3)

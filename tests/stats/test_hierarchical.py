@@ -59,12 +59,12 @@ def test_items_alone_give_the_items_interval() -> None:
 
 
 def test_components_of_seeds_alone_are_welchs_interval() -> None:
-    a, b = np.array([[0.70], [0.72], [0.77]]), np.array([[0.70], [0.71]])
+    a, b = np.array([[0.70], [0.72], [0.77]]), np.array([[0.70], [0.71], [0.73]])
     found = variance_components(constant_items(a, b), "a", "b")
     test = stats.ttest_ind(a.ravel(), b.ravel(), equal_var=False)
     low, high = test.confidence_interval(0.95)
     assert (found.low, found.high, found.df) == pytest.approx((low, high, test.df))
-    assert (found.seeds, found.items) == pytest.approx((0.0013 / 3 + 0.00005 / 2, 0), abs=1e-12)
+    assert (found.seeds, found.items) == pytest.approx((0.0013 / 3 + 0.0007 / 9, 0), abs=1e-12)
     assert (found.t, found.p) == pytest.approx((test.statistic, test.pvalue))
 
 

@@ -67,7 +67,7 @@ def test_one_sample_by_hand() -> None:
 @pytest.mark.filterwarnings("ignore:Precision loss")  # of scipy: a side that does not vary
 def test_both_t_tests_equal_scipy() -> None:
     rng = np.random.default_rng(3)
-    for n_a, n_b, spread in [(2, 2, 1.0), (4, 7, 1e-6), (10, 5, 40.0), (3, 2, 0.0)]:
+    for n_a, n_b, spread in [(2, 2, 1.0), (4, 7, 1e-6), (10, 5, 40.0), (4, 3, 0.0)]:
         a, b = 76 + rng.normal(size=n_a), 75 + spread * rng.normal(size=n_b)
         for found, peer, fixed in (
             (welch(a, b, 0.9), stats.ttest_ind(a, b, equal_var=False), 0.0),
@@ -78,7 +78,7 @@ def test_both_t_tests_equal_scipy() -> None:
             assert (found.t, found.df, found.p, found.low, found.high) == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.parametrize(("n_a", "n_b"), [(3, 6), (10, 2)])
+@pytest.mark.parametrize(("n_a", "n_b"), [(3, 6), (10, 2), (3, 2)])
 def test_uneven_sides_have_the_freedom_of_the_fewer_seeds(n_a: int, n_b: int) -> None:
     rng = np.random.default_rng(n_a)
     a, b = rng.normal(size=n_a), rng.normal(size=n_b)
@@ -91,7 +91,7 @@ def test_uneven_sides_have_the_freedom_of_the_fewer_seeds(n_a: int, n_b: int) ->
     assert found.p > scipys.pvalue
 
 
-@pytest.mark.parametrize(("n_a", "n_b", "spread"), [(2, 10, 1.0), (3, 10, 1.0), (3, 6, 3.0)])
+@pytest.mark.parametrize(("n_a", "n_b", "spread"), [(2, 10, 1.0), (2, 3, 10.0), (3, 10, 1.0), (3, 6, 3.0)])
 def test_uneven_sides_keep_small_p_rare(n_a: int, n_b: int, spread: float) -> None:
     """Where a correction for many comparisons reads them; Satterthwaite's degrees of freedom don't."""
     rng, alpha, draws = generator(0, f"tails {n_a} {n_b}"), 5e-4, 200_000
@@ -105,6 +105,15 @@ def test_uneven_sides_keep_small_p_rare(n_a: int, n_b: int, spread: float) -> No
     )
     assert ours <= alpha
     assert satterthwaites > 3 * alpha
+
+
+def test_seeds_that_are_equal_but_for_rounding_do_not_vary() -> None:
+    a = [(0.1 + 0.5) / 2, (0.2 + 0.4) / 2, (0.3 + 0.3) / 2]
+    assert len(set(a)) > 1
+    for rounded, equal in ((a, [0.3] * 3), ([x + 60 for x in a], [60.3] * 3)):
+        b = [equal[0] - 0.005] * 3
+        assert welch(rounded, b).p == welch(equal, b).p == 0.1
+        assert one_sample(rounded, b[0]).p == one_sample(equal, b[0]).p == 0.25
 
 
 def test_a_side_of_one_score_is_fixed_and_turning_changes_the_signs() -> None:
