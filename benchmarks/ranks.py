@@ -11,6 +11,9 @@ share theirs.
 Then, for equal methods of which half have fewer seeds than the others, with Welch's tests: how often any pair
 is called different, by Satterthwaite's degrees of freedom and by those that bench takes.
 
+Then, for two equal methods whose seeds are pairs: how often one of several looks, each at all seeds so far,
+calls them different.
+
     python benchmarks/ranks.py [--simulations 20000] [--bootstraps 2000]
 """
 
@@ -73,6 +76,7 @@ def uneven(simulations: int) -> Iterator[dict[str, object]]:
     k = 10
     first, second = np.array(list(combinations(range(2 * k), 2))).T
     for few, many, spread in (
+        (2, 3, 10),
         (2, 10, 1),
         (3, 10, 1),
         (3, 10, 3),
@@ -80,6 +84,7 @@ def uneven(simulations: int) -> Iterator[dict[str, object]]:
         (5, 10, 1),
         (5, 10, 3),
         (3, 5, 3),
+        (3, 5, 5),
     ):
         rng = generator(0, f"uneven/{few}/{many}/{spread}")
         seeds, sd = np.repeat([few, many], k), np.repeat([spread, 1.0], k)
@@ -95,6 +100,15 @@ def uneven(simulations: int) -> Iterator[dict[str, object]]:
         yield {"benchmark": "ranks uneven", "seeds": f"{few} and {many}", "spread": spread} | {
             f"false_difference, {name}": round(float(each.mean()), 4) for name, each in false.items()
         }
+
+
+def looks(simulations: int) -> Iterator[dict[str, object]]:
+    """Yield a line a plan: how often one of several looks calls two equal methods different (paired t)."""
+    gaps = generator(0, "looks").normal(size=(max(simulations, 200_000), 10))
+    p = {n: np.asarray(stats.ttest_1samp(gaps[:, :n], 0.0, axis=1).pvalue) for n in range(3, 11)}
+    for at in ((5,), (3, 5), (3, 5, 10), (5, 6, 7, 8), tuple(range(3, 11))):
+        false = np.min(np.stack([p[n] for n in at]), axis=0) <= ALPHA
+        yield {"benchmark": "ranks looks", "seeds": at, "false_difference": round(float(false.mean()), 4)}
 
 
 def measure(scores: Array, means: Array, paired: bool, bootstraps: int) -> dict[str, object]:
@@ -158,5 +172,5 @@ if __name__ == "__main__":
     parser.add_argument("--simulations", type=int, default=20_000)
     parser.add_argument("--bootstraps", type=int, default=2_000)
     given = parser.parse_args()
-    for line in chain(cases(given), uneven(given.simulations)):
+    for line in chain(cases(given), uneven(given.simulations), looks(given.simulations)):
         print(json.dumps(line), flush=True)

@@ -16,10 +16,13 @@ if TYPE_CHECKING:
     from bench.stats.planning import Range
 
 
-def check_options(detect: float | None, spread: float | None, *, dry: bool) -> None:
+def check_options(detect: float | None, spread: float | None, shard: str | None, *, dry: bool) -> None:
     """Raise InputError for options of a plan without one."""
     if detect is not None and not dry:
         raise InputError("a run plans nothing", where="--detect", expected="--dry-run or --estimate as well")
+    if detect is not None and shard is not None:
+        what = "a shard has some of the seeds, and all of them are what shows a difference"
+        raise InputError(what, where="--detect", hint="leave out --shard")
     if spread is not None and detect is None:
         raise InputError("it says nothing alone", where="--spread", expected="--detect POINTS as well")
 

@@ -116,13 +116,7 @@ def run(
 
     begin = time.monotonic()
     check_installed(logs)
-    check_options(detect, spread, dry=dry_run or estimate)
-    if detect is not None and shard:
-        raise InputError(
-            "a shard has some of the seeds, and a campaign shows what all of them show",
-            where="--detect",
-            hint="leave out --shard",
-        )
+    check_options(detect, spread, shard, dry=dry_run or estimate)
     if price_per_hour is not None and not (dry_run or estimate):
         raise InputError(
             "a price needs an estimate", where="--price-per-hour", expected="--estimate or --dry-run as well"

@@ -229,7 +229,7 @@ def match(
     names = [(name, name) for name in first if name in second]
     if len(first) == len(second) == 1:
         names = [(next(iter(first)), next(iter(second)))]
-    if not names:
+    if first and second and not names:
         there = (f"{side.text} has {', '.join(found)}" for side, found in ((a, first), (b, second)))
         raise InputError(f"no method is on both sides: {'; '.join(there)}", where=where)
     pairs = []

@@ -108,7 +108,7 @@ def split_argument(request: MethodRequest, card: MethodCard) -> tuple[str | None
         if argument is None:
             raise InputError(f"'{card.name}' needs a model", where=where, expected=f"{card.name}:PATH")
         path, colon, last = argument.rpartition(":")
-        if not colon or not card.short_option:
+        if not colon or not card.short_option or "/" in last:
             return argument, None
         if last not in card.option(card.short_option, where).choices and Path(argument).exists():
             return argument, None  # the colon is the path's

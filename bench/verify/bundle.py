@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from importlib import metadata, resources
 from pathlib import Path
@@ -22,7 +24,7 @@ from bench.verify import archive
 from bench.verify.files import record_files
 from bench.verify.findings import Verified
 from bench.verify.forms import as_json
-from bench.verify.records import Settings, verify
+from bench.verify.records import BESIDE, Settings, verify
 from bench.verify.sentences import check_sentences
 
 
@@ -65,7 +67,9 @@ def bundle(
     files |= {f"{archive.PLUGINS}{name}": source for name, source in sources.items()}
     files |= {f"{archive.PROFILES}{name}.toml": profile_text(name) for name in profiles_of(records)}
     files[archive.ENVIRONMENT] = environment().encode()
-    files[archive.VERIFIED] = without_paths(as_json(verified)).encode()
+    held = {what: n for what, n in verified.unchecked.items() if not what.startswith(BESIDE)}  # not in it
+    whole = replace(verified, unchecked=Counter(held))
+    files[archive.VERIFIED] = without_paths(as_json(whole)).encode()
     check_sentences({**files, "--by": said.encode()}, records, data, f"campaign {store.campaign}")
     return verified, archive.make(store.campaign, files, said)
 

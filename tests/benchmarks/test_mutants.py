@@ -309,7 +309,7 @@ def test_the_share_of_false_alarms_decides(
     store.prepare()
     for seed in range(1, 6):
         made = make_record("row", seed, {"MINI": 0.5 + seed / 1000}, suite="mini")
-        store.write(made.place, made, {"MINI": np.zeros(1800, dtype=np.float32)})
+        store.write(made.place, made, {"MINI": np.full(1800, seed, dtype=np.float32)})
     monkeypatch.setattr(alarms, "score", lambda record, seed: seed / 10_000)
     found = {(True, 0.005): 5, (False, 0.005): 0, (True, 0.0): 5, (False, 0.0): 5}
     monkeypatch.setattr(

@@ -274,6 +274,10 @@ BAD = [
             ("arccse[margin=190]", "at most 180"),
         )
     ),
+    (
+        "run --methods noise --suite toy --dry-run --detect 1 --shard 1/2",
+        "--detect: a shard has some of the seeds ... leave out --shard",
+    ),
     ("run --methods noise --set scale --suite toy", "--set: 'scale' is not an override"),
     ("run --methods noise --campaign ../x --suite toy", "--campaign: '../x' is not a campaign name"),
     (

@@ -417,7 +417,7 @@ def test_another_specification_is_no_new_cell_and_stdout_stays_a_document(cli: C
     assert shift(paths(tmp_path, "word_overlap", "local")[0], -0.3) < -1
     code, out, err = cli("check", "--results", "results")
     assert (code, "; FAILED too: word_overlap on toy (profile mini) fell by" in out) == (3, True)
-    assert "bench check --update --why TEXT --methods n takes them" in err
+    assert "the same command with --update --why TEXT --methods n takes them" in err
     update = ("--update", "--yes", "--why", "x", "--methods", "n", "--format", "json")
     code, out, err = cli("check", "--results", "results", *update)
     assert (code, json.loads(out)["exit_code"]) == (0, 3)

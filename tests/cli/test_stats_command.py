@@ -91,7 +91,7 @@ def test_it_says_which_methods_are_pairs(cli: Cli, tmp_path: Path) -> None:
     for method, size in sizes.items():
         for seed in (1, 2):
             made = make_record(method, seed, {"T": 0.5 + seed / 100}, options={"batch_size": size})
-            store.write(made.place, made, {"T": np.linspace(0, 1, 10, dtype=np.float32)})
+            store.write(made.place, made, {"T": np.linspace(0, seed or 1, 10, dtype=np.float32)})
     order = "see the same sentences in the same order"
     found = json.loads(cli("stats", "--format", "json", *FEW)[1])
     assert found["pairs"] == [
@@ -106,7 +106,7 @@ def test_it_says_which_methods_are_pairs(cli: Cli, tmp_path: Path) -> None:
     for method in map(str, range(3)):
         for seed in (1, 2):
             made = make_record(method, seed, {"T": 0.5 + seed / 100}, options={"batch_size": 64})
-            store.write(made.place, made, {"T": np.linspace(0, 1, 10, dtype=np.float32)})
+            store.write(made.place, made, {"T": np.linspace(0, seed or 1, 10, dtype=np.float32)})
     assert "Runs of one seed are pairs for 10 pairs of methods: what" in " ".join(
         cli("stats", *FEW)[1].split()
     )

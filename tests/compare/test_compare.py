@@ -142,6 +142,10 @@ def test_it_says_what_the_seeds_show_and_what_not(cli: Cli, take: Take, tmp_path
         (["noise", "noise"], "'noise' against itself"),
         (["noise", "results/local/mini/noise"], "'noise' and 'results/local/mini/noise' have runs in common"),
         (["noise", "collapsed"], "no suite has finished records of both noise and collapsed"),
+        (
+            ["results/local/mini/noise", "two/local"],
+            "no method is on both sides: results/local/mini/noise has noise; two/local has lone, word_overlap",
+        ),
         (["noise", "word_overlap", "--suite", "sts7"], "no suite has finished records of both"),
         (["noise", "word_overlap", "--profile", "minilm"], "no suite has finished records of both"),
         (["lone", "noise"], "lone has one finished seed; expected two seeds or more"),
@@ -170,6 +174,8 @@ def test_bad_comparisons(cli: Cli, take: Take, tmp_path: Path, arguments: list[s
     take(2, "noise", "collapsed", "word_overlap")
     make_lone(tmp_path)
     shutil.copytree(tmp_path / "results" / "local", tmp_path / "results" / "other")
+    shutil.copytree(tmp_path / "results" / "local", tmp_path / "two" / "local")
+    shutil.rmtree(tmp_path / "two" / "local" / "mini" / "noise")
     (tmp_path / "empty").mkdir()
     (tmp_path / "stray.json").write_text("{}")
     got, out, err = cli("compare", *arguments)

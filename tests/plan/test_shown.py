@@ -100,6 +100,12 @@ def test_equal_terms_are_the_budget_s_also_beside_a_table(cli: Cli, profile: str
     assert f"sub1.lr={loaded.methods['tncse']['sub1']['lr']}  (profile {profile})" in tncse
 
 
+def test_what_one_row_is_given_holds_against_what_all_of_its_method_are(cli: Cli) -> None:
+    for order in (("simcse.steps=4", "a.steps=5"), ("a.steps=5", "simcse.steps=4")):
+        sets = [word for one in order for word in ("--set", one)]
+        assert "steps=5  (given)" in shown(cli, "a=simcse", "--profile", "mini", *sets)["option"]
+
+
 def test_a_table_beside_equal_terms_overrules_them(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     load = profiles.load
     monkeypatch.setattr(

@@ -148,6 +148,18 @@ def test_a_seed_less_is_the_leaderboard_of_those_seeds(tmp_path: Path) -> None:
     assert {row[0]: row[3] for row in used.steps[3]} == {"a": 4, "b": 4, "c": 3, "once": 1, "fixed": 0}
 
 
+def test_the_slider_corrects_for_rows_that_are_not_ranked_too(tmp_path: Path) -> None:
+    runs = [*seeds("a", 0.52, 0.53), *seeds("b", 0.50, 0.515), *seeds("labelled", 0.6, 0.61)]
+    told = [replace(r, training=r.training | {"supervised": r.method == "labelled"}) for r in runs]
+    records = [r if r.training["supervised"] else replace(r, training=runs[0].training) for r in told]
+    store = add(ResultStore(tmp_path, "all"), *records)
+    campaign = make_campaign(store, store.records())
+    (used,), table = seeds_used(campaign), leaderboard(campaign, campaign.records)
+    ranked = {row.method: (row.rank, row.letters) for row in table.rows if row.ranked}
+    assert {row[0]: ((row[4], row[5]), row[6]) for row in used.steps[-1]} == ranked
+    assert "labelled" not in ranked
+
+
 def test_of_two_methods_it_says_what_compare_says(made: tuple[Path, Path]) -> None:
     results, site = made
     (block,) = taken(site / "campaigns/real/pairs.js")

@@ -247,6 +247,9 @@ def test_equal_terms_hold_for_every_method(there: Path) -> None:
     assert {name: simcse[name] for name in ("batch_size", "steps", "eval_every", "lr")} == {
         "batch_size": 8, "steps": 2, "eval_every": 1, "lr": 2e-4
     }  # fmt: skip
+    for batch, steps in ((4, 4), (16, 1)):  # a table's own batches read as much
+        table = {"simcse": {"batch_size": batch}}
+        assert profile_options(METHODS.get("simcse").card, replace(own, methods=table))["steps"] == steps
     card = METHODS.get("tncse").card
     twin = profile_options(card, own, {"batch_size": 4})
     assert {name: twin[name] for name in ("steps", "sub1.steps", "sub2.steps", "sub2.batch_size")} == {

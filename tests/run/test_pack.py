@@ -175,6 +175,7 @@ def test_the_data_of_suites_dev_set_and_text(cli: Cli, tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (("--methods", f"hf:{BACKBONE}"), "brings a model, which is not packed"),
+        (("--methods", "untrained", "--profile", "own.toml"), "a profile of your own is not packed"),
         (("--methods", "noise"), "--methods: 'noise' is a package's, which is not packed"),
     ],
 )

@@ -140,6 +140,7 @@ def test_what_a_run_trains_from_can_be_tuned_on_and_is_in_the_command(
     ("method", "option", "given"),
     [
         ("simcse", "lr", ("batch_size=8",)),
+        ("simcse", "lr", ("batch_size=8", "epochs=2")),
         ("simcse[tau=0.1]", "lr", ("batch_size=8", "dropout=0.2")),
         ("tncse", "sub1.lr", ("rtt=none", "batch_size=8", "sub1.batch_size=8", "sub2.batch_size=8")),
     ],
@@ -166,7 +167,8 @@ def test_the_lines_train_what_was_tuned_in_a_profile_with_a_budget(
     spec = RunSpec(parse_methods(name), (100,), "quick", suites=("toy",))
     options = dict(make_plan(spec).jobs[0].cell.options)
     assert options == dict(plans[0].jobs[0].cell.options)
-    assert {value for key, value in options.items() if key.endswith("steps")} == {64 // 8}
+    steps = 0 if "epochs=2" in given else 64 // 8
+    assert {value for key, value in options.items() if key.endswith("steps")} == {steps}
 
 
 @pytest.mark.usefixtures("quick")
@@ -322,3 +324,9 @@ def test_bad_matches_by_set(cli: Cli, sets: tuple[str, ...], message: str) -> No
     given = [word for each in sets for word in ("--set", each)]
     code, _, err = cli("show", "simcse", "--profile", "mini", *given)
     assert (code, message in err) == (2, True), err
+
+
+def test_a_method_that_set_matches_may_be_set_itself(cli: Cli) -> None:
+    for row in (("simcse[match=tncse]",), ("simcse", "--set", "simcse.match=tncse")):
+        code, out, err = cli("show", *row, "--profile", "mini", "--set", "tncse.sub1.steps=4")
+        assert (code, "steps=" in out) == (0, True), err

@@ -238,6 +238,5 @@ def backbone_reference(profile: Profile) -> str:
     return str(Path(package.origin).parent / source["folder"])
 
 
-@cache
 def _files() -> list[Any]:
     return list(resources.files(__name__).iterdir())
