@@ -144,7 +144,7 @@ def test_it_says_what_the_seeds_show_and_what_not(cli: Cli, take: Take, tmp_path
         (["noise", "collapsed"], "no suite has finished records of both noise and collapsed"),
         (
             ["results/local/mini/noise", "two/local"],
-            "no method is on both sides: results/local/mini/noise has noise; two/local has lone, word_overlap",
+            "no method is on both sides: results/local/mini/noise has noise; two/local has lone, word_",
         ),
         (["noise", "word_overlap", "--suite", "sts7"], "no suite has finished records of both"),
         (["noise", "word_overlap", "--profile", "minilm"], "no suite has finished records of both"),
