@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import click
 
 from bench.cli import single
-from bench.cli.export import checkpoint_option, finished_encoder, one_method, seed_option
+from bench.cli.export import check_seed, checkpoint_option, finished_encoder, one_method, seed_option
 from bench.cli.options import PATH, check_device, spec_options
 from bench.cli.progress import progress_bar
 from bench.errors import InputError
@@ -47,6 +47,7 @@ def encode(
         total = None if source == "-" else _checked(text, name)
         suite = options["suites"] or "toy"  # a plan has one, but nothing is evaluated here
         plan = make_plan(one_method(method, seed, {**options, "suites": suite}, _WHERE))
+        check_seed(plan, method, seed, _WHERE)
         check_device(plan.spec.device)
         stack.enter_context(torch_threads(plan.spec.threads, needs_torch=True))
         encoder = at_precision(finished_encoder(plan, checkpoint, _WHERE)[1], plan.spec.precision)

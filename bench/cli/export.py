@@ -14,6 +14,7 @@ from bench.errors import InputError
 
 if TYPE_CHECKING:
     from bench.encoder import Encoder
+    from bench.plan.cell import Cell
     from bench.plan.plan import Plan
     from bench.request.spec import RunSpec
     from bench.run.builder import Builder
@@ -59,7 +60,7 @@ def export(method: str, seed: int | None, out: Path, checkpoint: str, **options:
             f"'{method}' is a sentence-transformers folder already", where=_WHERE, hint="copy it"
         )
     plan = make_plan(spec)
-    cell = plan.jobs[0].cell
+    cell = check_seed(plan, method, seed, _WHERE)
     check_device(plan.spec.device)
     with torch_threads(plan.spec.threads, needs_torch=True):
         from bench.nn.export import check_target, export_encoder
@@ -87,13 +88,25 @@ def one_method(text: str, seed: int | None, options: dict[str, Any], where: str)
         raise InputError(f"'{text}' names {len(methods)} methods", where=where, expected="one method")
     loaded_plugins(options["plugins"], options["results"])
     card = discover().get(methods[0].name, where=where).card
-    if seed is None and not card.deterministic:
+    if not card.takes_methods:  # what is made of others has seeds if these have
+        _check_seed(text, seed, where, has_seeds=not card.deterministic)
+    return make_spec({**options, "methods": text, "seeds": (seed or 0,)})
+
+
+def check_seed(plan: Plan, text: str, seed: int | None, where: str) -> Cell:
+    """Return the cell of a plan of one; raises InputError for no seed, or one that nothing draws from."""
+    cell = plan.jobs[0].cell
+    _check_seed(text, seed, where, has_seeds=cell.seed is not None)
+    return cell
+
+
+def _check_seed(text: str, seed: int | None, where: str, *, has_seeds: bool) -> None:
+    if seed is None and has_seeds:
         raise InputError(f"'{text}' has one encoder per seed", where=where, expected="--seed N")
-    if seed is not None and card.deterministic:
+    if seed is not None and not has_seeds:
         raise InputError(
             f"'{text}' is deterministic: it is the same for every seed", where=where, hint="leave out --seed"
         )
-    return make_spec({**options, "methods": text, "seeds": (seed or 0,)})
 
 
 def finished_encoder(plan: Plan, checkpoint: str, where: str) -> tuple[Builder, Encoder]:

@@ -229,10 +229,23 @@ def test_the_default_block_is_the_streams() -> None:
     assert option.default == BLOCK
 
 
+BERT = "the tiny one"
+
+
 @pytest.mark.parametrize(
     ("arguments", "content", "message"),
     [
         (("noise",), b"a\n", "bench encode: 'noise' has one encoder per seed; expected --seed N"),
+        (
+            ("ensemble:noise+untrained", "--backbone", BERT),
+            b"a\n",
+            "bench encode: 'ensemble:noise+untrained' has one encoder per seed; expected --seed N",
+        ),
+        (
+            ("ensemble:untrained+untrained:avg", "--seed", "3", "--backbone", BERT),
+            b"a\n",
+            "bench encode: 'ensemble:untrained+untrained:avg' is deterministic: it is the same",
+        ),
         (("noise,broken",), b"a\n", "bench encode: 'noise,broken' names 2 methods; expected one method"),
         (("noise", "--seed", "1"), b"a\n\n", "text.txt:2: this line is empty; expected a sentence a line"),
         (("noise", "--seed", "1", "--input", "none"), b"", "--input none: the text can't be read: No such"),
@@ -251,10 +264,11 @@ def test_the_default_block_is_the_streams() -> None:
     ],
 )
 def test_what_cant_be_encoded(
-    cli: Cli, tmp_path: Path, arguments: tuple[str, ...], content: bytes, message: str
+    cli: Cli, tmp_path: Path, tiny_bert: Path, arguments: tuple[str, ...], content: bytes, message: str
 ) -> None:
     (tmp_path / "text.txt").write_bytes(content)
-    code, out, err = cli("encode", "--input", "text.txt", "--out", "v.npy", *arguments)
+    given = [str(tiny_bert) if word == BERT else word for word in arguments]
+    code, out, err = cli("encode", "--input", "text.txt", "--out", "v.npy", *given)
     assert (code, out) == (2, "")
     assert err.startswith(f"error: {message}")
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
