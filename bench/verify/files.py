@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bench.errors import InputError
 from bench.records.folders import Below, below
+from bench.reports.campaign import ALONG, GRADIENT, OVERLAP, PROBES
 from bench.verify.findings import READABLE, Wrong
 
 _NOT_RECORDS = ("stats", "mteb")
@@ -66,10 +67,8 @@ def unseen(there: Below) -> Iterator[tuple[Path, Wrong]]:
 
 def beside(root: Path) -> list[str]:
     """Return what reports read of a campaign's folder and no record names: overlap, probes, gradients."""
-    files = sorted(
-        path.name for kind in ("overlap*.csv", "probes*.json", "along*.json") for path in root.glob(kind)
-    )
-    return [*files, *(["gradient/"] if (root / "gradient").is_dir() else [])]
+    files = sorted(path.name for kind in (OVERLAP, PROBES, ALONG) for path in root.glob(kind))
+    return [*files, *([f"{GRADIENT}/"] if (root / GRADIENT).is_dir() else [])]
 
 
 def strays(root: Path, files: Sequence[Path], kept: set[Path]) -> Iterator[Path]:

@@ -87,8 +87,8 @@ def uneven_seeds(found: Standings) -> list[str]:
         return []
     pairs = "One of Welch's tests is" if count == 1 else f"{count} of Welch's tests are"
     return [
-        f"{pairs} of fewer than {FEW} seeds against {UNEVEN} times as many or more: with the degrees of "
-        "freedom of the fewer."
+        f"{pairs} of fewer than {FEW} seeds against {UNEVEN} times as many or more, or of 2 against 3: with "
+        "the degrees of freedom of the fewer."
     ]
 
 

@@ -206,10 +206,14 @@ def test_which_tests_have_the_freedom_of_the_fewer_seeds_is_said(tmp_path: Path)
     source = campaign(tmp_path, *few, *many)
     (grid,) = table_grids(source, "leaderboard")
     said = (
-        "One of Welch's tests is of fewer than 5 seeds against 2 times as many or more: with the degrees of "
-        "freedom of the fewer."
+        "One of Welch's tests is of fewer than 5 seeds against 2 times as many or more, or of 2 against 3: "
+        "with the degrees of freedom of the fewer."
     )
     assert said in grid.notes
+    (grid,) = table_grids(campaign(tmp_path, *few, *many[:3]), "leaderboard")
+    assert said in grid.notes
+    (grid,) = table_grids(campaign(tmp_path, *seeds("a", 0.7, 0.72, 0.71), *many), "leaderboard")
+    assert said not in grid.notes
     found = standings(source, source.records).test("a", "b")
     error = (np.var([0.7, 0.72], ddof=1) / 2 + np.var([0.6, 0.61, 0.62, 0.63, 0.64], ddof=1) / 5) ** 0.5
     assert found.p == pytest.approx(2 * stats.t.sf(0.09 / error, 1))
