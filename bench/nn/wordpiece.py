@@ -30,9 +30,10 @@ def train_wordpiece(sentences: Sequence[str], size: int, *, max_length: int) -> 
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece()
-    normalised = (tokenizer.normalizer.normalize_str(sentence) for sentence in sentences)
-    characters = sorted({char for sentence in normalised for char in sentence if not char.isspace()})
-    fixed = [*SPECIAL, *(f"##{char}" for char in characters)]
+    characters: set[str] = set()
+    for sentence in sentences:
+        characters.update(tokenizer.normalizer.normalize_str(sentence))
+    fixed = [*SPECIAL, *(f"##{char}" for char in sorted(characters) if not char.isspace())]
     trainer = trainers.WordPieceTrainer(vocab_size=size, special_tokens=fixed, show_progress=False)
     tokenizer.train_from_iterator(sentences, trainer)
     vocabulary = tokenizer.get_vocab()

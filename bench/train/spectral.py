@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +29,10 @@ def spectral_embeddings(
     Returns:
         (tokens, size) float32; zeros for a token without company.
     """
-    lengths = [len(set(row)) for row in rows]
-    documents = np.repeat(np.arange(len(rows)), lengths)
-    members = np.fromiter((token for row in rows for token in sorted(set(row))), dtype=np.int64)
+    lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
+    read = np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=int(lengths.sum()))
+    pairs = np.unique(np.repeat(np.arange(len(rows)), lengths) * tokens + read)
+    documents, members = np.divmod(pairs, tokens)
     ones = np.ones(len(members))
     incidence = sparse.csr_matrix((ones, (documents, members)), shape=(len(rows), tokens))
     together = (incidence.T @ incidence).toarray()
