@@ -101,7 +101,7 @@ def pretrain(
         "rows": len(rows),
         "cut": cut,
     }
-    _save(model, tokenizer, facts, out)
+    _save(model, tokenizer, settings.max_length, facts, out)
     return facts
 
 
@@ -204,7 +204,7 @@ def add_head(
         "cut": cut,
         "masked_accuracy": masked_accuracy(model, tokenizer, rows[:unseen], settings.mask, seed),
     }
-    _save(model, tokenizer, facts, out)
+    _save(model, tokenizer, settings.max_length, facts, out)
     return facts
 
 
@@ -298,7 +298,9 @@ def _facts(
     }
 
 
-def _save(model: Any, tokenizer: Any, facts: dict[str, Any], out: Path) -> None:
+def _save(model: Any, tokenizer: Any, kept: int, facts: dict[str, Any], out: Path) -> None:
+    # a tokenizer is written with what its last call cut off: the folder's hash must not depend on that call
+    tokenizer.backend_tokenizer.enable_truncation(kept)
     with whole_folder(out) as folder:
         with quiet():
             model.half().save_pretrained(folder)

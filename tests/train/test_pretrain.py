@@ -50,6 +50,12 @@ def text() -> Corpus:
     return make_corpus("toy.txt", sorted({s for pair in toy_task().all_pairs() for s in pair}))
 
 
+def cut_at(folder: Path) -> int:
+    """Where the tokenizer in a folder cuts a text, by its file."""
+    tokenizer = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    return int(tokenizer["truncation"]["max_length"])
+
+
 @pytest.fixture(scope="module")
 def made(text: Corpus, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], list[int], Path]:
     """Facts, progress and folder of a training with seed 1."""
@@ -134,6 +140,17 @@ def test_all_of_a_long_line_is_read_where_lines_are_split(
     assert [token for row in seen for token in row[1:-1]] == [token for line in lines for token in line]
     assert facts["rows"] == len(seen) == sum(-(-len(line) // (kept - 2)) for line in lines)
     assert facts["cut"] == {}
+    assert cut_at(tmp_path / "m") == kept
+
+
+def test_its_hash_is_not_the_last_call_s_of_its_tokenizer(
+    text: Corpus, made: tuple[Any, Any, Path], tmp_path: Path
+) -> None:
+    settings = replace(SETTINGS, max_length=7, steps=1)
+    facts = pretrain(text, settings, seed=1, out=tmp_path / "m", command="c")
+    assert facts["cut"]["lines"] > 0
+    assert cut_at(tmp_path / "m") == 7
+    assert cut_at(made[2]) == SETTINGS.max_length
 
 
 def test_lines_that_are_cut_are_counted_and_said() -> None:
