@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -73,6 +74,7 @@ def pretrain(
 
     Profile mini's backbone was made by it; minilm-mlm is what diffcse and infocse need in profile minilm.
     """
+    began = time.monotonic()
     from bench.nn.threads import torch_threads
     from bench.request import profiles
     from bench.train.precision import training_at
@@ -105,6 +107,7 @@ def pretrain(
             command=f"bench pretrain --profile {profile}{command} --seed {seed} --out DIR",
             device=device,
             minutes=minutes,
+            began=began,
             progress=advance,
             say=partial(click.echo, err=True),
         )

@@ -55,6 +55,7 @@ def pretrain(
     split: bool = False,
     device: str = "cpu",
     minutes: float | None = None,
+    began: float | None = None,
     progress: Callable[[int], None] | None = None,
     say: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
@@ -72,8 +73,8 @@ def pretrain(
         command: What the facts name as the way to repeat it.
         split: Read all of a line, in several rows where it has more tokens than a row keeps; else it is cut.
         device: "cpu" or "cuda".
-        minutes: Stop then, counted from the call, whatever the settings say of steps; the facts say how many
-            ran. Saving comes after.
+        minutes: Stop then, in place of the settings' steps; the facts say how many ran. Saving comes after.
+        began: What minutes count from, on time.monotonic's clock; default the call.
         progress: Called with the rows of each finished step.
         say: Called, before training, with what the user should know of the text.
 
@@ -85,13 +86,14 @@ def pretrain(
         InputError: a model wider than the text has tokens, or less text than a batch.
         BenchError: a loss that is not finite, or no time left to train.
     """
-    cpu, end = time.process_time(), _end(minutes)
+    cpu, end = time.process_time(), _end(minutes, began)
     tokenizer = train_wordpiece(corpus.sentences, settings.vocabulary, max_length=settings.max_length)
     _check_width(settings, tokenizer, corpus)
     rows = (_whole_rows if split else token_rows)(tokenizer, corpus.sentences, settings.max_length)
     cut = {} if split else _cut(tokenizer, corpus, corpus.sentences, rows, settings.max_length, say)
     model = _new_bert(len(tokenizer), rows, settings, seed, device)
     model.to(device).eval()  # no dropout
+    _say_time(end, say)
     curve = train_mlm(model, tokenizer, rows, settings, seed=seed, end=end, progress=progress)
     facts = {
         "command": command,
@@ -157,6 +159,7 @@ def add_head(
     command: str,
     device: str = "cpu",
     minutes: float | None = None,
+    began: float | None = None,
     progress: Callable[[int], None] | None = None,
     say: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
@@ -173,8 +176,8 @@ def add_head(
         out: Folder to write; it also gets the facts, in ``pretraining.json``.
         command: What the facts name as the way to repeat it.
         device: "cpu" or "cuda".
-        minutes: Stop then, counted from the call, whatever the settings say of steps; the facts say how many
-            ran. Saving comes after.
+        minutes: Stop then, in place of the settings' steps; the facts say how many ran. Saving comes after.
+        began: What minutes count from, on time.monotonic's clock; default the call.
         progress: Called with the sentences of each finished step.
         say: Called, before training, with what the user should know of the text.
 
@@ -186,7 +189,7 @@ def add_head(
         InputError: a backbone that isn't BERT.
         BenchError: fewer than two lines, a loss that is not finite, or no time left to train.
     """
-    cpu, end = time.process_time(), _end(minutes)
+    cpu, end = time.process_time(), _end(minutes, began)
     with own_random_state(seed, "pretrain/weights", device):
         model, tokenizer = load_masked_lm(backbone.path, new_head=True)
     if model.config.model_type != "bert":
@@ -195,6 +198,7 @@ def add_head(
     rows = token_rows(tokenizer, chosen, settings.max_length)
     cut = _cut(tokenizer, corpus, chosen, rows, settings.max_length, say)
     model.to(device).eval()  # no dropout
+    _say_time(end, say)
     curve = train_mlm(model, tokenizer, rows[unseen:], settings, seed=seed, end=end, progress=progress)
     facts = {
         "command": command,
@@ -247,9 +251,18 @@ def read_text(path: Path) -> Corpus:
     return read_corpus(path)
 
 
-def _end(minutes: float | None) -> float | None:
-    """When a training that begins now is over, on time.monotonic's clock."""
-    return None if minutes is None else time.monotonic() + 60 * minutes
+def _end(minutes: float | None, began: float | None) -> float | None:
+    """When a training is over, on time.monotonic's clock."""
+    if minutes is None:
+        return None
+    return (time.monotonic() if began is None else began) + 60 * minutes
+
+
+def _say_time(end: float | None, say: Callable[[str], None] | None) -> None:
+    """What of the time is left once the text is prepared, which of a large one takes minutes itself."""
+    if end is not None and say is not None:
+        left = max(0.0, end - time.monotonic())
+        say(f"the text is prepared: {left:.0f} s are left to train, and saving comes after")
 
 
 def _ran(settings: MlmSettings, curve: list[list[float]], minutes: float | None) -> dict[str, Any]:

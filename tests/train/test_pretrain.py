@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import time
@@ -195,6 +196,8 @@ def test_a_training_by_time_ends_in_time_and_says_how_far_it_came(text: Corpus, 
     assert facts["minutes"] == 0.05
     with pytest.raises(BenchError, match="the time was over before the first step"):
         pretrain(text, SETTINGS, seed=1, out=tmp_path / "n", command="c", minutes=1e-6)
+    with pytest.raises(BenchError, match="the time was over before the first step"):
+        pretrain(text, SETTINGS, seed=1, out=tmp_path / "n", command="c", minutes=1, began=begin - 60)
     assert not (tmp_path / "n").exists()
 
 
@@ -352,6 +355,9 @@ def test_the_command_takes_sizes_text_and_time(
     ran = facts["settings"]
     assert 1 <= ran["steps"] == facts["loss_curve"][-1][0] < 10**9
     assert f"after {ran['steps']:,} steps" in out
+    left = re.search(r"^the text is prepared: (\d) s are left to train, and saving comes after$", err, re.M)
+    assert left is not None
+    assert int(left[1]) <= 3
     hardly = (
         f"how frequent each token is makes a loss of {facts['frequency_loss']:.3f}, and this model has hardly"
     )
