@@ -176,8 +176,7 @@ def add_head(
         out: Folder to write; it also gets the facts, in ``pretraining.json``.
         command: What the facts name as the way to repeat it.
         device: "cpu" or "cuda".
-        minutes: Stop then, in place of the settings' steps; the facts say how many ran. Saving comes after.
-        began: What minutes count from, on time.monotonic's clock; default the call.
+        minutes, began: As for :func:`pretrain`.
         progress: Called with the sentences of each finished step.
         say: Called, before training, with what the user should know of the text.
 
