@@ -92,8 +92,7 @@ def pretrain(
     rows = (_whole_rows if split else token_rows)(tokenizer, corpus.sentences, settings.max_length)
     cut = {} if split else _cut(tokenizer, corpus, corpus.sentences, rows, settings.max_length, say)
     model = _new_bert(len(tokenizer), rows, settings, seed, device)
-    model.to(device).eval()  # no dropout
-    _say_time(end, say)
+    _ready(model, device, end, say)
     curve = train_mlm(model, tokenizer, rows, settings, seed=seed, end=end, progress=progress)
     facts = {
         "command": command,
@@ -176,7 +175,8 @@ def add_head(
         out: Folder to write; it also gets the facts, in ``pretraining.json``.
         command: What the facts name as the way to repeat it.
         device: "cpu" or "cuda".
-        minutes, began: As for :func:`pretrain`.
+        minutes: Stop then, in place of the settings' steps; the facts say how many ran. Saving comes after.
+        began: What minutes count from, on time.monotonic's clock; default the call.
         progress: Called with the sentences of each finished step.
         say: Called, before training, with what the user should know of the text.
 
@@ -196,8 +196,7 @@ def add_head(
     chosen, unseen = _choose_lines(corpus, None if minutes else settings.steps * settings.batch_size, seed)
     rows = token_rows(tokenizer, chosen, settings.max_length)
     cut = _cut(tokenizer, corpus, chosen, rows, settings.max_length, say)
-    model.to(device).eval()  # no dropout
-    _say_time(end, say)
+    _ready(model, device, end, say)
     curve = train_mlm(model, tokenizer, rows[unseen:], settings, seed=seed, end=end, progress=progress)
     facts = {
         "command": command,
@@ -257,8 +256,9 @@ def _end(minutes: float | None, began: float | None) -> float | None:
     return (time.monotonic() if began is None else began) + 60 * minutes
 
 
-def _say_time(end: float | None, say: Callable[[str], None] | None) -> None:
-    """What of the time is left once the text is prepared, which of a large one takes minutes itself."""
+def _ready(model: Any, device: str, end: float | None, say: Callable[[str], None] | None) -> None:
+    """Put a model on its device, without dropout; say what its text, now prepared, has left of the time."""
+    model.to(device).eval()
     if end is not None and say is not None:
         left = max(0.0, end - time.monotonic())
         say(f"the text is prepared: {left:.0f} s are left to train, and saving comes after")
