@@ -14,6 +14,7 @@ from scipy import stats
 
 from bench.records.store import ResultStore
 from bench.reports.grid import SCALE
+from bench.stats.seeds import one_sample
 
 Scores = dict[str, dict[Any, float]]
 """Average x 100 by method and seed, a number; None where a method has no seeds."""
@@ -22,31 +23,30 @@ LEAST = 3
 
 
 def table(results: Path, asked: str) -> str:
-    """A row a method with ``LEAST`` seeds on both, and what the rows say together.
+    """A row a method with ``LEAST`` seeds on both, and what the rows say together, by the seeds of both.
 
-    Seeds are the units of both tests: methods of one seed and device share the text's order and draws of
-    dropout, so rows are not independent. A row's interval is Welch's over its seeds. For all rows together
-    each seed that half of the rows have gives one number, the mean over them of a score's distance from the
-    middle of its row's two means, and Welch's test compares these.
+    A seed's runs read the text in one order on either device, so seeds are pairs and every test is of their
+    differences. Methods of one seed share that order too, and a device's draws of dropout, so rows are not
+    independent: for all rows together a seed that half of them have gives one number, the mean over these
+    rows of the differences.
 
     Args:
         results: The folder of campaigns.
         asked: ``FIRST,SECOND``: two campaigns of one profile.
     """
     names = [name.strip() for name in asked.split(",")]
-    sides = [_averages(results, name) for name in names]
-    both = sides[0].keys() & sides[1].keys()
-    methods = sorted(method for method in both if min(len(side[method]) for side in sides) >= LEAST)
+    first, second = (_averages(results, name) for name in names)
+    pairs = {method: sorted(first[method].keys() & second[method].keys()) for method in sorted(first)}
+    pairs = {method: seeds for method, seeds in pairs.items() if len(seeds) >= LEAST}
     rows, outside = [], []
-    for method in methods:
-        first, second = ([*side[method].values()] for side in sides)
-        test = stats.ttest_ind(first, second, equal_var=False)
-        low, high = test.confidence_interval()
-        outside += [method] * bool(low > 0 or high < 0)
-        means = (f"{fmean(each):.2f} ({len(each)})" for each in (first, second))
-        rows.append((f"`{method}`", *means, f"{fmean(first) - fmean(second):+.2f} [{low:+.2f}, {high:+.2f}]"))
-    header = ("method", *(f"{name}, mean (seeds)" for name in names), "difference, 95% interval")
-    return f"{markdown_table(header, rows)}\n{_together(sides, methods, outside)}"
+    for method, seeds in pairs.items():
+        test = one_sample([first[method][seed] - second[method][seed] for seed in seeds], fixed=0.0)
+        outside += [method] * bool(test.low > 0 or test.high < 0)
+        means = (f"{fmean(side[method][seed] for seed in seeds):.2f}" for side in (first, second))
+        found = f"{test.difference:+.2f} [{test.low:+.2f}, {test.high:+.2f}]"
+        rows.append((f"`{method}`", str(len(seeds)), *means, found))
+    header = ("method", "seeds of both", *(f"{name}, mean" for name in names), "difference, 95% interval")
+    return f"{markdown_table(header, rows)}\n{_together(first, second, pairs, outside)}"
 
 
 def same_seeds(results: Path, asked: str) -> str:
@@ -66,32 +66,29 @@ def same_seeds(results: Path, asked: str) -> str:
     return markdown_table(("method", "seed", *names), rows)
 
 
-def _together(sides: Sequence[Scores], methods: Sequence[str], outside: Sequence[str]) -> str:
+def _together(
+    first: Scores, second: Scores, pairs: Mapping[str, Sequence[int]], outside: Sequence[str]
+) -> str:
     """What all rows say: the test by seeds, how many intervals leave 0 out, how alike the order is."""
-    means = [[fmean(side[method].values()) for method in methods] for side in sides]
-    centre = dict(zip(methods, (fmean(pair) for pair in zip(*means, strict=True)), strict=True))
-    seeds = [_seeds(side, centre) for side in sides]
-    test = stats.ttest_ind(*([*each.values()] for each in seeds), equal_var=False)
-    low, high = test.confidence_interval()
-    said = (", ".join(f"{seed}: {value:+.2f}" for seed, value in each.items()) for each in seeds)
+    by_seed: dict[int, list[float]] = defaultdict(list)
+    for method, seeds in pairs.items():
+        for seed in seeds:
+            by_seed[seed].append(first[method][seed] - second[method][seed])
+    differences = {seed: fmean(each) for seed, each in sorted(by_seed.items()) if 2 * len(each) >= len(pairs)}
+    test = one_sample([*differences.values()], fixed=0.0)
+    means = [
+        [fmean(side[method][seed] for seed in seeds) for method, seeds in pairs.items()]
+        for side in (first, second)
+    ]
+    said = ", ".join(f"{seed}: {value:+.2f}" for seed, value in differences.items())
     apart = ", ".join(f"`{method}`" for method in outside) or "none"
     return (
-        f"{len(methods)} rows. Seed by seed, the mean over the rows of a score's distance from the middle of "
-        f"its row's two means: {' against '.join(said)}. So a difference of "
-        f"{fmean(seeds[0].values()) - fmean(seeds[1].values()):+.2f} points, 95% interval "
-        f"[{low:+.2f}, {high:+.2f}], p = {test.pvalue:.2f} by Welch's test over these seeds. Rows whose own "
-        f"interval, uncorrected, leaves 0 out: {len(outside)} ({apart}); {0.05 * len(methods):.0f} would by "
-        f"chance. Means of the rows: rho = {stats.spearmanr(means, axis=1).statistic:+.2f}.\n"
+        f"{len(pairs)} rows. Seed by seed, the mean over the rows of the difference: {said}. So a difference "
+        f"of {test.difference:+.2f} points, 95% interval [{test.low:+.2f}, {test.high:+.2f}], "
+        f"p = {test.p:.2f} by a paired t-test over these seeds. Rows whose own interval, uncorrected, leaves "
+        f"0 out: {len(outside)} ({apart}); {0.05 * len(pairs):.0f} would by chance. "
+        f"Means of the rows: rho = {stats.spearmanr(means, axis=1).statistic:+.2f}.\n"
     )
-
-
-def _seeds(side: Scores, centre: Mapping[str, float]) -> dict[int, float]:
-    """Of each seed that half of the rows have: the mean over these of the score minus the row's centre."""
-    found: dict[int, list[float]] = defaultdict(list)
-    for method, middle in centre.items():
-        for seed, score in side[method].items():
-            found[seed].append(score - middle)
-    return {seed: fmean(each) for seed, each in sorted(found.items()) if 2 * len(each) >= len(centre)}
 
 
 def _averages(results: Path, campaign: str) -> Scores:

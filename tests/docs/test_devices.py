@@ -33,13 +33,26 @@ def test_more_rows_of_the_same_seeds_are_no_more_evidence(
     sides = {"a": side(first, rows), "b": side(second, rows)}
     monkeypatch.setattr(devices, "_averages", lambda _, name: sides[name])
     said = devices.table(Path("results"), "a, b")
-    test = stats.ttest_ind([*first.values()], [*second.values()], equal_var=False)
+    test = stats.ttest_rel([*first.values()], [*second.values()][:3])
     low, high = test.confidence_interval()
     assert (
-        f"difference of -0.30 points, 95% interval [{low:+.2f}, {high:+.2f}], p = {test.pvalue:.2f}" in said
+        f"difference of -0.27 points, 95% interval [{low:+.2f}, {high:+.2f}], p = {test.pvalue:.2f}" in said
     )
-    assert f"{rows} rows" in said
+    assert f"{rows} rows. Seed by seed, the mean over the rows of the difference: 1: -0.40, 2: -0.20," in said
     assert len(re.findall(r"^\| `row-", said, re.MULTILINE)) == rows
+
+
+def test_what_a_seed_does_on_both_devices_hides_no_difference(
+    devices: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    luck = {1: -4.0, 2: 0.0, 3: 4.0, 4: 9.0}
+    near = {1: -4.51, 2: -0.49, 3: 3.5, 4: 8.52}
+    sides = {"a": side(near, 3), "b": side(luck, 3)}
+    monkeypatch.setattr(devices, "_averages", lambda _, name: sides[name])
+    assert re.search(
+        r"a difference of -0\.50 points, 95% interval \[-0\.5\d, -0\.4\d\], p = 0\.00",
+        devices.table(Path("results"), "a,b"),
+    )
 
 
 def test_a_row_with_too_few_seeds_is_left_out_and_one_that_differs_is_named(
