@@ -394,7 +394,7 @@ def test_leads_and_spreads_of_the_twins_in_the_text_are_the_records() -> None:
     assert f"TNCSE in each seed by {leads[0]:.1f} to {leads[-1]:.1f} points" in text
     behind = among("tncse", "jtcse")
     assert behind[0] > 0
-    assert f"by {fmean(behind):.1f} points in the mean and in every seed of eight" in text
+    assert f"by {fmean(behind):.1f} points on average and in each of eight seeds" in text
     assert len(leads) == len(behind) == 8
     single, two = (
         sorted(round(stdev(of[name].values()), 1) for name in names)
