@@ -25,12 +25,14 @@ class Design:
         asked: What was asked for.
         pairs: What makes the runs of a seed a pair; None where the records name nothing.
         left_out: Seeds of the first and of the second that have no partner, and are not used.
+        too_few: Seeds in common that would be the pairs if they were more; 0 where none would.
     """
 
     test: SeedTest
     asked: Asked
     pairs: str | None
     left_out: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+    too_few: int = 0
 
     @property
     def paired(self) -> bool:
@@ -73,7 +75,7 @@ def design_of(a: Group, b: Group, asked: Asked, where: str) -> tuple[Group, Grou
     one, other = in_common(a, b)
     said = pairing(one, other)
     if asked == "auto" and said is None:
-        return a, b, Design("welch", asked, None)
+        return a, b, Design("welch", asked, None, too_few=_too_few(a, b))
     if said is None:
         one, other = a, b
     if one.seeds != other.seeds:
@@ -96,10 +98,20 @@ def in_common(a: Group, b: Group) -> tuple[Group, Group]:
 
     Too few: under three, or under half of the seeds of the side with fewer.
     """
-    common = set(a.seeds) & set(b.seeds)
-    if len(common) < max(LEAST_COMMON, min(len(a.seeds), len(b.seeds)) / 2):
+    one, other = _shared(a, b)
+    if len(one.seeds) < max(LEAST_COMMON, min(len(a.seeds), len(b.seeds)) / 2):
         return a, b
+    return one, other
+
+
+def _shared(a: Group, b: Group) -> tuple[Group, Group]:
+    common = set(a.seeds) & set(b.seeds)
     one, other = (
         replace(group, runs=tuple(run for run in group.runs if run.record.seed in common)) for group in (a, b)
     )
     return one, other
+
+
+def _too_few(a: Group, b: Group) -> int:
+    one, other = _shared(a, b)
+    return len(one.seeds) if pairing(one, other) else 0

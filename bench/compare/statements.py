@@ -199,6 +199,9 @@ def _why(design: Design) -> str:
             f"{chosen}. The runs of a seed {design.pairs}, which it doesn't use: its interval may be far too "
             "wide"
         )
+    if design.too_few:
+        common = f"{design.too_few} seed{'s' * (design.too_few > 1)} in common"
+        return f"unpaired, because the sides have {common}, too few to leave the others out"
     if design.asked == "auto":
         return "unpaired, because the runs of a seed are not known to share trained stages or batches"
     return chosen

@@ -145,6 +145,9 @@ def test_seeds_that_both_have_are_the_pairs(
     assert found.seed_level.design.left_out == left_out
     if used is None:
         assert (found.test, found.seeds) == ("welch", (tuple(first), tuple(second)))
+        common = len({*first} & {*second})
+        why = f"unpaired, because the sides have {common} seeds in common, too few to leave the others out."
+        assert statements(found)[0] == f"Test over seeds: Welch's test, {why}"
         return
     assert (found.test, found.seeds) == ("paired", (used, used))
     mean = sum(0.7 + 0.01 * seed**2 for seed in used) / len(used)
