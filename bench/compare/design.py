@@ -105,6 +105,7 @@ def in_common(a: Group, b: Group) -> tuple[Group, Group]:
 
 
 def _shared(a: Group, b: Group) -> tuple[Group, Group]:
+    """Both sides with the seeds that both have, however few."""
     common = set(a.seeds) & set(b.seeds)
     one, other = (
         replace(group, runs=tuple(run for run in group.runs if run.record.seed in common)) for group in (a, b)
@@ -113,5 +114,6 @@ def _shared(a: Group, b: Group) -> tuple[Group, Group]:
 
 
 def _too_few(a: Group, b: Group) -> int:
+    """How many seeds both have, where their runs are pairs; 0 where nothing makes them pairs."""
     one, other = _shared(a, b)
     return len(one.seeds) if pairing(one, other) else 0
