@@ -322,8 +322,10 @@ def _differing(fact: Fact, then: RunRecord, now: RunRecord) -> Iterator[Differen
     if was == now_is:
         return
     if isinstance(was, Mapping) and isinstance(now_is, Mapping):
+        # A later option's default holds for the same method alone: another may have no such option.
+        later = LATER if fact.name == "option" and then.name == now.name else {}
         for name in dict.fromkeys([*was, *now_is]):
-            before = LATER.get(name, UNSET) if fact.name == "option" else UNSET
+            before = later.get(name, UNSET)
             one, other = was.get(name, before), now_is.get(name, before)
             if one != other:
                 yield Difference(fact.name, f"{fact.name} {name}", shown(one), shown(other))

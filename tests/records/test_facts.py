@@ -326,6 +326,16 @@ def test_what_older_records_do_not_say_is_what_held_then() -> None:
     }
 
 
+def test_a_later_option_has_its_default_in_older_records_of_the_method_alone() -> None:
+    mean = replace(BASE, options={"pooling": "mean"})
+    older, other = replace(BASE, options={}), replace(BASE, name="other", options={})
+    assert [str(each) for each in differing(mean, older)] == ["option pooling then mean, now cls"]
+    assert [str(each) for each in differing(mean, other)] == [
+        "method then noise, now other",
+        "option pooling then mean, now not set",
+    ]
+
+
 def test_the_facts_of_a_record_survive_its_file() -> None:
     again = from_json(to_json(BASE), "x")
     assert key_of(again) == key_of(BASE)
