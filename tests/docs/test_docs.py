@@ -396,6 +396,9 @@ def test_leads_and_spreads_of_the_twins_in_the_text_are_the_records() -> None:
     assert behind[0] > 0
     assert f"by {fmean(behind):.1f} points on average and in each of eight seeds" in text
     assert len(leads) == len(behind) == 8
+    matched = among("simcse[match=tncse]", "jtcse")
+    assert len(matched) == 8
+    assert f"in each of eight seeds, by {matched[0]:.1f} to {matched[-1]:.1f} points" in text
     single, two = (
         sorted(round(stdev(of[name].values()), 1) for name in names)
         for names in (
