@@ -322,11 +322,15 @@ def _differing(fact: Fact, then: RunRecord, now: RunRecord) -> Iterator[Differen
     if was == now_is:
         return
     if isinstance(was, Mapping) and isinstance(now_is, Mapping):
-        # A later option's default holds for the same method alone: another may have no such option.
-        later = LATER if fact.name == "option" and then.name == now.name else {}
+        # The values leave out defaults of later options. A record of another method may have no such option:
+        # there a default is what the record itself says.
+        later = LATER if then.name == now.name else {}
+        said, says = (
+            {**later, **record.options, **value} if fact.name == "option" else value
+            for record, value in ((then, was), (now, now_is))
+        )
         for name in dict.fromkeys([*was, *now_is]):
-            before = later.get(name, UNSET)
-            one, other = was.get(name, before), now_is.get(name, before)
+            one, other = said.get(name, UNSET), says.get(name, UNSET)
             if one != other:
                 yield Difference(fact.name, f"{fact.name} {name}", shown(one), shown(other))
         return

@@ -130,6 +130,7 @@ def test_no_score_is_read_to_choose() -> None:
         (range(1, 7), range(4, 10), (4, 5, 6), ((1, 2, 3), (7, 8, 9))),
         (range(1, 8), range(5, 12), None, ((), ())),  # three of seven in common: under half
         (range(1, 5), range(3, 7), None, ((), ())),  # two in common
+        (range(1, 5), range(4, 8), None, ((), ())),  # one
     ],
 )
 def test_seeds_that_both_have_are_the_pairs(
@@ -145,8 +146,9 @@ def test_seeds_that_both_have_are_the_pairs(
     assert found.seed_level.design.left_out == left_out
     if used is None:
         assert (found.test, found.seeds) == ("welch", (tuple(first), tuple(second)))
-        common = len({*first} & {*second})
-        why = f"unpaired, because the sides have {common} seeds in common, too few to leave the others out."
+        count = len({*first} & {*second})
+        common = f"{count} seed{'s' * (count > 1)} in common"
+        why = f"unpaired, because the sides have {common}, too few to leave the others out."
         assert statements(found)[0] == f"Test over seeds: Welch's test, {why}"
         return
     assert (found.test, found.seeds) == ("paired", (used, used))

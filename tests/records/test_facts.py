@@ -330,10 +330,11 @@ def test_a_later_option_has_its_default_in_older_records_of_the_method_alone() -
     mean = replace(BASE, options={"pooling": "mean"})
     older, other = replace(BASE, options={}), replace(BASE, name="other", options={})
     assert [str(each) for each in differing(mean, older)] == ["option pooling then mean, now cls"]
-    assert [str(each) for each in differing(mean, other)] == [
-        "method then noise, now other",
-        "option pooling then mean, now not set",
-    ]
+    for said, options in (("not set", {}), ("cls", {"pooling": "cls"})):
+        assert [str(each) for each in differing(mean, replace(other, options=options))] == [
+            "method then noise, now other",
+            f"option pooling then mean, now {said}",
+        ]
 
 
 def test_the_facts_of_a_record_survive_its_file() -> None:
