@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from bench.version import __version__
@@ -12,6 +13,10 @@ if TYPE_CHECKING:
     from bench.eval.loaded import LoadedEncoder
 
 __all__ = ["__version__", "load"]
+
+if not os.path.isdir(os.path.join(__path__[0], "methods")):
+    # In a checkout baselines/, methods/ and reports/ lie next to bench/
+    __path__.append(os.path.dirname(os.path.abspath(__path__[0])))
 
 
 def load(folder: str | PathLike[str], device: str = "cpu") -> LoadedEncoder:

@@ -34,12 +34,12 @@ from mutations import MUTATIONS, DoesNotApplyError, Mutation
 
 from bench.records.files import write_whole
 from bench.records.integrity import sealed
+from bench.records.provenance import CHECKOUT_FOLDERS
 from bench.records.record import to_json
 from bench.records.store import ResultStore
 
 ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = ROOT / "results" / "reference"
-LINKED = ("baselines", "methods", "reports")
 NOTHING = "(nothing)"
 """Name of the copy without an error."""
 CAUGHT, MISSED, REFUSED, CRASHED, SLOW = "caught", "missed", "refused", "crashed", "too slow"
@@ -125,12 +125,9 @@ def moved(cells: Sequence[Mapping[str, Any]]) -> float | None:
 
 
 def copy_code(source: Path, target: Path) -> None:
-    """Copy the package as the checkout lays it out: its folders, and links to those beside it."""
-    for folder in ("bench", *LINKED):
-        shutil.copytree(source / folder, target / folder, symlinks=True)
-    for folder in LINKED:
-        if not (target / "bench" / folder).is_symlink():
-            raise SystemExit(f"bench/{folder} of {source} is no link: run this in a checkout")
+    """Copy the package as the checkout lays it out: four folders side by side."""
+    for folder in ("bench", *CHECKOUT_FOLDERS):
+        shutil.copytree(source / folder, target / folder)
 
 
 def plant(mutation: Mutation | None, target: Path) -> None:
@@ -206,7 +203,7 @@ def from_elsewhere(reference: Path) -> Iterator[Path]:
 def fingerprint(reference: Path, options: Sequence[str], elsewhere: bool) -> str:
     """Return the sha256 of everything but the errors that decides the rows: code, reference, options."""
     digest = hashlib.sha256(repr((list(options), elsewhere)).encode())
-    files = [path for folder in ("bench", *LINKED) for path in (ROOT / folder).rglob("*.py")]
+    files = [path for folder in ("bench", *CHECKOUT_FOLDERS) for path in (ROOT / folder).rglob("*.py")]
     for path in sorted({*files, *(path for path in reference.rglob("*") if path.is_file())}):
         if "/.locks/" not in path.as_posix():
             digest.update(path.as_posix().encode() + path.read_bytes())

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from bench.compare.comparison import Comparison, compare, correct
+from bench.compare.draws import Run
 from bench.compare.questions import Questions
-from bench.compare.select import Group, Run, resolve
+from bench.compare.select import Group, resolve
 from bench.compare.wording import p_value
 from bench.records.store import ResultStore
 from bench.reports.grid import SCALE
@@ -66,7 +67,8 @@ def _asked(line: str) -> tuple[str, str, str]:
 def groups(store: ResultStore, names: Iterable[str]) -> dict[str, Group]:
     """The runs of each method on its profile's own suite, as ``bench compare`` takes them."""
     own = {
-        side.text: [run for run in side.runs if _of_profile(run)] for side in resolve(names, store, "docs")
+        side.text: tuple(run for run in side.runs if _of_profile(run))
+        for side in resolve(names, store, "docs")
     }
     return {text: Group(text, runs) for text, runs in own.items()}
 

@@ -5,20 +5,17 @@ from __future__ import annotations
 import doctest
 import importlib
 import inspect
-import pkgutil
-from importlib.util import find_spec
-from pathlib import Path
 from types import FunctionType
 
 import pytest
 
-import bench
 from bench.probes import PROBES
+from tests.support.house import module_files
 
 SOURCES = {
-    found.name: Path(str(spec.origin)).read_text(encoding="utf-8")
-    for found in pkgutil.walk_packages(bench.__path__, "bench.")
-    if not found.name.endswith(".__main__") and (spec := find_spec(found.name))
+    f"bench.{name.removesuffix('.__init__')}": path.read_text(encoding="utf-8")
+    for name, path in module_files().items()
+    if not name.endswith("__main__") and name != "__init__" and not name.startswith("cli.starter.")
 }
 """Every module by the name under which it is imported."""
 PLUMBING = (  # public functions among statistics and losses that compute none

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import ast
 import importlib
-import os
 import shlex
-import shutil
 import subprocess
 import sys
 import tempfile
-import zipfile
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-LINKED = ("baselines", "methods", "reports")
+from bench.records.provenance import CHECKOUT_FOLDERS
+from tests.support.house import ROOT, module_files
+
 ROOMS = (  # each imports only from those before it; a room is a folder or a module of bench/
     "errors",
     "version",
@@ -60,20 +58,6 @@ STRICTER = {  # rooms that import less than what stands before them
 }
 """``stats``: all it may import; the others: what they may not."""
 LONGEST_MODULE, LONGEST_FUNCTION, MOST_IN_ROOT, MOST_ROOMS = 400, 60, 9, 33
-
-
-def modules() -> dict[str, Path]:
-    """Every module of the product by its name in ``bench``, such as "plan.cell"."""
-    found = {}
-    for top in ("bench", *LINKED):
-        for folder, folders, files in os.walk(ROOT / top):  # doesn't follow the links in bench/
-            folders[:] = [name for name in folders if name != "__pycache__"]
-            for name in files:
-                if name.endswith(".py"):
-                    path = Path(folder, name)
-                    parts = path.relative_to(ROOT if top in LINKED else ROOT / "bench").with_suffix("").parts
-                    found[".".join(parts)] = path
-    return found
 
 
 def imported(source: str, known: Mapping[str, Path]) -> set[str]:
@@ -129,7 +113,7 @@ def circle(graph: Mapping[str, set[str]]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def house() -> dict[str, set[str]]:
-    known = modules()
+    known = module_files()
     return {name: imported(path.read_text(encoding="utf-8"), known) for name, path in known.items()}
 
 
@@ -163,7 +147,7 @@ def test_there_is_no_circle(house: dict[str, set[str]]) -> None:
     ],
 )
 def test_an_import_that_goes_up_is_seen(module: str, line: str) -> None:
-    assert len(list(upward({module: imported(line, modules())}))) == 1
+    assert len(list(upward({module: imported(line, module_files())}))) == 1
 
 
 def test_a_circle_inside_a_room_and_between_rooms_is_seen(house: dict[str, set[str]]) -> None:
@@ -173,10 +157,10 @@ def test_a_circle_inside_a_room_and_between_rooms_is_seen(house: dict[str, set[s
 
 
 def test_sizes_of_rooms_modules_and_functions() -> None:
-    known = modules()
+    known = module_files()
     assert len([name for name in known if "." not in name]) <= MOST_IN_ROOT
     tops = [path for path in ROOT.iterdir() if path.is_dir() and any(path.glob("*.py"))]
-    others = {path.name for path in tops} - {"bench", "tests", *LINKED}
+    others = {path.name for path in tops} - {"bench", "tests", *CHECKOUT_FOLDERS}
     assert len(set(map(room, known)) | others) <= MOST_ROOMS
     for name, path in known.items():
         text = path.read_text(encoding="utf-8")
@@ -192,7 +176,10 @@ def test_every_room_of_the_tests_is_a_room_of_the_house() -> None:
     folders = {path.name for path in (ROOT / "tests").iterdir() if (path / "__init__.py").exists()}
     assert folders - own <= set(ROOMS)
     loose = {path.name for path in (ROOT / "tests").glob("*.py")}
-    assert loose == {"__init__.py", "conftest.py", "test_doctests.py", "test_house.py", "test_registry.py"}
+    assert loose == {
+        *("__init__.py", "conftest.py", "test_doctests.py", "test_house.py"),
+        *("test_packaging.py", "test_registry.py"),
+    }
 
 
 def test_no_test_imports_another() -> None:
@@ -204,7 +191,7 @@ def test_no_test_imports_another() -> None:
 
 
 def test_reports_and_results_side_never_name_torch_and_run_side_never_jinja() -> None:
-    for name, path in modules().items():
+    for name, path in module_files().items():
         nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
         heads = {
             alias.name.split(".")[0] for node in nodes if isinstance(node, ast.Import) for alias in node.names
@@ -216,44 +203,7 @@ def test_reports_and_results_side_never_name_torch_and_run_side_never_jinja() ->
             assert not heads & {"jinja2", "matplotlib"}, path
 
 
-def test_the_links_hold_the_folders() -> None:
-    for name in LINKED:
-        assert (ROOT / "bench" / name).readlink() == Path("..", name)
-
-
-@pytest.mark.slow
-def test_a_bare_checkout_runs(tmp_path: Path) -> None:
-    subprocess.run(["git", "clone", "-q", str(ROOT), str(tmp_path / "clone")], check=True)  # noqa: S607
-    done = subprocess.run(
-        [sys.executable, "-m", "bench", "list", "methods"],
-        cwd=tmp_path / "clone",
-        env={**os.environ, "PYTHONPATH": ".", "PYTHONNOUSERSITE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    assert {"simcse", "tncse", "jtcse"} <= {line.split()[0] for line in done.stdout.splitlines()}
-
-
-@pytest.mark.slow
-def test_the_wheel_holds_every_module_and_data_file(tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    ignored = shutil.ignore_patterns(".git", ".venv", "build", "*.egg-info", "results", ".*_cache")
-    shutil.copytree(ROOT, source, ignore=ignored, symlinks=True)
-    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-w", str(tmp_path)]
-    done = subprocess.run([*command, str(source)], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    (wheel,) = tmp_path.glob("cse_bench-*.whl")
-    names = set(zipfile.ZipFile(wheel).namelist())
-    for path in (path for top in ("bench", *LINKED) for path in (ROOT / top).rglob("*")):
-        if path.suffix in (".py", ".toml", ".json", ".typed", ".safetensors", ".csv", ".html", ".css", ".js"):
-            relative = path.relative_to(ROOT).as_posix()
-            assert (relative if relative.startswith("bench/") else f"bench/{relative}") in names
-    assert not any(name.startswith(("tests", "benchmarks", *LINKED)) for name in names)
-
-
-@pytest.mark.parametrize("folder", LINKED)
+@pytest.mark.parametrize("folder", CHECKOUT_FOLDERS)
 def test_mapped_folders_refuse_their_bare_name(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert importlib.import_module(f"bench.{folder}").__name__ == f"bench.{folder}"
     monkeypatch.syspath_prepend(str(ROOT))

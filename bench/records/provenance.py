@@ -18,7 +18,9 @@ from typing import Any
 from bench.records.packed import packed
 from bench.version import __version__
 
-_CODE = ("bench", "baselines", "methods", "reports", "pyproject.toml")
+CHECKOUT_FOLDERS = ("baselines", "methods", "reports")
+"""Packages of ``bench`` that lie next to it in a checkout."""
+_CODE = ("bench", *CHECKOUT_FOLDERS, "pyproject.toml")
 _ROOT = Path(__file__).resolve().parents[2]
 _PACKAGES = (
     "torch",

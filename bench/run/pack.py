@@ -21,7 +21,7 @@ from bench.nn.folder import PRETRAINING, ModelFolder, content_hash, parts
 from bench.plan.cell import Cell
 from bench.plan.plan import Plan
 from bench.records.packed import FILE, ROUNDED
-from bench.records.provenance import provenance
+from bench.records.provenance import CHECKOUT_FOLDERS, provenance
 from bench.request import profiles
 from bench.request.plugins import plugin_facts
 from bench.request.profiles import Profile
@@ -100,7 +100,7 @@ def _fill(
     half: bool,
 ) -> Packed:
     found = Packed([*words])
-    shutil.copytree(_CODE, out / "bench", ignore=shutil.ignore_patterns("__pycache__", FILE))
+    _copy_code(out / "bench")
     (out / DATA).mkdir()
     for source, target in files:
         _copy(source, out / target)
@@ -123,6 +123,15 @@ def _fill(
     sizes = [path.stat().st_size for path in out.rglob("*") if path.is_file()]
     found.bytes, found.files = sum(sizes), len(sizes)
     return found
+
+
+def _copy_code(target: Path) -> None:
+    """Copy the package; in a checkout three of its folders lie next to it."""
+    ignored = shutil.ignore_patterns("__pycache__", FILE)
+    shutil.copytree(_CODE, target, ignore=ignored)
+    for name in CHECKOUT_FOLDERS:
+        if not (target / name).exists():
+            shutil.copytree(_CODE.parent / name, target / name, ignore=ignored)
 
 
 def _check(plan: Plan, cells: Sequence[Cell]) -> None:
