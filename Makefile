@@ -23,7 +23,7 @@ endif
 unexport PYTHONDONTWRITEBYTECODE
 COMPILE := $(BIN)/python -c "import bench.nn.backbone, bench.train.loop, scipy.stats, pandas"
 
-.PHONY: install format lint types test test-slow test-all check verify bench demo docs clean
+.PHONY: install format lint types test test-slow test-all test-data lowest check verify bench demo docs clean
 
 install: $(INSTALLED)
 
@@ -63,6 +63,19 @@ test-slow: install
 
 test-all: install # both, in one start of the workers
 	$(PYTEST) --maxprocesses 4 --durations 40 -m "not long"
+
+test-data: install # those that read evaluation data, which the others skip: BENCH_DATA=DIR make test-data
+	$(PYTEST) --maxprocesses 4 -m "data and not long"
+
+# The lower bounds of pyproject.toml, in an environment of their own; TORCH replaces torch's bound
+LOWEST := build/lowest
+lowest:
+	$(PYTHON) -m venv --clear $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet uv
+	echo "$(TORCH)" >$(LOWEST)/overrides.txt
+	$(LOWEST)/bin/uv pip install --python $(LOWEST)/bin/python --resolution lowest-direct \
+		--overrides $(LOWEST)/overrides.txt -e ".[dev,minilm]"
+	sh tests/lowest.sh $(abspath $(LOWEST)/bin)
 
 check: install
 	$(BIN)/bench check --strict

@@ -121,6 +121,32 @@ class DyingMethod:
 '''
 
 
+def evaluation_data() -> Path | None:
+    """Return the folder of evaluation data, None where there is none; raises UsageError for a wrong one."""
+    named = os.environ.get("BENCH_DATA")
+    if named and not Path(named).is_dir():
+        raise pytest.UsageError(f"BENCH_DATA={named} is no folder; unset it to skip the tests that need data")
+    return Path(named).resolve() if named else None
+
+
+DATA = evaluation_data()
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark a test that reads evaluation data with ``data``, and skip it where there are none: the one place."""
+    if "data_dir" in getattr(item, "fixturenames", ()):
+        item.add_marker("data")
+    if DATA is None and item.get_closest_marker("data"):
+        item.add_marker(pytest.mark.skip(reason="needs evaluation data: set BENCH_DATA to their folder"))
+
+
+@pytest.fixture(autouse=True)
+def only_marked_tests_see_data(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take BENCH_DATA from a test without the mark ``data``, which has to pass without it."""
+    if request.node.get_closest_marker("data") is None:
+        monkeypatch.delenv("BENCH_DATA", raising=False)
+
+
 @pytest.hookimpl(trylast=True)  # when those that are not asked for are gone
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let every worker begin with its share of the longest tests, so that none is left alone with one."""
@@ -169,11 +195,9 @@ def own_methods(plugin: Path) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
-    """The evaluation data; the test is skipped where there is none."""
-    folder = os.environ.get("BENCH_DATA")
-    if not folder:
-        pytest.skip("needs the evaluation data: set BENCH_DATA to their folder")
-    return Path(folder)
+    """Return the evaluation data; a test that takes this is marked ``data``."""
+    assert DATA is not None
+    return DATA
 
 
 @pytest.fixture(scope="session")

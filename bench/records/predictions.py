@@ -26,7 +26,16 @@ def arrays(file: Path, content: bytes) -> dict[str, FloatArray]:
             if sum(member.file_size for member in archive.zip.infolist()) > len(content):
                 raise ValueError("packed, which ours never are: it could unpack to anything")
             found = {name: archive[name] for name in archive.files}
+        if _of_numpy_2_1(found):
+            raise DataError(
+                "numpy 2.1 wrote these predictions, with its own argument 'allow_pickle' among the tasks",
+                where=str(file),
+                expected="numpy 2.2 or newer",
+                hint="upgrade numpy, delete this file with its record and run the cell again",
+            )
         again = npz(found)
+    except DataError:
+        raise
     except Exception as error:  # a damaged file makes numpy and zipfile fail in many ways
         raise DataError(
             f"these are no predictions: {type(error).__name__}", where=str(file), hint="run the cell again"
@@ -47,6 +56,12 @@ def arrays(file: Path, content: bytes) -> dict[str, FloatArray]:
             hint="run the cell again",
         )
     return found
+
+
+def _of_numpy_2_1(found: Mapping[str, FloatArray]) -> bool:
+    """Return whether savez of numpy 2.1 stored its argument as one more array, a single truth value."""
+    extra = found.get("allow_pickle")
+    return extra is not None and extra.dtype == np.bool_ and extra.ndim == 0
 
 
 def npz(predictions: Mapping[str, FloatArray]) -> bytes:

@@ -104,3 +104,14 @@ def test_a_task_of_a_name_that_numpy_takes_for_its_own(name: str) -> None:
     np.lib.format.write_array(buffer, values)
     with pytest.raises(DataError, match="these are no predictions: TypeError"):
         arrays(FILE, archive(lambda made: None, {f"{name}.npy": buffer.getvalue()}))
+
+
+def test_a_file_of_numpy_2_1_is_named() -> None:
+    """There savez takes no allow_pickle, so it stores the argument as an array of that name."""
+    buffer = io.BytesIO()
+    np.lib.format.write_array(buffer, np.array(False))
+    content = archive(lambda made: made.writestr("allow_pickle.npy", buffer.getvalue()))
+    with pytest.raises(DataError) as caught:
+        arrays(FILE, content)
+    assert (caught.value.where, caught.value.expected) == ("toy.npz", "numpy 2.2 or newer")
+    assert "numpy 2.1" in caught.value.what
