@@ -23,7 +23,7 @@ endif
 unexport PYTHONDONTWRITEBYTECODE
 COMPILE := $(BIN)/python -c "import bench.nn.backbone, bench.train.loop, scipy.stats, pandas"
 
-.PHONY: install format lint types test test-slow test-all test-data lowest check verify bench demo docs clean
+.PHONY: install format lint types package test test-slow test-all test-data lowest check verify bench demo docs clean
 
 install: $(INSTALLED)
 
@@ -53,7 +53,13 @@ types: install
 	rm -rf $(TYPED) && mkdir -p $(TYPED) && touch $(TYPED)/__init__.py
 	for name in baselines methods reports; do ln -s ../../../$$name $(TYPED)/$$name; done
 	$(BIN)/mypy bench $(TYPED)/baselines $(TYPED)/methods $(TYPED)/reports \
-		tests benchmarks docs/generate.py docs/hooks.py
+		tests benchmarks docs/generate.py docs/hooks.py setup.py .ci/check_release.py
+
+package: install # sdist, and the wheel from it, with the checks of an index
+	rm -rf build/dist
+	$(BIN)/python -m build --quiet --no-isolation --outdir build/dist
+	$(BIN)/twine check --strict build/dist/*
+	$(BIN)/check-wheel-contents build/dist/*.whl
 
 test: install
 	$(PYTEST) --maxprocesses 8 -m "not slow and not long"

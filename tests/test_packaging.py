@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import email
 import os
+import re
 import shutil
 import site
 import subprocess
@@ -14,10 +16,13 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 
 from bench.records.provenance import CHECKOUT_FOLDERS
 from tests.support.house import ROOT, package_files
 
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 RUN = ("run", "--methods", "untrained,simcse", "--seeds", "1-2", "--suite", "toy", "--set", "simcse.steps=2")
 
 
@@ -63,6 +68,71 @@ def built(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     return {"wheel": wheel, "sdist": sdist}
 
 
+def description(metadata: str) -> str:
+    """Return the long description of a METADATA or PKG-INFO file."""
+    text = email.message_from_string(metadata).get_payload()
+    assert isinstance(text, str)
+    return text
+
+
+def links(markdown: str) -> list[tuple[str, str]]:
+    """Return ("href" or "src", target) of every link and image, in their order."""
+    found = []
+    for block in MarkdownIt("commonmark").enable("table").parse(markdown):
+        for token in (block, *(block.children or ())):
+            assert "html" not in token.type or "<!--" in token.content
+            found += [(name, str(token.attrs[name])) for name in ("href", "src") if name in token.attrs]
+    return found
+
+
+def is_relative(target: str) -> bool:
+    return re.match(r"[a-z]+:|#", target) is None
+
+
+def anchors(markdown: str) -> set[str]:
+    """Return the anchors that GitHub gives the headings of a page."""
+    titles = re.findall(r"^#+ (.*)$", markdown, re.M)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_the_long_description_is_the_readme_with_absolute_links(tmp_path: Path) -> None:
+    code = (
+        f"from setuptools import build_meta; build_meta.prepare_metadata_for_build_wheel({str(tmp_path)!r})"
+    )
+    run(sys.executable, "-c", code, cwd=ROOT)
+    (file,) = tmp_path.glob("*.dist-info/METADATA")
+    shown = description(file.read_text(encoding="utf-8"))
+    own, absolute = links(README), links(shown)
+    assert len([target for _, target in own if is_relative(target)]) > 30
+    assert not [target for _, target in absolute if is_relative(target)]
+    (repository,) = PROJECT["urls"].values()
+    kinds = {"href": "blob", "src": "raw"}
+    for (name, target), (new_name, new) in zip(own, absolute, strict=True):
+        below = f"{repository}/{kinds[name]}/v{PROJECT['version']}/{target}"
+        assert (new_name, new) == (name, below if is_relative(target) else target)
+    words = re.compile(r"\]\([^)]*\)")
+    assert words.sub("", shown).strip() == words.sub("", README).strip()
+
+
+def test_every_relative_link_of_the_readme_has_its_file_and_heading() -> None:
+    for _, target in links(README):
+        path, _, anchor = target.partition("#")
+        if not is_relative(target):
+            continue
+        assert (ROOT / path).is_file(), target
+        assert not anchor or anchor in anchors((ROOT / path).read_text(encoding="utf-8")), target
+
+
+def test_the_metadata_agree_with_the_citation_and_ci() -> None:
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert re.findall(r"^  - (?!name)(.*)$", citation, re.M) == PROJECT["keywords"]
+    assert re.findall(r"^  - name: (.*)$", citation, re.M) == [one["name"] for one in PROJECT["authors"]]
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    versions = re.findall(r'python-version: "(.*)"', workflow)
+    named = [name.rpartition(" :: ")[2] for name in PROJECT["classifiers"] if ":: Python :: 3." in name]
+    assert versions == named
+
+
 def test_the_listed_packages_are_the_folders() -> None:
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
     folders = {installed.rpartition("/")[0].replace("/", ".") for installed, _ in package_files()}
@@ -90,12 +160,24 @@ def test_the_sdist_holds_what_its_tests_need(built: dict[str, Path]) -> None:
 
 
 @pytest.mark.slow
+def test_wheel_and_sdist_have_the_long_description(built: dict[str, Path]) -> None:
+    with zipfile.ZipFile(built["wheel"]) as wheel, tarfile.open(built["sdist"]) as sdist:
+        (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+        (member,) = (one for one in sdist if one.name.count("/") == 1 and one.name.endswith("/PKG-INFO"))
+        file = sdist.extractfile(member)
+        assert file is not None
+        shown = {description(text.decode()).strip() for text in (wheel.read(name), file.read())}
+    assert len(shown) == 1
+    assert "](docs/" not in shown.pop()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["wheel", "sdist"])
 def test_an_installation_does_the_main_job(kind: str, built: dict[str, Path], tmp_path: Path) -> None:
     venv.create(tmp_path / "env", with_pip=False)
     binaries = tmp_path / "env" / ("Scripts" if os.name == "nt" else "bin")
     (purelib,) = (tmp_path / "env").rglob("site-packages")
-    # Dependencies come from this environment; its editable bench doesn't, as Python reads no nested .pth files
+    # Dependencies come from this environment, its editable bench does not: Python reads no nested .pth file
     (purelib / "dependencies.pth").write_text("\n".join(site.getsitepackages()))
     empty = tmp_path / "empty"
     empty.mkdir()
@@ -103,6 +185,10 @@ def test_an_installation_does_the_main_job(kind: str, built: dict[str, Path], tm
     run(binaries / "python", *install, "--ignore-installed", built[kind], cwd=empty)
     where = run(binaries / "python", "-c", "import bench, bench.methods as m; print(m.__file__)", cwd=empty)
     assert Path(where.strip()).is_relative_to(purelib)
+    (metadata,) = purelib.glob("cse_bench-*.dist-info/METADATA")
+    shown = description(metadata.read_text(encoding="utf-8"))
+    assert len(links(shown)) == len(links(README))
+    assert not [target for _, target in links(shown) if is_relative(target)]
     run(binaries / "bench", *RUN, cwd=empty)
     report = run(binaries / "bench", "report", "--format", "csv", cwd=empty)
     assert {"simcse[steps=2]", "untrained"} <= {
