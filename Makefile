@@ -55,7 +55,7 @@ types: install
 	$(BIN)/mypy bench $(TYPED)/baselines $(TYPED)/methods $(TYPED)/reports \
 		tests benchmarks docs/generate.py docs/hooks.py setup.py .ci/check_release.py
 
-package: install # sdist, and the wheel from it, with the checks of an index
+package: install # sdist, and the wheel from it
 	rm -rf build/dist
 	$(BIN)/python -m build --quiet --no-isolation --outdir build/dist
 	$(BIN)/twine check --strict build/dist/*

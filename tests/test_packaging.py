@@ -114,6 +114,10 @@ def test_the_long_description_is_the_readme_with_absolute_links(tmp_path: Path) 
     assert words.sub("", shown).strip() == words.sub("", README).strip()
 
 
+def test_the_example_of_absolute_links_holds() -> None:
+    run(sys.executable, "-m", "doctest", "setup.py", cwd=ROOT)
+
+
 def test_every_relative_link_of_the_readme_has_its_file_and_heading() -> None:
     for _, target in links(README):
         path, _, anchor = target.partition("#")

@@ -63,7 +63,7 @@ def test_other_actions_are_pinned_and_the_same_everywhere() -> None:
         used |= {step["uses"] for step in steps_of(workflow(name)) if "uses" in step} - {"./"}
     assert all(PINNED.fullmatch(use) for use in used)
     versions = {(re.split("[/@]", use)[1], use.partition("@")[2]) for use in used}
-    assert len(versions) == len({name for name, _ in versions}) == 7
+    assert len(versions) == len({name for name, _ in versions}) == 9
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -335,7 +335,7 @@ def test_a_use_of_the_action_gives_inputs_that_it_has(text: str) -> None:
 
 def test_ci_may_call_the_gate_and_everything_else_is_read_only() -> None:
     assert workflow("bench-check")["permissions"] == workflow("ci")["jobs"]["gate"]["permissions"]
-    for name in ("ci", "submission"):
+    for name in ("ci", "submission", "release"):
         assert workflow(name)["permissions"] == {"contents": "read"}
     assert set(workflow("ci")["jobs"]) == {"test", "gate"}
     assert "permissions" not in workflow("ci")["jobs"]["test"]

@@ -16,7 +16,8 @@ from tests.support.docs_commands import ROOT
 
 ACTION = ROOT / "action.yml"
 WORKFLOWS = {path.stem: path for path in sorted((ROOT / ".github" / "workflows").glob("*.yml"))}
-PINNED = re.compile(r"actions/[a-z-]+(/[a-z]+)?@v\d+")
+PINNED = re.compile(r"actions/[a-z-]+(/[a-z]+)?@v\d+|[\w.-]+/[\w./-]+@[0-9a-f]{40}")
+"""GitHub's own actions by their major version, everybody else's by their commit."""
 Step = dict[str, Any]
 
 STUB = f"""#!{sys.executable} -ES
