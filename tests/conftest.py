@@ -133,7 +133,7 @@ DATA = evaluation_data()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark a test that reads evaluation data with ``data``, and skip it where there are none: the one place."""
+    """Mark a test that reads evaluation data with ``data``, and skip it where there are none."""
     if "data_dir" in getattr(item, "fixturenames", ()):
         item.add_marker("data")
     if DATA is None and item.get_closest_marker("data"):

@@ -112,7 +112,7 @@ def export_encoder(encoder: Encoder, out: Path, card: str, about: Mapping[str, A
     try:
         with whole_folder(out.resolve()) as folder:
             _write(encoder, folder)
-            (folder / "README.md").write_text(_readme(encoder, card, about or {}), "utf-8")
+            (folder / "README.md").write_text(_readme(encoder, card, about or {}), "utf-8", newline="\n")
             _check_reloaded(encoder, folder)
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or error
@@ -124,7 +124,7 @@ def load_encoder(path: Path, device: str = "cpu") -> Encoder:
 
     Args:
         path: The folder.
-        device: "cpu" or "cuda".
+        device: "cpu", "cuda" or "mps".
 
     Raises:
         InputError: no such folder, a newer schema, files missing or damaged.
@@ -386,4 +386,6 @@ def _is_number(value: object) -> bool:
 
 
 def _write_json(file: Path, values: Any) -> None:
-    file.write_text(json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n", "utf-8")
+    file.write_text(
+        json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n", "utf-8", newline="\n"
+    )

@@ -48,6 +48,7 @@ def gmacs(model: Any, length: int = LENGTH) -> float:
     import torch
 
     from bench.nn.backbone import quiet
+    from bench.nn.device import float64_device
 
     thop = importlib.import_module("thop")
     if "stride" in inspect.signature(thop.profile).parameters:
@@ -58,9 +59,10 @@ def gmacs(model: Any, length: int = LENGTH) -> float:
     most = getattr(model.config, "max_position_embeddings", length)
     if length > most:
         raise BenchError(f"the model takes {most} tokens at most, not {length}")
-    twin = copy.deepcopy(model).eval()  # thop leaves buffers in what it counts
+    where = float64_device(model.device)  # thop counts in float64
+    twin = copy.deepcopy(model).to(where).eval()  # and leaves buffers in what it counts
     twin.register_forward_pre_hook(lambda _, given, __: ((), {"input_ids": given[0]}), with_kwargs=True)
-    ids = torch.zeros((1, length), dtype=torch.long, device=model.device)
+    ids = torch.zeros((1, length), dtype=torch.long, device=where)
     with torch.inference_mode(), quiet():
         operations, _ = thop.profile(twin, inputs=(ids,), verbose=False)
     return float(operations) / 1e9
@@ -112,7 +114,8 @@ def speed(
 
     Returns:
         {"sentences", "sentences_per_second", "peak_memory_mb", "peak_of"}: of the "cuda tensors" or the
-        "resident set" while they were encoded, or of the "process so far" where that can't be measured.
+        "resident set" while they were encoded, or of the "process so far" where that can't be measured;
+        None where the system doesn't say it.
     """
     encoder.encode(sentences[:8])  # a first call costs more
     read_peak, peak_of = _peak_meter()
@@ -122,12 +125,12 @@ def speed(
     return {
         "sentences": len(sentences),
         "sentences_per_second": len(sentences) / seconds,
-        "peak_memory_mb": read_peak() / 2**20,
+        "peak_memory_mb": None if (peak := read_peak()) is None else peak / 2**20,
         "peak_of": peak_of,
     }
 
 
-def _peak_meter() -> tuple[Callable[[], float], str]:
+def _peak_meter() -> tuple[Callable[[], float | None], str]:
     """Start watching memory; return what reads its peak in bytes, and what it is of."""
     import torch
 
@@ -146,9 +149,11 @@ def _resident_peak() -> float:
     return 1024.0 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
 
 
-def _process_peak() -> float:
-    import resource
-
+def _process_peak() -> float | None:
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1.0 if sys.platform == "darwin" else 1024.0)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import platform
 import re
 import shutil
 import stat
@@ -14,7 +15,7 @@ from pathlib import Path
 
 def _host() -> str:
     """This machine since it started, and what its process ids count in: machines may share a name."""
-    facts = [os.uname().nodename[:40]]
+    facts = [platform.node()[:40]]
     with suppress(OSError):
         facts += [Path("/proc/sys/kernel/random/boot_id").read_text()[:8], os.readlink("/proc/self/ns/pid")]
     return re.sub(r"[^A-Za-z0-9-]+", "-", "-".join(facts)).strip("-")
@@ -55,6 +56,8 @@ def _clear_abandoned(folder: Path, start: str) -> None:
 
 
 def _lives(process: str) -> bool:
+    if os.name == "nt":  # where os.kill ends the process, whatever the signal
+        return True
     try:
         os.kill(int(process), 0)
     except ProcessLookupError:
@@ -78,14 +81,17 @@ def write_whole(path: Path, payload: bytes) -> None:
         OSError: it can't be written.
     """
     scratch = temporary(path)
-    with scratch.open("xb") as stream:
-        try:
+    stream = scratch.open("xb")  # nothing is removed where this fails: the file is another process's
+    try:
+        with stream:
             stream.write(payload)
             stream.flush()
             os.fsync(stream.fileno())
-            scratch.replace(path)
-        finally:
-            scratch.unlink(missing_ok=True)
+        scratch.replace(path)
+    finally:
+        scratch.unlink(missing_ok=True)
+    if os.name == "nt":  # which opens no folder
+        return
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)
@@ -113,6 +119,8 @@ def whole_folder(path: Path) -> Iterator[Path]:
     scratch.mkdir()
     try:
         yield scratch
+        if os.name == "nt" and path.is_dir():
+            path.rmdir()  # Windows renames to no folder that is there, even an empty one
         scratch.rename(path)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

@@ -7,7 +7,6 @@ that was killed. The folder goes when the run ends.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import math
@@ -25,6 +24,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from bench.records.files import temporary
+from bench.records.locks import is_locked, lock
 from bench.stages import Stage, planned_steps
 
 FOLDER, RUN, SUFFIX = ".running", "run", ".jsonl"
@@ -50,12 +50,14 @@ class EventFile:
         self.path = path
         self._held: int | None = None
         with suppress(OSError):
-            scratch = temporary(path)
+            scratch = path if os.name == "nt" else temporary(path)  # Windows renames no open file
             self._held = os.open(scratch, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o666)
-            fcntl.flock(self._held, fcntl.LOCK_EX)
+            with suppress(OSError):  # without locks is_held counts every file as held
+                lock(self._held)
             now = round(time.time(), 1)
             self.write({"time": now, "host": socket.gethostname(), **first})
-            scratch.replace(path)  # held and begun from the start
+            if scratch != path:
+                scratch.replace(path)  # held and begun from the start
 
     def write(self, line: Mapping[str, Any]) -> None:
         """Append a line."""
@@ -276,18 +278,8 @@ def _clear(root: Path) -> None:
 
 
 def is_held(path: Path) -> bool:
-    """True if a process holds a file of events."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
+    """True if a process holds a file of events, or may hold it: without locks nothing of a live run goes."""
+    return is_locked(path) is not False
 
 
 def cell_file(folder: Path | None, place: Path, about: Mapping[str, Any]) -> EventFile | None:

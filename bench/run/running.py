@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.errors import printable
+from bench.records.locks import READ
 from bench.run.events import (
     ENDED,
     EVALUATES,
@@ -297,15 +298,16 @@ def ends_of(path: Path, part: int = _PART) -> tuple[dict[str, Any], dict[str, An
     However large it is, no more than a little of either end is read.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+        descriptor = os.open(path, READ)
     except OSError:
         return None
     try:
         size = os.fstat(descriptor)
         if not stat.S_ISREG(size.st_mode):
             return None
-        head = os.pread(descriptor, part, 0)
-        tail = os.pread(descriptor, part, max(0, size.st_size - part))
+        head = os.read(descriptor, part)
+        os.lseek(descriptor, max(0, size.st_size - part), os.SEEK_SET)
+        tail = os.read(descriptor, part)
     except OSError:
         return None
     finally:

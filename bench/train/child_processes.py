@@ -15,6 +15,7 @@ from types import FrameType
 
 INTERRUPTED = 130
 _ENDING = {signal.SIGINT, signal.SIGTERM}
+_MASKS = hasattr(signal, "pthread_sigmask")  # not on Windows
 _FOLLOWS = 1.0  # seconds in which a scheduler's SIGTERM has reached all processes of a job
 
 
@@ -24,11 +25,12 @@ def interrupt_held() -> Iterator[None]:
 
     One that another thread takes, as a library's that computes, waits as well: its handler runs in this one.
     """
-    resource_tracker.ensure_running()  # which starting it would end the wait
     with ExitStack() as ends:
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-        ends.callback(signal.pthread_sigmask, signal.SIG_SETMASK, before)
-        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+        if _MASKS:
+            resource_tracker.ensure_running()  # which starting it would end the wait
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+            ends.callback(signal.pthread_sigmask, signal.SIG_SETMASK, before)
+            signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
         if threading.current_thread() is threading.main_thread():
             for number in _ENDING:
                 handler, taken = signal.getsignal(number), list[int]()
@@ -56,7 +58,8 @@ def leave_on_interrupt() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # a background job ignores it
         signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+    if _MASKS:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
     parent = parent_process()
     if parent is not None:
         threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()

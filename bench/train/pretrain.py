@@ -72,7 +72,7 @@ def pretrain(
         out: Folder to write; it also gets the facts, in ``pretraining.json``.
         command: What the facts name as the way to repeat it.
         split: Read all of a line, in several rows where it has more tokens than a row keeps; else it is cut.
-        device: "cpu" or "cuda".
+        device: "cpu", "cuda" or "mps".
         minutes: Stop then, in place of the settings' steps; the facts say how many ran. Saving comes after.
         began: What minutes count from, on time.monotonic's clock; default the call.
         progress: Called with the rows of each finished step.
@@ -174,7 +174,7 @@ def add_head(
         seed: For the head, the choice of lines, their order and the masks.
         out: Folder to write; it also gets the facts, in ``pretraining.json``.
         command: What the facts name as the way to repeat it.
-        device: "cpu" or "cuda".
+        device: "cpu", "cuda" or "mps".
         minutes: Stop then, in place of the settings' steps; the facts say how many ran. Saving comes after.
         began: What minutes count from, on time.monotonic's clock; default the call.
         progress: Called with the sentences of each finished step.
@@ -318,11 +318,11 @@ def _save(model: Any, tokenizer: Any, kept: int, facts: dict[str, Any], out: Pat
             model.half().save_pretrained(folder)
             tokenizer.save_pretrained(folder)
         _without_version(folder / "config.json")
-        (folder / PRETRAINING).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+        (folder / PRETRAINING).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8", newline="\n")
 
 
 def _without_version(config: Path) -> None:
     """Take out the library's version: the folder's hash would change with it, and no weight would."""
     settings = json.loads(config.read_text(encoding="utf-8"))
     settings.pop("transformers_version", None)
-    config.write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    config.write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n", encoding="utf-8", newline="\n")

@@ -335,10 +335,10 @@ def test_a_use_of_the_action_gives_inputs_that_it_has(text: str) -> None:
 
 def test_ci_may_call_the_gate_and_everything_else_is_read_only() -> None:
     assert workflow("bench-check")["permissions"] == workflow("ci")["jobs"]["gate"]["permissions"]
-    for name in ("ci", "submission", "release"):
+    for name in ("ci", "submission", "release", "weekly"):
         assert workflow(name)["permissions"] == {"contents": "read"}
-    assert set(workflow("ci")["jobs"]) == {"test", "gate"}
-    assert "permissions" not in workflow("ci")["jobs"]["test"]
+    assert set(workflow("ci")["jobs"]) == {"test", "systems", "gate"}
+    assert all("permissions" not in workflow("ci")["jobs"][name] for name in ("test", "systems"))
 
 
 def test_every_bench_command_of_action_and_workflows_parses() -> None:

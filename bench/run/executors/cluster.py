@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import importlib
 import logging
 import os
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.errors import InputError
+from bench.records.locks import is_locked, lock
 
 WHERE = "--ray-address"
 _QUIET = {"RAY_DEDUP_LOGS_SKIP_REGEX": ".", "RAY_USAGE_STATS_ENABLED": "0"}
@@ -40,7 +40,7 @@ def held(folder: Path) -> Iterator[Path]:
         raise InputError(f"results can't be written: {error.strerror}", where=str(folder)) from error
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            lock(descriptor, shared=True)
         except OSError as error:
             raise InputError(
                 f"this folder has no locks: {error.strerror}",
@@ -54,17 +54,7 @@ def held(folder: Path) -> Iterator[Path]:
 
 def is_held(path: Path) -> bool:
     """True if another process holds the lock, as far as this node can see."""
-    try:
-        descriptor = os.open(path, os.O_RDWR)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        return True
-    finally:
-        os.close(descriptor)
-    return False
+    return is_locked(path, shared=True) is True
 
 
 @contextmanager
