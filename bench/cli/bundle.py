@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
-from bench.cli import single
+from bench.cli import completion, single
 from bench.cli.options import data_option, results_option
 from bench.cli.progress import progress_bar
 from bench.errors import BenchError, InputError
 
 
 @click.command()
-@click.argument("campaign")
+@click.argument("campaign", shell_complete=completion.campaign)
 @single.option(
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),

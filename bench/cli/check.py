@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from click.core import ParameterSource
 
-from bench.cli import single
+from bench.cli import completion, single
 from bench.cli.files import write_file
 from bench.cli.options import (
     PATH,
@@ -62,9 +62,22 @@ class _Judged(NamedTuple):
 @campaign_option
 @single.option("--encoder", metavar="PATH", help="Compare an encoder with the reference's of that --name.")
 @single.option("--name", help="With --encoder: its id in the reference, whatever its weights.")
-@single.option("--suite", "suites", help="With --encoder: only these suites; of a new name, its suites.")
-@single.option("--profile", help="With --encoder: only records of this profile; of a new name, its profile.")
-@single.option("--methods", help="Only these methods of the reference, comma-separated ids as in its report.")
+@single.option(
+    "--suite",
+    "suites",
+    shell_complete=completion.suites,
+    help="With --encoder: only these suites; of a new name, its suites.",
+)
+@single.option(
+    "--profile",
+    shell_complete=completion.profile,
+    help="With --encoder: only records of this profile; of a new name, its profile.",
+)
+@single.option(
+    "--methods",
+    shell_complete=completion.recorded_methods,
+    help="Only these methods of the reference, comma-separated ids as in its report.",
+)
 @single.option("--seeds", help="Only these seeds, such as 1-5 or 1,3,7-9.")
 @single.option("--strict", is_flag=True, help="Changed numbers fail where equal ones are due.")
 @single.option(

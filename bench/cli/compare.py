@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli import single
+from bench.cli import completion, single
 from bench.cli.options import (
     NumberRange,
     data_option,
@@ -64,9 +64,14 @@ question_options = together(
 
 
 @click.command()
-@click.argument("first", metavar="A")
-@click.argument("second", metavar="[B]", required=False)
-@single.option("--against", metavar="B,C,...", help="Compare A with each of these, with Holm's correction.")
+@click.argument("first", metavar="A", shell_complete=completion.recorded_or_path)
+@click.argument("second", metavar="[B]", required=False, shell_complete=completion.recorded_or_path)
+@single.option(
+    "--against",
+    metavar="B,C,...",
+    shell_complete=completion.recorded_methods,
+    help="Compare A with each of these, with Holm's correction.",
+)
 @filter_options
 @single.option(
     "--test",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bench.cli import single
+from bench.cli import completion, single
 from bench.cli.files import write_file
 from bench.cli.progress import progress_bar
 from bench.errors import InputError, printable
@@ -29,7 +29,13 @@ _WHERE = "bench conformance"
 
 
 @click.command()
-@click.argument("asked", nargs=-1, required=True, metavar="FILE.py|PACKAGE|METHOD|all...")
+@click.argument(
+    "asked",
+    nargs=-1,
+    required=True,
+    metavar="FILE.py|PACKAGE|METHOD|all...",
+    shell_complete=completion.method_or_path,
+)
 @single.option(
     "--json",
     "json_file",

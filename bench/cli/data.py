@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from bench.cli import single
+from bench.cli import completion, single
 from bench.cli.options import PATH, data_option, format_option
 from bench.cli.rtt import rtt
 from bench.errors import DataError, InputError
@@ -143,7 +143,7 @@ def _text_facts(path: Path) -> str:
 
 @data.command()
 @click.argument("texts", nargs=-1, required=True, type=PATH)
-@single.option("--suite", default="sts7")
+@single.option("--suite", default="sts7", shell_complete=completion.suite)
 @with_data
 @single.option("--accept-data", is_flag=True, help="Audit data that differ from the reference version.")
 @single.option(
@@ -154,6 +154,7 @@ def _text_facts(path: Path) -> str:
 )
 @single.option(
     "--campaign",
+    shell_complete=completion.campaign,
     help="Score this campaign's records on the clean pairs (csv: these rows instead of the counts).",
 )
 @single.option("--results", type=PATH, default=Path("results"))

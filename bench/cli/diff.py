@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli import single
+from bench.cli import completion, single
 from bench.cli.options import data_option, filter_options, results_options
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ OF_EACH_TASK, OF_ONE_TASK = 5, 20
 
 
 @click.command()
-@click.argument("first", metavar="A")
-@click.argument("second", metavar="B")
+@click.argument("first", metavar="A", shell_complete=completion.recorded_or_path)
+@click.argument("second", metavar="B", shell_complete=completion.recorded_or_path)
 @single.option("--seed", type=click.IntRange(0), help="Seed of both runs; default the lowest that both have.")
 @single.option("--task", help="Only this task.")
 @single.option(

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from bench.cli import single
+from bench.cli import completion, single
 from bench.cli.export import check_seed, checkpoint_option, finished_encoder, one_method, seed_option
 from bench.cli.options import PATH, check_device, spec_options
 from bench.cli.progress import progress_bar
@@ -19,7 +19,7 @@ _WHERE = "bench encode"
 
 
 @click.command()
-@click.argument("method")
+@click.argument("method", shell_complete=completion.method)
 @single.option(
     "--input", "source", required=True, metavar="FILE|-", help="Text, a sentence a line; - is stdin."
 )

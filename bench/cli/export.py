@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli import single
+from bench.cli import completion, single
 from bench.cli.options import PATH, check_device, loaded_plugins, make_spec, spec_options
 from bench.cli.progress import progress_bar
 from bench.errors import InputError
@@ -35,7 +35,7 @@ checkpoint_option = single.option(
 
 
 @click.command()
-@click.argument("method")
+@click.argument("method", shell_complete=completion.method)
 @seed_option
 @single.option("--out", type=PATH, required=True, help="Folder to write.")
 @checkpoint_option

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli import single
+from bench.cli import completion, single
 from bench.cli.options import PATH, check_device, make_spec, spec_options
 from bench.cli.progress import progress_bar
 from bench.errors import InputError
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("methods", nargs=-1, metavar="[METHOD]...")
+@click.argument("methods", nargs=-1, metavar="[METHOD]...", shell_complete=completion.method)
 @single.option("--out", type=PATH, required=True, help="Folder to write.")
 @single.option("--seed", type=click.IntRange(0), default=1)
 @single.option(

@@ -13,7 +13,7 @@ from types import FrameType
 
 import click
 
-from bench.cli import single
+from bench.cli import completion, single
 from bench.cli.bundle import bundle
 from bench.cli.check import check
 from bench.cli.compare import compare
@@ -68,6 +68,8 @@ def main(arguments: list[str] | None = None) -> None:
         if sys.stdout is not None:  # closed by who started us
             sys.stdout.flush()
     except Exception as error:
+        if completion.is_completing():  # a key press prints no error
+            sys.exit(1)
         if "--debug" in argv and not isinstance(error, click.Abort | BrokenPipeError):
             raise
         code = _explain(error)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from bench.cli import single
+from bench.cli import completion, single
 from bench.cli.options import PATH, data_option
 from bench.cli.progress import progress_bar
 from bench.errors import BenchError, printable
@@ -17,7 +17,12 @@ from bench.errors import BenchError, printable
 @single.option(
     "--into", type=PATH, required=True, metavar="FOLDER", help="Results folder that gets the records."
 )
-@single.option("--campaign", metavar="NAME", help="Campaign that gets them, instead of the bundle's own.")
+@single.option(
+    "--campaign",
+    metavar="NAME",
+    shell_complete=completion.campaign,
+    help="Campaign that gets them, instead of the bundle's own.",
+)
 @data_option()
 @single.option(
     "--rerun",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli import single
+from bench.cli import completion, single
 from bench.cli.config import config_option
 from bench.cli.single import F
 from bench.errors import InputError, did_you_mean, printable
@@ -87,11 +87,16 @@ def precision_option(name: str, about: str, *more: str) -> Callable[[F], F]:
 results_option = single.option(
     "--results", type=PATH, default=Path("results"), help="Where the campaigns are."
 )
-campaign_option = single.option("--campaign", default="local", help="Folder of records below --results.")
+campaign_option = single.option(
+    "--campaign",
+    default="local",
+    shell_complete=completion.campaign,
+    help="Folder of records below --results.",
+)
 results_options = together(results_option, campaign_option)
 filter_options = together(
-    single.option("--profile", help="Only this profile."),
-    single.option("--suite", help="Only this suite."),
+    single.option("--profile", shell_complete=completion.recorded_profile, help="Only this profile."),
+    single.option("--suite", shell_complete=completion.recorded_suite, help="Only this suite."),
 )
 item_options = together(
     level_option("Confidence level of the intervals."),
@@ -110,7 +115,9 @@ plugin_option = single.option(
     help="Methods from a file, whose code this runs, or from an installed package. Repeatable.",
 )
 train_options = together(
-    single.option("--profile", help="See `bench list profiles`; default mini."),
+    single.option(
+        "--profile", shell_complete=completion.profile, help="See `bench list profiles`; default mini."
+    ),
     data_option(),
     single.option(
         "--accept-data", is_flag=True, help="Evaluate data that differ from the reference version."
@@ -132,7 +139,11 @@ train_options = together(
         metavar="FILE",
         help="Labelled pairs or triplets instead of the profile's, .tsv or .csv, for supervised methods.",
     ),
-    single.option("--dev", help="Suite of one task to select checkpoints on, instead of the profile's."),
+    single.option(
+        "--dev",
+        shell_complete=completion.suite,
+        help="Suite of one task to select checkpoints on, instead of the profile's.",
+    ),
     single.option(
         "--world-seed", type=click.IntRange(0), help="World of the mini suites and text; default 1."
     ),
@@ -163,6 +174,7 @@ spec_options = together(
     single.option(
         "--suite",
         "suites",
+        shell_complete=completion.suites,
         help="Comma-separated: `bench list suites`, mteb:TASK,TASK, local:FILE.toml. Default: the profile's.",
     ),
     single.option(

@@ -8,7 +8,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from bench.cli import single
+from bench.cli import completion, single
 from bench.cli.options import PATH, NumberRange, make_spec, seeds_option, spec_options
 from bench.errors import BenchError, InputError
 
@@ -18,7 +18,12 @@ _FILES = {"backbone", "data_dir", "corpus", "pairs", "copies", "plugins", "resul
 
 
 @click.command()
-@single.option("--methods", required=True, help="As for bench run, but for those that bring a model.")
+@single.option(
+    "--methods",
+    required=True,
+    shell_complete=completion.methods_or_all,
+    help="As for bench run, but for those that bring a model.",
+)
 @seeds_option("1-5")
 @spec_options
 @single.option("--probes", metavar="all|NAME,...", help="Probes that the run adds.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli import single
+from bench.cli import completion, single
 from bench.cli.options import (
     PATH,
     check_device,
@@ -34,10 +34,15 @@ _WHERE = "bench probe"
 
 
 @click.command()
-@click.argument("methods", nargs=-1, metavar="[METHOD]...")
+@click.argument("methods", nargs=-1, metavar="[METHOD]...", shell_complete=completion.method)
 @seeds_option("1")
 @single.option("--probes", "names", default="all", help="Names from `bench list probes`.")
-@single.option("--on", "suite", help="Suite whose sentences are probed; default is the dev set.")
+@single.option(
+    "--on",
+    "suite",
+    shell_complete=completion.suite,
+    help="Suite whose sentences are probed; default is the dev set.",
+)
 @single.option("--strict", is_flag=True, help="Alignment over pairs of a gold score above 4, not at least 4.")
 @single.option(
     "--groups",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli import single
+from bench.cli import completion, single
 from bench.cli.options import PATH, filter_options, format_option, results_option, together
 from bench.errors import BenchError, DataError, InputError, not_one_of
 from bench.reports.sections import TABLES
@@ -19,7 +19,12 @@ if TYPE_CHECKING:
     from bench.reports.formats.paper import Style
 
 _rows = together(
-    single.option("--methods", metavar="IDS", help="Only these methods, with commas between them."),
+    single.option(
+        "--methods",
+        metavar="IDS",
+        shell_complete=completion.recorded_methods,
+        help="Only these methods, with commas between them.",
+    ),
     single.option(
         "--order",
         type=click.Choice(["score", "given"]),
@@ -45,7 +50,12 @@ _paper = together(
 @single.option("--table", metavar="NAME", help=f"Only this table: {', '.join(TABLES)}.")
 @filter_options
 @_rows
-@single.option("--baseline", metavar="METHOD", help="Mark what differs from this method with daggers.")
+@single.option(
+    "--baseline",
+    metavar="METHOD",
+    shell_complete=completion.recorded_method,
+    help="Mark what differs from this method with daggers.",
+)
 @single.option(
     "--senteval-rounding", "rounded", is_flag=True, help="Average rounded scores, as SimCSE prints them."
 )
@@ -68,6 +78,7 @@ _paper = together(
     "--campaign",
     metavar="NAME[,NAME...]",
     default="local",
+    shell_complete=completion.campaigns,
     help="Folders of records below --results; several are one report, refused where they contradict.",
 )
 def report(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli import single
+from bench.cli import completion, single
 from bench.cli.options import PATH, check_device, data_option, device_options
 from bench.cli.progress import progress_bar
 from bench.errors import InputError
@@ -28,7 +28,7 @@ _CHUNK = {"cpu": 1024, "cuda": 16_384}  # sentences: minutes of work
     "--pivots", required=True, help="Comma-separated, e.g. fr,ru; zh:cmn_Hans where a model has several."
 )
 @single.option("--corpus", type=PATH, help="Training text, a sentence a line; or:")
-@single.option("--profile", help="Take this profile's training text.")
+@single.option("--profile", shell_complete=completion.profile, help="Take this profile's training text.")
 @data_option("For --profile; default BENCH_DATA.")
 @single.option("--out", type=PATH, required=True, help="Folder of the copies.")
 @single.option("--models", type=PATH, help="Folder with opus-mt-en-X; default the hub's cache.")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli import single
+from bench.cli import completion, single
 from bench.cli.options import NumberRange, check_device, make_spec, run_options, seeds_option, tell
 from bench.errors import InputError, MisplacedRecordError, printable
 from bench.records.record import ALL, RunRecord
@@ -36,6 +36,7 @@ estimate_option = single.option(
 @single.option(
     "--methods",
     required=True,
+    shell_complete=completion.methods_or_all,
     help="Comma-separated: NAME, NAME:POOLING, NAME[option=value], hf:PATH[:POOLING], [ALIAS=]st:PATH, "
     "vectors:FILE[:avg|sif]; all for every registered method that needs no path.",
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli import single
+from bench.cli import completion, single
 from bench.cli.options import (
     PATH,
     data_option,
@@ -139,8 +139,12 @@ def _counted(number: int, what: str) -> str:
 
 
 @click.command()
-@click.argument("method")
-@single.option("--profile", help="Also what `bench run` would do with it in this profile.")
+@click.argument("method", shell_complete=completion.method)
+@single.option(
+    "--profile",
+    shell_complete=completion.profile,
+    help="Also what `bench run` would do with it in this profile.",
+)
 @set_option
 @plugin_option
 @single.option("--corpus", type=PATH, help="Training text instead of the profile's.")

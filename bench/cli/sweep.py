@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli import single
+from bench.cli import completion, single
 from bench.cli.options import check_device, make_spec, run_options, seeds_option
 from bench.cli.run import estimate_option, execute, leave_if_failed, own_records, show_estimate, show_plan
 from bench.errors import InputError
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=completion.sweep)
 @seeds_option("1-2")
 @run_options
 @single.option("--dry-run", is_flag=True, help="Show question, grid, seeds and cells; run nothing.")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli import single
+from bench.cli import completion, single
 from bench.cli.options import (
     PATH,
     NumberRange,
@@ -32,7 +32,12 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@single.option("--profile", default="mini", help="A profile with a [pretrain] table.")
+@single.option(
+    "--profile",
+    default="mini",
+    shell_complete=completion.profile,
+    help="A profile with a [pretrain] table.",
+)
 @single.option("--world-seed", type=click.IntRange(0), help="World of profile mini; default 1.")
 @single.option(
     "--corpus", type=PATH, metavar="FILE", help="Another text, .txt or .txt.xz, a document a line."
@@ -243,7 +248,7 @@ def _head(
 
 
 @click.command()
-@click.argument("methods", metavar="METHOD[,METHOD...]")
+@click.argument("methods", metavar="METHOD[,METHOD...]", shell_complete=completion.methods)
 @single.option("--option", default="lr", help="Option to choose, a stage's as STAGE.OPTION.")
 @single.option("--values", required=True, help="Comma-separated, at most 6.")
 @single.option("--first", help="Those of them to begin with; then only neighbours of the best are tried.")

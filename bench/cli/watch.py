@@ -8,14 +8,18 @@ from pathlib import Path
 
 import click
 
-from bench.cli import single
+from bench.cli import completion, single
 from bench.cli.options import results_option
 from bench.errors import printable
 
 
 @click.command()
 @results_option
-@single.option("--campaign", help="Only this one; default all below --results.")
+@single.option(
+    "--campaign",
+    shell_complete=completion.campaign,
+    help="Only this one; default all below --results.",
+)
 @single.option("--once", is_flag=True, help="Print what runs now, and leave.")
 def watch(results: Path, campaign: str | None, once: bool) -> None:
     """Show the cells that run, from any terminal that sees the results folder.

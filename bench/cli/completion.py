@@ -1,0 +1,261 @@
+"""Shell completion: values of options and arguments, and repairs of click's scripts.
+
+A key press runs no plug-in file, loads no torch and prints no error. Names that a shell would change are left
+out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+import click
+from click.shell_completion import (
+    BashComplete,
+    CompletionItem,
+    FishComplete,
+    ShellComplete,
+    ZshComplete,
+    add_completion_class,
+    split_arg_string,
+)
+
+if TYPE_CHECKING:
+    Items: TypeAlias = list[CompletionItem[str]]
+    Completer: TypeAlias = Callable[[click.Context, click.Parameter, str], Items]
+    Names: TypeAlias = Callable[[click.Context, str], Iterable[str]]
+
+VARIABLE = "_BENCH_COMPLETE"
+_PLAIN = re.compile(r"[\w.,:=@+#/\[\]-]+")
+_BREAKS = "=:@"  # bash makes words of their own of these
+_LONGEST = 5_000_000  # bytes of a record that is read for its name
+
+
+def is_completing() -> bool:
+    """True in a process that a shell started for completions."""
+    return os.environ.get(VARIABLE, "").endswith("_complete")
+
+
+def _completer(names: Names, *, several: bool = False, paths: bool = False) -> Completer:
+    """Return what click calls for the completions of a value.
+
+    Args:
+        names: Gives all names, from the context and the value so far.
+        several: The value is a list with commas; its last entry is completed.
+        paths: The value may be a path: without a name that fits, the shell completes files.
+    """
+
+    def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
+        before, last = _last_entry(incomplete) if several else ("", incomplete)
+        given = set(before.split(","))
+        found = [name for name in _silently(names, ctx, last) if name.startswith(last) and name not in given]
+        if paths and not found:
+            return [CompletionItem(incomplete, type="file")]
+        return [CompletionItem(before + name) for name in found if _PLAIN.fullmatch(name)]
+
+    return complete
+
+
+def _silently(names: Names, ctx: click.Context, incomplete: str) -> list[str]:
+    """Return the names in order, none after an error."""
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
+        try:
+            return sorted(set(names(ctx, incomplete)))
+        except Exception:
+            return []
+
+
+def _last_entry(text: str) -> tuple[str, str]:
+    """Split a list before its last entry; commas in brackets belong to an entry.
+
+    >>> _last_entry("tncse[nce=false,steps=2],jt")
+    ('tncse[nce=false,steps=2],', 'jt')
+    """
+    depth, start = 0, 0
+    for position, char in enumerate(text):
+        depth += (char == "[") - (char == "]")
+        if char == "," and depth == 0:
+            start = position + 1
+    return text[:start], text[start:]
+
+
+def _methods(ctx: click.Context, incomplete: str) -> list[str]:
+    from bench.registry import METHODS, discover
+
+    discover()
+    return METHODS.names()
+
+
+def _methods_or_all(ctx: click.Context, incomplete: str) -> list[str]:
+    from bench.request.spec import ALL_METHODS
+
+    return [ALL_METHODS, *_methods(ctx, incomplete)]
+
+
+def _profiles(ctx: click.Context, incomplete: str) -> Iterator[str]:
+    """Yield the profiles that bench ships, and those of files next to what is typed."""
+    from bench.errors import BenchError
+    from bench.request import profiles
+
+    yield from profiles.names()
+    folder = incomplete.rpartition("/")[0]
+    for file in Path(folder or ".").glob(f"*{profiles.SUFFIX}"):
+        name = f"{folder}/{file.name}" if folder else file.name
+        with suppress(BenchError):  # another TOML file
+            profiles.load(name)
+            yield name
+
+
+def _suites(ctx: click.Context, incomplete: str) -> list[str]:
+    from bench.data.suites import SUITES
+
+    return SUITES.names()
+
+
+def _sweeps(ctx: click.Context, incomplete: str) -> Iterable[str]:
+    from bench.sweeps.grids import SWEEPS
+
+    return SWEEPS
+
+
+def _results(ctx: click.Context) -> Path:
+    """Return the folder of the campaigns that a command line names."""
+    return Path(ctx.params.get("into") or ctx.params.get("results") or "results")
+
+
+def _campaigns(ctx: click.Context, incomplete: str) -> Iterator[str]:
+    from bench.errors import InputError
+    from bench.records.store import ResultStore
+
+    results = _results(ctx)
+    for folder in results.iterdir():
+        with suppress(InputError):  # no campaign's name, such as .stages
+            if any(_records(ResultStore(results, folder.name).root)):
+                yield folder.name
+
+
+def _records(campaign: Path) -> Iterator[Path]:
+    """Yield the files of a campaign's records: PROFILE/METHOD/SEED/SUITE.json."""
+    for file in campaign.glob("*/*/*seed*/*.json"):
+        if not any(part.startswith(".") for part in file.relative_to(campaign).parts):
+            yield file
+
+
+def _recorded(field: str) -> Names:
+    """Return what gives the profiles, methods or suites of the campaigns that a command line names."""
+    place = ("profile", "method", "seed", "suite").index(field)
+
+    def names(ctx: click.Context, incomplete: str) -> Iterable[str]:
+        found: dict[str, str] = {}
+        for campaign in _chosen(ctx):
+            for file in _records(campaign):
+                name = file.with_suffix("").parts[place - 4]
+                if name not in found and (value := _field(file, field, name)):
+                    found[name] = value
+        return found.values()
+
+    return names
+
+
+def _chosen(ctx: click.Context) -> Iterator[Path]:
+    """Yield the folders of the campaigns that a command line names, of bench check the reference's."""
+    from bench.records.store import ResultStore
+
+    if reference := ctx.params.get("reference"):
+        yield Path(reference)
+        return
+    for campaign in (ctx.params.get("campaign") or "local").split(","):
+        yield ResultStore(_results(ctx), campaign).root
+
+
+def _field(file: Path, field: str, name: str) -> str | None:
+    """Return a field of a record, None where it doesn't give the name of the record's file or folder."""
+    from bench.records.record import safe_name
+
+    if file.stat().st_size > _LONGEST:
+        return None
+    try:
+        record = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):  # a damaged record
+        return None
+    value = record.get(field) if isinstance(record, dict) else None
+    return value if isinstance(value, str) and safe_name(value) == name else None
+
+
+method = _completer(_methods)
+methods = _completer(_methods, several=True)
+methods_or_all = _completer(_methods_or_all, several=True)
+method_or_path = _completer(_methods_or_all, paths=True)
+profile = _completer(_profiles, paths=True)
+suite = _completer(_suites)
+suites = _completer(_suites, several=True)
+sweep = _completer(_sweeps)
+campaign = _completer(_campaigns)
+campaigns = _completer(_campaigns, several=True)
+recorded_method = _completer(_recorded("method"))
+recorded_methods = _completer(_recorded("method"), several=True)
+recorded_or_path = _completer(_recorded("method"), paths=True)
+recorded_profile = _completer(_recorded("profile"))
+recorded_suite = _completer(_recorded("suite"))
+
+
+class _WithOption(ShellComplete):
+    """Keeps the option of ``--option=value``, which click drops from the completed word."""
+
+    def get_completions(self, args: list[str], incomplete: str) -> Items:
+        """Return the completions of a whole word."""
+        found = super().get_completions(args, incomplete)
+        option, equals, _ = incomplete.partition("=")
+        if not (equals and option.startswith("--")):
+            return found
+        return [CompletionItem(f"{option}={item.value}") if item.type == "plain" else item for item in found]
+
+
+@add_completion_class
+class Bash(_WithOption, BashComplete):
+    """Bash, which splits words at "=", ":" and "@" too, and takes only what follows the last of them."""
+
+    # In click's script a method's brackets would be a pattern of file names
+    source_template = BashComplete.source_template.replace("local IFS=", "local -; set -f\n    local IFS=", 1)
+    _dropped = 0
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        """Return the words before the cursor and the word at it, put together again."""
+        words = split_arg_string(os.environ["COMP_WORDS"])
+        current = int(os.environ["COMP_CWORD"])
+        whole: list[str] = []
+        joins = False
+        for word in words[1 : current + 1]:
+            is_break = bool(word) and not word.strip(_BREAKS)
+            if whole and (is_break or joins):
+                whole[-1] += word
+            else:
+                whole.append(word)
+            joins = is_break
+        if current >= len(words):
+            return whole, ""
+        incomplete = whole.pop()
+        self._dropped = len(incomplete) - (0 if joins else len(words[current]))
+        return whole, incomplete
+
+    def format_completion(self, item: CompletionItem[str]) -> str:
+        """Return the line of an item, without what bash takes for earlier words."""
+        return f"{item.type},{item.value[self._dropped :]}"
+
+
+@add_completion_class
+class Zsh(_WithOption, ZshComplete):
+    """Zsh."""
+
+
+@add_completion_class
+class Fish(_WithOption, FishComplete):
+    """Fish."""
+
+    # click's script would end a value at its first comma
+    source_template = FishComplete.source_template.replace('string split ","', 'string split -m 1 ","', 1)
