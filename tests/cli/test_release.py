@@ -64,7 +64,7 @@ def test_another_tag_and_another_repository_are_refused(tag: str, repository: st
 def test_it_starts_with_a_tag_and_checks_before_it_builds() -> None:
     assert RELEASE[True] == {"push": {"tags": ["v*"]}}
     steps = [step.get("run", step.get("uses", "")) for step in BUILD["steps"]]
-    order = ("check_release.py", "-m build", "twine check --", "check-wheel-contents dist", "upload-artifact")
+    order = ("check-release", "-m build", "twine check --", "check-wheel-contents dist", "upload-artifact")
     places = [next(i for i, step in enumerate(steps) if part in step) for part in order]
     assert places == sorted(places)
     assert "environment" not in BUILD
