@@ -1,4 +1,4 @@
-"""What a model folder's card says of its licence and of what it was trained on."""
+"""What a model folder's card says of its licence, of what it was trained on and of its scores."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def about_folder(folder: Path) -> dict[str, Any]:
 
 
 def front_matter(about: Mapping[str, Any]) -> str:
-    """Return the same as lines of a front matter, nothing for what isn't known.
+    """Return the same and the YAML of "model_index" as lines of a front matter, nothing for what isn't known.
 
     >>> print(front_matter({"license": "mit", "training_datasets": ["wiki.txt"]}))
     license: "mit"
@@ -42,7 +42,8 @@ def front_matter(about: Mapping[str, Any]) -> str:
     <BLANKLINE>
     """
     lines = {"license": about.get("license"), "datasets": about.get("training_datasets")}
-    return "".join(f"{name}: {_inline(value)}\n" for name, value in lines.items() if value is not None)
+    known = "".join(f"{name}: {_inline(value)}\n" for name, value in lines.items() if value is not None)
+    return known + str(about.get("model_index", ""))
 
 
 def _inline(value: str | Sequence[str]) -> str:

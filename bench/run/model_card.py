@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from bench.plan.cell import Cell
@@ -14,13 +16,18 @@ from bench.run.probing import finished_record
 from bench.version import __version__
 
 
-def model_card(plan: Plan, builder: Builder, checkpoint: str) -> str:
-    """The model card: what the method says of itself, how this encoder was made, what its records say."""
-    cell, card = builder.cell, builder.cell.card
+def scored(plan: Plan) -> list[tuple[Job, RunRecord]]:
+    """Return the finished jobs of a plan with their records; say on stderr where there are none."""
     records = [(job, record) for job in plan.jobs if (record := finished_record(plan, job)) is not None]
     if not records:
-        place = f"{cell.describe()} in campaign {plan.store.campaign}"
+        place = f"{plan.jobs[0].cell.describe()} in campaign {plan.store.campaign}"
         click.echo(f"no finished record of {place}: the card holds no scores", err=True)
+    return records
+
+
+def model_card(builder: Builder, records: Sequence[tuple[Job, RunRecord]], checkpoint: str) -> str:
+    """Return the model card: what the method is, how this encoder was made, what its records say."""
+    cell, card = builder.cell, builder.cell.card
     rows = [("Paper", card.paper), ("Code", card.code)]
     rows += [("Computes", line) for line in card.equations]
     rows += [("Deviation", line) for line in card.deviations]
