@@ -41,7 +41,7 @@ def is_completing() -> bool:
     return os.environ.get(VARIABLE, "").endswith("_complete")
 
 
-def _completer(names: Names, *, several: bool = False, paths: bool = False) -> Completer:
+def _make_completer(names: Names, *, several: bool = False, paths: bool = False) -> Completer:
     """Return what click calls for the completions of a value.
 
     Args:
@@ -51,9 +51,11 @@ def _completer(names: Names, *, several: bool = False, paths: bool = False) -> C
     """
 
     def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
-        before, last = _last_entry(incomplete) if several else ("", incomplete)
+        before, last = _split_last_entry(incomplete) if several else ("", incomplete)
         given = set(before.split(","))
-        found = [name for name in _silently(names, ctx, last) if name.startswith(last) and name not in given]
+        found = [
+            name for name in _list_names(names, ctx, last) if name.startswith(last) and name not in given
+        ]
         if paths and not found:
             return [CompletionItem(incomplete, type="file")]
         return [CompletionItem(before + name) for name in found if _PLAIN.fullmatch(name)]
@@ -61,7 +63,7 @@ def _completer(names: Names, *, several: bool = False, paths: bool = False) -> C
     return complete
 
 
-def _silently(names: Names, ctx: click.Context, incomplete: str) -> list[str]:
+def _list_names(names: Names, ctx: click.Context, incomplete: str) -> list[str]:
     """Return the names in order, none after an error."""
     with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
         try:
@@ -70,10 +72,10 @@ def _silently(names: Names, ctx: click.Context, incomplete: str) -> list[str]:
             return []
 
 
-def _last_entry(text: str) -> tuple[str, str]:
+def _split_last_entry(text: str) -> tuple[str, str]:
     """Split a list before its last entry; commas in brackets belong to an entry.
 
-    >>> _last_entry("tncse[nce=false,steps=2],jt")
+    >>> _split_last_entry("tncse[nce=false,steps=2],jt")
     ('tncse[nce=false,steps=2],', 'jt')
     """
     depth, start = 0, 0
@@ -84,20 +86,20 @@ def _last_entry(text: str) -> tuple[str, str]:
     return text[:start], text[start:]
 
 
-def _methods(ctx: click.Context, incomplete: str) -> list[str]:
+def _list_methods(ctx: click.Context, incomplete: str) -> list[str]:
     from bench.registry import METHODS, discover
 
     discover()
     return METHODS.names()
 
 
-def _methods_or_all(ctx: click.Context, incomplete: str) -> list[str]:
+def _list_methods_or_all(ctx: click.Context, incomplete: str) -> list[str]:
     from bench.request.spec import ALL_METHODS
 
-    return [ALL_METHODS, *_methods(ctx, incomplete)]
+    return [ALL_METHODS, *_list_methods(ctx, incomplete)]
 
 
-def _profiles(ctx: click.Context, incomplete: str) -> Iterator[str]:
+def _list_profiles(ctx: click.Context, incomplete: str) -> Iterator[str]:
     """Yield the profiles that bench ships, and those of files next to what is typed."""
     from bench.errors import BenchError
     from bench.request import profiles
@@ -111,58 +113,58 @@ def _profiles(ctx: click.Context, incomplete: str) -> Iterator[str]:
             yield name
 
 
-def _suites(ctx: click.Context, incomplete: str) -> list[str]:
+def _list_suites(ctx: click.Context, incomplete: str) -> list[str]:
     from bench.data.suites import SUITES
 
     return SUITES.names()
 
 
-def _sweeps(ctx: click.Context, incomplete: str) -> Iterable[str]:
+def _list_sweeps(ctx: click.Context, incomplete: str) -> Iterable[str]:
     from bench.sweeps.grids import SWEEPS
 
     return SWEEPS
 
 
-def _results(ctx: click.Context) -> Path:
+def _results_folder(ctx: click.Context) -> Path:
     """Return the folder of the campaigns that a command line names."""
     return Path(ctx.params.get("into") or ctx.params.get("results") or "results")
 
 
-def _campaigns(ctx: click.Context, incomplete: str) -> Iterator[str]:
+def _list_campaigns(ctx: click.Context, incomplete: str) -> Iterator[str]:
     from bench.errors import InputError
     from bench.records.store import ResultStore
 
-    results = _results(ctx)
+    results = _results_folder(ctx)
     for folder in results.iterdir():
         with suppress(InputError):  # no campaign's name, such as .stages
-            if any(_records(ResultStore(results, folder.name).root)):
+            if any(_find_records(ResultStore(results, folder.name).root)):
                 yield folder.name
 
 
-def _records(campaign: Path) -> Iterator[Path]:
+def _find_records(campaign: Path) -> Iterator[Path]:
     """Yield the files of a campaign's records: PROFILE/METHOD/SEED/SUITE.json."""
     for file in campaign.glob("*/*/*seed*/*.json"):
         if not any(part.startswith(".") for part in file.relative_to(campaign).parts):
             yield file
 
 
-def _recorded(field: str) -> Names:
+def _list_recorded(field: str) -> Names:
     """Return what gives the profiles, methods or suites of the campaigns that a command line names."""
     place = ("profile", "method", "seed", "suite").index(field)
 
     def names(ctx: click.Context, incomplete: str) -> Iterable[str]:
         found: dict[str, str] = {}
-        for campaign in _chosen(ctx):
-            for file in _records(campaign):
+        for campaign in _campaign_folders(ctx):
+            for file in _find_records(campaign):
                 name = file.with_suffix("").parts[place - 4]
-                if name not in found and (value := _field(file, field, name)):
+                if name not in found and (value := _read_field(file, field, name)):
                     found[name] = value
         return found.values()
 
     return names
 
 
-def _chosen(ctx: click.Context) -> Iterator[Path]:
+def _campaign_folders(ctx: click.Context) -> Iterator[Path]:
     """Yield the folders of the campaigns that a command line names, of bench check the reference's."""
     from bench.records.store import ResultStore
 
@@ -170,38 +172,38 @@ def _chosen(ctx: click.Context) -> Iterator[Path]:
         yield Path(reference)
         return
     for campaign in (ctx.params.get("campaign") or "local").split(","):
-        yield ResultStore(_results(ctx), campaign).root
+        yield ResultStore(_results_folder(ctx), campaign).root
 
 
-def _field(file: Path, field: str, name: str) -> str | None:
+def _read_field(file: Path, field: str, name: str) -> str | None:
     """Return a field of a record, None where it doesn't give the name of the record's file or folder."""
     from bench.records.record import safe_name
 
-    if file.stat().st_size > _LONGEST:
-        return None
     try:
+        if file.stat().st_size > _LONGEST:
+            return None
         record = json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError):  # a damaged record
+    except (OSError, ValueError, RecursionError):  # a damaged record
         return None
     value = record.get(field) if isinstance(record, dict) else None
     return value if isinstance(value, str) and safe_name(value) == name else None
 
 
-method = _completer(_methods)
-methods = _completer(_methods, several=True)
-methods_or_all = _completer(_methods_or_all, several=True)
-method_or_path = _completer(_methods_or_all, paths=True)
-profile = _completer(_profiles, paths=True)
-suite = _completer(_suites)
-suites = _completer(_suites, several=True)
-sweep = _completer(_sweeps)
-campaign = _completer(_campaigns)
-campaigns = _completer(_campaigns, several=True)
-recorded_method = _completer(_recorded("method"))
-recorded_methods = _completer(_recorded("method"), several=True)
-recorded_or_path = _completer(_recorded("method"), paths=True)
-recorded_profile = _completer(_recorded("profile"))
-recorded_suite = _completer(_recorded("suite"))
+method = _make_completer(_list_methods)
+methods = _make_completer(_list_methods, several=True)
+methods_or_all = _make_completer(_list_methods_or_all, several=True)
+method_or_path = _make_completer(_list_methods_or_all, paths=True)
+profile = _make_completer(_list_profiles, paths=True)
+suite = _make_completer(_list_suites)
+suites = _make_completer(_list_suites, several=True)
+sweep = _make_completer(_list_sweeps)
+campaign = _make_completer(_list_campaigns)
+campaigns = _make_completer(_list_campaigns, several=True)
+recorded_method = _make_completer(_list_recorded("method"))
+recorded_methods = _make_completer(_list_recorded("method"), several=True)
+recorded_or_path = _make_completer(_list_recorded("method"), paths=True)
+recorded_profile = _make_completer(_list_recorded("profile"))
+recorded_suite = _make_completer(_list_recorded("suite"))
 
 
 class _WithOption(ShellComplete):

@@ -65,12 +65,12 @@ def export(method: str, seed: int | None, out: Path, checkpoint: str, **options:
     with torch_threads(plan.spec.threads, needs_torch=True):
         from bench.nn.export import check_target, export_encoder
         from bench.run.about import about_model
-        from bench.run.model_card import model_card, scored
+        from bench.run.model_card import find_records, model_card
         from bench.run.model_index import model_index
 
         check_target(out)
         builder, encoder = finished_encoder(plan, checkpoint, _WHERE)
-        records = scored(plan)
+        records = find_records(plan)
         index = model_index(cell.describe(), plan, records, checkpoint)
         about = {**about_model(builder), "model_index": index}
         export_encoder(encoder, out, model_card(builder, records, checkpoint), about)

@@ -16,7 +16,7 @@ from bench.run.probing import finished_record
 from bench.version import __version__
 
 
-def scored(plan: Plan) -> list[tuple[Job, RunRecord]]:
+def find_records(plan: Plan) -> list[tuple[Job, RunRecord]]:
     """Return the finished jobs of a plan with their records; say on stderr where there are none."""
     records = [(job, record) for job in plan.jobs if (record := finished_record(plan, job)) is not None]
     if not records:

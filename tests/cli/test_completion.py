@@ -207,8 +207,6 @@ def test_damaged_results_give_no_names_and_no_error(complete: Complete, tmp_path
     second = place(results, "local", "partly", "mini")
     second.with_name(".hidden.json").write_text("{}")
     second.parent.parent.joinpath("not-a-seed-folder").touch()
-    assert complete("report", "--methods", "") in ([], ["partly", "whole"])
-    (results / "local" / "mini" / "folder" / "seed-1" / "toy.json").rmdir()
     assert complete("report", "--methods", "") == ["partly", "whole"]
     assert complete("report", "--campaign", "../..", "--methods", "") == []
     shutil.rmtree(results)
