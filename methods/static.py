@@ -10,7 +10,7 @@ from bench.encoder import Encoder
 from bench.errors import BenchError, InputError
 from bench.methods.ensemble import weighted_members
 from bench.registry import METHODS, add_method
-from bench.request.parse import parse_methods
+from bench.request.parse import parse_method
 from bench.request.spec import MethodRequest
 from bench.stages import StageContext, StageSpec
 
@@ -27,7 +27,7 @@ _STEPLESS: tuple[tuple[str, OptionValue], ...] = (("batch_size", 1), ("epochs", 
 
 def refuse_without_tokens(text: str, where: str) -> None:
     """Raise InputError if a method, or a part of an ensemble, has no transformer that reads single tokens."""
-    (request,) = parse_methods(text)
+    request = parse_method(text, where)
     card = METHODS.get(request.name, where=where).card
     if card.name == "ensemble":
         for _, part in weighted_members(request.argument or ""):

@@ -85,13 +85,10 @@ def one_method(text: str, seed: int | None, options: dict[str, Any], where: str)
         InputError: several methods, an unknown one, no seed, or one that the method has not.
     """
     from bench.registry import discover
-    from bench.request.parse import parse_methods
+    from bench.request.parse import parse_method
 
-    methods = parse_methods(text)
-    if len(methods) != 1:
-        raise InputError(f"'{text}' names {len(methods)} methods", where=where, expected="one method")
     loaded_plugins(options["plugins"], options["results"])
-    card = discover().get(methods[0].name, where=where).card
+    card = discover().get(parse_method(text, where).name, where=where).card
     if not card.takes_methods:  # what is made of others has seeds if these have
         _check_seed(text, seed, where, has_seeds=not card.deterministic)
     return make_spec({**options, "methods": text, "seeds": (seed or 0,)})

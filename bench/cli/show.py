@@ -157,16 +157,14 @@ def show(method: str, plugins: tuple[str, ...], profile: str | None, **options: 
     and every option with its source: given, the profile's table, its budget, or the card.
     """
     from bench.registry import discover
-    from bench.request.parse import parse_methods, parse_overrides
+    from bench.request.parse import parse_method, parse_overrides
     from bench.request.spec import RunSpec
 
     loaded_plugins(plugins)
-    requests = parse_methods(method)
-    if len(requests) != 1:
-        raise InputError(f"'{method}' names {len(requests)} methods", where="bench show", expected="one")
-    card = discover().get(requests[0].name, where="bench show").card
+    request = parse_method(method, "bench show")
+    card = discover().get(request.name, where="bench show").card
     given = any(options[name] for name in ("overrides", "corpus", "pairs"))
-    changed = requests[0].options or requests[0].argument or given
+    changed = request.options or request.argument or given
     if profile is None and changed:
         raise InputError("settings belong to a profile", where="bench show", expected="--profile NAME too")
     if profile is None:
@@ -177,7 +175,7 @@ def show(method: str, plugins: tuple[str, ...], profile: str | None, **options: 
 
     tell_idle_tables(profile)
     spec = RunSpec(
-        requests,
+        (request,),
         (1,),
         profile,
         overrides=parse_overrides(options["overrides"]),
@@ -185,7 +183,7 @@ def show(method: str, plugins: tuple[str, ...], profile: str | None, **options: 
         pairs=options["pairs"],
         data=options["data_dir"],
     )
-    for what, text in shown(requests[0], spec):
+    for what, text in shown(request, spec):
         click.echo(printable(f"{what:{_CARD}}{text}"))
 
 

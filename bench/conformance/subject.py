@@ -22,7 +22,7 @@ from bench.errors import InputError
 from bench.plan.cell import Cell
 from bench.plan.plan import Plan, make_plan
 from bench.registry import METHODS, discover
-from bench.request.parse import parse_methods
+from bench.request.parse import parse_method
 from bench.request.spec import MethodRequest, Override, RunSpec
 from bench.run.builder import Builder
 from bench.run.stage_cache import StageCache
@@ -50,10 +50,7 @@ class Subject:
 
     def __init__(self, text: str, folder: Path) -> None:
         known = text in discover().names()  # a name that nobody can ask for is found by a check
-        requests = (MethodRequest(text, text),) if known else parse_methods(text)
-        if len(requests) != 1:
-            raise InputError(f"'{text}' names {len(requests)} methods", expected="one method")
-        (self.request,) = requests
+        self.request = MethodRequest(text, text) if known else parse_method(text, "")
         self.text, self.folder = text, folder
         self.method: Method = discover().get(self.request.name)
         if self.request.argument is None and self.card.takes_methods and not self.card.stands_alone:

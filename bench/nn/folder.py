@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,8 +61,8 @@ def resolve(reference: str, *, where: str, name: str | None = None) -> ModelFold
     Raises:
         InputError: no such folder, a name that can't be printed, a folder without configuration or weights.
     """
-    path = Path(reference).expanduser()
-    if not path.is_dir():
+    path = local_path(reference)
+    if not os.path.isdir(path):
         path, name = _from_cache(reference, where), name or reference
     if not any((path / name).is_file() for name in ("config.json", "modules.json", "twin.json")):
         raise InputError(
@@ -84,11 +85,16 @@ def resolve_file(reference: str, *, where: str) -> ModelFolder:
     Raises:
         InputError: no such file, or not one of word vectors as far as its first lines show.
     """
-    path = Path(reference).expanduser()
-    if not path.is_file():
+    path = local_path(reference)
+    if not os.path.isfile(path):
         raise InputError(f"'{reference}' is not a file", where=where, expected=FORM)
     dimension(path)
     return ModelFolder(path, _printable_name(stem(path), where), content_hash(path))
+
+
+def local_path(reference: str) -> Path:
+    """Return a path with ``~`` or ``~user`` replaced by the home folder, if there is such a user."""
+    return Path(os.path.expanduser(reference))
 
 
 def _printable_name(name: str, where: str) -> str:

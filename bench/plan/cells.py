@@ -9,17 +9,19 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from bench.card import MethodCard, OptionValue
+from bench.card import MethodCard, Option, OptionValue
 from bench.errors import InputError
 from bench.nn.folder import ModelFolder, resolve, resolve_file
 from bench.plan.cell import Cell
 from bench.plan.matched import check_match, matched_length
 from bench.plan.members import with_members
+from bench.records.names import model_stem
 from bench.registry import METHODS
 from bench.request.budget import counted_by_epochs
 from bench.request.parse import quoted
 from bench.request.profiles import Profile
 from bench.request.profiles import names as profile_names
+from bench.request.quoting import misquoted_hint, quoting_hint, split_path
 from bench.request.spec import MethodRequest, Override, RunSpec
 from bench.request.spelling import split_argument
 
@@ -61,8 +63,7 @@ def make_cells(
     options = base | counted_by_epochs(given, base) | given
     model = backbone if card.needs_backbone else None
     if path is not None:
-        resolved = resolve_file if card.takes_file else resolve
-        model = resolved(path, where=f"--methods {request.text}")
+        model = _model(path, request, card)
     auxiliaries = _auxiliaries(card, options, backbone, find)
     options |= {name: folder.name for name, folder in auxiliaries if options[name] != BACKBONE}
     changed = {name: value for name, value in sorted(options.items()) if value != base[name]}
@@ -87,6 +88,21 @@ def make_cells(
         return [first]
     first = replace(first, ranks=spec.ranks, train_precision=spec.train_precision, compiled=spec.compiled)
     return [replace(first, seed=seed) for seed in spec.seeds]
+
+
+def _model(path: str, request: MethodRequest, card: MethodCard) -> ModelFolder:
+    """Find the model that a method brings; raises InputError, with what to type where quotes are wrong."""
+    find, where = resolve_file if card.takes_file else resolve, f"--methods {request.text}"
+    try:
+        return find(path, where=where)
+    except InputError as error:
+        known = {option.name for option in card.options}
+        hint = error.hint
+        if request.in_quotes:
+            hint = hint or misquoted_hint(request.text, path)
+        elif any(name not in known for name, _ in request.options):
+            hint = hint or quoting_hint(request.text)
+        raise InputError(error.what, where=where, expected=error.expected, hint=hint) from error
 
 
 def bare_cell(
@@ -121,7 +137,7 @@ def given_options(
     if short and short[0] in dict(request.options):
         raise InputError(f"{short[0]} is given twice", where=where, expected="one value")
     typed = (*((short,) if short else ()), *request.options)
-    said = {name: card.option(name, where).parse(value, where) for name, value in typed}
+    said = {name: _option(card, name, request).parse(value, where) for name, value in typed}
     given = dict(said)
     of_all, of_row = (
         [one for one in spec.overrides if one.method == name] for name in (card.name, request.alias)
@@ -138,6 +154,16 @@ def given_options(
             )
         given[name] = value
     return given
+
+
+def _option(card: MethodCard, name: str, request: MethodRequest) -> Option:
+    """Return an option that was typed; raises InputError, which says how a path with brackets is typed."""
+    where = f"--methods {request.text}"
+    try:
+        return card.option(name, where)
+    except InputError as error:
+        hint = (quoting_hint(request.text) if card.takes_path else None) or error.hint
+        raise InputError(error.what, where=where, expected=error.expected, hint=hint) from error
 
 
 def _method_id(
@@ -157,7 +183,7 @@ def _method_id(
         )
     if request.alias:
         return request.alias
-    stem = f"{model.name.split('/')[-1]}-{model.sha256[:8]}" if card.takes_path and model else card.name
+    stem = model_stem(model.name, model.sha256) if card.takes_path and model else card.name
     stem = f"{card.name}-{stem}" if card.named_rows and model else stem
     of_methods = short if card.takes_methods else None
     if of_methods:
@@ -180,6 +206,8 @@ def _auxiliaries(
     found = []
     for name in card.auxiliaries:
         reference = str(options[card.option(name, f"the models of {card.name}").name])
+        if reference.startswith('"') and not split_path(reference)[1]:
+            reference = split_path(reference)[0]
         if reference == BACKBONE:
             folder = backbone
         else:

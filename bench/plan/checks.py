@@ -4,15 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bench.card import MethodCard
 from bench.data.training import TrainingData
 from bench.errors import InputError, not_one_of
+from bench.nn.folder import resolve, resolve_file
 from bench.plan.cell import Cell
 from bench.plan.cells import bare_cell
+from bench.registry import METHODS
 from bench.request import profiles
+from bench.request.quoting import find_unquoted, quoting_hint
 from bench.request.spec import MethodRequest, RunSpec
+from bench.request.spelling import split_argument
 from bench.stages import copy_name
 
 _MOST = 3  # methods that a refusal names
+
+
+def method_cards(requests: Sequence[MethodRequest]) -> list[MethodCard]:
+    """Return the card of each method; raises InputError for an unknown one, which may be part of a path."""
+    found = []
+    for index, request in enumerate(requests):
+        try:
+            found.append(METHODS.get(request.name, where="--methods").card)
+        except InputError as error:
+            hint = _path_hint(requests[index - 1], request) if index else None
+            raise InputError(
+                error.what, where=error.where, expected=error.expected, hint=hint or error.hint
+            ) from error
+    return found
+
+
+def _path_hint(before: MethodRequest, request: MethodRequest) -> str | None:
+    """What to type where an unknown method is the rest of a path before the comma; None where it isn't."""
+    text, card = f"{before.text},{request.text}", METHODS.get(before.name).card
+    if not card.takes_path or before.in_quotes:
+        return None
+    if (unquoted := find_unquoted(text)) is None:
+        try:
+            path, _ = split_argument(before, card)
+            (resolve_file if card.takes_file else resolve)(path or "", where=before.text)
+        except InputError:
+            return quoting_hint(text)
+    return unquoted.error.hint if unquoted else None
 
 
 def check_overrides(spec: RunSpec, cells: Sequence[Cell]) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from bench.errors import InputError
 from bench.plan.cell import Cell
 from bench.registry import METHODS
-from bench.request.parse import parse_methods
+from bench.request.parse import parse_method, split_outside_brackets
 from bench.request.spec import MethodRequest
 from bench.stages import ComposedMethod, TrainedMethod
 
@@ -33,7 +33,7 @@ def with_members(
     members: list[tuple[str, Cell]] = []
     named: dict[str, Cell] = {}
     for role, text in method.members(dict(cell.options)).items():
-        (request,) = parse_methods(text)
+        request = parse_method(text, f"{cell.card.name}: {role}")
         if request.name in (*above, cell.card.name):
             raise InputError(f"{cell.card.name} builds on itself", where=f"{role}={text}")
         found = [member for member in make(request) if member.seed in (cell.seed, None)]
@@ -49,11 +49,14 @@ def _without_paths(cell: Cell, named: Mapping[str, Cell]) -> Cell:
     for text in sorted(named, key=len, reverse=True):  # one path may begin another
         member = named[text]
         if member.card.takes_path or any(METHODS.get(name).card.takes_path for name in member.member_names):
+            row = member.method
+            if len(cell.members) > 1:  # a "+" stands between the members of a sum
+                row = "_".join(split_outside_brackets(row, "+"))
             options = [
-                (name, value.replace(text, member.method) if isinstance(value, str) else value)
+                (name, value.replace(text, row) if isinstance(value, str) else value)
                 for name, value in cell.options
             ]
-            cell = replace(cell, method=cell.method.replace(text, member.method), options=tuple(options))
+            cell = replace(cell, method=cell.method.replace(text, row), options=tuple(options))
     return cell
 
 

@@ -22,7 +22,7 @@ from bench.eval.suite import SuiteTask, measure_of
 from bench.nn.folder import ModelFolder
 from bench.plan.cell import Cell
 from bench.plan.cells import make_cells
-from bench.plan.checks import check_batches, check_copies, check_overrides
+from bench.plan.checks import check_batches, check_copies, check_overrides, method_cards
 from bench.plan.inputs import Inputs
 from bench.plan.job import Job, make_job
 from bench.plan.keys import with_stages
@@ -146,7 +146,7 @@ def make_plan(spec: RunSpec, inputs: Inputs | None = None) -> Plan:
     profile = profiles.load(spec.profile)
     suite_names = spec.suites or profile.suites
     spec = replace(spec, methods=_all_named(spec.methods, suite_names))
-    methods = [METHODS.get(request.name, where="--methods").card for request in spec.methods]
+    methods = method_cards(spec.methods)
     if not suite_names:
         raise InputError(f"profile '{profile.name}' has no suite", hint="it is there for bench pretrain")
     problems = _Problems()

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bench.errors import DataError, NewerRecordError
 from bench.records.blocks import RECORD
+from bench.records.names import safe_name as safe_name
 from bench.schema import fault, unwritable
 
 SCHEMA = 3
@@ -18,9 +17,6 @@ EXTERNAL = ("hf", "st", "exported", "vectors", "prompteol", "echo")
 """Methods whose model is a path that no record names."""
 AVERAGE = "avg"
 ALL = "all"  # subset name: every pair of a task in one correlation, the field's convention
-
-
-_UNSAFE = re.compile(r"[^A-Za-z0-9._+=,\[\]@-]+")
 
 
 @dataclass(frozen=True)
@@ -37,14 +33,6 @@ class Place:
         """Folder relative to the campaign."""
         seed = "no-seed" if self.seed is None else f"seed-{self.seed}"
         return Path(safe_name(self.profile)) / safe_name(self.method) / seed
-
-
-def safe_name(text: str) -> str:
-    """Return ``text`` as one folder name: as it is if it can be one, else cleaned and with its hash."""
-    cleaned = _UNSAFE.sub("_", text).lstrip(".")[:80]
-    if cleaned and cleaned == text:
-        return text
-    return f"{cleaned}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 @dataclass(frozen=True)

@@ -9,18 +9,22 @@ from itertools import pairwise
 from pathlib import Path
 
 from bench.errors import InputError
+from bench.request.quoting import (
+    NAME,
+    OF_METHODS,
+    bracket_depths,
+    find_unquoted,
+    misplaced_hint,
+    quoting_hint,
+    split_path,
+)
 from bench.request.spec import MethodRequest, Override
 
 MAX_SEEDS = 10_000
 
 
-METHOD_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
+METHOD_NAME = re.compile(NAME)
 """Names of methods, aliases and options."""
-
-
-OF_METHODS = ("ensemble", "distill", "static", "released")
-"""Methods of methods (or of published towers), NAME:METHODS: all after the colon, brackets too, belongs to
-the methods named there."""
 
 
 _OF_METHODS = re.compile(
@@ -83,24 +87,20 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     return tuple(seeds)
 
 
-def split_outside_brackets(text: str, at: str = ",") -> list[str]:
-    """Split at the commas (or another character) that stand outside square brackets.
+def split_outside_brackets(text: str, at: str = ",", *, inside: bool = False) -> list[str]:
+    r"""Split at the commas (or another character) that stand outside square brackets and quoted paths.
 
-    A character after a backslash is only itself.
+    Args:
+        text: Methods, or with ``inside`` the options that stand in brackets.
+        at: The character.
+        inside: A character after a backslash is only itself.
+
+    >>> split_outside_brackets('a[b=1,c=2],hf:"my,folder":avg')
+    ['a[b=1,c=2]', 'hf:"my,folder":avg']
     """
-    parts, depth, start, escaped = [], 0, 0, False
-    for position, char in enumerate(text):
-        if escaped or char == "\\":
-            escaped = not escaped
-        elif char == "[":
-            depth += 1
-        elif char == "]":
-            depth -= 1
-        elif char == at and depth == 0:
-            parts.append(text[start:position])
-            start = position + 1
-    parts.append(text[start:])
-    return [part.strip() for part in parts]
+    depths = bracket_depths(text, inside=inside)
+    cuts = [i for i, char in enumerate(text) if char == at and depths[i] == 0]
+    return [text[i + 1 : j].strip() for i, j in pairwise((-1, *cuts, len(text)))]
 
 
 def quoted(value: str) -> str:
@@ -109,60 +109,70 @@ def quoted(value: str) -> str:
     A backslash makes a comma, a bracket or a backslash a part of the value. A value that is a method with
     options of its own stays as it is.
     """
-    whole = split_outside_brackets(value) == [value] and _is_balanced(value)
-    return value if whole and _unquoted(value) == value else re.sub(r"([\\,\[\]])", r"\\\1", value)
+    depths = bracket_depths(value, inside=True)
+    escapes = any(char == "\\" and depth == 0 for char, depth in zip(value, depths, strict=True))
+    whole = split_outside_brackets(value, inside=True) == [value] and _is_balanced(value, inside=True)
+    return value if whole and not escapes else re.sub(r"([\\,\[\]])", r"\\\1", value)
 
 
 def _unquoted(value: str) -> str:
-    """Drop the backslashes outside brackets; those inside belong to a method that is named there."""
-    found, depth, escaped = [], 0, False
-    for char in value:
-        if char == "\\" and not escaped:
-            escaped = True
-            found += [char] if depth else []
-            continue
-        depth += 0 if escaped else (char == "[") - (char == "]")
-        escaped = False
-        found.append(char)
-    return "".join(found)
+    """Drop backslashes before , [ ] and another one; those inside brackets belong to a method named there."""
+    depths = [*bracket_depths(value, inside=True), 0]
+    following = f"{value} "[1:]
+    escapes = [
+        char == "\\" and depths[at] == 0 and depths[at + 1] is None and following[at] in "\\,[]"
+        for at, char in enumerate(value)
+    ]
+    return "".join(char for char, escape in zip(value, escapes, strict=True) if not escape)
 
 
-def _is_balanced(text: str) -> bool:
-    bare = re.sub(r"\\.", "", text)
+def _is_balanced(text: str, *, inside: bool = False) -> bool:
+    depths = bracket_depths(text, inside=inside)
+    bare = [char for char, depth in zip(text, depths, strict=True) if depth is not None]
     return bare.count("[") == bare.count("]")
 
 
-def parse_methods(text: str) -> tuple[MethodRequest, ...]:
+def parse_methods(text: str, *, recorded: bool = False) -> tuple[MethodRequest, ...]:
     """Parse ``--methods``; names are resolved later, by the plan.
 
+    Args:
+        text: The methods, with commas between them.
+        recorded: The text is a name in a record: no file is looked for.
+
     Raises:
-        InputError: an empty entry, unbalanced brackets, an option without ``=`` or given twice, a bad alias.
+        InputError: an empty entry, unbalanced brackets, an option without ``=`` or given twice, a bad alias,
+            a quote that isn't closed, a path on disk that lacks its quotes.
     """
+    _refuse_unprintable(text, "--methods")
+    unquoted = None if recorded else find_unquoted(text)
+    if unquoted and unquoted.needed:
+        raise unquoted.error
     return tuple(_parse_method(part) for part in split_outside_brackets(text))
+
+
+def parse_method(text: str, where: str, *, recorded: bool = False) -> MethodRequest:
+    """Parse a single method; see :func:`parse_methods` for arguments and errors.
+
+    Raises:
+        InputError: also for several.
+    """
+    requests = parse_methods(text, recorded=recorded)
+    if len(requests) != 1:
+        what = f"'{text}' names {len(requests)} methods"
+        raise InputError(what, where=where, expected="one method", hint=quoting_hint(text))
+    return requests[0]
 
 
 def _parse_method(text: str) -> MethodRequest:
     where = "--methods"
     form = "[ALIAS=]NAME[:ARGUMENT][[OPTION=VALUE,...]] with commas between methods"
-    _refuse_unprintable(text, where)
     of = _OF_METHODS.fullmatch(text)
     if of and of["name"] == "distill" and _STATIC.match(of["methods"].strip()):
         row = f"{of['alias']}=" if of["alias"] else ""
         return replace(_parse_method(row + of["methods"].strip()), text=text)
     if of and _is_balanced(text):
         return MethodRequest(text, of["name"], of["methods"].strip(), (), of["alias"])
-    if not text or not _is_balanced(text) or ("[" in text and not text.endswith("]")):
-        raise InputError(f"'{text}' is not a method", where=where, expected=form)
-    head, _, inner = text.removesuffix("]").partition("[") if text.endswith("]") else (text, "", "")
-    options: list[tuple[str, str]] = []
-    for item in split_outside_brackets(inner) if inner else []:
-        key, equals, value = item.partition("=")
-        if not equals or not METHOD_NAME.fullmatch(key.strip()):
-            raise InputError(f"'{item}' in '{text}' is not an OPTION=VALUE", where=where, expected=form)
-        if key.strip() in dict(options):
-            what = f"{key.strip()} is given twice in '{text}'"
-            raise InputError(what, where=where, expected="one value")
-        options.append((key.strip(), _unquoted(value.strip())))
+    head, options = _split_options(text, form)
     alias: str | None = None
     before, equals, after = head.partition("=")
     if equals and ":" not in before:
@@ -173,8 +183,38 @@ def _parse_method(text: str) -> MethodRequest:
             )
     name, colon, argument = head.partition(":")
     if not METHOD_NAME.fullmatch(name) or (colon and not argument):
-        raise InputError(f"'{text}' is not a method", where=where, expected=form)
-    return MethodRequest(text, name, argument or None, tuple(options), alias)
+        hint = quoting_hint(text) or misplaced_hint(text)
+        raise InputError(f"'{text}' is not a method", where=where, expected=form, hint=hint)
+    in_quotes = argument.lstrip().startswith('"')
+    if in_quotes:
+        argument = argument.strip()
+        split_path(argument)
+    return MethodRequest(text, name, argument or None, options, alias, in_quotes)
+
+
+def _split_options(text: str, form: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """Split a method from the options in brackets at its end; raises InputError."""
+    where, depths = "--methods", bracket_depths(text)
+    opened = [i for i, char in enumerate(text) if char == "[" and depths[i] == 0]
+    closed = text.endswith("]") and depths[-1] == 0
+    if not text or not _is_balanced(text) or bool(opened) != closed:
+        hint = quoting_hint(text) or misplaced_hint(text)
+        raise InputError(f"'{text}' is not a method", where=where, expected=form, hint=hint)
+    if not opened:
+        return text, ()
+    options: dict[str, str] = {}
+    inner = text[opened[0] + 1 : -1]
+    for item in split_outside_brackets(inner, inside=True) if inner else []:
+        key, equals, value = item.partition("=")
+        if not equals or not METHOD_NAME.fullmatch(key.strip()):
+            what = f"'{item}' in '{text}' is not an OPTION=VALUE"
+            hint = quoting_hint(text) or r"write a comma of a value as \,"
+            raise InputError(what, where=where, expected=form, hint=hint)
+        if key.strip() in options:
+            what = f"{key.strip()} is given twice in '{text}'"
+            raise InputError(what, where=where, expected="one value")
+        options[key.strip()] = _unquoted(value.strip())
+    return text[: opened[0]], tuple(options.items())
 
 
 def parse_overrides(texts: Sequence[str]) -> tuple[Override, ...]:

@@ -10,13 +10,17 @@ ALL_METHODS = "all"
 
 @dataclass(frozen=True)
 class MethodRequest:
-    """One entry of ``--methods``: ``[ALIAS=]NAME[:ARGUMENT][[OPTION=VALUE,...]]``."""
+    """One entry of ``--methods``: ``[ALIAS=]NAME[:ARGUMENT][[OPTION=VALUE,...]]``.
+
+    ``in_quotes``: the argument begins with a path in double quotes, see :mod:`bench.request.quoting`.
+    """
 
     text: str
     name: str
     argument: str | None = None
     options: tuple[tuple[str, str], ...] = ()
     alias: str | None = None
+    in_quotes: bool = False
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from bench.records.record import RunRecord
 from bench.registry import discover
 from bench.request.budget import counted_by_epochs
 from bench.request.parse import parse_methods
+from bench.request.quoting import quote_path, split_path
 from bench.request.spec import MethodRequest
 
 
@@ -74,7 +75,7 @@ def _said(request: MethodRequest) -> dict[str, str | float] | None:
 
 def _request(text: str) -> MethodRequest | None:
     try:
-        (request,) = parse_methods(text)
+        (request,) = parse_methods(text, recorded=True)
     except (InputError, ValueError):  # no method, or several
         return None
     return request
@@ -107,8 +108,10 @@ def split_argument(request: MethodRequest, card: MethodCard) -> tuple[str | None
     if card.takes_path:
         if argument is None:
             raise InputError(f"'{card.name}' needs a model", where=where, expected=f"{card.name}:PATH")
+        if request.in_quotes:
+            return _split_quoted(argument, card, where)
         path, colon, last = argument.rpartition(":")
-        if not colon or not card.short_option or "/" in last:
+        if not colon or not card.short_option or "/" in last or "\\" in last:
             return argument, None
         if last not in card.option(card.short_option, where).choices and Path(argument).exists():
             return argument, None  # the colon is the path's
@@ -117,4 +120,17 @@ def split_argument(request: MethodRequest, card: MethodCard) -> tuple[str | None
         return None, None
     if card.short_option is None:
         raise InputError(f"'{card.name}' takes nothing after a colon", where=where, expected=card.name)
+    if request.in_quotes:
+        raise InputError(f"'{card.name}' takes no path", where=where, expected="no quotes")
     return None, (card.short_option, argument)
+
+
+def _split_quoted(argument: str, card: MethodCard, where: str) -> tuple[str, tuple[str, str] | None]:
+    """Split a path in quotes from the short option behind it; raises InputError."""
+    path, rest = split_path(argument)
+    if not rest:
+        return path, None
+    if card.short_option is None:
+        what = f"'{card.name}' takes nothing after its path, and there is '{rest}'"
+        raise InputError(what, where=where, expected=f"{card.name}:{quote_path(path)}")
+    return path, (card.short_option, rest.removeprefix(":").strip())

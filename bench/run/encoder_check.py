@@ -19,11 +19,13 @@ from bench.gate.items import COMPARED, ItemPair, judge_items
 from bench.gate.verdict import AVERAGE, CellVerdict, Gate, Key, Question, Status
 from bench.plan.plan import Plan, make_plan
 from bench.records.facts import differing, specified
+from bench.records.names import check_new, check_new_campaign, safe_name
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.registry import discover
 from bench.request import profiles
-from bench.request.parse import METHOD_NAME, parse_methods
+from bench.request.parse import METHOD_NAME, parse_method
+from bench.request.quoting import misplaced_hint, quoting_hint
 from bench.request.spec import MethodRequest, RunSpec
 from bench.run.kept import CAMPAIGN
 from bench.run.reference import check_whole, load
@@ -89,8 +91,7 @@ def encoder_gate(
     request = encoder_request(text, name)
     request = _as_before(request, then := _recorded(store, name, profile, suites))
     absent = _absent(then, profile, suites)
-    if absent and not update:
-        raise _no_record(store, text, name, absent)
+    _check_absent(store, text, name, absent, update=update)
     new_store = ResultStore(scratch / "results", CAMPAIGN)
     plans = _planned(request, then, absent, data, scratch / "results", workers)
     if not update and (differ := _changed(plans, then)):
@@ -141,9 +142,10 @@ def _request(text: str) -> MethodRequest:
     if path.is_dir():
         return MethodRequest(text, next((kind for kind in _KINDS if _can_read(kind, path)), "hf"), text)
     try:
-        (request,) = parse_methods(text)
-    except (InputError, ValueError) as error:
-        raise InputError(f"'{text}' is not an encoder", where="--encoder", expected=_FORM) from error
+        request = parse_method(text, "--encoder")
+    except InputError as error:
+        what, hint = f"'{text}' is not an encoder", error.hint or quoting_hint(text) or misplaced_hint(text)
+        raise InputError(what, where="--encoder", expected=_FORM, hint=hint) from error
     if request.alias is not None:
         raise InputError(f"'{text}' has a name of its own", where="--encoder", expected="--name NAME")
     return request
@@ -199,6 +201,19 @@ def _absent(then: Mapping[Cell, RunRecord], profile: str | None, suites: Sequenc
     wanted = suites or (() if then else profiles.load(profile or profiles.DEFAULT).suites)
     cells = {(place, suite_label(suite)): suite for place in places for suite in wanted}
     return {cell: suite for cell, suite in cells.items() if cell not in then}
+
+
+def _check_absent(
+    store: ResultStore, text: str, name: str, absent: Mapping[Cell, str], *, update: bool
+) -> None:
+    """Raise InputError for records that only ``--update`` makes, and for a new name that isn't portable."""
+    if absent and not update:
+        raise _no_record(store, text, name, absent)
+    if absent:
+        check_new_campaign(store.root.parent, store.campaign, where="--reference")
+    for place in dict.fromkeys(place for place, _ in absent):
+        folder, where = store.root / safe_name(place), f"--name {name}"
+        check_new(folder, safe_name(name), where=where, hint=f"type --name {name.rstrip('.')}-1")
 
 
 def _no_record(store: ResultStore, text: str, name: str, absent: Mapping[Cell, str]) -> InputError:

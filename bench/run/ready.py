@@ -7,6 +7,7 @@ from glob import escape
 from bench.data.mteb_names import suite_label
 from bench.errors import InputError
 from bench.eval.suite import measure_of
+from bench.plan.checks import method_cards
 from bench.plan.job import Job
 from bench.plan.plan import Plan
 from bench.records.record import safe_name
@@ -25,9 +26,8 @@ def check_early(spec: RunSpec) -> None:
     Raises:
         InputError: an unknown method, or data that can't be had now.
     """
-    methods = discover()
-    named = [request.name for request in spec.methods if request.text != ALL_METHODS]
-    cards = [methods.get(name, where="--methods").card for name in named]
+    discover()
+    cards = method_cards([request for request in spec.methods if request.text != ALL_METHODS])
     if spec.executor != "local" or any(card.scores_pairs for card in cards):
         return
     root = ResultStore(spec.results, spec.campaign).root

@@ -231,7 +231,7 @@ def members_of(record: RunRecord) -> list[tuple[MethodRequest, dict[str, Any]]]:
     found = []
     for member in _flat(record.training.get("members", {})):
         text = member["method"]
-        requests = parse_methods(text)
+        requests = parse_methods(text, recorded=True)
         if len(requests) > 1:
             raise DataError(f"it builds on '{text}', which is not one method", where=record.method)
         found.append((requests[0], member))

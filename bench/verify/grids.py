@@ -73,7 +73,7 @@ def _is(method: str, asked: str, profile: Profile | None) -> bool:
     """True if a method's id is of what a sweep asks for; an id leaves out what the profile gives anyway."""
     (wanted,) = parse_methods(asked)
     try:
-        (found,) = parse_methods(method)
+        (found,) = parse_methods(method, recorded=True)
         if (found.name, found.argument, found.alias) != (wanted.name, wanted.argument, None):
             return False
         given = _options(wanted, wanted)

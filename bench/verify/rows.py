@@ -9,6 +9,7 @@ from bench.errors import InputError
 from bench.plan.cells import profile_options
 from bench.plan.matched import MATCHED
 from bench.records.integrity import AGAIN
+from bench.records.names import model_stem
 from bench.records.record import RunRecord
 from bench.registry import METHODS
 from bench.request import profiles
@@ -50,8 +51,10 @@ def _said(record: RunRecord, card: MethodCard) -> dict[str, str] | None:
     """Options in a row's name, with what stands after a colon; None for a name that no run gives."""
     stems: list[tuple[str, dict[str, str]]] = [(card.name, {})]
     if card.takes_path and record.backbone:
-        stem = f"{record.backbone['name'].split('/')[-1]}-{record.backbone['sha256'][:8]}"
-        stems = [(f"{card.name}-{stem}" if card.named_rows else stem, {})]
+        name, sha256 = record.backbone["name"], record.backbone["sha256"]
+        older = f"{name.split('/')[-1]}-{sha256[:8]}"  # before a comma or bracket in it was left out
+        each = dict.fromkeys((model_stem(name, sha256), older))
+        stems = [(f"{card.name}-{stem}" if card.named_rows else stem, {}) for stem in each]
     if card.takes_methods and card.short_option in record.options:
         methods = str(record.options[card.short_option])
         stems.insert(0, (f"{card.name}:{methods}", {card.short_option: methods}))
@@ -60,7 +63,7 @@ def _said(record: RunRecord, card: MethodCard) -> dict[str, str] | None:
         if not record.method.startswith(stem) or rest[:1] not in ("", "["):
             continue
         try:
-            requests = parse_methods(f"{card.name}{rest}")
+            requests = parse_methods(f"{card.name}{rest}", recorded=True)
         except InputError:
             return None
         return short | dict(requests[0].options) if len(requests) == 1 else None

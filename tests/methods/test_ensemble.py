@@ -14,7 +14,8 @@ from bench.methods.ensemble import weighted_members
 from bench.plan.cell import Cell
 from bench.plan.plan import Plan, make_plan
 from bench.registry import discover
-from bench.request.parse import OF_METHODS, parse_methods, parse_override
+from bench.request.parse import parse_methods, parse_override
+from bench.request.quoting import OF_METHODS
 from bench.request.spec import RunSpec
 from tests.support.cli import Cli, records
 from tests.support.steps import toy_run

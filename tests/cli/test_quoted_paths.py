@@ -1,0 +1,178 @@
+"""A folder whose name has a comma, a bracket, an equals sign: every command takes it in double quotes."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+from bench.request.quoting import quote_path
+from tests.support.cli import Cli, records, refusal
+from tests.support.folders import copy, sentence_transformers_folder
+
+NAME = "my,folder[v=2]"
+TYPED = f'hf:"{NAME}":avg'
+TOY = ("--suite", "toy")
+UPDATE = ("--update", "--why", "first", "--yes")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, tiny_bert: Path) -> Path:
+    return copy(tiny_bert, tmp_path / NAME)
+
+
+def row(tmp_path: Path, campaign: str = "local") -> str:
+    return next(r.method for r in records(tmp_path, campaign).values() if r.method.startswith("my_folder"))
+
+
+def test_run_report_compare_and_the_same_command_again(cli: Cli, tmp_path: Path, folder: Path) -> None:
+    methods = f'word_overlap,{TYPED},A=hf:"{NAME}",hf:"./{NAME}"[pooling=avg_first_last]'
+    code, out, err = cli("run", "--methods", methods, *TOY)
+    assert code == 0, err
+    method = row(tmp_path)
+    assert method.startswith("my_folder_v=2_-")
+    assert method.endswith("[pooling=avg]")
+    assert {r.backbone["name"] for r in records(tmp_path).values() if r.backbone} == {NAME}
+    assert "4 of 4 cells are done already" in cli("run", "--methods", methods, *TOY)[2]
+    for asked in (f'word_overlap,{method},A=hf:"{NAME}"', f"A,{method.replace('[pooling=avg]', ':avg')}"):
+        code, out, err = cli("report", "--methods", asked)
+        assert (code, method in out) == (0, True), err
+    for arguments in ((method, "word_overlap"), ("A", "--against", f"word_overlap,{method}")):
+        code, out, err = cli("compare", *arguments)
+        assert (code, method in out) == (0, True), err
+    code, out, err = cli("verify")
+    assert (code, "nothing wrong" in out) == (0, True), out
+    (path,) = (p for p, r in records(tmp_path).items() if r.method == method)
+    code, out, err = cli("rerun", f"results/local/{path}", "--model", NAME)
+    assert (code, "equal" in out) == (0, True), err
+
+
+def test_sums_and_what_is_distilled(cli: Cli, tmp_path: Path, folder: Path, tiny_bert: Path) -> None:
+    copy(tiny_bert, tmp_path / "x+y")
+    methods = f'E=ensemble:0.5*{TYPED}+hf:"x+y",ensemble:hf:"x+y":avg+{TYPED},static:{TYPED}'
+    methods += f',static[of=hf:"{NAME}"]'
+    code, out, err = cli("run", "--methods", methods, *TOY, "--set", "static.dimensions=4")
+    assert code == 0, err
+    found = {record.method: record for record in records(tmp_path).values()}
+    (summed,) = (method for method in found if method.startswith("ensemble:"))
+    assert summed.startswith("ensemble:x_y-")
+    assert summed.count("+") == 1
+    assert not any('"' in method or NAME in method for method in found)
+    assert not any('"' in str(record.options.get("of")) for record in found.values())
+    code, out, err = cli("report", "--methods", f"E,{summed}")
+    assert (code, summed in out) == (0, True), err
+    assert cli("verify")[0] == 0
+
+
+def test_the_other_commands(cli: Cli, tmp_path: Path, folder: Path, tiny_bert: Path) -> None:
+    (tmp_path / "in.txt").write_text("a man is playing\n")
+    (tmp_path / "run.toml").write_text(f"methods = ['word_overlap', '{TYPED}']\nsuite = 'toy'\n")
+    sentence_transformers_folder(tiny_bert, tmp_path / "st,1", mean=True)
+    for line in (
+        ("show", TYPED, "--profile", "mini"),
+        ("run", "--config", "run.toml"),
+        ("run", "--methods", 'st:"st,1",prompteol:"st,1"', *TOY, "--dry-run"),
+        ("export", TYPED, "--out", "out,1"),
+        ("run", "--methods", 'A=st:"out,1",exported:"out,1"', *TOY),
+        ("encode", TYPED, "--input", "in.txt", "--out", "v.npy"),
+        ("probe", TYPED, 'B=st:"st,1"', "--probes", "uniformity", *TOY),
+        *(
+            ("check", "--reference", "ref", "--encoder", text, "--name", "m", *TOY, *UPDATE)
+            for text in (TYPED, NAME)
+        ),
+        ("run", "--methods", "untrained", "--backbone", NAME, *TOY),
+        ("run", "--methods", "diffcse", "--set", f"diffcse.generator={NAME}", *TOY, "--dry-run"),
+        ("run", "--methods", "diffcse", "--set", f'diffcse.generator="{NAME}"', *TOY, "--dry-run"),
+        ("run", "--methods", r"diffcse[generator=my\,folder\[v=2\]]", *TOY, "--dry-run"),
+    ):
+        code, _, err = cli(*line)
+        assert code == 0, (line, err)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ("run", "--methods", f"word_overlap,hf:{NAME}:avg", *TOY),
+        ("run", "--methods", f"hf:{NAME}:avg", *TOY, "--dry-run"),
+        ("show", f"hf:{NAME}:avg", "--profile", "mini"),
+        ("export", f"hf:{NAME}:avg", "--out", "out"),
+        ("encode", f"hf:{NAME}:avg", "--input", "in.txt", "--out", "v.npy"),
+        ("probe", f"hf:{NAME}:avg"),
+        ("conformance", f"hf:{NAME}:avg"),
+        ("tune", f"hf:{NAME}:avg", "--values", "1"),
+        ("gradient", f"hf:{NAME}:avg", "--out", "g"),
+        ("pack", "--methods", f"hf:{NAME}:avg", *TOY, "--out", "p"),
+        ("check", "--reference", "ref", "--encoder", f"hf:{NAME}:avg", "--name", "m", *UPDATE),
+        ("run", "--config", "run.toml"),
+    ],
+)
+def test_without_quotes_each_command_says_what_to_type(
+    cli: Cli, tmp_path: Path, folder: Path, line: tuple[str, ...]
+) -> None:
+    (tmp_path / "in.txt").write_text("a man is playing\n")
+    (tmp_path / "run.toml").write_text(f"methods = ['hf:{NAME}:avg']\nsuite = 'toy'\n")
+    said = refusal(cli, *line)
+    typed = shlex.quote(TYPED if "word_overlap" not in " ".join(line) else f"word_overlap,{TYPED}")
+    assert said.rstrip().endswith(f"type {typed}"), said
+    assert shlex.split(typed) == [shlex.split(typed)[0]]
+
+
+@pytest.mark.parametrize(
+    ("text", "typed"),
+    [
+        ("hf:./my,foldr:avg", 'hf:"./my,foldr":avg'),
+        ("word_overlap,hf:./my,foldr,simcse", 'hf:"./my,foldr"'),
+        ("hf:./my[foldr]", 'hf:"./my[foldr]"'),
+        ("hf:./my[v=3]", 'hf:"./my[v=3]"'),
+        ("hf:./a]b:avg", 'hf:"./a]b":avg'),
+        (r'hf:"my\,folder[v=2]"', f'hf:"{NAME}"'),
+    ],
+)
+def test_a_path_that_may_lack_quotes(cli: Cli, folder: Path, text: str, typed: str) -> None:
+    said = refusal(cli, "run", "--methods", text, *TOY, "--dry-run")
+    assert f"type {shlex.quote(typed)}" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("hf:~nobody-of-this-name/x", "is neither a folder nor a model in the local cache"),
+        (f"hf:{'a' * 300}", "is neither a folder nor a model in the local cache"),
+        (f"vectors:{'a' * 300}", "is not a file"),
+        (r"hf:C:\models\x", r"'C:\models\x' is neither a folder nor a model in the local cache"),
+        ('hf:"no,where"', "'no,where' is neither a folder"),
+        (r"distill[of=a\,b]", "'a,b' names 2 methods; expected one method"),
+        (r"static[of=a\,b]", "'a,b' names 2 methods; expected one method"),
+        ("untrained,simcsee", "unknown method 'simcsee' (did you mean 'simcse'?)"),
+        ("diffcse[generator=a,b]", r"write a comma of a value as \,"),
+    ],
+)
+def test_what_stays_wrong_is_said_in_one_line(cli: Cli, text: str, part: str) -> None:
+    said = refusal(cli, "run", "--methods", text, *TOY, "--dry-run")
+    assert part in said
+    assert "if this is one path" not in said
+
+
+def test_the_command_that_goes_on_is_quoted_for_a_shell(cli: Cli, folder: Path) -> None:
+    line = ("run", "--methods", f"word_overlap,{TYPED}", *TOY, "--deadline", "0.0001")
+    code, _, err = cli(*line)
+    assert code == 130, err
+    printed = err.rstrip().rpartition(": ")[2]
+    assert shlex.split(printed) == ["bench", *line]
+
+
+@pytest.mark.parametrize("name", ["a b", "c:d", "é", "-lead", "a=b", 'q"r', "b\\c", "it's"])
+def test_other_names_need_no_quotes_and_may_have_them(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, name: str
+) -> None:
+    shutil.copytree(tiny_bert, tmp_path / name)
+    code, out, err = cli("run", "--methods", f"A=hf:{name}:avg,B=st:{name}", *TOY, "--dry-run")
+    assert code == 0, err
+    code, out, err = cli("run", "--methods", f"hf:{quote_path(name)}:avg,hf:./{name}", *TOY)
+    assert code == 0, err
+    assert len(records(tmp_path)) == 2
+    for record in records(tmp_path).values():
+        code, out, err = cli("report", f"--methods={record.method}")
+        assert (code, record.method in out) == (0, True), err
