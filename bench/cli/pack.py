@@ -46,6 +46,7 @@ def pack(out: Path, weights: str, limit: float | None, **options: Any) -> None:
     It holds the code, the data of the named suites, the training text, the models, and run.sh with the
     command. Records that it makes name the commit it was made from.
     """
+    from bench.plan.names import check_names
     from bench.plan.plan import make_plan
     from bench.run.pack import pack as write
 
@@ -56,6 +57,7 @@ def pack(out: Path, weights: str, limit: float | None, **options: Any) -> None:
             expected="one that comes with bench, and --set for what yours changes",
         )
     plan = make_plan(make_spec(options))
+    check_names(plan)
     found = write(plan, ["run", *_given()], out, half=weights == "fp16")
     for line in found.models:
         click.echo(line)

@@ -66,8 +66,7 @@ def reproduce(
         _check(name, options)
         return
     spec = _spec(options)
-    if show:
-        _check_campaign(spec)
+    _check_campaign(spec, show=show, runs=name is not None)
     wanted = chosen(name) if name else tuple(items().values())
     if name is None:
         from bench.papers.listing import lines, listing
@@ -132,10 +131,18 @@ def _spec(options: dict[str, Any]) -> RunSpec:
     return make_spec({**options, "methods": "untrained", "seeds": options["seeds"] or "1"})
 
 
-def _check_campaign(spec: RunSpec) -> None:
-    """Raise InputError where the campaign that is named isn't there; its default may hold nothing yet."""
+def _check_campaign(spec: RunSpec, *, show: bool, runs: bool) -> None:
+    """Raise InputError for a campaign to show that isn't there, and a new one with a name that can't be.
+
+    The default campaign may hold nothing yet.
+    """
+    from bench.records.names import check_new_campaign
     from bench.records.store import ResultStore
 
+    if not show:
+        if runs:
+            check_new_campaign(spec.results, spec.campaign)
+        return
     source = click.get_current_context().get_parameter_source("campaign")
     store = ResultStore(spec.results, spec.campaign)
     if source is not click.core.ParameterSource.DEFAULT and not store.root.is_dir():
@@ -171,6 +178,7 @@ def _check(name: str | None, options: dict[str, Any]) -> None:
 
 def _preview(made: Work, estimate: bool) -> int:
     """Say what would run; return the number of conflicts."""
+    from bench.plan.names import check_names
     from bench.plan.plan import make_plan
 
     click.echo(f"{made.item.id}: {made.item.title}; profile {made.spec.profile}")
@@ -181,6 +189,7 @@ def _preview(made: Work, estimate: bool) -> int:
     if not made.spec.methods:
         return 0
     plan = make_plan(made.spec)
+    check_names(plan)
     conflicts = show_plan(plan)
     if estimate:
         show_estimate(plan)
@@ -190,6 +199,7 @@ def _preview(made: Work, estimate: bool) -> int:
 def _run(made: Work, show: bool) -> tuple[list[tuple[str, RunRecord]], int]:
     """Run what is missing, or only read; return the records with their methods' texts, and what failed."""
     from bench.papers.work import ids
+    from bench.plan.names import check_names
     from bench.plan.plan import make_plan
     from bench.records.store import ResultStore
 
@@ -206,6 +216,7 @@ def _run(made: Work, show: bool) -> tuple[list[tuple[str, RunRecord]], int]:
             if record.method == method and record.seed in seeds
         ], 0
     plan = make_plan(made.spec)
+    check_names(plan)
     if plan.spec.executor == "local":
         check_device(plan.spec.device, plan.spec.ranks)
     tell(f"{made.item.id}: {made.item.title}; profile {made.spec.profile}")

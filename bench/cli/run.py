@@ -111,6 +111,7 @@ def run(
     Progress goes to stderr, the leaderboard of this run to stdout.
     """
     from bench.cli.detect import check_options, show_detection
+    from bench.plan.names import check_names
     from bench.plan.plan import make_plan
     from bench.run.logs import check_installed
     from bench.run.ready import check_early
@@ -125,7 +126,9 @@ def run(
     check_deadline(deadline, force=options["force"])
     spec = make_spec(options)
     check_early(spec)
-    plan = of_shard(make_plan(spec), shard)
+    plan = make_plan(spec)
+    check_names(plan)
+    plan = of_shard(plan, shard)
     if plan.spec.executor == "local":  # else the nodes' devices count
         check_device(plan.spec.device, plan.spec.ranks)
     if dry_run or estimate:

@@ -29,7 +29,9 @@ def sweep(name: str, dry_run: bool, estimate: bool, **options: Any) -> None:
     Its cells are those of `bench run`: what is finished in the campaign is not computed again.
     """
     from bench.cli.screen import text
+    from bench.plan.names import check_names
     from bench.plan.plan import make_plan
+    from bench.records.names import check_new_campaign
     from bench.records.store import ResultStore
     from bench.reports.tables.sweeps import sweep_grids
     from bench.request import profiles
@@ -39,6 +41,7 @@ def sweep(name: str, dry_run: bool, estimate: bool, **options: Any) -> None:
 
     wanted = get(name)
     spec = make_spec({**options, "methods": "untrained"})
+    check_new_campaign(spec.results, spec.campaign)
     if wanted.surface:
         manifest = Manifest(wanted.name, profiles.load(spec.profile).name, ("formula",), (), ())
         store = ResultStore(spec.results, spec.campaign)
@@ -50,6 +53,7 @@ def sweep(name: str, dry_run: bool, estimate: bool, **options: Any) -> None:
     points = list(wanted.points(_backbone(spec)))
     methods = dict.fromkeys(point.method for point in points)
     plan = make_plan(replace(spec, methods=parse_methods(",".join(methods))))
+    check_names(plan)
     if plan.spec.executor == "local":  # else the nodes' devices count
         check_device(plan.spec.device, plan.spec.ranks)
     manifest = Manifest(

@@ -11,7 +11,7 @@ from bench.conformance.checks import check
 from bench.conformance.subject import Subject
 from bench.errors import InputError
 from bench.plan.plan import Plan
-from bench.records.record import safe_name
+from bench.records.names import name_fault, safe_name
 from bench.request.parse import METHOD_NAME
 from bench.stages import StageSpec, TrainedMethod
 
@@ -39,14 +39,14 @@ def complete_card(subject: Subject) -> str | None:
 
 @check("path")
 def safe_path(subject: Subject) -> str | None:
-    """A name of letters, digits, _ . + - that begins with a letter or digit, at most 80.
+    """A portable name of letters, digits, _ . + - that begins with a letter or digit, at most 80.
 
     It names a folder of records: choose another.
     """
     name = subject.card.name
     if not METHOD_NAME.fullmatch(name):
         return f"the name {name!r}"
-    return f"the folder '{safe_name(name)}' for it" if safe_name(name) != name else None
+    return f"the folder '{safe_name(name)}' for it" if safe_name(name) != name else name_fault(name)
 
 
 @check("options")

@@ -26,6 +26,7 @@ from bench.errors import (
 from bench.records.files import content_of, temporaries, write_whole
 from bench.records.folders import check_readable
 from bench.records.integrity import AGAIN, copies, faults, seal_fault, sealed
+from bench.records.names import check_new_campaign
 from bench.records.predictions import arrays, npz
 from bench.records.record import Place, RunRecord, from_json, safe_name, to_json
 
@@ -53,7 +54,8 @@ class ResultStore:
         self.root = results / campaign
 
     def prepare(self) -> None:
-        """Make the folder and check that it can be written; raises InputError."""
+        """Make the folder and check that its name and it itself can be written; raises InputError."""
+        check_new_campaign(self.root.parent, self.campaign)
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             (self.root / ".locks").mkdir(exist_ok=True)

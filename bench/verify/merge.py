@@ -16,6 +16,7 @@ from bench.errors import DataError, InputError, NotComparableError, StorageError
 from bench.eval.rescore import tasks_of
 from bench.records.files import write_whole
 from bench.records.integrity import copies, sealed
+from bench.records.names import check_new_campaign
 from bench.records.record import RunRecord, to_json
 from bench.records.store import ResultStore
 from bench.reports.campaign import make_campaign
@@ -89,7 +90,7 @@ def merge(file: Path, into: Path, settings: Settings) -> Merged:
 
     Raises:
         InputError: not a bundle, or one that holds what its records don't call for; scores that can't be
-            computed again; an option that is wrong.
+            computed again; an option that is wrong; a new campaign with a name that isn't portable.
         DataError: a file that quotes a test sentence; a damaged record in the campaign; a copy of one.
         NotComparableError: a record or grid with other content is there already, or one that can't share a
             table with what is there.
@@ -99,7 +100,7 @@ def merge(file: Path, into: Path, settings: Settings) -> Merged:
         expected = "the results folder above it"
         raise InputError(f"{into} is a campaign's folder", where="--into", expected=expected)
     bundle, failed = of_folder(file) if file.is_dir() else (archive.read(file), [])
-    store = ResultStore(into, settings.campaign or bundle.campaign)
+    store = _target(into, settings.campaign or bundle.campaign)
     sources = bundle.below(archive.PLUGINS)
     _check_run_plugins(settings, sources)
     with _staging(into) as folder:
@@ -135,6 +136,13 @@ def merge(file: Path, into: Path, settings: Settings) -> Merged:
         merged.present = len(records) - len(new)
         merged.notes += _restored(store, records, bundle)
         return merged
+
+
+def _target(into: Path, campaign: str) -> ResultStore:
+    """The campaign that gets the records; raises InputError for a new one whose name isn't portable."""
+    store = ResultStore(into, campaign)
+    check_new_campaign(into, campaign)
+    return store
 
 
 @contextmanager

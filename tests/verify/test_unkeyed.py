@@ -197,7 +197,7 @@ def test_a_sum_without_its_members_and_a_name_that_is_anothers_but_for_case(
     assert "it calls itself Tncse, a name of tncse, but ensemble made it" in out, out
     code, _, err = cli("run", "--methods", "SimCSE=untrained", "--dry-run")
     assert (code, "the alias 'SimCSE' is the name of a registered method" in err) == (2, True)
-    assert cli("run", "--methods", "SimCSE=simcse", "--dry-run")[0] == 0
+    assert cli("run", "--methods", "SimCSE=simcse", "--dry-run", "--campaign", "new")[0] == 0
 
 
 def test_files_beside_the_records_are_said_to_be_unchecked(
