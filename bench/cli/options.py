@@ -261,6 +261,7 @@ def make_spec(options: dict[str, Any]) -> RunSpec:
     spec = RunSpec(
         **given
         | {
+            "plugins": loaded_plugins(options.get("plugins", ()), options["results"]),
             "methods": parse_methods(options["methods"]),
             "seeds": parse_seeds(seeds) if isinstance(seeds, str) else seeds,
             "profile": DEFAULT if options["profile"] is None else options["profile"],
@@ -270,7 +271,6 @@ def make_spec(options: dict[str, Any]) -> RunSpec:
             "data": options["data_dir"],
             "workers": options.get("workers") or _default_workers(options),
             "probes": parse_probes(options["probes"], tell) if options.get("probes") else (),
-            "plugins": loaded_plugins(options.get("plugins", ()), options["results"]),
         }
     )
     tell_idle_tables(spec.profile)
