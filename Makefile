@@ -52,7 +52,7 @@ TYPED := build/types/bench
 types: install
 	rm -rf $(TYPED) && mkdir -p $(TYPED) && touch $(TYPED)/__init__.py
 	for name in baselines methods reports; do ln -s ../../../$$name $(TYPED)/$$name; done
-	$(BIN)/mypy bench $(TYPED)/baselines $(TYPED)/methods $(TYPED)/reports \
+	$(BIN)/mypy --scripts-are-modules bench $(TYPED)/baselines $(TYPED)/methods $(TYPED)/reports \
 		tests benchmarks docs/generate.py docs/hooks.py setup.py .ci/check-release
 
 package: install # sdist, and the wheel from it
