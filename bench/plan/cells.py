@@ -97,12 +97,11 @@ def _model(path: str, request: MethodRequest, card: MethodCard) -> ModelFolder:
         return find(path, where=where)
     except InputError as error:
         known = {option.name for option in card.options}
-        hint = error.hint
         if request.in_quotes:
-            hint = hint or misquoted_hint(request.text, path)
+            error.hint = error.hint or misquoted_hint(request.text, path)
         elif any(name not in known for name, _ in request.options):
-            hint = hint or quoting_hint(request.text)
-        raise InputError(error.what, where=where, expected=error.expected, hint=hint) from error
+            error.hint = error.hint or quoting_hint(request.text)
+        raise
 
 
 def bare_cell(

@@ -176,3 +176,33 @@ def test_other_names_need_no_quotes_and_may_have_them(
     for record in records(tmp_path).values():
         code, out, err = cli("report", f"--methods={record.method}")
         assert (code, record.method in out) == (0, True), err
+
+
+PLUGIN = """
+from bench_test_methods import Noise
+from bench.card import MethodCard
+from bench.registry import add_method
+
+
+@add_method
+class FromFolder:
+    card = MethodCard(
+        name="folder", kind="external", summary="random", version=1, equations=("h = z",), deterministic=True,
+        needs_backbone=False, takes_path=True
+    )
+
+    def build(self, context):
+        return Noise(1)
+"""
+
+
+def test_a_path_of_a_plugin(cli: Cli, tmp_path: Path, folder: Path) -> None:
+    (tmp_path / "mine.py").write_text(PLUGIN)
+    given = ("--plugin", "mine.py", *TOY)
+    said = refusal(cli, "run", "--methods", f"noise,folder:{NAME}", *given, "--seeds", "1")
+    typed = f'noise,folder:"{NAME}"'
+    assert said.rstrip().endswith(f"type {shlex.quote(typed)}")
+    methods = f'{typed},ensemble:folder:"{NAME}"+noise'
+    code, _, err = cli("run", "--methods", methods, *given, "--seeds", "1")
+    assert code == 0, err
+    assert row(tmp_path).startswith("my_folder_v=2_-")
