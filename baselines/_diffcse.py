@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from bench.nn.attention import attention_mask, run_layers
 from bench.nn.backbone import load_backbone
+from bench.nn.device import to_float64
 from bench.nn.masked_lm import check_layers, check_same_vocabulary, lm_logits, load_masked_lm
 from bench.nn.tokens import Chunk, TokenBatch, chunk_from, chunk_of
 from bench.stages import StageContext
@@ -146,9 +147,10 @@ def edited_tokens(
 
 def _drawn(logits: Tensor, draws: Tensor) -> Tensor:
     """The first token at which the cumulated distribution is above the number drawn."""
-    below = logits.double().softmax(-1).cumsum(-1)  # in float32 rare tokens of a vocabulary would be lost
-    wanted = draws.double().unsqueeze(-1) * below[..., -1:]
-    return torch.searchsorted(below, wanted, right=True).squeeze(-1).clamp(max=logits.shape[-1] - 1)
+    below = to_float64(logits).softmax(-1).cumsum(-1)  # float32 would lose rare tokens of a vocabulary
+    wanted = to_float64(draws).unsqueeze(-1) * below[..., -1:]
+    found = torch.searchsorted(below, wanted, right=True).squeeze(-1).clamp(max=logits.shape[-1] - 1)
+    return found.to(logits.device)
 
 
 class Edits(NamedTuple):

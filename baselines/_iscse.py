@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from bench.nn.device import float64_device
 from bench.nn.tokens import TokenBatch
 from bench.stages import StageContext, planned_steps
 from bench.train.heads import EncoderWithHead
@@ -101,7 +102,9 @@ def principal_groups(vectors: Tensor, count: int) -> Tensor:
         largest = (labels == numbers).sum(1).argmax()
         inside = labels == largest
         group = centred * inside[:, None]
-        direction = torch.linalg.eigh(group.T @ group).eigenvectors[:, -1]
+        gram = group.T @ group
+        found = torch.linalg.eigh(gram.to(float64_device(gram.device)))  # MPS has no eigenvectors
+        direction = found.eigenvectors[:, -1].to(gram.device)
         above = group @ direction > 0
         first = above.gather(0, inside.long().argmax(0, keepdim=True))  # keeps its label, whatever the sign
         labels = labels.masked_fill(inside & (above != first), fresh)
@@ -172,7 +175,7 @@ class ISCSEObjective(EncoderWithHead):
         if memory is None or len(memory) < self.memory.size:
             return loss
         smooth = info_nce(anchors, self.smooth(unit, memory), self.tau)
-        return loss + prepared.weight.to(loss.dtype) * smooth
+        return loss + prepared.weight.to(loss) * smooth
 
     def smooth(self, unit: Tensor, memory: Tensor) -> Tensor:
         """The smoothed positives; their newest copies are the memory's last ones."""

@@ -15,6 +15,7 @@ from bench.card import OptionValue
 from bench.errors import InputError
 from bench.methods._losses import cross_nce, ltn, tower_nce
 from bench.nn.backbone import TransformerEncoder, load_backbone
+from bench.nn.device import to_float64
 from bench.nn.prompt import Prompt
 from bench.nn.tokens import TokenBatch
 from bench.stages import StageContext
@@ -177,7 +178,7 @@ class PairObjective(Objective):
         if self.head is not None:
             states = self.head(torch.tanh(states) if self.head_input == "tanh" else states)
         # e^(s/tau) leaves float32's range at the grid's smallest tau
-        unit = functional.normalize(states.double(), dim=1, eps=1e-8)
+        unit = functional.normalize(to_float64(states), dim=1, eps=1e-8)
         return self.loss(*unit.chunk(2))
 
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from bench.baselines._checks import check_alike
+from bench.nn.device import to_float64
 
 BARLOW_OFF_DIAGONAL = 0.0051
 VICREG_WEIGHTS = (25.0, 25.0, 1.0)
@@ -138,7 +139,7 @@ class CorInfoMax(nn.Module):
         """
         check_alike("(N, d)", z=z, y=y)
         spread, invariance = CORINFOMAX_WEIGHTS
-        z64, y64 = z.double(), y.double()
+        z64, y64 = to_float64(z), to_float64(y)
         logdets = self._logdet("z", z64) + self._logdet("y", y64)
         return -spread * logdets / z.shape[1] + invariance * (z64 - y64).square().mean()
 

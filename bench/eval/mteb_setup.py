@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def kept_random_state() -> Iterator[None]:
-    """Restore the global generators of ``random``, numpy and torch (of every initialised CUDA device too).
+    """Restore the global generators of ``random``, numpy and torch (of every initialised GPU too).
 
     Importing mteb, making a task of it and evaluating each seed all of them with 42.
     """
@@ -30,6 +30,7 @@ def kept_random_state() -> Iterator[None]:
     torch = sys.modules.get("torch")
     cpu = torch.get_rng_state() if torch else None
     cuda = torch.cuda.get_rng_state_all() if torch and torch.cuda.is_initialized() else None
+    mps = torch.mps.get_rng_state() if torch and torch.backends.mps.is_available() else None
     try:
         yield
     finally:
@@ -39,6 +40,8 @@ def kept_random_state() -> Iterator[None]:
             torch.set_rng_state(cpu)
         if torch and cuda is not None:
             torch.cuda.set_rng_state_all(cuda)
+        if torch and mps is not None:
+            torch.mps.set_rng_state(mps)
 
 
 def import_mteb() -> ModuleType:

@@ -21,6 +21,7 @@ from bench.eval.embed import Embeddings
 from bench.eval.logistic import LogisticSolver
 from bench.eval.sgd import Classifier, fit_sgd
 from bench.eval.transfer_items import KFOLD, SEED, Labels, Rows, f1_score, folds_of, laid, undone
+from bench.nn.device import float64_device
 from bench.nn.tokens import sent
 
 REGS = (1e-5, 1e-4, 1e-3, 1e-2)
@@ -98,7 +99,7 @@ class Fitter:
         labels: (n,), 0 to classes - 1.
         classes: Number of classes.
         protocol: The solver and its settings.
-        device: Where to fit, "cpu" or "cuda", which gets the features once.
+        device: Where to fit, "cpu" or "cuda", which gets the features once; with "mps" the CPU fits.
     """
 
     def __init__(
@@ -115,8 +116,8 @@ class Fitter:
         self._exact = self._sent = None
         if protocol.solver == "exact":
             self._exact = LogisticSolver(features, labels, classes, device)
-        elif device != "cpu":
-            self._sent = sent(torch.from_numpy(np.asarray(features, dtype=np.float32)), device)
+        elif (where := float64_device(device)) != "cpu":
+            self._sent = sent(torch.from_numpy(np.asarray(features, dtype=np.float32)), where)
 
     def weights(self, folds: Sequence[Fold]) -> list[NDArray[np.float64]]:
         """Return (regs, classes, dim + 1) for each fold; the exact solver fits all folds together."""
@@ -205,7 +206,7 @@ def run_task(
         task: The task.
         vectors: Of its sentences.
         protocol: How it is fitted.
-        device: Where it is fitted, "cpu" or "cuda".
+        device: Where the encoder is, "cpu", "cuda" or "mps"; see :class:`Fitter`.
 
     Raises:
         BenchError: vectors that can't be classified, or a solver that doesn't converge; names the task.

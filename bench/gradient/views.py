@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from bench.errors import BenchError
 from bench.gradient.angles import TAUS, FloatArray, RatioBounds, ratio_bounds
 from bench.nn.backbone import TransformerEncoder
+from bench.nn.device import to_float64
 from bench.train.chunks import cls_states
 from bench.train.streams import own_random_state
 
@@ -48,7 +49,7 @@ def dropout_views(
             states = cls_states(model, [*rows, *rows], encoder.tokenizer.pad_token_id)
         finally:
             model.train(training)
-    vectors = states.double().cpu().numpy()
+    vectors = to_float64(states).cpu().numpy()
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     if not np.isfinite(norms).all() or not norms.all():
         raise BenchError("a held-out sentence's vector is zero or not finite")

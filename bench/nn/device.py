@@ -61,7 +61,9 @@ def move(module: Module, device: torch.device | str) -> Module:
     """Send a module to a device; its tensors in float64 go to :func:`float64_device` of it."""
     if has_float64(device):
         return module.to(device)
-    moved: Module = module._apply(
-        lambda tensor: tensor.cpu() if tensor.dtype == torch.float64 else tensor.to(device)
-    )
-    return moved
+
+    def moved(tensor: Tensor) -> Tensor:
+        return tensor.cpu() if tensor.dtype == torch.float64 else tensor.to(device)
+
+    module._apply(moved)  # type: ignore[no-untyped-call]
+    return module

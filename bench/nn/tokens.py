@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from bench.nn.batches import length_sorted_batches
+from bench.nn.device import has_float64
 
 
 class Chunk(NamedTuple):
@@ -113,7 +114,7 @@ def places(order: Sequence[int]) -> Tensor:
 def on_device(tree: Any, device: torch.device | str) -> Any:
     """Send every tensor of nested tuples, lists and dictionaries to a device; other values stay as they are.
 
-    To CUDA they go from pinned memory, so that the host waits for no copy.
+    To CUDA they go from pinned memory, so that the host waits for no copy; see :func:`sent`.
     """
     if isinstance(tree, Tensor):
         return sent(tree, device)
@@ -126,7 +127,13 @@ def on_device(tree: Any, device: torch.device | str) -> Any:
 
 
 def sent(tensor: Tensor, device: torch.device | str) -> Tensor:
-    """A CPU tensor on a device; to CUDA from pinned memory, so that the host needn't wait for the copy."""
-    if torch.device(device).type != "cuda" or tensor.is_cuda:
+    """A CPU tensor on a device; to CUDA from pinned memory, so that the host needn't wait for the copy.
+
+    One in float64 stays on the CPU where the device has no float64 (:mod:`bench.nn.device`).
+    """
+    kind = torch.device(device).type
+    if kind in ("cpu", tensor.device.type) or (tensor.dtype == torch.float64 and not has_float64(device)):
         return tensor
-    return tensor.pin_memory().to(device, non_blocking=True)
+    if kind == "cuda":
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)

@@ -167,10 +167,10 @@ class _Calls:
         if mask is None:
             return
         self.mask = _of_tokens(mask)
-        if mask.dim() == 2 or not mask.is_cuda:  # what CUDA gets as a mask of attention is padded here
+        if mask.dim() == 2 or mask.is_cpu:  # what a GPU gets as a mask of attention is padded here
             left = ~self.mask[:, 0].all()
             self.padded_left = left if self.padded_left is None else self.padded_left | left
-        if not mask.is_cuda:
+        if mask.is_cpu:
             self.check_padding()
         for observer in self.observers:
             observer.on_batch(self.number, ids, self.mask)

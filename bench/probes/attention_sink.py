@@ -164,7 +164,9 @@ class _Maps(Observer):
         self._tokens[tower] = ids[0], mask[0]
 
     def on_layer(self, view: LayerView) -> None:
-        self._layers[view.tower].append(view.weights()[0].mean(0).double())
+        from bench.nn.device import to_float64
+
+        self._layers[view.tower].append(to_float64(view.weights()[0].mean(0)))
 
     def of(self, tower: int) -> tuple[list[int], list[list[list[float]]]]:
         """Token ids and each layer's weights, without the padding that CUDA's lengths bring."""

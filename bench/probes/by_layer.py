@@ -25,7 +25,9 @@ class LayerMeans:
         """Add the values of a batch, (B, ...), at a layer; layers come in order."""
         import torch
 
-        total = values.sum(0, dtype=torch.float64)
+        from bench.nn.device import float64_device
+
+        total = values.to(float64_device(values.device)).sum(0, dtype=torch.float64)
         if layer == len(self._sums):
             self._sums.append(total)
             self._counts.append(len(values))

@@ -41,7 +41,9 @@ class Norms:
         """Add (B, H) vectors (Chan, Golub and LeVeque 1979: no difference of large sums)."""
         import torch
 
-        norms = torch.linalg.vector_norm(vectors, dim=1).double()
+        from bench.nn.device import to_float64
+
+        norms = to_float64(torch.linalg.vector_norm(vectors, dim=1))
         mean = norms.mean()
         figures = torch.stack([mean, (norms - mean).square().sum(), norms.min(), norms.max()])
         self._unread.append((len(norms), figures))

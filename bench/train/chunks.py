@@ -48,11 +48,11 @@ class Shapes(NamedTuple):
 
 
 def shapes_for(device: torch.device | str) -> Shapes:
-    """Small chunks of like length on a CPU, large ones on CUDA, a single one where steps are compiled."""
+    """Small chunks of like length on a CPU, large ones on a GPU, a single one where steps are compiled."""
     kind = torch.device(device).type
     if asked() != "none":
         return Shapes(0, BUCKET, masked=True, once=False)
-    if kind == "cuda":
+    if kind in ("cuda", "mps"):
         return Shapes(default_batch_tokens(kind), BUCKET, masked=True, once=False)
     return Shapes(default_batch_tokens(kind), 1, masked=False, once=True)
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from bench.nn.device import to_float64
+
 ENGINES = ("zca", "cholesky", "lowrank")
 """How a group is made white: by the symmetric root, a triangular one, or in its largest directions alone."""
 RANK = 6
@@ -75,7 +77,7 @@ def whiten_views(
         _check(features, order, groups, eps)
     centred = [_cut(features, order, groups) for features, order in zip(views, orders, strict=True)]
     covariance = torch.cat([_covariance(part, exact=engine == "cholesky") for part in centred])
-    root = _root(covariance if through else covariance.detach(), eps, engine).to(centred[0].dtype)
+    root = _root(covariance if through else covariance.detach(), eps, engine).to(centred[0])
     white = [part @ matrix for part, matrix in zip(centred, root.chunk(len(views)), strict=True)]
     back = orders.argsort(dim=1)
     return [
@@ -92,8 +94,8 @@ def _cut(features: Tensor, order: Tensor, groups: int) -> Tensor:
 
 
 def _covariance(centred: Tensor, *, exact: bool) -> Tensor:
-    """S of each group; on CUDA or ``exact`` in float64, where rounding leaves no eigenvalue below -eps."""
-    rows = centred.double() if exact or centred.is_cuda else centred
+    """S of each group; on a GPU or ``exact`` in float64, where rounding leaves no eigenvalue below -eps."""
+    rows = to_float64(centred) if exact or not centred.is_cpu else centred
     return rows.transpose(1, 2) @ rows / rows.shape[1]
 
 

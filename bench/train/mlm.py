@@ -113,14 +113,14 @@ def train_mlm(
         )
     objective = MlmObjective(model, tokenizer, settings.mask, generator(seed, "pretrain/mask"))
     order = length_pooled_batches([len(row) for row in rows], settings.batch_size, seed)
-    cuda = objective.device.type == "cuda"
-    optimizer = _optimizer(model, settings, fused=cuda)
-    clock, losses = _Clock(settings, end), _Losses(_CURVE_EVERY if cuda else 1)
+    kind = objective.device.type
+    optimizer = _optimizer(model, settings, fused=kind != "cpu")
+    clock, losses = _Clock(settings, end), _Losses(1 if kind == "cpu" else _CURVE_EVERY)
     steps = prepared_steps(
         objective,
         lambda: [rows[index] for index in next(order)],
         settings.steps if end is None else sys.maxsize,
-        ahead=cuda,
+        ahead=kind == "cuda",
     )
     with closing(steps):
         for step, (sentences, prepared) in enumerate(steps, start=1):

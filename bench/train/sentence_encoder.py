@@ -15,6 +15,7 @@ from bench.card import OptionValue
 from bench.errors import InputError
 from bench.nn.architecture import longest_input
 from bench.nn.backbone import TokenRows, TransformerEncoder, load_backbone, quiet
+from bench.nn.device import move
 from bench.nn.sum_encoder import SumEncoder
 from bench.stages import StageContext, planned_steps
 from bench.train.curve import loss_curve
@@ -81,7 +82,7 @@ def train_towers(
     rows = _rows(context, towers, numbered=numbered)
     settings = _settings(config, len(rows))
     with own_random_state(context.seed, f"head/{context.role}", context.device):
-        objective = make_objective(*models, towers[0][1].pad_token_id).to(context.device)
+        objective = move(make_objective(*models, towers[0][1].pad_token_id), context.device)
     _check_batches(settings, len(rows), getattr(objective, "least", 1))
     parts = [TransformerEncoder(tower, pooling, device=context.device) for tower in towers]
     encoder = parts[0] if len(parts) == 1 else SumEncoder(parts)

@@ -23,7 +23,11 @@ def generator(seed: int, stream: str) -> torch.Generator:
 @contextmanager
 def own_random_state(seed: int, stream: str, device: str = "cpu") -> Iterator[None]:
     """Seed torch's global generators for a block and put them back: dropout takes no generator."""
-    devices = [torch.cuda.current_device()] if device.startswith("cuda") else []
-    with torch.random.fork_rng(devices=devices):
+    kind, devices = torch.device(device).type, list[int]()
+    if kind == "cuda":
+        devices = [torch.cuda.current_device()]
+    elif kind == "mps":
+        devices = [0]
+    with torch.random.fork_rng(devices=devices, device_type=kind if devices else "cuda"):
         torch.manual_seed(stream_seed(seed, stream))
         yield

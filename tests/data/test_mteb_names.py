@@ -197,3 +197,14 @@ def test_all_three_random_states_are_kept() -> None:
     with pytest.raises(ValueError, match=r"^$"):
         seeding()
     assert draws() == expected
+
+
+def test_the_random_state_of_mps_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    restored: list[torch.Tensor] = []
+    before = torch.arange(3)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    monkeypatch.setattr(torch.mps, "get_rng_state", lambda: before)
+    monkeypatch.setattr(torch.mps, "set_rng_state", restored.append)
+    with kept_random_state():
+        assert not restored
+    assert restored == [before]

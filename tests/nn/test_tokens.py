@@ -60,8 +60,10 @@ def test_nested_tensors_are_sent_and_all_else_stays() -> None:
         "list": [torch.zeros(1), None, 3],
         "no": (True,),
     }
+    assert on_device(tree, "cpu")["pair"].tensor is tree["pair"].tensor
     found = on_device(tree, "meta")
-    assert found["pair"].tensor is tree["pair"].tensor  # only CUDA is another place than the host's
+    assert found["pair"].tensor.is_meta
+    assert found["list"][0].is_meta
     assert isinstance(found["pair"], Pair)
     assert found["list"][1:] == [None, 3]
     assert found["no"] == (True,)
