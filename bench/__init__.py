@@ -24,18 +24,20 @@ def load(folder: str | PathLike[str], device: str = "cpu") -> LoadedEncoder:
 
     Args:
         folder: The folder.
-        device: "cpu" or "cuda".
+        device: "cpu", "cuda" or "mps".
 
     Raises:
-        InputError: not such a folder, or a damaged one.
+        InputError: not such a folder, a damaged one, or no such device on this machine.
     """
     from pathlib import Path
 
     from bench.eval.loaded import LoadedEncoder
+    from bench.nn.device import check_available
     from bench.nn.export import load_encoder
     from bench.nn.readme import about_folder
     from bench.records.record import safe_name
 
+    check_available(device, where=f"device {device}")
     path = Path(folder)
     encoder = load_encoder(path, device=device)
     return LoadedEncoder(encoder, f"bench/{safe_name(path.resolve().name)}", about_folder(path))

@@ -140,7 +140,7 @@ class BuildContext:
         options: Value of every option of the card.
         seed: The cell's seed, None for a deterministic method.
         model: Folder of the backbone (or of the external model), None if the card needs none.
-        device: "cpu" or "cuda".
+        device: "cpu", "cuda" or "mps".
         stages: Folder of each finished stage, by role (see :mod:`bench.stages`).
         checkpoint: "selected" (by the dev set) or "last".
         members: Encoder of each other method it builds on, by role.

@@ -56,7 +56,7 @@ class StageContext:
         seed: The run's seed; a stage draws from its streams (seed, role) only.
         role: What the stage is in its method (sub1, joint, ...): the name of its random streams.
         model: Folder of the backbone.
-        device: "cpu" or "cuda".
+        device: "cpu", "cuda" or "mps".
         sentences: The training text.
         corpus: Its fingerprint.
         dev_score: Spearman of an encoder on the profile's dev set; its second argument is the similarity,

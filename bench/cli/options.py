@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,7 +58,9 @@ def data_option(about: str = "Evaluation data; default BENCH_DATA.") -> Callable
 def device_options(threads: str = "Torch threads.") -> Callable[[F], F]:
     """Return --device and --threads with its help."""
     return together(
-        single.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu"),
+        single.option(
+            "--device", type=click.Choice(["cpu", "cuda", "mps"]), default="cpu", help="mps: a Mac's GPU."
+        ),
         single.option("--threads", type=click.IntRange(1, 256), default=1, help=threads),
     )
 
@@ -217,7 +219,7 @@ workers_option = single.option(
     type=click.IntRange(1, 256),
     envvar="BENCH_WORKERS",
     help="Cells side by side; default BENCH_WORKERS, else 2 where the cores suffice, with cuda as many as "
-    "the GPU's memory holds, with Ray as many as the cluster has room for.",
+    "the GPU's memory holds, with mps 1, with Ray as many as the cluster has room for.",
 )
 run_options = together(spec_options, workers_option, executor_options, config_option)
 
@@ -242,12 +244,14 @@ def make_spec(options: dict[str, Any]) -> RunSpec:
     if len(set(map(suite_label, names))) < len(names):
         raise InputError(f"'{suites}' names a suite twice", where="--suite")
     check_precision(options.get("train_precision", "fp32"), options["device"], "--train-precision")
+    check_precision(options.get("precision", "fp32"), options["device"], "--precision")
+    check_mps(options)
     check_compiled(options.get("compiled", "none"), options["device"], options.get("ranks", 1))
     if (address := options.get("ray_address")) and options["executor"] != "ray":
         raise InputError(
             f"cells run here, not at {address}", where="--ray-address", hint="add --executor ray"
         )
-    if options.get("per_gpu") and (options["executor"] != "ray" or options["device"] == "cpu"):
+    if options.get("per_gpu") and (options["executor"] != "ray" or options["device"] != "cuda"):
         raise InputError(
             "it is for GPUs of a Ray cluster",
             where="--per-gpu",
@@ -306,6 +310,8 @@ def loaded_plugins(texts: Sequence[str], results: Path = Path("results")) -> tup
 def _default_workers(options: dict[str, Any]) -> int:
     if options.get("executor") == "ray":
         return 0
+    if options["device"] == "mps":
+        return 1
     if options["device"] != "cpu":  # as many as the GPU holds, which the run finds out
         return 0 if int(options.get("ranks", 1)) == 1 else 1
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -314,14 +320,32 @@ def _default_workers(options: dict[str, Any]) -> int:
 
 
 def check_precision(precision: str, device: str, where: str) -> None:
-    """Raise InputError for tf32 on a device that hasn't got it."""
+    """Raise InputError for tf32 on a CPU, and for anything but fp32 on MPS."""
     if precision == "tf32" and device == "cpu":
         raise InputError("a CPU has no tf32", where=f"{where} tf32", expected="fp32 or bf16")
+    if precision != "fp32" and device == "mps":
+        raise InputError("MPS computes in fp32", where=f"{where} {precision}", expected="fp32")
+
+
+def check_mps(options: Mapping[str, Any]) -> None:
+    """Raise InputError for several processes a cell, or a cluster, with MPS: a Mac has one such device."""
+    if options["device"] != "mps":
+        return
+    if (ranks := options.get("ranks", 1)) > 1:
+        raise InputError("MPS is one GPU, for one process", where=f"--ranks {ranks}", expected="--ranks 1")
+    if options.get("executor") == "ray":
+        raise InputError(
+            "Ray has no MPS devices",
+            where="--executor ray --device mps",
+            expected="--executor local, or --device cpu or cuda",
+        )
 
 
 def check_compiled(compiled: str, device: str, ranks: int) -> None:
-    """Raise InputError for CUDA graphs on a CPU, and for compiled steps of several processes."""
+    """Raise InputError for CUDA graphs on a CPU, compiled steps on MPS and those of several processes."""
     where = f"--compile {compiled}"
+    if compiled != "none" and device == "mps":
+        raise InputError("steps on MPS aren't compiled", where=where, expected="none")
     if compiled == "graphs" and device == "cpu":
         raise InputError("a CPU has no CUDA graphs", where=where, expected="inductor or none")
     if compiled != "none" and ranks > 1:
@@ -329,13 +353,12 @@ def check_compiled(compiled: str, device: str, ranks: int) -> None:
 
 
 def check_device(device: str, ranks: int = 1) -> None:
-    """Raise InputError for cuda where torch sees none, or fewer than processes that train together."""
+    """Raise InputError for a GPU where torch sees none, or fewer than processes that train together."""
     if device == "cpu":
         return
-    import torch
+    from bench.nn.device import check_available
 
-    if not torch.cuda.is_available():
-        raise InputError("torch sees no CUDA device", where="--device cuda", hint="use --device cpu")
+    check_available(device, where=f"--device {device}")
     if ranks > 1:
         from bench.train.launch import check_devices
 

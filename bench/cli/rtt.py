@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bench.nn.marian import TranslationModel
 
 _PIVOT = re.compile(r"([A-Za-z]+(?:_[A-Za-z]+)*)(?::([A-Za-z]+(?:_[A-Za-z]+)*))?")
-_CHUNK = {"cpu": 1024, "cuda": 16_384}  # sentences: minutes of work
+_CHUNK = {"cpu": 1024, "cuda": 16_384, "mps": 4096}  # sentences: minutes of work
 
 
 @click.command()

@@ -172,7 +172,7 @@ class TransformerEncoder:
         pooling: cls, avg, avg_first_last, avg_last_two, pooler, last, weighted_mean or mask.
         first_layer: "embedding" or "layer1", see :func:`bench.nn.pooling.pool`.
         template: For "mask", see :class:`bench.nn.prompt.Prompt`; "auto" takes PromptBERT's.
-        device: "cpu" or "cuda".
+        device: "cpu", "cuda" or "mps".
 
     Raises:
         InputError: no model in the folder, weights missing from the checkpoint (the pooler's too, where the

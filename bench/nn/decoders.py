@@ -45,7 +45,7 @@ class TemplateEncoder(TransformerEncoder):
         template: Text with {sentence}.
         places: How often it has to stand there.
         pooling: See :func:`bench.nn.pooling.pool`.
-        device: "cpu" or "cuda".
+        device: "cpu", "cuda" or "mps".
 
     Raises:
         InputError: a model that is not causal, or a template that lacks {sentence}.
@@ -93,7 +93,7 @@ class OneWordEncoder(TemplateEncoder):
         source: As for :class:`bench.nn.backbone.TransformerEncoder`.
         template: Text with {sentence} once.
         form: "released" puts :func:`finished` sentences into it, "paper" sentences as they are.
-        device: "cpu" or "cuda".
+        device: "cpu", "cuda" or "mps".
 
     Raises:
         InputError: a model that is not causal, or a template that lacks {sentence} or leaves it no room.
@@ -146,7 +146,7 @@ class EchoEncoder(TemplateEncoder):
         source: As for :class:`bench.nn.backbone.TransformerEncoder`.
         template: Text with {sentence} twice.
         pooling: "avg" the mean of the second time's tokens; "last" the last of them.
-        device: "cpu" or "cuda".
+        device: "cpu", "cuda" or "mps".
 
     Raises:
         InputError: a model that is not causal, or a template that can't be used.

@@ -116,7 +116,7 @@ class DenoisedEncoder(TransformerEncoder):
         source: As for :class:`bench.nn.backbone.TransformerEncoder`.
         template: The template.
         positions: See :func:`bare_templates`.
-        device: "cpu" or "cuda".
+        device: "cpu", "cuda" or "mps".
     """
 
     def __init__(

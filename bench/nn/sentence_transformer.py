@@ -30,7 +30,7 @@ class SentenceTransformerEncoder:
 
     Args:
         folder: The model folder; foreign module code is never executed.
-        device: "cpu" or "cuda".
+        device: "cpu", "cuda" or "mps".
 
     Raises:
         InputError: sentence-transformers can't load it, or it isn't whole.

@@ -37,7 +37,7 @@ class StaticEncoder:
         table: Vector of each token, float32 (V, d).
         normalize: Vectors of length 1; one of zeros stays as it is.
         without: Id of a token that doesn't count; None for none.
-        device: "cpu" or "cuda".
+        device: "cpu", "cuda" or "mps".
 
     Raises:
         InputError: a table that isn't finite, or has fewer rows than the tokenizer has tokens.

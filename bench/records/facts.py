@@ -207,7 +207,7 @@ FACTS = (
         breaks=False,
         in_stage=True,
         parameter="device",
-        choices=("cpu", "cuda"),
+        choices=("cpu", "cuda", "mps"),
     ),
     Fact(
         "threads",

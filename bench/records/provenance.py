@@ -122,10 +122,12 @@ def _git() -> tuple[tuple[str, Any], ...]:
 
 
 def _device_name(device: str) -> str:
-    if device == "cpu":
-        return "cpu"
     torch = sys.modules.get("torch")
-    return f"{device} {torch.cuda.get_device_name()}" if torch else device
+    if device == "cpu" or torch is None:
+        return device
+    if device == "mps":
+        return f"{device} {torch.backends.mps.get_name()}"  # the chip, such as Apple M2
+    return f"{device} {torch.cuda.get_device_name()}"
 
 
 @cache

@@ -38,7 +38,7 @@ class Builder:
 
     Args:
         cell: The cell.
-        device: "cpu" or "cuda".
+        device: "cpu", "cuda" or "mps".
         training: Training text and dev set, None where no method trains.
         cache: Finished stages.
         progress: Called with finished sentences.

@@ -24,7 +24,7 @@ from bench.stages import TRAIN, Stage, planned_steps
 _SAMPLE = 192  # sentences to encode, stratified by length
 _DEV_PAIRS = 64  # pairs of the dev set, likewise
 _TRAINED = 128  # sentences to train on
-_STEPS = {"cpu": 2, "cuda": 12}  # but at least so many steps; the first one isn't counted
+_STEPS = {"cpu": 2, "cuda": 12, "mps": 12}  # but at least so many steps; the first one isn't counted
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ def together(free: int, need: int, cores: int, cells: int) -> int:
 
 
 def sharing(plan: Plan, cells: int, free: Callable[[], int] | None = None) -> int:
-    """How many of a plan's cells share a GPU, 1 where this machine has none or a cell takes several.
+    """How many of a plan's cells share a CUDA GPU, 1 where this machine has none or a cell takes several.
 
     Args:
         plan: The plan; its largest cell counts.
@@ -86,7 +86,7 @@ def sharing(plan: Plan, cells: int, free: Callable[[], int] | None = None) -> in
         free: Bytes that are free on the GPU; default asks torch.
     """
     spec = plan.spec
-    if spec.device == "cpu" or spec.ranks > 1:
+    if spec.device != "cuda" or spec.ranks > 1:
         return 1
     if spec.per_gpu:
         return spec.per_gpu

@@ -80,6 +80,7 @@ def test_memory_cores_and_cells_each_limit(free: int, need: int, cores: int, cel
     [
         ({"device": "cpu"}, 1),
         ({"device": "cuda"}, 4),
+        ({"device": "mps"}, 1),
         ({"device": "cuda", "threads": 4}, 2),
         ({"device": "cuda", "ranks": 2}, 1),
         ({"device": "cuda", "per_gpu": 7}, 7),

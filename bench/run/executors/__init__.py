@@ -26,6 +26,6 @@ def executor_for(spec: RunSpec, sharing: Callable[[], int] = lambda: 1) -> Execu
         spec.workers,
         spec.plugins,
         cpus=spec.threads * spec.ranks,
-        gpus=0 if spec.device == "cpu" else spec.ranks,
-        sharing=1 if spec.device == "cpu" or spec.ranks > 1 else spec.per_gpu or sharing(),
+        gpus=spec.ranks if spec.device == "cuda" else 0,
+        sharing=1 if spec.device != "cuda" or spec.ranks > 1 else spec.per_gpu or sharing(),
     )
