@@ -5,11 +5,8 @@ Where there is a GPU all of it runs there; what the host waits for is counted on
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +15,14 @@ import pytest
 import torch
 
 from bench.probes import PROBES
-from bench.registry import discover
-from bench.stages import TrainedMethod
 from tests.support.modules import left_out
+from tests.support.on_device import differ, names_of, ours, run_parts
 from tests.support.standin.guard import compiler
-from tests.support.transfer_data import write_transfer
 
-ROOT = Path(__file__).parents[2]
 REAL = torch.cuda.is_available()
 FP32, BF16 = 1e-5, 0.1
 """Tolerances of losses, relative. In bf16 the two sides round elsewhere (autocast's lists differ, and the
 fused attention), at a size where weights are large."""
-NO_STEPS = {"static", "vectors", "whitening"}
-"""Trained without the loop: word vectors never see a device, the others encode there."""
 
 pytestmark = [
     pytest.mark.slow,
@@ -45,17 +37,7 @@ Run = Callable[..., list[Any]]
 @pytest.fixture
 def on_device(tmp_path: Path, tiny_bert: Path, tiny_mlm: Path) -> Run:
     """Run parts in a process of its own, which takes seconds to start, and return what each one found."""
-
-    def run(*parts: str) -> list[Any]:
-        command = [sys.executable, "-m", "tests.support.standin", str(tmp_path), *parts]
-        command += ["--bert", str(tiny_bert), "--mlm", str(tiny_mlm)]
-        command += ["--transfer", str(write_transfer(tmp_path / "transfer")), *["--real"][: int(REAL)]]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
-        assert done.returncode == 0, done.stderr[-3000:]
-        return [json.loads((tmp_path / f"{part}.json").read_text()) for part in parts]
-
-    return run
+    return partial(run_parts, tmp_path, tiny_bert, tiny_mlm, "--device", "cuda", *["--real"][: int(REAL)])
 
 
 def times(step: Sequence[Any], kind: str) -> int:
@@ -109,18 +91,6 @@ def test_every_method_trains_there_in_every_precision(on_device: Run) -> None:
     agree(found)
 
 
-def ours() -> set[str]:
-    """Registered methods that train by steps."""
-    registry = discover()
-    trained = {name for name, method in registry if isinstance(method, TrainedMethod)}
-    return {name for name in trained if registry.origin(name).startswith("bench.")} - NO_STEPS
-
-
-def names_of(found: Sequence[Any]) -> set[str]:
-    """The methods of all entries."""
-    return {name for entry in found for name in entry["methods"]}
-
-
 def agree(found: Sequence[Any]) -> None:
     """Device and CPU give the same, and each precision its own losses."""
     losses = {entry["name"]: entry["device"].get("losses") for entry in found}
@@ -129,31 +99,6 @@ def agree(found: Sequence[Any]) -> None:
         assert precision == "fp32" or of_name != losses[f"{stage}/fp32"], name
     wrong = [line for entry in found for line in complaints(entry)]
     assert not wrong, "\n".join(wrong)
-
-
-def flat(value: Any) -> Iterator[Any]:
-    """The leaves of nested dictionaries and lists."""
-    if isinstance(value, dict):
-        for name in sorted(value):
-            yield from flat(value[name])
-    elif isinstance(value, list):
-        for one in value:
-            yield from flat(one)
-    else:
-        yield value
-
-
-def differ(one: Any, other: Any) -> float:
-    """Largest difference of two results, as a share of their largest number; infinite for other shapes."""
-    a, b = list(flat(one)), list(flat(other))
-    numbers = [isinstance(value, int | float) for value in a]
-    others = [(x, y) for x, y, number in zip(a, b, numbers, strict=False) if not number and x != y]
-    if len(a) != len(b) or others:
-        return float("inf")
-    x, y = (
-        np.array([v for v, number in zip(side, numbers, strict=True) if number], float) for side in (a, b)
-    )
-    return float(np.abs(x - y).max() / np.abs(x).max())
 
 
 FAINT = 1e-5
@@ -180,6 +125,7 @@ READS = {
     "add_head/fp32": 2,  # and the accuracy
     "add_head/bf16": 2,
     "gradient": 1,  # the vectors of both views
+    "random state": 7,  # each draw
 }
 """Reads of the device in all, beyond those of encoding."""
 
@@ -240,6 +186,8 @@ def test_each_planted_fault_is_refused_or_counted(on_device: Run) -> None:
         "unpinned": (1, 1),
         "index from a list": (1, 2),  # its gradient's too
         "blocking": (1, 1),
+        "float64": (1, 0),
+        "prepared float64": (1, 0),
     }
     for name, counts in wanted.items():
         sides = found[name]

@@ -1,4 +1,4 @@
-"""Tensors that say cuda:0, and the rules of a device for every operation on them."""
+"""Tensors that say cuda:0 or mps:0, and the rules of a device for every operation on them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
+from tests.support.standin import mps
 from tests.support.standin.tally import PAGEABLE, READ, Tally
+from tests.support.standin.target import played
 
-DEVICE = torch.device("cuda:0")
+DEVICE = torch.device(played(), 0)
+MPS = played() == "mps"
 TALLY = Tally()
 _HOST = torch.device("cpu")
 _READS = {
@@ -39,6 +42,8 @@ class OnDevice(Tensor):
 
     @staticmethod
     def __new__(cls, real: Tensor) -> OnDevice:
+        if MPS:
+            mps.check_float64(real)
         made = Tensor._make_wrapper_subclass(
             cls,
             real.size(),
@@ -59,7 +64,7 @@ class OnDevice(Tensor):
         return dispatched(func, tuple(args), dict(kwargs or {}))
 
     def numpy(self, **_: Any) -> NoReturn:
-        raise TypeError("can't convert a cuda:0 tensor to numpy: use Tensor.cpu() first")
+        raise TypeError(f"can't convert a {DEVICE} tensor to numpy: use Tensor.cpu() first")
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
         self.numpy()
@@ -117,7 +122,7 @@ def dispatched(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     tensors = [*tensors_in(args), *tensors_in(tuple(kwargs.values()))]
     here = any(isinstance(tensor, OnDevice) for tensor in tensors)
     asked = kwargs.get("device")
-    result_here = here if asked is None else torch.device(asked).type == "cuda"
+    result_here = here if asked is None else torch.device(asked).type == DEVICE.type
     if name in _COPIES:
         result_here = _copy(name, args, kwargs, result_here)
     elif here:
@@ -125,6 +130,8 @@ def dispatched(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         _note_read(name, args)
     if not here and not result_here and not kwargs.get("pin_memory"):
         return func(*args, **kwargs)
+    if MPS and name not in _COPIES:
+        mps.check_kernel(func)
     _check_generator(func, kwargs.get("generator"), result_here)
     wants_pinned = bool(kwargs.get("pin_memory"))
     own = dict(kwargs)
@@ -217,7 +224,7 @@ _BOOLEAN = (torch.bool, torch.uint8)
 def _check_generator(func: Any, generator: torch.Generator | None, result_here: bool) -> None:
     if generator is None:
         return
-    own, wanted = generator.device.type, "cuda" if result_here else "cpu"
+    own, wanted = generator.device.type, DEVICE.type if result_here else "cpu"
     if own != wanted:
         raise MixedDevicesError(f"Expected a '{wanted}' device type for generator but found '{own}': {func}")
 

@@ -13,6 +13,7 @@ from bench.train.objective import Objective
 from tests.support.standin.device import TALLY
 from tests.support.standin.methods import without_copies
 from tests.support.standin.patches import device
+from tests.support.standin.target import played
 
 _ROWS = [[2, 5 + i, 7, 3] for i in range(12)]
 _SETTINGS = TrainSettings(lr=1e-3, batch_size=4, steps=3, eval_every=2)
@@ -100,6 +101,22 @@ class _Dropout(_Small):
         return nn.functional.dropout(states, 0.5).square().mean()
 
 
+class _Wide(_Small):
+    def loss(self, states: Tensor) -> Tensor:
+        return states.double().square().mean()
+
+
+class _PreparedWide(_Small):
+    """A factor in float64 comes from the host's half, and meets the states unasked."""
+
+    def prepare(self, batch: Any) -> Any:
+        return torch.tensor(batch), torch.ones(4, dtype=torch.float64)
+
+    def compute(self, prepared: Any) -> Tensor:
+        rows, factor = prepared
+        return self.loss(self.layer(self.table(rows).mean(1)) * factor)
+
+
 FAULTS: dict[str, Callable[[], Objective]] = {
     "none": _Small,
     "item": _Item,
@@ -114,6 +131,8 @@ FAULTS: dict[str, Callable[[], Objective]] = {
     "blocking": _Blocking,
     "generator": _HostGenerator,
     "dropout": _Dropout,
+    "float64": _Wide,
+    "prepared float64": _PreparedWide,
 }
 
 
@@ -123,7 +142,7 @@ def planted() -> dict[str, Any]:
     for name, make in FAULTS.items():
         cpu = _run(make, "cpu")
         with device():
-            found[name] = {"cpu": cpu, "device": _run(make, "cuda")}
+            found[name] = {"cpu": cpu, "device": _run(make, played())}
     return found
 
 

@@ -18,18 +18,18 @@ def compiler() -> str | None:
     return shutil.which(os.environ.get("CXX", "g++"))
 
 
-def begin(folder: Path) -> None:
-    """Load the guard of a device, then torch; call it before anything imports the project's modules.
+def begin(folder: Path, kind: str) -> None:
+    """Load the guard of a kind of device, then torch; call it before anything imports the project's modules.
 
     Inference mode becomes no_grad: tensors with Python below them can't be made in the former.
     """
-    load_guard(folder)
+    load_guard(folder, kind)
     import torch
 
     torch.inference_mode = torch.no_grad  # type: ignore[assignment,misc]
 
 
-def load_guard(folder: Path) -> None:
+def load_guard(folder: Path, kind: str) -> None:
     """Compile the guard of a device into a folder, and load it: torch looks for it once, at its import.
 
     A wheel of torch brings the headers; neither ninja nor setuptools is needed.
@@ -45,7 +45,8 @@ def load_guard(folder: Path) -> None:
     subprocess.run(
         [
             found, "-shared", "-fPIC", "-std=c++20", "-O0", f"-I{torch / 'include'}", str(SOURCE),
-            "-o", str(library), f"-L{torch / 'lib'}", f"-Wl,-rpath,{torch / 'lib'}", "-lc10", "-ltorch_cpu",
+            f"-DSTANDIN_{kind.upper()}", "-o", str(library), f"-L{torch / 'lib'}",
+            f"-Wl,-rpath,{torch / 'lib'}", "-lc10", "-ltorch_cpu",
         ],
         check=True,
     )  # fmt: skip

@@ -21,12 +21,20 @@ from bench.train.precision import training_at
 from tests.support.modules import left_out
 from tests.support.standin.device import TALLY
 from tests.support.standin.patches import device
+from tests.support.standin.target import played
 from tests.support.training import options_of, toy_score, toy_sentences
 
 LOWERED = ("diffcse", "jtcse", "m_mhe", "simcse")
 """Methods that CI trains in bf16 too: towers, heads and losses of several kinds; the rest is a long test."""
 WITH_MASTERS = {"diffcse": False, "jtcse": True, "promptbert": False, "simcse": True}
 """Methods that step in bfloat16 weights too, several kinds of towers, and whether CI tries it."""
+VARIANTS: tuple[tuple[str, dict[str, OptionValue]], ...] = (
+    ("diffcse", {"replacement": "sample"}),
+    ("iscse", {"grouping": "pddp"}),
+    ("whitenedcse", {"engine": "cholesky", "grad_through_whitening": True}),
+    ("whitenedcse", {"engine": "lowrank"}),
+)
+"""Options that take float64 or a decomposition which a method's defaults don't take."""
 STEPS = 3
 _SHORT: dict[str, OptionValue] = {
     "dropout": 0.0,
@@ -68,11 +76,12 @@ class Case:
     methods: tuple[str, ...]
     stage: StageSpec
     precision: str
+    variant: str = ""
 
     @property
     def name(self) -> str:
         """As tests name it."""
-        return f"{self.methods[0]}/{self.stage.role}/{self.precision}"
+        return "/".join(filter(None, (self.methods[0], self.stage.role, self.variant, self.precision)))
 
 
 def cases(*, rest: bool = False) -> Iterator[Case]:
@@ -100,12 +109,22 @@ def cases(*, rest: bool = False) -> Iterator[Case]:
         yield from (Case(names, stage, precision) for precision in precisions)
 
 
+def variants() -> Iterator[Case]:
+    """Methods with other options than their defaults."""
+    registry = discover()
+    for name, options in VARIANTS:
+        method = registry.get(name)
+        assert isinstance(method, TrainedMethod)
+        (stage,) = method.stages(options_of(name, **options))
+        yield Case((name,), stage, "fp32", "+".join(map(str, options.values())))
+
+
 def compared(case: Case, material: Material) -> dict[str, Any]:
     """Losses and dev scores of a case on both sides, and for each step what the host waited for."""
     found: dict[str, Any] = {"name": case.name, "methods": case.methods}
     found["cpu"] = run(case, material, "cpu")
     with device():
-        found["device"] = run(case, material, "cuda")
+        found["device"] = run(case, material, played())
     return found
 
 

@@ -1,7 +1,8 @@
-"""Put the device in the place of CUDA: the parts of torch that a CPU build answers otherwise."""
+"""Put the device in the place of CUDA or MPS: the parts of torch that a CPU build answers otherwise."""
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -11,15 +12,17 @@ from unittest.mock import patch
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import PreTrainedModel
 
-from tests.support.standin.device import DRAWS, TALLY, OnDevice, dispatched, pin, pinned, real
+from tests.support.standin.device import DEVICE, DRAWS, MPS, TALLY, OnDevice, dispatched, pin, pinned, real
 from tests.support.standin.tally import READ
 
-REAL = torch.cuda.is_available()
-"""There is a GPU."""
+_MPS_IS_REAL = torch.backends.mps.is_built() and torch.backends.mps.is_available()
+REAL = _MPS_IS_REAL if MPS else torch.cuda.is_available()
+"""There is such a device; the guard says so of MPS too, but a build for it isn't."""
 
 
 class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -38,20 +41,37 @@ class _Functions(TorchFunctionMode):
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         given = dict(kwargs or {})
-        if func in (torch.tensor, torch.as_tensor) and _on_cuda(given.get("device")):
+        if func in (torch.tensor, torch.as_tensor) and _there(given.get("device")):
             if not isinstance(args[0], OnDevice):
                 given.pop("device")
                 gradient = given.pop("requires_grad", False)
-                return func(*args, **given).to("cuda").requires_grad_(gradient)
+                return func(*args, **given).to(DEVICE).requires_grad_(gradient)
         elif func is Tensor.new_tensor and isinstance(args[0], OnDevice):
-            return torch.tensor(args[1], dtype=given.get("dtype") or args[0].dtype).to("cuda")
+            return torch.tensor(args[1], dtype=given.get("dtype") or args[0].dtype).to(DEVICE)
         elif func in (Tensor.__getitem__, Tensor.__setitem__) and isinstance(args[0], OnDevice):
             args = (args[0], _index(args[1]), *args[2:])
         return func(*args, **given)
 
 
-def _on_cuda(device: Any) -> bool:
-    return device is not None and torch.device(device).type == "cuda"
+def _there(device: Any) -> bool:
+    return device is not None and torch.device(device).type == DEVICE.type
+
+
+def _attention(*args: Any, **options: Any) -> Any:
+    """As products, which MPS takes where there is dropout; a CPU build can't choose among its kernels."""
+    if not isinstance(args[0], OnDevice):
+        return _ATTENTION(*args, **options)
+    names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+    given: dict[str, Any] = {"attn_mask": None, "dropout_p": 0.0, "is_causal": False, "scale": None}
+    given |= {"enable_gqa": False} | options | dict(zip(names, args, strict=False))
+    query, mask = given.pop("query"), given.pop("attn_mask")
+    if mask is not None and mask.dtype == torch.bool:
+        mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, -math.inf)
+    taken = query, given.pop("key"), given.pop("value"), mask
+    return torch.ops.aten._scaled_dot_product_attention_math(*taken, **given)[0]
+
+
+_ATTENTION = functional.scaled_dot_product_attention
 
 
 def _index(index: Any) -> Any:
@@ -104,6 +124,15 @@ def _manual_seed(seed: int) -> None:
     DRAWS.seed(int(seed))
 
 
+_MPS: dict[str, Any] = {
+    "is_available": lambda: True,
+    "device_count": lambda: 1,
+    "synchronize": lambda: TALLY.note(READ, "synchronize"),
+    "empty_cache": _nothing,
+    "get_rng_state": lambda *_: DRAWS.state(),
+    "set_rng_state": lambda state, *_: DRAWS.restore(state),
+    "manual_seed": _manual_seed,
+}
 _CUDA: dict[str, Any] = {
     "is_available": lambda: True,
     "is_initialized": lambda: True,
@@ -136,11 +165,23 @@ _CUDA: dict[str, Any] = {
 }
 
 
+_OF_MPS: tuple[tuple[Any, str, Any], ...] = (
+    (functional, "scaled_dot_product_attention", _attention),
+    (torch.backends.mps, "is_available", lambda: True),
+    (torch.backends.mps, "get_name", lambda: "a stand-in"),
+)
+_OF_CUDA: tuple[tuple[Any, str, Any], ...] = (
+    (torch.cuda.random, "manual_seed_all", _manual_seed),
+    (torch.cuda.amp.common, "amp_definitely_not_available", lambda: False),
+    (torch._C, "_cuda_isCurrentStreamCapturing", lambda: False),
+)
+
+
 @contextmanager
 def device() -> Iterator[None]:
-    """Within the block torch has a CUDA device, in this thread and in those that begin there.
+    """Within the block torch has a device, in this thread and in those that begin there.
 
-    Where there is a GPU nothing is changed.
+    Where there is a real one nothing is changed.
     """
     if REAL:
         yield
@@ -163,13 +204,11 @@ def device() -> Iterator[None]:
         return pin(tensor.detach().clone())
 
     with ExitStack() as stack:
-        for name, value in _CUDA.items():
-            stack.enter_context(patch.object(torch.cuda, name, value))
+        for name, value in (_MPS if MPS else _CUDA).items():
+            stack.enter_context(patch.object(torch.mps if MPS else torch.cuda, name, value))
         for place, name, value in (
-            (torch.cuda.random, "manual_seed_all", _manual_seed),
-            (torch.cuda.amp.common, "amp_definitely_not_available", lambda: False),
-            (torch._C, "_cuda_isCurrentStreamCapturing", lambda: False),
-            (Tensor, "pin_memory", pin_memory),
+            *(_OF_MPS if MPS else _OF_CUDA),
+            *(() if MPS else ((Tensor, "pin_memory", pin_memory),)),
             (Tensor, "is_pinned", lambda tensor, *_: pinned(tensor)),
             (threading.Thread, "run", run_on_device),
             (PreTrainedModel, "save_pretrained", save_from_device),

@@ -12,6 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import torch
 
 from bench.baselines.whitening import TargetWhitening
 from bench.data.corpus import make_corpus
@@ -42,10 +43,12 @@ from bench.train import mlm
 from bench.train.mlm import MlmSettings
 from bench.train.precision import training_at
 from bench.train.pretrain import PretrainSettings, add_head, pretrain
+from bench.train.streams import own_random_state
 from tests.support.standin.device import TALLY
 from tests.support.standin.methods import Case, Material, cases, context_of, uncounted
 from tests.support.standin.patches import device
 from tests.support.standin.tally import ENCODING
+from tests.support.standin.target import played
 from tests.support.training import toy_sentences
 
 BUDGET = 256
@@ -95,13 +98,14 @@ def works() -> Iterator[Work]:
         yield Work(f"pretrain/{precision}", _pretrain, precision)
         yield Work(f"add_head/{precision}", _add_head, precision)
     yield Work("gradient", _gradient)
+    yield Work("random state", _random_state)
 
 
 def compared(work: Work, material: Material) -> dict[str, Any]:
     """What a work gives on both sides; for the device what it waited for, in all and for each step."""
     found: dict[str, Any] = {"name": work.name, "cpu": run(work, material, "cpu")}
     with device():
-        found["device"] = run(work, material, "cuda")
+        found["device"] = run(work, material, played())
     return found
 
 
@@ -138,6 +142,7 @@ def _small_batches() -> Iterator[None]:
     with (
         patch.object(backbone, "_TOGETHER", TOGETHER),
         patch.object(batches, "CUDA_BATCH_TOKENS", BUDGET),
+        patch.object(batches, "MPS_BATCH_TOKENS", BUDGET),
         patch.object(batches, "CPU_BATCH_TOKENS", BUDGET),
         patch("bench.nn.backbone.length_sorted_batches", counted),
     ):
@@ -270,6 +275,22 @@ def _add_head(material: Material, where: str, progress: Callable[[int], None]) -
     with _unrounded():
         facts = add_head(model, corpus, _MLM, **given)
     return [facts["loss_curve"], facts["masked_accuracy"]]
+
+
+def _random_state(_: Material, where: str, __: Callable[[int], None]) -> Any:
+    """Whether a stream gives the same draws again, not another's, and leaves the state outside as it was."""
+
+    def drawn(stream: str) -> Any:
+        with own_random_state(1, stream, where):
+            return torch.rand(3, device=where).tolist()
+
+    with own_random_state(2, "outside", where):
+        alone = [torch.rand(3, device=where).tolist() for _ in range(2)]
+    with own_random_state(2, "outside", where):
+        first = torch.rand(3, device=where).tolist()
+        one, again, other = drawn("one"), drawn("one"), drawn("other")
+        mixed = [first, torch.rand(3, device=where).tolist()]
+    return [one == again, one == other, alone == mixed]
 
 
 def _gradient(material: Material, where: str, _: Callable[[int], None]) -> Any:
