@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bench.errors import BenchError
-from bench.nn.device import float64_device
 from bench.nn.tokens import sent
 
 TOLERANCE = 1e-6
@@ -80,11 +79,11 @@ class LogisticSolver:
     ) -> None:
         if not np.isfinite(features).all():
             raise BenchError("features that aren't finite can't be classified")
-        raw, where = torch.from_numpy(np.asarray(features, dtype=np.float64)), float64_device(device)
-        self.x = sent(torch.cat([raw, torch.ones(len(raw), 1, dtype=torch.float64)], dim=1), where)
+        raw = torch.from_numpy(np.asarray(features, dtype=np.float64))
+        self.x = sent(torch.cat([raw, torch.ones(len(raw), 1, dtype=torch.float64)], dim=1), device)
         known = np.asarray(labels)
         target = np.eye(classes)[:, known] if classes > 2 else known[None].astype(np.float64)
-        self.target = sent(torch.from_numpy(target), where)
+        self.target = sent(torch.from_numpy(target), device)
         self._grid: list[float] = []
         self._pilot = torch.empty(0), torch.empty(0)
 

@@ -48,7 +48,6 @@ def gmacs(model: Any, length: int = LENGTH) -> float:
     import torch
 
     from bench.nn.backbone import quiet
-    from bench.nn.device import float64_device
 
     thop = importlib.import_module("thop")
     if "stride" in inspect.signature(thop.profile).parameters:
@@ -59,10 +58,9 @@ def gmacs(model: Any, length: int = LENGTH) -> float:
     most = getattr(model.config, "max_position_embeddings", length)
     if length > most:
         raise BenchError(f"the model takes {most} tokens at most, not {length}")
-    where = float64_device(model.device)  # thop counts in float64
-    twin = copy.deepcopy(model).to(where).eval()  # and leaves buffers in what it counts
+    twin = copy.deepcopy(model).eval()  # thop leaves buffers in what it counts
     twin.register_forward_pre_hook(lambda _, given, __: ((), {"input_ids": given[0]}), with_kwargs=True)
-    ids = torch.zeros((1, length), dtype=torch.long, device=where)
+    ids = torch.zeros((1, length), dtype=torch.long, device=model.device)
     with torch.inference_mode(), quiet():
         operations, _ = thop.profile(twin, inputs=(ids,), verbose=False)
     return float(operations) / 1e9
