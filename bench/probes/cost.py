@@ -120,10 +120,11 @@ def speed(
     begin = clock()
     encoder.encode(sentences)
     seconds = clock() - begin
+    peak = read_peak()
     return {
         "sentences": len(sentences),
         "sentences_per_second": len(sentences) / seconds,
-        "peak_memory_mb": None if (peak := read_peak()) is None else peak / 2**20,
+        "peak_memory_mb": None if peak is None else peak / 2**20,
         "peak_of": peak_of,
     }
 
