@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import gc
 import importlib
-import pkgutil
 
-import bench
 from bench.records.provenance import provenance
 from bench.registry import discover
+from tests.support.house import module_files
 
 _OTHERS = (  # what bench's modules import inside functions, and what a warm run begins with
     "jinja2",
@@ -22,9 +21,9 @@ _OTHERS = (  # what bench's modules import inside functions, and what a warm run
     "transformers.models.bert.modeling_bert",
 )
 
-for _found in pkgutil.walk_packages(bench.__path__, "bench."):
-    if not _found.name.endswith(".__main__"):
-        importlib.import_module(_found.name)
+for _name in module_files():
+    if not _name.endswith("__main__"):
+        importlib.import_module(f"bench.{_name.removesuffix('__init__')}".rstrip("."))
 for _module in _OTHERS:
     importlib.import_module(_module)
 discover()

@@ -238,7 +238,11 @@ def small(words: list[str]) -> list[str]:
             kept = ["bench", "verify", "results/mini/mini/word_overlap", word, "1"]
             rest.pop(0)
         else:
-            kept.append(re.sub(r"\bsteps=\d+", "steps=2", re.sub(r"(st|hf):PATH(:avg)?", "untrained", word)))
+            kept.append(
+                re.sub(
+                    r"\bsteps=\d+", "steps=2", re.sub(r"(st|hf):(PATH|\"[^\"]*\")(:avg)?", "untrained", word)
+                )
+            )
     return kept + quick(words)
 
 
