@@ -118,6 +118,7 @@ def test_the_example_of_absolute_links_holds() -> None:
     run(sys.executable, "-m", "doctest", "setup.py", cwd=ROOT)
 
 
+@pytest.mark.campaigns
 def test_every_relative_link_of_the_readme_has_its_file_and_heading() -> None:
     for _, target in links(README):
         path, _, anchor = target.partition("#")

@@ -179,6 +179,7 @@ def test_the_methods_of_a_campaign(complete: Complete, tmp_path: Path) -> None:
     assert complete("check", "--reference", "results/other", "--methods", "") == ["jtcse"]
 
 
+@pytest.mark.campaigns
 def test_the_committed_campaigns(complete: Complete) -> None:
     results = str(ROOT / "results")
     found = complete("compare", "--results", results, "--campaign", "")

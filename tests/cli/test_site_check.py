@@ -13,6 +13,7 @@ from bench.records.store import ResultStore
 RESULTS = Path(__file__).parents[2] / "results"
 
 
+@pytest.mark.campaigns
 @pytest.mark.parametrize(
     ("record", "status", "line"),
     [

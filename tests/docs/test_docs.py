@@ -249,6 +249,7 @@ def test_a_method_page_has_each_backbone_s_values(pages: dict[str, str]) -> None
     assert "76.25" in page.split("## Published scores")[1]
 
 
+@pytest.mark.campaigns
 @pytest.mark.parametrize("page", [name for name, text in TEXTS.items() if "\n<!-- /" in text])
 def test_tables_are_those_of_program_and_records(tables: ModuleType, page: str) -> None:
     assert tables.filled(TEXTS[page]) == TEXTS[page], f"run: python docs/refresh.py docs/{page}"
@@ -268,6 +269,7 @@ def test_every_mark_has_its_end(tables: ModuleType) -> None:
         assert not opened, name
 
 
+@pytest.mark.campaigns
 def test_a_table_comes_between_its_marks(tables: ModuleType) -> None:
     page = tables.filled(f"a\n{marked('leaderboard: mini')}b\n{marked('cost')}c\n")
     assert "| tncse | 5 | 63.69±0.68 |" in page
@@ -287,6 +289,7 @@ def test_plots_are_drawn_from_records(generate: ModuleType, monkeypatch: pytest.
         generate.drawn("<!-- costs: mini -->")
 
 
+@pytest.mark.campaigns
 @pytest.mark.parametrize(("page", "command", "quoted"), shown(slow=False))
 def test_quoted_output_is_what_the_command_prints(
     page: str, command: str, quoted: str, monkeypatch: pytest.MonkeyPatch, clone: Path
@@ -326,6 +329,7 @@ MEASURED = (
 """Averages over seeds that results.md says in its text: campaign, method, as printed."""
 
 
+@pytest.mark.campaigns
 @pytest.mark.parametrize(("campaign", "method", "printed"), MEASURED)
 def test_averages_in_the_text_are_the_records(campaign: str, method: str, printed: str) -> None:
     records = ResultStore(ROOT / "results", campaign).records()
@@ -335,6 +339,7 @@ def test_averages_in_the_text_are_the_records(campaign: str, method: str, printe
     assert printed in TEXTS["results.md"]
 
 
+@pytest.mark.campaigns
 @pytest.mark.parametrize("campaign", ["mini-equal", "minilm-lm"])
 def test_every_registered_unsupervised_method_has_a_row(campaign: str) -> None:
     """As results.md says; the others need labels, a checkpoint or methods that are named."""
@@ -363,6 +368,7 @@ def test_what_a_ratio_does_is_what_was_tuned(loss: str) -> None:
     assert max(ratios.values()) > max(dev[loss, "lr"].values())
 
 
+@pytest.mark.campaigns
 def test_variants_have_the_options_that_were_tuned_for_them() -> None:
     records = ResultStore(ROOT / "results", "mini-equal").records()
     grids = [row for row in profiles.load("mini-equal").tuning if "[form=paper]" in row["method"]]
@@ -374,6 +380,7 @@ def test_variants_have_the_options_that_were_tuned_for_them() -> None:
     assert len(grids) == 8
 
 
+@pytest.mark.campaigns
 def test_leads_and_spreads_of_the_twins_in_the_text_are_the_records() -> None:
     store, plain = ResultStore(ROOT / "results", "minilm-lm"), "tncse[icnce=False,ictn=False,nce=False]"
     of: dict[str, dict[int, float]] = {}
@@ -418,6 +425,7 @@ def test_a_quote_is_made_anew_only_where_it_no_longer_holds() -> None:
     assert quoted("a 5\nb 2\n", "a 1\nb 2\n") == "a 5\nb 2\n"
 
 
+@pytest.mark.campaigns
 def test_questions_are_answered_together(
     tables: ModuleType, monkeypatch: pytest.MonkeyPatch, clone: Path
 ) -> None:

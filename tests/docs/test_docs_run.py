@@ -63,6 +63,7 @@ def test_what_reproduces_the_papers_is_planned() -> None:
     assert len(lines) > 5
 
 
+@pytest.mark.campaigns
 @pytest.mark.slow
 @pytest.mark.minutes
 @pytest.mark.parametrize("papers", [False, pytest.param(True, marks=pytest.mark.long)])

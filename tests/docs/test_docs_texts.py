@@ -24,6 +24,7 @@ PARTS = [
 HASHES = re.findall(r"`([0-9a-f]{64})`", SECTION)
 
 
+@pytest.mark.campaigns
 def test_the_range_of_simcse_in_the_text_is_that_of_the_records() -> None:
     records = ResultStore(ROOT / "results", "minilm-lm").records()
     scores = [SCALE * (r.score("avg") or 0) for r in records if r.method == "simcse" and r.suite == "sts7"]
@@ -33,6 +34,7 @@ def test_the_range_of_simcse_in_the_text_is_that_of_the_records() -> None:
         assert said in " ".join(TEXTS[name].split()), name
 
 
+@pytest.mark.campaigns
 def test_the_parts_of_the_texts_are_whole_and_the_hashes_those_of_profile_and_records() -> None:
     for parts in PARTS:
         assert [first for first, _ in parts] == [1, *(last + 1 for _, last in parts[:-1])]

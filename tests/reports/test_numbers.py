@@ -33,7 +33,7 @@ RUNS = (
 )
 
 
-@pytest.fixture(scope="module", params=["mini", "minilm-lm"])
+@pytest.fixture(scope="module", params=["mini", pytest.param("minilm-lm", marks=pytest.mark.campaigns)])
 def committed(request: pytest.FixtureRequest) -> Campaign:
     store = ResultStore(ROOT / "results", request.param)
     return replace(make_campaign(store, store.records()), pairs=True)

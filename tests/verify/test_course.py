@@ -20,6 +20,7 @@ from tests.support.cli import Cli
 from tests.support.forge import forge
 from tests.support.verified import found_by_verify
 
+pytestmark = pytest.mark.campaigns
 SOUND = (
     Path(__file__).parents[2] / "results" / "mini-equal" / "mini-equal" / "simcse" / "seed-1" / "mini.json"
 )

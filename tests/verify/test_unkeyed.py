@@ -95,6 +95,7 @@ FACTS: dict[str, tuple[str, Edit, str]] = {
 }
 
 
+@pytest.mark.campaigns
 @pytest.mark.parametrize("name", FACTS)
 def test_what_contradicts_the_data_at_hand_or_takes_a_record_out_of_the_checks_is_found(
     cli: Cli, take: Callable[..., list[Path]], name: str
@@ -166,6 +167,7 @@ def test_predictions_of_another_seed_are_a_copy_whatever_the_training_is_said_to
     assert cli("report", "--campaign", "local")[0] != 0
 
 
+@pytest.mark.campaigns
 def test_the_last_checkpoint_is_the_chosen_one_where_the_record_says_so(
     cli: Cli, take: Callable[..., list[Path]]
 ) -> None:
