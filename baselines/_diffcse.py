@@ -13,6 +13,7 @@ from torch.nn import functional
 from bench.nn.attention import attention_mask, run_layers
 from bench.nn.backbone import load_backbone
 from bench.nn.device import to_float64
+from bench.nn.dropout import set_dropout
 from bench.nn.masked_lm import check_layers, check_same_vocabulary, lm_logits, load_masked_lm
 from bench.nn.tokens import Chunk, TokenBatch, chunk_from, chunk_of
 from bench.stages import StageContext
@@ -22,7 +23,7 @@ from bench.train.masking import mask_tokens
 from bench.train.objective import Objective
 from bench.train.precision import lowered, widened
 from bench.train.recipe import fresh_linear, info_nce
-from bench.train.sentence_encoder import set_dropout, train_towers
+from bench.train.sentence_encoder import train_towers
 
 _CUDA_ROWS, _ROWS = 256, 32  # of the generator: its logits over the vocabulary are a step's largest tensor
 

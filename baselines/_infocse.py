@@ -14,6 +14,7 @@ from bench.baselines._diffcse import training_head
 from bench.errors import InputError
 from bench.nn.attention import attention_mask, last_states, run_layers
 from bench.nn.backbone import load_backbone
+from bench.nn.dropout import set_dropout
 from bench.nn.masked_lm import check_layers, check_same_vocabulary, load_masked_lm, mlm_head, new_layers
 from bench.nn.tokens import Chunk, TokenBatch, chunk_of
 from bench.stages import StageContext
@@ -22,7 +23,7 @@ from bench.train.masking import masked_text
 from bench.train.objective import Objective
 from bench.train.precision import lowered, widened
 from bench.train.recipe import info_nce
-from bench.train.sentence_encoder import set_dropout, train_towers
+from bench.train.sentence_encoder import train_towers
 from bench.train.streams import generator
 
 

@@ -71,6 +71,7 @@ class StageContext:
             asks for pairs, else empty.
         negatives: A hard negative of each sentence where the stage asks for pairs and the file has them, else
             empty.
+        needs: What the method needs of the backbone, see :class:`bench.card.Need`.
     """
 
     config: Mapping[str, OptionValue]
@@ -89,6 +90,7 @@ class StageContext:
     partners: Sequence[str] = ()
     report: Report | None = None
     negatives: Sequence[str] = ()
+    needs: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ pytest_plugins = [  # fixtures that several rooms use
     "tests.support.released",
     "tests.support.senteval_toy",
     "tests.support.training",
+    "tests.support.zoo",
 ]
 os.environ["BENCH_WORKERS"] = "1"  # in this process, where a test can see and change what runs
 runpy.run_path(str(HERE / "support" / "block_network" / "sitecustomize.py"))

@@ -14,9 +14,9 @@ from bench.errors import BenchError, InputError
 from bench.gradient.angles import ANGLE, FloatArray, arccon_ratio, distance
 from bench.gradient.views import BATCH, MARGIN, batch_cosines, dropout_views, own_and_hardest, pair_cosines
 from bench.nn.backbone import TransformerEncoder
+from bench.nn.dropout import set_dropout
 from bench.stages import StageContext
 from bench.train.dev import Watched
-from bench.train.sentence_encoder import set_dropout
 from bench.train.streams import generator
 
 HELD_OUT = 0.1

@@ -52,6 +52,12 @@ class Cell:
     compiled: str = "none"
 
     @property
+    def needs(self) -> frozenset[str]:
+        """What its method needs of the backbone with these options."""
+        options = dict(self.options)
+        return frozenset(need.what for need in self.card.needs if need.holds(options) and not need.of)
+
+    @property
     def trains(self) -> bool:
         """True if it or a member of it has training stages."""
         return bool(self.all_stages)

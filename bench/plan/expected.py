@@ -11,8 +11,10 @@ from typing import Any
 
 from bench.card import OptionValue
 from bench.data.corpus import Corpus
+from bench.data.suites import accepted
 from bench.data.training import TrainingData
 from bench.nn.folder import MadeModel, ModelFolder
+from bench.nn.folder_facts import ARCHITECTURE, dropout_of
 from bench.plan.cell import Cell, plugins_of
 from bench.records.record import RunRecord
 from bench.request.spec import RunSpec
@@ -52,6 +54,7 @@ def stage_record(cell: Cell, spec: RunSpec, training: TrainingData) -> RunRecord
         "arithmetic": ARITHMETIC,
         "precision": cell.train_precision,
         **_compiled([cell]),
+        **_dropout([cell]),
         "ranks": cell.ranks,
     }
     # without the method's name: methods of one file share their stages
@@ -70,10 +73,11 @@ def training_block(cell: Cell, training: TrainingData | None) -> dict[str, Any]:
     text = {"name": corpus.name, "sha256": corpus.sha256, **size}
     return block | {
         "corpus": text | ({"source": corpus.source} if corpus.source else {}),
-        "dev": {"task": dev.id, "sha256": dev.sha256},
+        "dev": {"task": dev.id, "sha256": dev.sha256, **({"reference": False} if accepted(dev) else {})},
         "arithmetic": ARITHMETIC,
         "precision": max((each.train_precision for each in trained), key=lambda name: name != "fp32"),
         **_compiled(trained),
+        **_dropout(trained),
         "ranks": max(each.ranks for each in trained),
         "stages": {role: _stage(stage, owner, training) for role, owner, stage in cell.named_stages},
     }
@@ -82,6 +86,18 @@ def training_block(cell: Cell, training: TrainingData | None) -> dict[str, Any]:
 def _compiled(cells: Sequence[Cell]) -> dict[str, str]:
     """How the steps of any of them are compiled, nothing where they aren't."""
     return next(({"compiled": cell.compiled} for cell in cells if cell.compiled != "none"), {})
+
+
+def _dropout(cells: Sequence[Cell]) -> dict[str, str]:
+    """Where the training of any of them sets dropout, nothing where it is in modules alone."""
+    for cell in cells:
+        models = [model for model in (cell.model, *(m for _, m in cell.auxiliaries)) if model is not None]
+        drawing = any(name.split(".")[-1] == "dropout" for name, _ in cell.options)
+        # A backbone that is made on first use is a BERT, whether it is there already or not
+        found = [dropout_of(m.path) for m in models if drawing and not isinstance(m, MadeModel)]
+        if ARCHITECTURE in found:
+            return {"dropout": ARCHITECTURE}
+    return {}
 
 
 def _stage(stage: Stage, cell: Cell, training: TrainingData) -> dict[str, Any]:

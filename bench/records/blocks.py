@@ -61,12 +61,13 @@ TRAINING = Block(
         "arithmetic": count,
         "precision": text,
         "compiled": text,
+        "dropout": text,
         "ranks": count,
         "corpus": Block(
             {"sha256": text}, {"name": text, "sentences": count, "pairs": count, "source": label}
         ),
         "supervised": flag,
-        "dev": Block({"sha256": text}, {"task": text}),
+        "dev": Block({"sha256": text}, {"task": text, "reference": flag}),
         "stages": Each(_STAGE),
         "members": _MEMBERS,
         "auxiliaries": Each(_NAMED),

@@ -180,6 +180,14 @@ FACTS = (
         choices=("fp32", "tf32", "bf16", "bf16-weights"),
     ),
     Fact(
+        "dropout set in",  # until 2026-11-28 in modules alone, whatever the architecture
+        "encoder",
+        lambda r: r.training.get("dropout"),
+        "modules",
+        in_stage=True,
+        later=True,
+    ),
+    Fact(
         "compilation",
         "encoder",
         lambda r: r.training.get("compiled"),

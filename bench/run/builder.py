@@ -248,6 +248,7 @@ class Builder:
             partners=self.training.partners(stage.spec.text),
             report=self.report,
             negatives=text.negatives,
+            needs=self.cell.needs,
         )
 
     def _check_model(self) -> None:

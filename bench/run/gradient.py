@@ -124,10 +124,10 @@ def measure(plan: Plan, final: Path, most: int, progress: Progress) -> Path:
     from bench.gradient.training import watch_training
     from bench.gradient.views import dropout_views, embedding_figures
     from bench.nn.backbone import TransformerEncoder
+    from bench.nn.dropout import set_dropout
     from bench.nn.threads import torch_threads
     from bench.run.builder import Builder
     from bench.run.stage_cache import StageCache
-    from bench.train.sentence_encoder import set_dropout
 
     cell = plan.jobs[0].cell
     if cell.model is None or cell.seed is None:

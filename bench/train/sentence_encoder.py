@@ -9,18 +9,21 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
-from bench.card import OptionValue
+from bench.card import DROPOUT, OptionValue
 from bench.errors import InputError
 from bench.nn.architecture import longest_input
 from bench.nn.backbone import TokenRows, TransformerEncoder, load_backbone, quiet
 from bench.nn.device import move
+from bench.nn.dropout import configured, set_dropout
 from bench.nn.sum_encoder import SumEncoder
 from bench.stages import StageContext, planned_steps
 from bench.train.curve import loss_curve
 from bench.train.dev import DevEvaluation
 from bench.train.distributed import is_first, seed_draws, total
+from bench.train.drawing import check_dropout
 from bench.train.loop import State, TrainResult, TrainSettings, train
 from bench.train.streams import own_random_state
 
@@ -76,10 +79,9 @@ def train_towers(
         InputError: settings that don't fit the text or the model.
     """
     config, cpu, models = context.config, time.process_time(), [model for model, _ in towers]
-    for model in models:
-        set_dropout(model, float(config["dropout"]))
-        model.to(context.device)
     rows = _rows(context, towers, numbered=numbered)
+    for model in models:
+        _start(model, rows, context)
     settings = _settings(config, len(rows))
     with own_random_state(context.seed, f"head/{context.role}", context.device):
         objective = move(make_objective(*models, towers[0][1].pad_token_id), context.device)
@@ -106,6 +108,28 @@ def train_towers(
     if collapse and is_first():
         facts["collapse_curve"] = [[s, *f] for (s, _), f in zip(result.curve, dev.figures, strict=True)]
     return facts
+
+
+def _start(model: nn.Module, rows: TokenRows, context: StageContext) -> None:
+    """Set a model's dropout, send it to its device, and measure there that it draws as it is set.
+
+    Two sentences are read for that, cut to one length; random states are as before afterwards.
+
+    Raises:
+        InputError: see :func:`bench.train.drawing.check_dropout`.
+    """
+    set_dropout(model, float(context.config["dropout"]))
+    model.to(context.device)
+    if not len(rows):
+        return  # which training refuses
+    found = [rows[number % len(rows)] for number in range(2)]
+    ids = [row[1] if isinstance(row, tuple) else row for row in found]
+    length = max(1, min(map(len, ids)))
+    pair = torch.tensor([(row or [0])[:length] for row in ids], device=context.device)
+    dropout, needed = float(context.config["dropout"]), DROPOUT in context.needs
+    was_training = model.training
+    check_dropout(model.train(), pair, dropout, needed=needed, where=context.model.name)
+    model.train(was_training)
 
 
 def _settings(config: Mapping[str, OptionValue], sentences: int) -> TrainSettings:
@@ -141,19 +165,6 @@ def _check_batches(settings: TrainSettings, sentences: int, least: int) -> None:
         )
 
 
-def set_dropout(model: nn.Module, probability: float) -> None:
-    """Set every dropout of a transformer, hidden and attention.
-
-    Raises:
-        InputError: a probability outside [0, 1).
-    """
-    if not 0 <= probability < 1:
-        raise InputError(f"dropout {probability}", expected="0 or more and less than 1")
-    for module in model.modules():
-        if isinstance(module, nn.Dropout):
-            module.p = probability
-
-
 def checkpoint_folder(stage_folder: Path, checkpoint: str) -> Path:
     """Folder of the "selected" or "last" checkpoint; they are one where the last was selected."""
     folder = stage_folder / checkpoint
@@ -172,7 +183,7 @@ def _save(towers: Sequence[Loaded], state: State, folder: Path) -> None:
         own = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
         model.load_state_dict(own)
         target = folder if len(towers) == 1 else folder / f"tower-{number + 1}"
-        with quiet():
+        with quiet(), configured(model):
             model.save_pretrained(target)
             tokenizer.save_pretrained(target)
 

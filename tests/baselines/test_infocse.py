@@ -15,11 +15,11 @@ from bench.baselines._infocse import lower_half, masked_lm_loss
 from bench.card import OptionValue
 from bench.errors import InputError
 from bench.nn.backbone import load_backbone, token_rows
+from bench.nn.dropout import set_dropout
 from bench.nn.masked_lm import load_masked_lm
 from bench.registry import METHODS
 from bench.train import chunks
 from bench.train.masking import mask_tokens
-from bench.train.sentence_encoder import set_dropout
 from bench.train.streams import generator, own_random_state
 from tests.support.steps import cls_of, gradients_of, nce_by_loops, objective_of, same_step, under_batch_norms
 from tests.support.training import SENTENCES, options_of, random

@@ -27,12 +27,12 @@ from bench.nn.denoising import (
     denoised,
     noise,
 )
+from bench.nn.dropout import set_dropout
 from bench.nn.export import export_encoder, load_encoder
 from bench.nn.prompt import Prompt
 from bench.registry import discover
 from bench.train.chunks import prompted_states
 from bench.train.recipe import info_nce
-from bench.train.sentence_encoder import set_dropout
 from tests.support.cli import Cli, records
 from tests.support.steps import gradients_of, nce_by_loops, objective_of, same_step
 from tests.support.training import SENTENCES, options_of, stages_of, toy_score, train_alone

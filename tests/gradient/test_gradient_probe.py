@@ -48,11 +48,11 @@ from bench.gradient.views import (
 from bench.methods._paradigm_losses import Paradigm, negative_weights, positive_ratio
 from bench.methods._paradigm_losses import dissipation as loss_dissipation
 from bench.nn.backbone import TransformerEncoder
+from bench.nn.dropout import set_dropout
 from bench.registry import discover
 from bench.reports.figures.of_files import gradient_figures
 from bench.stages import StageContext, TrainedMethod
 from bench.stats.checks import generator
-from bench.train.sentence_encoder import set_dropout
 from tests.support.paradigm import options
 
 # Sampled angles

@@ -14,11 +14,11 @@ from transformers import DistilBertConfig, DistilBertModel
 
 from bench.nn.attention import last_states, layered
 from bench.nn.backbone import padded
+from bench.nn.dropout import set_dropout
 from bench.nn.lookup import looked_up_once
 from bench.nn.tokens import chunk_from
 from bench.train.chunks import cls_states, pooled_states, token_batch, twin_cls_states
 from bench.train.loop import TrainSettings, make_optimizer
-from bench.train.sentence_encoder import set_dropout
 from bench.train.streams import own_random_state
 from tests.support.rank_work import Found, Gradients, alone
 from tests.support.twins import KINDS, PAD, Kind, batch, tower

@@ -19,6 +19,7 @@ from bench.errors import BenchError, DataError, InputError
 from bench.nn import masked_lm
 from bench.nn.attention import attention_mask, run_layers
 from bench.nn.backbone import load_backbone, token_rows
+from bench.nn.dropout import set_dropout
 from bench.nn.folder import resolve
 from bench.nn.masked_lm import check_layers, check_same_vocabulary, load_masked_lm, mlm_head
 from bench.nn.tokens import chunk_from
@@ -26,7 +27,6 @@ from bench.request import profiles
 from bench.train.masking import mask_tokens, masked_text
 from bench.train.mlm import MlmSettings, masked_accuracy
 from bench.train.pretrain import add_head, read_documents, read_text
-from bench.train.sentence_encoder import set_dropout
 from bench.train.streams import generator
 from tests.support.cli import Cli
 

@@ -16,12 +16,12 @@ from transformers import AutoModel
 
 from bench.data.corpus import read_corpus
 from bench.errors import BenchError, DataError, InputError
+from bench.nn.dropout import set_dropout
 from bench.plan.keys import keyed_stages
 from bench.run.stage_cache import StageCache
 from bench.stages import Stage, StageSpec
 from bench.train.chunks import cls_states
 from bench.train.loop import TrainSettings, batches, rate, train
-from bench.train.sentence_encoder import set_dropout
 from bench.train.streams import generator, own_random_state, stream_seed
 from tests.support.train import spec
 

@@ -1,0 +1,83 @@
+"""What a folder's files say of its architecture is what the loaded model shows."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from torch import nn
+from transformers.models.auto import modeling_auto
+
+from bench.nn.attention import layered
+from bench.nn.backbone import TransformerEncoder
+from bench.nn.folder_facts import folder_facts, kinds
+from tests.support.zoo import ZOO
+
+
+@pytest.mark.parametrize("name", [*ZOO])
+def test_facts_are_those_of_the_loaded_model(name: str, zoo: Callable[[str], Path]) -> None:
+    facts, encoder = folder_facts(zoo(name)), TransformerEncoder(zoo(name), "avg")
+    model, tokenizer = encoder.model, encoder.tokenizer
+    assert facts.kind == model.config.model_type
+    assert facts.layered == layered(model)
+    assert facts.causal in (None, encoder.causal)
+    assert encoder.causal is (facts.causal is True) or read_by_decoder(name)
+    assert facts.mask_token in (None, tokenizer.mask_token is not None)
+    assert facts.pooler in (None, getattr(model, "pooler", None) is not None)
+    dense = isinstance(getattr(getattr(type(model)(model.config), "pooler", None), "dense", None), nn.Linear)
+    assert facts.pooler_layer in (None, dense)
+    assert facts.position_ids in (None, "position_ids" in inspect.signature(model.forward).parameters)
+    assert facts.embeddings in (None, isinstance(getattr(model, "embeddings", None), nn.Module))
+
+
+def read_by_decoder(name: str) -> bool:
+    """True for BART, whose states are its decoder's."""
+    return name == "bart"
+
+
+def test_decoders_are_known_to_the_installed_library() -> None:
+    both = {*modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES}
+    decoders = {*modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES}
+    assert not kinds("causal") & both
+    assert kinds("causal") <= decoders
+    assert {"llama", "gpt2", "qwen3", "gemma2", "opt"} <= kinds("causal")
+    every = {*modeling_auto.MODEL_MAPPING_NAMES}
+    for name in ("layered", "shared_layers", "dropout_in_modules", "no_position_ids", "no_pooler_layer"):
+        assert kinds(name) <= every, name
+
+
+def test_a_bidirectional_form_of_a_decoder_is_not_said_to_be_causal(
+    zoo: Callable[[str], Path], tmp_path: Path
+) -> None:
+    folder = shutil.copytree(zoo("llama"), tmp_path / "llama")
+    config = json.loads((folder / "config.json").read_text())
+    assert folder_facts(folder).causal is True
+    (folder / "config.json").write_text(json.dumps(config | {"is_causal": False}))
+    assert folder_facts(folder).causal is None
+
+
+@pytest.mark.parametrize(
+    "file", ["config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"]
+)
+@pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff" * 64, b'{"model_type": 3, "cls_token": []}'])
+def test_a_damaged_file_says_nothing(
+    file: str, content: bytes, zoo: Callable[[str], Path], tmp_path: Path
+) -> None:
+    folder = shutil.copytree(zoo("bert"), tmp_path / "bert")
+    (folder / file).write_bytes(content)
+    assert folder_facts(folder) is not None
+
+
+def test_facts_are_read_without_torch(zoo: Callable[[str], Path]) -> None:
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom bench.nn.folder_facts import folder_facts\n"
+        "print(folder_facts(Path(sys.argv[1])).kind, 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(zoo("bert"))], capture_output=True, text=True)
+    assert done.stdout.split() == ["bert", "False"]
