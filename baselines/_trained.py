@@ -10,6 +10,12 @@ from bench.card import Option, OptionValue
 from bench.stages import PAIRS, StageContext, StageSpec
 from bench.train.recipe import POOLING_OPTION, TEXT_OPTION, TrainedOnce, one_stage, training_options
 
+ADAMW_EPS = (
+    "released: AdamW of transformers 4.2.1 adds eps before it corrects the bias of the second moment; "
+    "torch's, used here, adds it after"
+)
+"""A deviation of SimCSE and of the methods whose code is built on its trainer."""
+
 
 class TrainedApart(TrainedOnce):
     """Base of a method whose stage is ``train`` in the module ``_NAME`` next to its module ``NAME``."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from bench.baselines._trained import TrainedApart, usual_options
+from bench.baselines._trained import ADAMW_EPS, TrainedApart, usual_options
 from bench.card import MethodCard, Option, OptionValue
 from bench.registry import add_method
 from bench.stages import StageSpec
+from bench.train.recipe import CLS_VIEWS
 
 
 @add_method
@@ -33,6 +34,7 @@ class DCLR(TrainedApart):
             "released: p_i = softmax(w_ij s_ij), L = -mean over cells of log p_ii and log(1 - p_ij), j != i",
             "at inference h_cls of the last layer, without pooler and head",
         ),
+        needs=CLS_VIEWS,
         options=(
             Option("complement", "simcse", "frozen model that weighs negatives, as in --methods, or empty"),
             Option("phi", 0.9, "the complement's cosine above which a negative has weight 0", minimum=-1),
@@ -59,6 +61,8 @@ class DCLR(TrainedApart):
             "released: a SimCSE checkpoint weighs by the output of its head, with dropout, on 32 tokens and "
             "attending to padding; here a method on the profile's backbone, trained with the run's seed, "
             "weighs by its own vectors of whole sentences (complement=hf:FOLDER takes a checkpoint)",
+            "phi is a cosine at every tau; released: the cosine / tau is compared with 20 phi, so phi itself "
+            "holds at tau 0.05 alone",
             "released: a weight of 0 turns a logit into 0, so a term e^0 stays; loss=paper leaves it out of "
             "InfoNCE's sum, which holds the positive here, and may not in the paper (unverified)",
             "released: log(1 - p) is not a number where p rounds to 1; here it is exact",
@@ -67,6 +71,7 @@ class DCLR(TrainedApart):
             "(unverified), and the temperature is the same",
             "released: STS-B and SICK-R are the dev set, read by the pooler; here the profile's by [CLS]",
             "a backbone without a pooler gets a fresh one in training",
+            ADAMW_EPS,
         ),
         published_names=(("dclr", "as published: profile bert-base or roberta-base"),),
         padding_matters=True,

@@ -11,7 +11,7 @@ from bench.encoder import Encoder
 from bench.errors import InputError
 from bench.registry import METHODS
 from bench.stages import SICK, TRAIN, StageContext, StageSpec
-from bench.train.recipe import POOLING_OPTION, trained_encoder, training_options
+from bench.train.recipe import FIRST_ROWS, POOLING_OPTION, trained_encoder, training_options
 
 DISTILL_VERSION = 1
 _TRAINING = training_options(lr=1e-5, max_length=64, eval_every=100)
@@ -42,6 +42,8 @@ DISTILCSE = (
     "method's, released: lr 2e-4 with a cosine schedule and AdamW's betas 0.9 and 0.98, 8 batches of 512, "
     "20 epochs of 5M news sentences cut to 64 tokens for teacher and student; the teacher's dropout is off, "
     "released: on",
+    "contrastive: a queue of whole batches that meets an epoch's short batch keeps the last rows of the "
+    "oldest one; released: its first rows, as every other queue here",
 )
 WHOLE = "the teacher encodes whole sentences, the student their first max_length tokens"
 _UNRELEASED = (
@@ -82,7 +84,10 @@ class Distilled:
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
         """The student's stage, which methods with the same teacher and options share."""
         names = {option.name for option in (*_TRAINING, *_LOSS)}
-        config = tuple(sorted((name, value) for name, value in options.items() if name in names))
+        settings = {name: value for name, value in options.items() if name in names}
+        if options["student_loss"] == "contrastive" and _cuts_batches(settings):
+            settings["queue_cut"] = FIRST_ROWS  # part of the key only where the queue differs from before
+        config = tuple(sorted(settings.items()))
         text = TRAIN + (SICK if options["sick"] else "")
         return (
             StageSpec("distill", "distill", DISTILL_VERSION, config, _train, inputs=("teacher",), text=text),
@@ -91,6 +96,11 @@ class Distilled:
     def build(self, context: BuildContext) -> Encoder:
         """Return the student."""
         return trained_encoder(context, "distill")
+
+
+def _cuts_batches(options: Mapping[str, OptionValue]) -> bool:
+    """True if a full queue isn't made of whole batches."""
+    return bool(int(options["student_queue"]) % int(options["batch_size"]))
 
 
 def _train(context: StageContext) -> dict[str, Any]:

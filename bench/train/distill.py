@@ -18,6 +18,7 @@ from bench.stages import StageContext
 from bench.train.chunks import batch_states, token_batch
 from bench.train.momentum import VectorQueue
 from bench.train.objective import Objective
+from bench.train.recipe import FIRST_ROWS
 from bench.train.sentence_encoder import train_towers
 from bench.train.teachers import Asked, Teacher, cosine_matrix
 
@@ -97,7 +98,8 @@ class ContrastiveDistillation(Distillation):
         pad_id: Padding id.
         teacher: The frozen encoder, of any width.
         sentences: The training text, which the batches number.
-        config: student_queue, vectors kept of earlier batches, 0 for none; student_scale, g at the start.
+        config: student_queue, vectors kept of earlier batches, 0 for none; student_scale, g at the start;
+            queue_cut, FIRST_ROWS where the queue cuts batches.
     """
 
     def __init__(
@@ -112,7 +114,8 @@ class ContrastiveDistillation(Distillation):
         size = int(config["student_queue"])
         self.project = nn.Linear(student.config.hidden_size, teacher.dim)
         self.log_scale = nn.Parameter(torch.tensor(float(config["student_scale"])))
-        self.queue = VectorQueue(size) if size else None
+        first_rows = config.get("queue_cut") == FIRST_ROWS
+        self.queue = VectorQueue(size, first_rows=first_rows) if size else None
 
     def compute(self, prepared: tuple[TokenBatch, Asked]) -> Tensor:
         """Loss of a batch; its own vectors join the queue after it."""

@@ -56,21 +56,27 @@ class VectorQueue:
     Args:
         size: Vectors it keeps, at least 1. A first push into the empty queue is kept whole, as ESimCSE's
             code does: only the next one cuts it.
+        first_rows: Where only a part of the oldest batch has room, keep its first rows instead of its last,
+            and cut a first push too, as DistilCSE's code does.
 
     Raises:
         ValueError: a size below 1.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, *, first_rows: bool = False) -> None:
         if size < 1:
             raise ValueError(f"size {size} must be at least 1")
-        self.size = size
+        self.size, self._first_rows = size, first_rows
         self.vectors: Tensor | None = None
-        """(n, H) in order of arrival, without gradient, or None while empty."""
+        """(n, H) in order of arrival (with ``first_rows`` the newest batch first), or None while empty."""
 
     def push(self, vectors: Tensor) -> None:
         """Add a batch (B, H), dropping the oldest beyond the size."""
         new = vectors.detach()
+        if self._first_rows:
+            old = [] if self.vectors is None else [self.vectors]
+            self.vectors = torch.cat([new, *old])[: self.size]
+            return
         self.vectors = new if self.vectors is None else torch.cat([self.vectors, new])[-self.size :]
 
     def clear(self) -> None:

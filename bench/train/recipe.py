@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from bench.card import BuildContext, MethodCard, Option, OptionValue
+from bench.card import DROPOUT, FIRST_TOKEN, BuildContext, MethodCard, Need, Option, OptionValue
 from bench.encoder import Encoder
 from bench.errors import BenchError
 from bench.stages import StageContext, StageSpec
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+CLS_VIEWS = (Need(FIRST_TOKEN), Need(DROPOUT))
+"""What a method needs that contrasts two dropout views of [CLS]."""
 TRAINING_OPTIONS = (
     Option("lr", 3e-5, "peak learning rate", minimum=0),
     Option("batch_size", 64, "sentences a step", minimum=1),
@@ -46,6 +48,10 @@ POOLING_OPTION = Option(
     "what the trained encoder's vectors are; avg_first_last takes layer 1",
     ("cls", "avg", "avg_first_last", "pooler"),
 )
+
+
+FIRST_ROWS = "first rows"
+"""Setting ``queue_cut`` of a student's stage: what stays of a batch that a queue cuts."""
 
 
 def select_option(default: str) -> Option:

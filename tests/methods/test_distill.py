@@ -16,6 +16,7 @@ from bench.encoder import FloatArray, Progress
 from bench.errors import BenchError
 from bench.nn.backbone import TransformerEncoder
 from bench.train.distill import ContrastiveDistillation, Distillation
+from bench.train.momentum import VectorQueue
 from tests.support.steps import cls_of, objective_of, same_step
 from tests.support.training import SENTENCES, options_of, plan_on_toy, stages_of, train_alone
 
@@ -103,3 +104,44 @@ def test_a_union_of_single_encoders_and_its_student(tmp_path: Path) -> None:
     assert {stage.key for stage in parts.all_stages} < {stage.key for stage in student.all_stages}
     texts = {stage.spec.text for stage in parts.all_stages}
     assert texts == {"train"}
+
+
+def released_queue(queue: list[int], batch: list[int], size: int) -> list[int]:
+    """DistilCSE's script: the batch stands in front of the queue, and what is too long goes at the end."""
+    return (batch + queue)[:size]
+
+
+@pytest.mark.parametrize("size", [2, 5, 7, 8, 100])
+def test_a_queue_that_cuts_batches_keeps_their_first_rows_as_released(size: int) -> None:
+    queue, held, tags = VectorQueue(size, first_rows=True), [], iter(range(1000))
+    for count in (4, 4, 4, 1, 4):
+        batch = [next(tags) for _ in range(count)]
+        held = released_queue(held, batch, size)
+        queue.push(torch.tensor(batch, dtype=torch.float32)[:, None])
+        assert queue.vectors is not None
+        assert queue.vectors[:, 0].tolist() == held
+
+
+@pytest.mark.parametrize(
+    ("queue", "batch", "loss", "cut"),
+    [
+        (65536, 64, "contrastive", False),
+        (0, 64, "contrastive", False),
+        (100, 64, "contrastive", True),
+        (32, 64, "contrastive", True),  # a first batch is longer than the queue
+        (100, 64, "mse", False),
+    ],
+)
+def test_only_a_queue_that_cuts_batches_has_another_key(queue: int, batch: int, loss: str, cut: bool) -> None:
+    given = options_of("distill", student_loss=loss, student_queue=queue, batch_size=batch)
+    (stage,) = stages_of("distill", given)
+    assert dict(stage.config).get("queue_cut") == ("first rows" if cut else None)
+
+
+@pytest.mark.parametrize(("batch_size", "kept"), [(2, 3), (3, 2)])
+def test_the_objective_cuts_as_its_setting_says(tiny_bert: Path, batch_size: int, kept: int) -> None:
+    given = {"members": {"teacher": Wide(tiny_bert)}}
+    options: dict[str, OptionValue] = {"student_loss": "contrastive", "student_queue": 2}
+    made, rows, _ = objective_of("distill", tiny_bert, TEXT, given, **options, batch_size=batch_size)
+    made([rows[i] for i in (0, 1, 2)])
+    assert len(made.queue.vectors) == kept
