@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bench.baselines._trained import TrainedApart, usual_options
-from bench.card import MethodCard, Option
+from bench.card import MASK_TOKEN, MethodCard, Need, Option
 from bench.registry import add_method
+from bench.train.recipe import CLS_VIEWS
 
 
 @add_method
@@ -27,6 +28,7 @@ class ArcCSE(TrainedApart):
             "L_tri = mean_i max(0, cos(z_i, z_x''_i) - cos(z_i, z_x'_i) + m), over long sentences",
             "L = L_arc + w L_tri; at inference h_cls of the last layer, without the head",
         ),
+        needs=(*CLS_VIEWS, Need(MASK_TOKEN, "triplet", (True,), instead="triplet=false")),
         options=(
             Option("tau", 0.05, "temperature", minimum=1e-4),
             Option("margin", 10.0, "u, the angular margin in degrees", minimum=0, maximum=180),

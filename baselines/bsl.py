@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from bench.baselines._trained import TrainedApart
-from bench.card import MethodCard, Option, OptionValue
+from bench.card import DROPOUT, MethodCard, Need, Option, OptionValue
 from bench.registry import add_method
 from bench.stages import TRAIN, StageSpec, paired
 from bench.train.recipe import POOLING_OPTION, select_option, training_options
@@ -32,6 +32,7 @@ class BSL(TrainedApart):
             "L = mean_i (2 - 2 cos(q(e1_i), t2_i)) + mean_i (2 - 2 cos(q(e2_i), t1_i)), t constant",
             "at inference e, without q",
         ),
+        needs=(Need(DROPOUT, "rtt", ("none",), instead="rtt=copies"),),
         options=(
             Option(
                 "rtt",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from bench.baselines._trained import TrainedApart
-from bench.card import MethodCard, Option, OptionValue
+from bench.card import DROPOUT, MethodCard, Need, Option, OptionValue
 from bench.errors import InputError
 from bench.registry import add_method
 from bench.stages import StageSpec
@@ -33,6 +33,7 @@ class Crop(TrainedApart):
             "S_ij = cos(e_i, e'_j) / tau; L = mean_i -log softmax(S_i)_i",
             "at inference e of x",
         ),
+        needs=(Need(DROPOUT, "views", ("dropout", "dropout_span"), instead="views=crop"),),
         options=(
             Option("tau", 0.05, "temperature", minimum=1e-4),
             Option(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from bench.baselines._trained import TrainedApart
 from bench.baselines.promptbert import PROMPT_POOLING_OPTION
-from bench.card import BuildContext, MethodCard, Option, OptionValue
+from bench.card import LAYERS, MLM_HEAD, BuildContext, MethodCard, Need, Option, OptionValue
 from bench.encoder import Encoder
 from bench.registry import add_method
 from bench.stages import TRAIN, StageSpec, paired
@@ -35,6 +35,7 @@ class DenoSent(TrainedApart):
             "L_d = mean over all tokens of all y, the template's included, of CE(u, the token)",
             "L = contrastive_weight L_c + generative_weight L_d; at inference h(x), without W",
         ),
+        needs=(Need(LAYERS), Need(MLM_HEAD, of="mlm_head")),
         options=(
             Option("tau", 0.05, "temperature (paper: 0.03)", minimum=1e-4),
             Option("contrastive_weight", 5.0, "weight of InfoNCE (paper: 1); 0: none", minimum=0),

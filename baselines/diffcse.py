@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from bench.baselines._trained import TrainedApart, usual_options
-from bench.card import MethodCard, Option, OptionValue
+from bench.baselines._trained import ADAMW_EPS, TrainedApart, usual_options
+from bench.card import LAYERS, MASKED_LM, MethodCard, Need, Option, OptionValue
 from bench.registry import add_method
 from bench.stages import StageSpec
+from bench.train.recipe import CLS_VIEWS
 
 HEAD_OPTION = Option(
     "head",
@@ -36,6 +37,7 @@ class DiffCSE(TrainedApart):
             "L = mean_i -log softmax_j(cos(z_i, z'_j) / tau)_i + lambda mean_{n,t} CE(o_nt, r_nt)",
             "at inference h of the last layer, without the head",
         ),
+        needs=(*CLS_VIEWS, Need(LAYERS), Need(MASKED_LM, of="generator")),
         options=(
             Option("tau", 0.05, "temperature", minimum=1e-4),
             HEAD_OPTION,
@@ -78,6 +80,7 @@ class DiffCSE(TrainedApart):
             "a sampled replacement is drawn by inverting the generator's cumulated distribution, a number a "
             "token, instead of a multinomial draw: the same distribution (version 2 of the stage)",
             "rate, mask share and weight for roberta-base are not verified",
+            ADAMW_EPS,
         ),
         published_names=(("diffcse", "as published: profile bert-base or roberta-base"),),
         padding_matters=True,

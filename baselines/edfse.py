@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bench.card import BuildContext, MethodCard, Option, OptionValue
+from bench.card import DROPOUT, FIRST_TOKEN, BuildContext, MethodCard, Need, Option, OptionValue
 from bench.encoder import Encoder
 from bench.registry import add_method
 from bench.stages import SICK, TRAIN, StageContext, StageSpec, paired
@@ -37,6 +37,7 @@ class EDFSE:
             "L_k = mean_i -log softmax_j(cos(z_i, z'_j) / tau)_i, each encoder apart",
             "at inference h_1 + ... + h_6, the [CLS] of the last layers, without the heads",
         ),
+        needs=(Need(FIRST_TOKEN), Need(DROPOUT, "rtt", ("none",), instead="rtt=copies")),
         options=(
             Option("tau", 0.05, "temperature", minimum=1e-4),
             Option(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bench.baselines._trained import TrainedApart, usual_options
-from bench.card import MethodCard, Option, OptionValue
+from bench.baselines._trained import ADAMW_EPS, TrainedApart, usual_options
+from bench.card import FIRST_TOKEN, MethodCard, Need, Option, OptionValue
 from bench.errors import InputError
 from bench.registry import add_method
 from bench.stages import StageSpec
@@ -31,6 +31,7 @@ class ESimCSE(TrainedApart):
             "phi <- m phi + (1 - m) theta; q: the newest vectors tanh(W h_cls(x; phi) + b), without dropout",
             "at inference h_cls of the last layer, without the head",
         ),
+        needs=(Need(FIRST_TOKEN),),
         options=(
             Option("tau", 0.05, "temperature", minimum=1e-4),
             Option("queue", 160, "vectors of earlier batches that are negatives, 0 for none", minimum=0),
@@ -69,6 +70,7 @@ class ESimCSE(TrainedApart):
             "released: another bound of the repetition than the paper's (repetition_rule=paper, unverified)",
             "each sentence's repetition is drawn from its own stream of the seed",
             "repetition_unit=word is released, but no published run has it; the last word is never repeated",
+            ADAMW_EPS,
         ),
         published_names=(("esimcse", "as published: profile bert-base or roberta-base"),),
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from bench.baselines._trained import TrainedApart, usual_options
+from bench.baselines._trained import ADAMW_EPS, TrainedApart, usual_options
 from bench.baselines.diffcse import HEAD_OPTION
-from bench.card import MethodCard, Option
+from bench.card import LAYERS, MLM_HEAD, MethodCard, Need, Option
 from bench.registry import add_method
+from bench.train.recipe import CLS_VIEWS
 
 
 @add_method
@@ -25,6 +26,7 @@ class InfoCSE(TrainedApart):
             "L = mean_i -log softmax_j(cos(z_i, z'_j) / tau)_i + w mean over masked tokens CE(u, the token)",
             "at inference h of the last layer, without the head",
         ),
+        needs=(*CLS_VIEWS, Need(LAYERS), Need(MLM_HEAD, of="mlm_head")),
         options=(
             Option("tau", 0.05, "temperature", minimum=1e-4),
             HEAD_OPTION,
@@ -46,6 +48,7 @@ class InfoCSE(TrainedApart):
             "a batch without a masked token has no masked-LM loss, where the released mean is 0 / 0",
             "float32 throughout; the released run used fp16 autocast",
             "random replacements in masking are ordinary tokens; the released code may draw a special one",
+            ADAMW_EPS,
         ),
         published_names=(("infocse", "as published: profile bert-base"),),
         auxiliaries=("mlm_head",),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bench.baselines._trained import TrainedApart, usual_options
+from bench.baselines._trained import ADAMW_EPS, TrainedApart, usual_options
 from bench.card import MethodCard, Option, OptionValue
 from bench.errors import InputError
 from bench.registry import add_method
 from bench.stages import StageSpec
+from bench.train.recipe import CLS_VIEWS
 
 
 @add_method
@@ -35,6 +36,7 @@ class ISCSE(TrainedApart):
             "again and again, each time the largest group along its first principal direction",
             "at inference h_cls of the last layer, without the head",
         ),
+        needs=CLS_VIEWS,
         options=(
             Option("tau", 0.05, "temperature", minimum=1e-4),
             Option("buffer", 1024, "vectors of the memory", minimum=2),
@@ -69,6 +71,7 @@ class ISCSE(TrainedApart):
             "pddp: of groups of one size the one that is older is cut next; released: another one may be",
             "pddp with aggregation=mean: released, it stops with an error",
             "a masked-LM term, off in the released scripts, is simcse's alone",
+            ADAMW_EPS,
         ),
         published_names=(("iscse", "as published: profile bert-base or roberta-base"),),
     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from bench.baselines._trained import TrainedApart, usual_options
+from bench.baselines._trained import ADAMW_EPS, TrainedApart, usual_options
 from bench.card import MethodCard, Option
 from bench.registry import add_method
+from bench.train.recipe import CLS_VIEWS
 
 
 @add_method
@@ -27,6 +28,7 @@ class MixCSE(TrainedApart):
             "released: L = mean_i -log softmax([S_i ; M_i ; N_i])_i; paper: softmax([S_i ; M_ii])",
             "at inference h_cls of the last layer, without the head",
         ),
+        needs=CLS_VIEWS,
         options=(
             Option("tau", 0.05, "temperature", minimum=1e-4),
             Option("mix", 0.2, "a, share of the positive in a mixed negative, 0 to 1", minimum=0, maximum=1),
@@ -48,6 +50,7 @@ class MixCSE(TrainedApart):
             "released: a weight of mixed negatives, 0 in all runs, is no option here",
             "a batch of one sentence has no other to mix; with mixed=paper its loss is 0",
             "the settings for roberta-base are not documented: those of bert-base",
+            ADAMW_EPS,
         ),
         published_names=(("mixcse", "as published: profile bert-base or roberta-base"),),
     )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bench.baselines._trained import TrainedApart, usual_options
-from bench.card import MethodCard, Option
+from bench.baselines._trained import ADAMW_EPS, TrainedApart, usual_options
+from bench.card import FIRST_TOKEN, MethodCard, Need, Option
 from bench.registry import add_method
 
 
@@ -31,6 +31,7 @@ class PCL(TrainedApart):
             "peer_coop=false: InfoNCE(z) + C(R(z, z)) alone",
             "at inference E(x)_cls of the last layer; head and F are dropped",
         ),
+        needs=(Need(FIRST_TOKEN),),
         options=(
             Option("tau", 0.05, "temperature", minimum=1e-4),
             Option(
@@ -60,6 +61,7 @@ class PCL(TrainedApart):
             "released: fix_peer takes the released SimCSE of bert-base as the peer; here it is the backbone",
             "a batch of one sentence has no negatives and its InfoNCE is 0",
             "rate and batch for roberta-base are not verified",
+            ADAMW_EPS,
         ),
         published_names=(("pcl", "as published: profile bert-base or roberta-base"),),
         padding_matters=True,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from bench.baselines._trained import TrainedApart
-from bench.card import BuildContext, MethodCard, Option, OptionValue
+from bench.baselines._trained import ADAMW_EPS, TrainedApart
+from bench.card import MLM_HEAD, POSITIONS, BuildContext, MethodCard, Need, Option, OptionValue
 from bench.encoder import Encoder
 from bench.registry import add_method
 from bench.stages import StageSpec
@@ -50,6 +50,10 @@ class PromptBERT(TrainedApart):
             "eval_every=1000)",
             "prompt_head=mlm: z = f(h(t1, x)) - f(delta(t1, l)), f the dense layer, GELU and LayerNorm under "
             "the masked language model's logits",
+        ),
+        needs=(
+            Need(POSITIONS, "denoising", (True,), instead="denoising=false"),
+            Need(MLM_HEAD, "prompt_head", ("mlm",), instead="prompt_head=tanh"),
         ),
         options=(
             Option("tau", 0.05, "temperature", minimum=1e-4),
@@ -113,6 +117,7 @@ class PromptBERT(TrainedApart):
             "the opening quote's is never read, and a sentence with the word takes it; here each has its own "
             "place, as a token [PROMPTk] of the vocabulary",
             "released: where vectors are trained, delta on the dev set still reads the template's text",
+            ADAMW_EPS,
         ),
         published_names=(("promptbert", "as published: profile bert-base or roberta-base"),),
     )

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from bench.baselines._trained import TrainedApart, usual_options
+from bench.baselines._trained import ADAMW_EPS, TrainedApart, usual_options
 from bench.card import MethodCard, Option, OptionValue
 from bench.errors import InputError
 from bench.registry import add_method
 from bench.stages import StageSpec
+from bench.train.recipe import CLS_VIEWS
 
 TEACHERS = ("teacher1", "teacher2")
 
@@ -34,6 +35,7 @@ class RankCSE(TrainedApart):
             "ListNet: L_rank = -mean_i sum_{j != i} softmax(T_i)_j log softmax(S_i)_j",
             "at inference h_cls of the last layer, without the head",
         ),
+        needs=CLS_VIEWS,
         options=(
             Option("teacher1", "diffcse", "a teacher, any method or checkpoint as in --methods"),
             Option("teacher2", "simcse", "another one, or empty for none"),
@@ -83,6 +85,7 @@ class RankCSE(TrainedApart):
             "(listnet_temps=tau2_tau3)",
             "released ListMLE drops items whose teacher logit is exactly -1 as padding; here they count",
             "no ranking term for a batch of one or two sentences; the released ListNet is not a number there",
+            ADAMW_EPS,
         ),
         published_names=(("rankcse", "as published: profile bert-base or roberta-base"),),
     )

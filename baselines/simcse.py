@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench.baselines._trained import TrainedApart
-from bench.card import MethodCard, Option
+from bench.baselines._trained import ADAMW_EPS, TrainedApart
+from bench.card import MLM_HEAD, MethodCard, Need, Option
 from bench.registry import add_method
 from bench.train.recipe import (
+    CLS_VIEWS,
     POOLING_OPTION,
     TEXT_OPTION,
     TRAINING_OPTIONS,
@@ -58,6 +59,7 @@ class SimCSE(TrainedApart):
             "noise_negatives M: L = mean_i -log softmax([S_i ; cos(z_i, g_k) / tau])_i, g_1...g_M ~ N(0, I)",
             "at inference h_cls of the last layer, without the head",
         ),
+        needs=(*CLS_VIEWS, Need(MLM_HEAD, "mlm_term", (0.0,), unless=True, instead="mlm_term=0")),
         options=(
             Option("tau", 0.05, "temperature", minimum=1e-4),
             *TRAINING_OPTIONS,
@@ -79,6 +81,7 @@ class SimCSE(TrainedApart):
             "must have one; a batch without a masked token has no such loss (released: 0 / 0)",
             "gsInfoNCE: released with dropout 0.2 for bert-base, and with lr 1e-5 and batches of 64 for "
             "roberta-base; its noise's deviation (0.5 and 0.1) is no option, the cosine doesn't see it",
+            ADAMW_EPS,
         ),
         published_names=(("simcse", "as published: profile bert-base or roberta-base"),),
         known_as=(("gsinfonce", "simcse[noise_negatives=192]"),),

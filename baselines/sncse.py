@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from bench.baselines._trained import TrainedApart
+from bench.baselines._trained import ADAMW_EPS, TrainedApart
 from bench.baselines.promptbert import PROMPT_POOLING_OPTION, prompt_training_options
 from bench.card import BuildContext, MethodCard, Option, OptionValue
 from bench.encoder import Encoder
@@ -77,6 +77,7 @@ class SNCSE(TrainedApart):
             "a mask token in the text itself is left out, where the released code crashes",
             "RoBERTa reads the blank before a sentence with its first word, as in the released evaluation; "
             "the released training splits it off",
+            ADAMW_EPS,
         ),
         published_names=(("sncse", "negation=spacy, as published: profile bert-base or roberta-base"),),
     )

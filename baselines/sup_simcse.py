@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bench.baselines._trained import TrainedOnPairs
-from bench.card import SUPERVISED, MethodCard, Option
+from bench.baselines._trained import ADAMW_EPS, TrainedOnPairs
+from bench.card import POOLER_LAYER, SUPERVISED, MethodCard, Need, Option
 from bench.registry import add_method
 from bench.train.recipe import training_options
 
@@ -25,6 +25,7 @@ class SupSimCSE(TrainedOnPairs):
             "L = mean_i -log softmax([S_i ; N_i])_i; of pairs without hard negatives -log softmax(S_i)_i",
             "at inference z, with the head",
         ),
+        needs=(Need(POOLER_LAYER),),
         options=(
             Option("tau", 0.05, "temperature", minimum=1e-4),
             Option(
@@ -45,5 +46,6 @@ class SupSimCSE(TrainedOnPairs):
             "one process has the whole batch; released: four, each with its quarter, which exchange vectors",
             "the head takes the place of the backbone's pooler, so the backbone must have such a layer",
             "the released code's masked-LM term, which its supervised script leaves off, is not here",
+            ADAMW_EPS,
         ),
     )

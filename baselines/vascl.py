@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bench.baselines._trained import TrainedApart
-from bench.card import MethodCard, Option
+from bench.card import DROPOUT, MethodCard, Need, Option
 from bench.registry import add_method
 from bench.train.recipe import POOLING_OPTION, TEXT_OPTION, training_options
 
@@ -32,6 +32,7 @@ class VaSCL(TrainedApart):
             "L_2: of c and v = g(e + radius d) as L_1, but with the others of N(i) alone; e constant",
             "L = L_1 + L_2; at inference e",
         ),
+        needs=(Need(DROPOUT),),
         options=(
             Option("tau", 0.05, "temperature", minimum=1e-4),
             Option("neighbours", 16, "K, neighbours of a sentence in its batch", minimum=1),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from bench.baselines._trained import TrainedApart, usual_options
+from bench.baselines._trained import ADAMW_EPS, TrainedApart, usual_options
 from bench.card import MethodCard, Option
 from bench.registry import add_method
+from bench.train.recipe import CLS_VIEWS
 
 
 @add_method
@@ -28,6 +29,7 @@ class WhitenedCSE(TrainedApart):
             "L = InfoNCE(z_1, z_2) + InfoNCE(z_1, z_3), S_ij = cos(z_1i, z_kj) / tau",
             "at inference h_cls of the last layer, without the head",
         ),
+        needs=CLS_VIEWS,
         options=(
             Option("tau", 0.05, "temperature", minimum=1e-4),
             Option(
@@ -74,6 +76,7 @@ class WhitenedCSE(TrainedApart):
             "repetition_rate=0.32 is esimcse's",
             "the number of groups is the code's; that of the published rows and all settings for "
             "roberta-base are not verified",
+            ADAMW_EPS,
         ),
         published_names=(("whitenedcse", "as published: profile bert-base or roberta-base"),),
     )

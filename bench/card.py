@@ -66,6 +66,51 @@ class Option:
         return value
 
 
+FIRST_TOKEN, LAYERS, OWN_NORMS = "first token", "layers", "layer norms"
+EMBEDDINGS, POSITIONS = "embeddings", "position ids"
+POOLER, POOLER_LAYER, MASK_TOKEN = "pooler", "pooler layer", "mask token"
+MASKED_LM, MLM_HEAD, DROPOUT = "masked LM", "masked-LM head", "dropout"
+NEEDS = {
+    FIRST_TOKEN: "a first token that sees the whole sentence",
+    LAYERS: "layers that can be called one by one, as BERT's and RoBERTa's",
+    OWN_NORMS: "layers with norms of their own, as many as are asked for",
+    EMBEDDINGS: "a layer called embeddings",
+    POSITIONS: "position ids as an input",
+    POOLER: "a pretrained pooler",
+    POOLER_LAYER: "a pooler of one dense layer, as BERT's and RoBERTa's",
+    MASKED_LM: "a masked language model with its head",
+    MLM_HEAD: "the masked-LM head of a BertForMaskedLM or a RobertaForMaskedLM",
+    MASK_TOKEN: "a mask token",
+    DROPOUT: "dropout in its layers",
+}
+"""What a method may need of a transformer, in words."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a method needs of its backbone, or of a model that an option names.
+
+    Args:
+        what: One of NEEDS.
+        option: It depends on this option; "" for always.
+        values: The values of the option with which it needs it.
+        unless: Turn that round: with these values it doesn't.
+        of: Option that names the model, "" for the backbone.
+        instead: What does without, as the user types it, such as "denoising=false"; "" for nothing.
+    """
+
+    what: str
+    option: str = ""
+    values: tuple[OptionValue, ...] = ()
+    unless: bool = False
+    of: str = ""
+    instead: str = ""
+
+    def holds(self, options: Mapping[str, OptionValue]) -> bool:
+        """Return whether a method with these options has the need."""
+        return not self.option or (options.get(self.option) in self.values) != self.unless
+
+
 @dataclass(frozen=True)
 class MethodCard:
     """Identity, sources and options of a method.
@@ -93,6 +138,8 @@ class MethodCard:
         scores_pairs: True if it compares two sentences and has no vectors: mteb can't measure it.
         auxiliaries: Options that name a model it needs in training besides the backbone: a folder, a hub name
             in the local cache, or "backbone" for the backbone itself. The model's hash enters all keys.
+        needs: What it needs of a backbone beyond states of every token: the plan refuses a backbone without.
+            What an option ``pooling`` needs is known.
     """
 
     name: str
@@ -116,6 +163,7 @@ class MethodCard:
     padding_matters: bool = False
     scores_pairs: bool = False
     auxiliaries: tuple[str, ...] = ()
+    needs: tuple[Need, ...] = ()
 
     @property
     def stands_alone(self) -> bool:
@@ -176,6 +224,9 @@ _OPTION = Block(
         "below": Maybe(number),
     }
 )
+_NEED = Block(
+    {**dict.fromkeys(("what", "option", "of", "instead"), text), "values": Rows(setting), "unless": flag}
+)
 _CARD = Block(
     {
         **dict.fromkeys(("kind", "summary", "paper", "code"), text),
@@ -187,6 +238,7 @@ _CARD = Block(
         "options": Rows(_OPTION),
         "short_option": Maybe(text),
         **dict.fromkeys(("published_names", "known_as"), Rows(Rows(text, least=2))),
+        "needs": Rows(_NEED),
     }
 )
 
@@ -201,10 +253,13 @@ def check_types(method: object) -> None:
             f"'{place}' on the card of {name} is missing or of another type",
             expected="what bench.card says of it",
         )
+    for need in card.needs:
+        if need.what not in NEEDS:
+            raise not_one_of(f"the card of {name} needs '{need.what}'", need.what, NEEDS)
 
 
 def _plain(value: Any) -> Any:
     """A card, an option or a tuple of them as mappings and lists."""
-    if isinstance(value, MethodCard | Option):
+    if isinstance(value, MethodCard | Option | Need):
         return {name: _plain(entry) for name, entry in vars(value).items()}
     return [_plain(entry) for entry in value] if isinstance(value, tuple | list) else value

@@ -261,11 +261,11 @@ def _twice(rows: Rows) -> list[list[int]]:
 
 
 def _pooler(model: Any) -> nn.Module:
-    """The pretrained pooler's linear layer, or a fresh one for a model without a pooler."""
+    """The pretrained pooler's linear layer, or a fresh one for a model without such a pooler."""
     linear: nn.Module = fresh_linear(model.config.hidden_size) if _has_none(model) else model.pooler.dense
     return linear
 
 
 def _has_none(model: Any) -> bool:
-    """True for a model without a pooler."""
-    return getattr(model, "pooler", None) is None
+    """True for a model without a pooler of one dense layer, as BERT's is."""
+    return not isinstance(getattr(getattr(model, "pooler", None), "dense", None), nn.Linear)

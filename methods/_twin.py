@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from bench.baselines.simcse import make_objective
-from bench.card import BuildContext, MethodCard, Option, OptionValue
+from bench.card import OWN_NORMS, BuildContext, MethodCard, Need, Option, OptionValue
 from bench.encoder import Encoder
 from bench.errors import BenchError
 from bench.stages import SICK, TRAIN, StageContext, StageSpec
-from bench.train.recipe import POOLING_OPTION, training_options
+from bench.train.recipe import CLS_VIEWS, POOLING_OPTION, training_options
 
 SUB_VERSION = 1
 TOWERS = (("sub1", "a"), ("sub2", "b"))
@@ -30,6 +30,7 @@ TWIN_DEVIATIONS = (
 )
 
 
+TWIN_NEEDS = (*CLS_VIEWS, Need(OWN_NORMS, "drop_norms", (0,), unless=True, instead="drop_norms=0"))
 TAU = Option("tau", 0.05, "temperature", minimum=1e-4)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bench.card import MethodCard, Option, OptionValue
+from bench.card import LAYERS, MethodCard, Need, Option, OptionValue
 from bench.methods._derived import add_derived
-from bench.methods._twin import JOINT_OPTIONS, TWIN_DEVIATIONS, Twin, sub_options
+from bench.methods._twin import JOINT_OPTIONS, TWIN_DEVIATIONS, TWIN_NEEDS, Twin, sub_options
 from bench.registry import add_method
 from bench.train.recipe import training_options
 
@@ -31,6 +31,7 @@ class JTCSE(Twin):
             "ICNCE = NCE(H_I, H_II) + NCE(c_I, c_II) or, with probability 1/2, both with I and II exchanged",
             "at inference h_cls of tower I + h_cls of tower II, without any cross-attention",
         ),
+        needs=(*TWIN_NEEDS, Need(LAYERS, "caels", (0,), unless=True, instead="caels=0")),
         options=(
             *JOINT_OPTIONS,
             Option(

@@ -9,7 +9,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bench.baselines._trained import usual_options
-from bench.card import BuildContext, MethodCard, Option, OptionValue
+from bench.card import (
+    DROPOUT,
+    EMBEDDINGS,
+    FIRST_TOKEN,
+    LAYERS,
+    MASK_TOKEN,
+    BuildContext,
+    MethodCard,
+    Need,
+    Option,
+    OptionValue,
+)
 from bench.encoder import Encoder
 from bench.errors import InputError
 from bench.registry import METHODS
@@ -34,6 +45,13 @@ _POOLER = Option(
     "a sentence's vector, in training too: h_cls, the mean of the states (without a head) or the mask "
     "token's state in a prompt; pooling goes with cls alone",
     ("cls", "avg", "mask"),
+)
+_NEEDS = (
+    Need(FIRST_TOKEN, "pooler", ("cls",), instead="pooler=avg"),
+    Need(MASK_TOKEN, "pooler", ("mask",), instead="pooler=cls"),
+    Need(DROPOUT, "pooler", ("mask",), unless=True, instead="pooler=mask"),
+    Need(EMBEDDINGS, "freeze_embeddings", (True,), instead="freeze_embeddings=false"),
+    Need(LAYERS, "freeze_layers", (0,), unless=True, instead="freeze_layers=0"),
 )
 
 
@@ -71,6 +89,7 @@ def pair_card(
             *equations,
             "at inference h_cls of the last layer, without the head; with another pooler what it gives",
         ),
+        needs=_NEEDS,
         options=(
             *options,
             Option(

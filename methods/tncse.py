@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bench.card import MethodCard
 from bench.methods._derived import add_derived
-from bench.methods._twin import JOINT_OPTIONS, TWIN_DEVIATIONS, Twin, sub_options
+from bench.methods._twin import JOINT_OPTIONS, TWIN_DEVIATIONS, TWIN_NEEDS, Twin, sub_options
 from bench.registry import add_method
 from bench.train.recipe import training_options
 
@@ -27,6 +27,7 @@ class TNCSE(Twin):
             "LTN(a -> b) = s mean_i -log c_i ||P_a - P_b|| / (||P_a|| + ||P_b||), c_i the views' cosine",
             "at inference h_cls of tower I + h_cls of tower II",
         ),
+        needs=TWIN_NEEDS,
         options=(
             *JOINT_OPTIONS,
             *training_options(

@@ -9,7 +9,7 @@ from bench.card import MethodCard, Option
 from bench.methods._twin import LTN_SCALE, NCE_FORM, TAU
 from bench.registry import add_method
 from bench.stages import StageContext
-from bench.train.recipe import POOLING_OPTION, TEXT_OPTION, TRAINING_OPTIONS, TrainedOnce
+from bench.train.recipe import CLS_VIEWS, POOLING_OPTION, TEXT_OPTION, TRAINING_OPTIONS, TrainedOnce
 
 
 @add_method
@@ -27,6 +27,7 @@ class TNCSESingle(TrainedOnce):
             "L = NCE(H, H) + LTN(H -> H)",
             "LTN = s mean_i -log c_i ||P_2i - P_2i+1|| / (||P_2i|| + ||P_2i+1||), c_i = cos(H_2i, H_2i+1)",
         ),
+        needs=CLS_VIEWS,
         options=(
             TAU,
             Option("ictn", True, "the tensor-norm loss; without it NCE alone"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from bench.card import MethodCard, Option, OptionValue
+from bench.card import DROPOUT, MethodCard, Need, Option, OptionValue
 from bench.registry import METHODS
 from bench.stages import StageContext, StageSpec
 from bench.train.recipe import TrainedOnce, select_option, training_options
@@ -50,6 +50,7 @@ class Unsee(TrainedOnce):
                 "online_projection: g on the target's side too, constant; projection: d(g(f(x1)), g(f(x2)))",
                 "at inference f alone, without g",
             ),
+            needs=(Need(DROPOUT),),
             options=(
                 Option(
                     "architecture",

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
@@ -90,19 +90,38 @@ def load_backbone(folder: Path, *, needs_pooler: bool = False) -> tuple[Any, Any
 
 
 def remove_layer_norms(model: Any, count: int) -> None:
-    """Take both LayerNorms out of the last ``count`` layers; their weights stay, so that it can be saved.
+    """Take the norms out of the last ``count`` layers; their weights stay, so that the model can be saved.
 
     Raises:
-        InputError: more layers than there are.
+        InputError: more layers than there are, or layers that share their weights.
     """
-    layers = list(model.encoder.layer)
+    if not count:
+        return
+    layers = transformer_layers(model)
     if count > len(layers):
         raise InputError(
             f"LayerNorms of {count} layers can't be removed", expected=f"at most the {len(layers)} there are"
         )
     for layer in layers[len(layers) - count :]:
-        for norm in (layer.attention.output.LayerNorm, layer.output.LayerNorm):
+        for norm in (module for module in layer.modules() if "Norm" in type(module).__name__):
             norm.forward = _unchanged
+
+
+def transformer_layers(model: Any) -> list[nn.Module]:
+    """Return a transformer's layers, first to last, whatever its architecture calls them.
+
+    Raises:
+        InputError: none can be told, as where layers share their weights.
+    """
+    count = getattr(model.config, "num_hidden_layers", None)
+    lists = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
+    found = [[*layers] for layers in lists if len(layers) == count]
+    if not found:
+        raise InputError(
+            f"the layers of a {type(model).__name__} can't be told apart",
+            expected=f"a list of its {count} layers, each with weights of its own",
+        )
+    return max(found, key=lambda layers: sum(p.numel() for layer in layers for p in layer.parameters()))
 
 
 def _unchanged(states: Tensor) -> Tensor:
@@ -319,7 +338,7 @@ def _fetched(waiting: Sequence[tuple[list[int], Tensor]]) -> tuple[list[list[int
 def _load(folder: Path, *, needs_pooler: bool) -> tuple[Any, Any]:
     """Load model and tokenizer from a folder; raises InputError for anything that isn't whole."""
     where, expected = folder.name, "a transformers checkpoint with its tokenizer"
-    model, tokenizer, missing = load_folder(folder, class_for(model_type(folder)), expected=expected)
+    model, tokenizer, missing, _ = load_folder(folder, class_for(model_type(folder)), expected=expected)
     missing_pooler = [key for key in missing if "pooler" in key.split(".")]
     check_weights([key for key in missing if key not in missing_pooler], where)
     if needs_pooler and (missing_pooler or getattr(model, "pooler", None) is None):
@@ -337,8 +356,8 @@ def _load(folder: Path, *, needs_pooler: bool) -> tuple[Any, Any]:
 
 def load_folder(
     folder: Path, kind: Any, *, what: str = "this model", expected: str | None = None
-) -> tuple[Any, Any, list[str]]:
-    """Load (model, tokenizer) from a folder in float32, quietly, and the names of weights that it lacks.
+) -> tuple[Any, Any, list[str], list[str]]:
+    """Load (model, tokenizer) from a folder in float32, quietly; which weights it lacks, which nothing reads.
 
     Args:
         folder: Model folder with config, tokenizer and weights (safetensors, or .bin with weights_only).
@@ -360,4 +379,5 @@ def load_folder(
     except Exception as error:  # transformers raises many kinds here; all mean that the folder can't be used
         raise not_loadable(error, folder.name, what, expected) from error
     check_tokenizer(tokenizer, folder, model.config)
-    return model, tokenizer, sorted(info["missing_keys"]) + sorted(map(str, info["mismatched_keys"]))
+    missing = sorted(info["missing_keys"]) + sorted(map(str, info["mismatched_keys"]))
+    return model, tokenizer, missing, sorted(info["unexpected_keys"])

@@ -31,7 +31,9 @@ def load_masked_lm(folder: Path, *, new_head: bool = False) -> tuple[Any, Any]:
     Raises:
         InputError: no masked language model in the folder, weights missing, no mask token.
     """
-    model, tokenizer, missing = load_folder(folder, AutoModelForMaskedLM, what="this masked language model")
+    model, tokenizer, missing, _ = load_folder(
+        folder, AutoModelForMaskedLM, what="this masked language model"
+    )
     if new_head:
         missing = [key for key in missing if key.startswith(f"{model.base_model_prefix}.")]
     hint = "bench pretrain --profile minilm-mlm makes one for all-MiniLM-L6-v2"

@@ -7,6 +7,7 @@ from glob import escape
 from bench.data.mteb_names import suite_label
 from bench.errors import InputError
 from bench.eval.suite import measure_of
+from bench.plan.backbone_needs import check_backbones
 from bench.plan.checks import method_cards
 from bench.plan.job import Job
 from bench.plan.plan import Plan
@@ -43,6 +44,7 @@ def check_ready(plan: Plan) -> None:
         InputError: a method without vectors on a suite that needs them, or data that can't be had now.
     """
     check_text(job.cell for job in plan.pending())
+    check_backbones(job.cell for job in plan.pending())
     suites = dict.fromkeys((job.source or job.suite, job.suite) for job in plan.pending())
     for name, label in suites:
         measure = measure_of(name)

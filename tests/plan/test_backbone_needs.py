@@ -1,0 +1,122 @@
+"""A backbone that lacks what a method needs is refused by the plan, in one line that says what would work."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bench.card import NEEDS, MethodCard, Need, check_types
+from bench.errors import InputError
+from bench.registry import METHODS, discover
+from tests.support.cli import Cli, records, refusal
+
+RUN = "run --seeds 1 --suite toy --backbone"
+ENCODERS = (
+    *(
+        "albert",
+        "bert",
+        "deberta-v2",
+        "distilbert",
+        "electra",
+        "eurobert",
+        "modernbert",
+        "modernbert-drawing",
+    ),
+    *("mpnet", "nomic", "roberta", "xlm-roberta"),
+)
+LONG = pytest.mark.long
+TWO_STEPS = " ".join(
+    f"--set {name}.steps=2 --set {name}.eval_every=2 --set {name}.batch_size=8"
+    for name in ("tncse", "tncse.sub1", "tncse.sub2")
+)
+
+
+@pytest.mark.parametrize(
+    ("methods", "backbone", "what"),
+    [
+        ("simcse", "llama", "first token"),
+        ("tncse", "qwen2", "first token"),
+        ("jtcse", "modernbert", "layers"),
+        ("jtcse_d", "distilbert", "layers"),  # its teacher needs them
+        ("diffcse", "albert", "layers"),
+        ("infocse", "mpnet", "layers"),
+        ("tncse[drop_norms=1]", "albert", "layer norms"),
+        ("tncse[drop_norms=3]", "modernbert", "layer norms"),  # of two layers
+        ("simcse[mlm_term=0.1]", "electra", "masked-LM head"),
+        ("sup_simcse", "distilbert", "pooler layer"),
+        ("simcse[pooling=pooler]", "bert", "pooler"),
+        ("infonce", "eurobert", "embeddings"),
+        ("promptbert", "qwen3", "mask token"),
+        ("promptbert", "bart", "position ids"),
+        ("untrained", "mistral", "first token"),
+        ("unsee_barlow", "mamba", "dropout"),
+    ],
+)
+@pytest.mark.parametrize("dry", [True, False])
+def test_the_plan_refuses_a_backbone_without(
+    cli: Cli, zoo: Callable[[str], Path], methods: str, backbone: str, what: str, dry: bool, tmp_path: Path
+) -> None:
+    line = [*RUN.split(), str(zoo(backbone)), "--methods", methods, *["--dry-run"][: int(dry)]]
+    error = refusal(cli, *line)
+    assert NEEDS[what] in error
+    assert backbone in error
+    assert "bench show hf:" in error
+    assert not list(tmp_path.rglob("*.json"))  # refused before anything is trained
+
+
+@pytest.mark.parametrize(
+    ("methods", "backbone"),
+    [
+        ("jtcse[caels=0]", "modernbert"),
+        ("infonce[freeze_embeddings=false]", "eurobert"),
+        ("promptbert[denoising=false]", "bart"),
+        ("untrained[pooling=avg],unsee_barlow", "llama"),
+        ("tncse[drop_norms=2]", "modernbert"),
+        ("unsee_barlow[dropout=0]", "mamba"),
+    ],
+)
+def test_what_the_refusal_says_would_work_is_planned(
+    cli: Cli, zoo: Callable[[str], Path], methods: str, backbone: str
+) -> None:
+    code, out, err = cli(*RUN.split(), str(zoo(backbone)), "--methods", methods, "--dry-run")
+    assert (code, "to do" in out) == (0, True), err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "backbone",
+    [name if name in ("albert", "modernbert") else pytest.param(name, marks=LONG) for name in ENCODERS],
+)
+def test_tncse_trains_on_every_encoder(
+    cli: Cli, zoo: Callable[[str], Path], backbone: str, tmp_path: Path
+) -> None:
+    line = f"{RUN} {shlex.quote(str(zoo(backbone)))} --methods tncse {TWO_STEPS}"
+    code, _, err = cli(*shlex.split(line), as_is=True)
+    assert code == 0, err
+    (record,) = records(tmp_path).values()
+    assert record.status == "ok"
+    other = backbone in ("eurobert", "modernbert", "modernbert-drawing", "nomic")
+    assert record.training.get("dropout") == ("architecture" if other else None)
+
+
+def test_every_need_of_a_card_is_known_and_names_options_of_it() -> None:
+    for name, method in discover():
+        card = method.card
+        options = {option.name for option in card.options}
+        for need in card.needs:
+            assert need.what in NEEDS, name
+            assert {need.option, need.of} - {""} <= options, name
+
+
+def test_an_unknown_need_is_refused() -> None:
+    class Wrong:
+        card = MethodCard(name="x", kind="test", summary="", version=1, needs=(Need("wings"),))
+
+        def build(self, context: object) -> None: ...
+
+    with pytest.raises(InputError, match="needs 'wings'"):
+        check_types(Wrong())
+    assert "x" not in METHODS.names()
