@@ -79,7 +79,13 @@ def traced(watched: Sequence[Tower], observers: Sequence[Observer]) -> Iterator[
 
 
 def attention_weights(
-    query: Tensor, key: Tensor, mask: Tensor | None, scaling: float | None, bias: Tensor | None = None
+    query: Tensor,
+    key: Tensor,
+    mask: Tensor | None,
+    scaling: float | None,
+    bias: Tensor | None = None,
+    *,
+    causal: bool = False,
 ) -> Tensor:
     """softmax(Q K^T scaling + bias), masked.
 
@@ -89,9 +95,10 @@ def attention_weights(
         mask: (B, 1, T, T), bool (True attends) or float (added); None where nothing is masked.
         scaling: None for 1 / sqrt(d_head).
         bias: Added to the scores, such as relative positions; broadcast to (B, heads, T, T).
+        causal: A token attends to none behind it; where there is a mask, the mask says so.
 
     Returns:
-        (B, heads, T, T).
+        (B, heads, T, T); rows of tokens that attend to nothing are 0.
     """
     if key.shape[1] != query.shape[1]:
         key = key.repeat_interleave(query.shape[1] // key.shape[1], dim=1)
@@ -99,9 +106,16 @@ def attention_weights(
     scores *= query.shape[-1] ** -0.5 if scaling is None else scaling
     if bias is not None:
         scores += bias
-    if mask is not None:
-        scores = scores.masked_fill_(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
-    return scores.softmax(-1)
+    if mask is None and causal:
+        later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
+        scores = scores.masked_fill_(later, -torch.inf)
+    if mask is None:
+        return scores.softmax(-1)
+    if mask.dtype != torch.bool:
+        return (scores + mask).softmax(-1)
+    weights = scores.masked_fill_(~mask, -torch.inf).softmax(-1)
+    # Padding beyond a window of attention attends to nothing
+    return weights.masked_fill_(~mask.any(-1, keepdim=True), 0)
 
 
 class _Calls:
@@ -215,8 +229,15 @@ def _watched_function(name: str, owner: dict[nn.Module, _Calls]) -> Iterator[Non
         function = original or sys.modules[type(module).__module__].eager_attention_forward
         context, weights = function(module, query, key, value, mask, **options)
         if module in owner:
+            causal = options.get("is_causal")
             again = partial(
-                attention_weights, query, key, mask, options.get("scaling"), options.get("position_bias")
+                attention_weights,
+                query,
+                key,
+                mask,
+                options.get("scaling"),
+                options.get("position_bias"),
+                causal=bool(getattr(module, "is_causal", True) if causal is None else causal),
             )
             owner[module].attention(context.flatten(2), again if weights is None else lambda: weights)
         return context, weights
