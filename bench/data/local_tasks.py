@@ -116,6 +116,33 @@ def read_local_suite(path: Path, root: Path | None = None) -> list[LocalTask]:
     return read
 
 
+def read_local_pairs(path: Path) -> tuple[str, tuple[Row, ...]]:
+    """Read scored pairs: the file itself, or the one sts task of a TOML file.
+
+    Args:
+        path: A .tsv, .csv or .jsonl file with the columns sentence1, sentence2 and score, or a .toml file.
+
+    Returns:
+        Its name, and (sentence1, sentence2, score) of each pair.
+
+    Raises:
+        InputError: a TOML file with another task, or with several.
+        DataError: a file that is missing or damaged (file and line), or without two scores.
+    """
+    if path.suffix != ".toml":
+        rows = tuple(_rows(path, KINDS["sts"]["file"], None))
+        for _, what, expected in _CHECKS["sts"](LocalTask("", "sts", "", "", (("file", rows),)), {}):
+            raise DataError(what, where=str(path), expected=expected)
+        return path.stem, rows
+    tasks = read_local_suite(path)
+    kinds = [task.type for task in tasks]
+    if kinds != ["sts"]:
+        raise InputError(
+            f"its tasks are of the types {', '.join(kinds)}", where=str(path), expected="one task of type sts"
+        )
+    return tasks[0].name, tasks[0].table("file")
+
+
 def _kind(entry: Any, where: str) -> str:
     if not isinstance(entry, dict):
         raise InputError(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.data import contrast, rank, senteval
+from bench.data.local_tasks import read_local_pairs
 from bench.data.mini.suites import (
     CONTRAST_SUITE,
     MTEB_SUITES,
@@ -22,8 +23,8 @@ from bench.data.mini.suites import (
 )
 from bench.data.mini.text import pairs
 from bench.data.mini.world import DEFAULT_SEED, World
-from bench.data.mteb_names import CONTRAST_TEXT, STSB_MULTI, is_mteb, named_suites
-from bench.data.tasks import LabelledTask, PairTask, Suite, Task
+from bench.data.mteb_names import CONTRAST_TEXT, FILES, STSB_MULTI, is_mteb, named_suites
+from bench.data.tasks import LabelledTask, PairSubset, PairTask, Suite, Task, decimal
 from bench.data.toy import toy_task
 from bench.errors import DataError, InputError
 from bench.registry import Registry
@@ -149,7 +150,7 @@ def load_suite(
     """Read all tasks of a suite and check them.
 
     Args:
-        name: Suite name.
+        name: Suite name, or local:FILE with scored pairs: a dev set of the user's own.
         data: Data folder, or None; embedded suites need none.
         accept_data: Take data that differ from the reference (every record says so).
         world_seed: Which world the mini suites are drawn from.
@@ -159,11 +160,14 @@ def load_suite(
         InputError: unknown suite, or no data folder.
         DataError: missing or damaged files (file and line), or data that differ from the reference.
     """
+    if name.startswith(FILES):
+        task = local_pairs(Path(name.removeprefix(FILES)))
+        return Suite(name, "scored pairs from a file", (task.id,)), [task]
     if is_mteb(name):
         raise InputError(
             f"suite '{name}' is measured by mteb",
             where=where,
-            expected="a suite of pairs here, such as sts7, stsb-dev or mini",
+            expected="a suite of pairs here, such as sts7, stsb-dev or mini, or local:FILE",
         )
     suite = SUITES.get(CONTRAST if is_contrast(name) and name not in SUITES.names() else name, where=where)
     if name == MINI_TRANSFER or name in RANK_SUITES or is_contrast(name):
@@ -184,6 +188,17 @@ def load_suite(
             check_reference(task, root)
         tasks.append(task)
     return suite, tasks
+
+
+def local_pairs(path: Path) -> PairTask:
+    """Read scored pairs of the user's own, see :func:`bench.data.local_tasks.read_local_pairs`.
+
+    The name begins with "local:", so that no record takes them for a published set. It isn't part of their
+    fingerprint: equal pairs under another name are the same dev set.
+    """
+    name, rows = read_local_pairs(path)
+    first, second, scores = zip(*rows, strict=True)
+    return PairTask(f"{FILES}{name}", (PairSubset("dev", first, second, tuple(map(decimal, scores))),))
 
 
 def load_transfer(
@@ -296,6 +311,11 @@ def is_reference(task: Task) -> bool:
     known = reference_fingerprints().get(task.id)
     embedded = any(suite.embedded and task.id in suite.tasks for _, suite in SUITES)
     return embedded or (known is not None and known["sha256"] == task.sha256)
+
+
+def accepted(task: Task) -> bool:
+    """True if the data differ from the reference version that there is: the user has accepted them."""
+    return task.id in reference_fingerprints() and not is_reference(task)
 
 
 def check_reference(task: Task, root: Path) -> None:

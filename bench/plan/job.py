@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from bench.data.mini.world import World
 from bench.data.mteb_names import suite_label
-from bench.data.suites import MINI_SUITES
+from bench.data.suites import MINI_SUITES, accepted
 from bench.data.training import TrainingData
 from bench.eval.suite import SuiteTask, measure_of
 from bench.plan.cell import Cell
@@ -76,6 +76,7 @@ def make_job(
             *cell.notes,
             *measure.notes,
             *_text_notes(cell, training),
+            *_dev_notes(cell, training),
             *_paired_notes(cell, training),
             *_supervision_notes(cell, training),
             *_weight_notes(cell),
@@ -88,6 +89,13 @@ def make_job(
 def _text_notes(cell: Cell, training: TrainingData | None) -> tuple[str, ...]:
     """What must be said of the training text."""
     return training.notes(cell.texts) if training is not None and cell.trains else ()
+
+
+def _dev_notes(cell: Cell, training: TrainingData | None) -> tuple[str, ...]:
+    """The footnote where the dev set isn't the reference version of its name."""
+    if training is None or not cell.trains or not accepted(training.dev):
+        return ()
+    return (f"Dev set {training.dev.id} differs from the reference version ({training.dev.sha256[:12]}).",)
 
 
 def _supervision_notes(cell: Cell, training: TrainingData | None) -> tuple[str, ...]:

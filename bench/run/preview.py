@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from bench.data.mteb_names import FILES
+from bench.data.suites import accepted
 from bench.data.training import TrainingData
 from bench.encoder import Encoder, PairScorer
 from bench.eval.suite import measure_of
@@ -24,6 +26,7 @@ from bench.stages import TRAIN, Stage, planned_steps
 _SAMPLE = 192  # sentences to encode, stratified by length
 _DEV_PAIRS = 64  # pairs of the dev set, likewise
 _TRAINED = 128  # sentences to train on
+_DIFFERS = ", not the reference version"
 _STEPS = {"cpu": 2, "cuda": 12, "mps": 12}  # but at least so many steps; the first one isn't counted
 
 
@@ -249,11 +252,23 @@ def inputs(plan: Plan) -> list[tuple[str, str]]:
     if plan.training is not None and texts:
         for name in texts:
             text = plan.training.texts[name]
-            rows["training text" if name == TRAIN else f"text {name}", _named(text.name, text.sha256)] = None
-        rows["dev set", _named(plan.training.dev.id, plan.training.dev.sha256)] = None
+            what = "training text" if name == TRAIN else f"text {name}"
+            rows[what, f"{_named(text.name, text.sha256)}, {_size(text.sentences)}"] = None
+        dev = plan.training.dev
+        rows["dev set", f"{_named(dev.id, dev.sha256)}{_DIFFERS if accepted(dev) else ''}"] = None
+    references = {name: job.record.tasks for job in plan.jobs for name in [job.suite]}
     for suite, tasks in plan.suites.items():
-        rows["suite", f"{suite}: {', '.join(task.id for task in tasks)}"] = None
+        facts = references.get(suite, {})
+        odd = {name for name, fact in facts.items() if not fact["reference"] and not suite.startswith(FILES)}
+        named = (f"{task.id} (not the reference version)" if task.id in odd else task.id for task in tasks)
+        rows["suite", f"{suite}: {', '.join(named)}"] = None
     return list(rows)
+
+
+def _size(sentences: Sequence[str]) -> str:
+    """How many sentences a text has, and how many of them stand in it more than once."""
+    again = len(sentences) - len(set(sentences))
+    return f"{len(sentences):,} sentences, {again:,} of them exact duplicates"
 
 
 def _models(cell: Cell) -> Iterator[tuple[str, ModelFolder]]:

@@ -1,0 +1,103 @@
+"""A dev set of one's own: scored pairs from a file, under their own name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench.data.suites import load_suite, local_pairs
+from bench.errors import BenchError
+from tests.support.cli import Cli, records, refusal
+
+PAIRS = [("a dog runs", "a dog is running", 5), ("a cat sleeps", "the sun is hot", 0), ("x y", "x z", 3)]
+SIMCSE = ("--methods", "simcse", "--seeds", "1", "--suite", "toy", "--set", "simcse.steps=2")
+TOML = '[[task]]\nname = "{name}"\ntype = "sts"\nfile = "pairs.tsv"\nlanguage = "zho-Hans"\n'
+
+
+def write(folder: Path, name: str = "pairs.tsv") -> Path:
+    rows = ["sentence1\tsentence2\tscore", *("\t".join(map(str, pair)) for pair in PAIRS)]
+    (folder / name).write_text("\n".join(rows) + "\n")
+    return folder / name
+
+
+def test_a_file_and_a_toml_file_are_read_alike_and_the_name_is_no_part_of_the_fingerprint(
+    tmp_path: Path,
+) -> None:
+    direct = local_pairs(write(tmp_path))
+    for name in ("mine", "STSB-dev"):
+        (tmp_path / f"{name}.toml").write_text(TOML.format(name=name))
+    mine, stsb = (local_pairs(tmp_path / f"{name}.toml") for name in ("mine", "STSB-dev"))
+    assert [task.id for task in (direct, mine, stsb)] == ["local:pairs", "local:mine", "local:STSB-dev"]
+    assert direct.sha256 == mine.sha256 == stsb.sha256
+    assert list(direct.all_pairs()) == [(first, second) for first, second, _ in PAIRS]
+    assert direct.subsets[0].gold == (5.0, 0.0, 3.0)
+    assert load_suite(f"local:{tmp_path / 'mine.toml'}", None)[1] == [mine]
+
+
+def test_checkpoints_are_chosen_on_it_and_another_name_of_it_is_the_same_run(
+    cli: Cli, tmp_path: Path
+) -> None:
+    write(tmp_path), write(tmp_path, "other.tsv")
+    code, _, err = cli("run", *SIMCSE, "--dev", "local:pairs.tsv", as_is=True)
+    assert code == 0, err
+    (record,) = records(tmp_path).values()
+    assert record.training["dev"] == {"task": "local:pairs", "sha256": local_pairs(Path("pairs.tsv")).sha256}
+    code, out, _ = cli("run", *SIMCSE, "--dev", "local:other.tsv", "--dry-run", as_is=True)
+    assert (code, "0 of 1 cells to run" in out) == (0, True)
+    code, out, _ = cli("run", *SIMCSE, "--dev", "toy", "--dry-run", "--campaign", "other", as_is=True)
+    assert "1 of 1 cells to run" in out
+    code, out, err = cli("verify", "results")
+    assert (code, "nothing wrong" in out) == (0, True), out + err
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        ("sentence1\tsentence2\na\tb\n", "column score is missing"),
+        ("sentence1\tsentence2\tscore\na\tb\t1\n", "1 pairs"),
+        ("sentence1\tsentence2\tscore\na\tb\t1\nc\td\t1\n", "all scores are equal"),
+        ("sentence1\tsentence2\tscore\na\tb\tgood\nc\td\t1\n", "score is 'good'"),
+    ],
+)
+def test_a_file_without_scored_pairs_is_refused(cli: Cli, tmp_path: Path, content: str, what: str) -> None:
+    (tmp_path / "pairs.tsv").write_text(content)
+    assert what in refusal(cli, "run", *SIMCSE, "--dev", "local:pairs.tsv")
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_toml_file_with_another_task_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "b.tsv").write_text("sentence1\tsentence2\na\tb\nc\td\n")
+    (tmp_path / "b.toml").write_text('[[task]]\nname = "b"\ntype = "bitext"\nfile = "b.tsv"\n')
+    with pytest.raises(BenchError, match="one task of type sts"):
+        local_pairs(tmp_path / "b.toml")
+
+
+def test_a_dev_set_that_differs_from_its_reference_is_named_everywhere(cli: Cli, tmp_path: Path) -> None:
+    folder = tmp_path / "data" / "senteval" / "downstream" / "STS" / "STSBenchmark"
+    folder.mkdir(parents=True)
+    rows = (f"g\tf\ty\t{number}\t{score}\t{a}\t{b}" for number, (a, b, score) in enumerate(PAIRS))
+    (folder / "sts-dev.csv").write_text("\n".join(rows) + "\n")
+    line = ("run", *SIMCSE, "--dev", "stsb-dev", "--data", "data")
+    assert "differ" in refusal(cli, *line, code=2) or "3 items" in refusal(cli, *line, code=2)
+    code, out, err = cli(*line, "--accept-data", "--dry-run", as_is=True)
+    assert code == 0, err
+    assert "STSB-dev" in out
+    assert "not the reference version" in out
+    assert cli(*line, "--accept-data", as_is=True)[0] == 0
+    (record,) = records(tmp_path).values()
+    assert record.training["dev"]["reference"] is False
+    (note,) = (note for note in record.notes if "STSB-dev" in note)
+    for form in ("text", "markdown", "html"):
+        assert note.split(" (")[0] in cli("report", "--format", form)[1]
+    notes = json.loads(cli("report", "--format", "json")[1])
+    assert note.split(" (")[0] in json.dumps(notes)
+
+
+def test_the_dry_run_counts_sentences_and_exact_duplicates(cli: Cli, tmp_path: Path) -> None:
+    lines = [f"sentence number {n % 150} is here" for n in range(200)]
+    (tmp_path / "text.txt").write_text("\n".join(lines) + "\n")
+    _, out, _ = cli("run", *SIMCSE, "--corpus", "text.txt", "--dry-run", as_is=True)
+    (line,) = (line for line in out.splitlines() if "training text" in line)
+    assert line.endswith("200 sentences, 50 of them exact duplicates")
