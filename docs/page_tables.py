@@ -14,7 +14,7 @@ without the site; tests/docs make each anew and compare. Names are those of ``TA
 - ``questions: CAMPAIGN`` and a question a line, answered together, ``questions.table``;
 - ``coverage: METHODS | DESIGNS | TARGETS``: what was measured of procedures, by names of coverage.csv with
   semicolons between, the last two left out for all;
-- nothing, the others.
+- nothing, the others, such as ``backbones``.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
 
+import backbones
 import claims
 import devices
 import evidence
@@ -233,6 +234,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "claims": lambda campaign: claims.table(RESULTS, campaign),
     "questions": lambda asked: questions.table(RESULTS, *asked.split("\n", 1)),
     "coverage": lambda what: evidence.table(*what.split("|")),
+    "backbones": backbones.table,
     "papers": papers.sections,
     "cost": cost_table,
     "scale": scale_table,

@@ -22,6 +22,7 @@ from bench.errors import DataError, InputError, printable
 
 if TYPE_CHECKING:
     from bench.card import MethodCard
+    from bench.request.spec import MethodRequest
 
 Rows = list[tuple[str, str]]
 _CARD = 14
@@ -153,6 +154,9 @@ def _counted(number: int, what: str) -> str:
 def show(method: str, plugins: tuple[str, ...], profile: str | None, **options: Any) -> None:
     """Show a method's card: sources, equations, options, deviations.
 
+    Of a model folder (hf:PATH, st:PATH): what is read, missing and unread, pooling, longest input, where
+    dropout is drawn, and which methods can train on it.
+
     With --profile what would run instead: backbone, training text, dev set, suites, the steps of every stage,
     and every option with its source: given, the profile's table, its budget, or the card.
     """
@@ -164,9 +168,13 @@ def show(method: str, plugins: tuple[str, ...], profile: str | None, **options: 
     request = parse_method(method, "bench show")
     card = discover().get(request.name, where="bench show").card
     given = any(options[name] for name in ("overrides", "corpus", "pairs"))
-    changed = request.options or request.argument or given
+    folder = request.argument and card.takes_path and not card.takes_file
+    changed = request.options or (request.argument and not folder) or given
     if profile is None and changed:
         raise InputError("settings belong to a profile", where="bench show", expected="--profile NAME too")
+    if profile is None and folder:
+        _show_folder(request, card)
+        return
     if profile is None:
         for line in card_lines(card):
             click.echo(line)
@@ -185,6 +193,29 @@ def show(method: str, plugins: tuple[str, ...], profile: str | None, **options: 
     )
     for what, text in shown(request, spec):
         click.echo(printable(f"{what:{_CARD}}{text}"))
+
+
+def _show_folder(request: MethodRequest, card: MethodCard) -> None:
+    """Print what bench reads in a model folder, and which methods can train on it."""
+    from bench.card import BuildContext
+    from bench.nn.folder import resolve
+    from bench.registry import METHODS
+    from bench.request.spelling import split_argument
+    from bench.run.folder_report import folder_report
+
+    path, short = split_argument(request, card)
+    model = resolve(path or "", where=request.text)
+    options = {option.name: option.default for option in card.options}
+    options |= {short[0]: card.option(short[0], request.text).parse(short[1], request.text)} if short else {}
+    fault = None
+    try:
+        encoder = METHODS.get(card.name).build(BuildContext(options, None, model.path, "cpu"))
+    except InputError as error:
+        encoder, fault = None, error
+    for what, text in folder_report(model.path, encoder):
+        click.echo(printable(f"{what:{_CARD}}{text}"))
+    if fault is not None:
+        click.echo(printable(f"{'as a row':{_CARD}}refused: {fault}"))
 
 
 def card_lines(card: MethodCard) -> Iterator[str]:
