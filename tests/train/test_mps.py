@@ -30,6 +30,15 @@ pytestmark = [
 ]
 
 
+def test_a_command_runs_there_and_faults_are_refused(tmp_path: Path, tiny_bert: Path, tiny_mlm: Path) -> None:
+    device = ["--device", "mps", "--fp32", *["--real"][: int(REAL)]]
+    faults, command = run_parts(tmp_path, tiny_bert, tiny_mlm, *device, "faults", "command")
+    check_command(command)
+    if not REAL:
+        check_faults(faults)
+
+
+@pytest.mark.long
 def test_methods_probes_and_evaluations_give_on_mps_what_they_give_on_the_cpu(
     tmp_path: Path, tiny_bert: Path, tiny_mlm: Path
 ) -> None:
@@ -46,11 +55,16 @@ def test_methods_probes_and_evaluations_give_on_mps_what_they_give_on_the_cpu(
     wrong = [line for entry in trained if (line := wrong_loss(entry))]
     wrong += [line for entry in works if (line := wrong_result(entry))]
     assert not wrong, "\n".join(wrong)
-    assert command["cpu"]["device"] == "cpu"
-    assert command["mps"]["device"].startswith("mps ")
-    assert command["cpu"]["key"] != command["mps"]["key"]
+    check_command(command)
     if not REAL:
         check_faults(faults)
+
+
+def check_command(found: dict[str, Any]) -> None:
+    """A record says where it was made, and has a key of its own there."""
+    assert found["cpu"]["device"] == "cpu"
+    assert found["mps"]["device"].startswith("mps ")
+    assert found["cpu"]["key"] != found["mps"]["key"]
 
 
 def wrong_loss(found: dict[str, Any]) -> str | None:
