@@ -28,12 +28,12 @@ from train_step import ALLOWED, BATCH, PROFILES, Case, simcse_case, texts
 from utilisation import PRECISIONS, clock, peak, wait
 
 from bench.nn.batches import BUCKET
+from bench.nn.dropout import set_dropout
 from bench.nn.heap import keep_freed_memory
 from bench.nn.tokens import on_device
 from bench.train.compiled import CompiledHalf, compiling
 from bench.train.loop import TrainSettings, batches, make_optimizer
 from bench.train.precision import training_at
-from bench.train.sentence_encoder import set_dropout
 
 SIDES = ("chunks", "one chunk", "inductor")
 ON_CUDA = (*SIDES, "graphs")

@@ -34,10 +34,10 @@ from utilisation import PRECISIONS, clock, operations, peak, share, utilisation,
 
 from bench.baselines.simcse import make_objective
 from bench.nn.backbone import TokenRows, load_backbone
+from bench.nn.dropout import set_dropout
 from bench.nn.heap import keep_freed_memory
 from bench.train.loop import TrainSettings, batches, train
 from bench.train.precision import training_at
-from bench.train.sentence_encoder import set_dropout
 
 BATCH, LENGTH, TAU, RATE, SEED = 64, 32, 0.05, 1e-5, 1
 CHECKED = 3

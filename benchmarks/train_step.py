@@ -44,6 +44,7 @@ from bench.data.suites import data_folder
 from bench.methods._losses import cross_nce, tower_nce
 from bench.methods._objectives import JointObjective
 from bench.nn.backbone import Rows, TokenRows, load_backbone, padded
+from bench.nn.dropout import set_dropout
 from bench.nn.heap import keep_freed_memory
 from bench.nn.tokens import chunk_from
 from bench.nn.twin import TwinStates, cael_layers, twin_states
@@ -54,7 +55,6 @@ from bench.run.backbone import made
 from bench.train.loop import TrainSettings, batches, make_optimizer
 from bench.train.precision import lowered, training_at, widened
 from bench.train.recipe import info_nce
-from bench.train.sentence_encoder import set_dropout
 
 TAU = 0.05
 BATCH = 64

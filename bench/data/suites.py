@@ -161,8 +161,8 @@ def load_suite(
         DataError: missing or damaged files (file and line), or data that differ from the reference.
     """
     if name.startswith(FILES):
-        task = local_pairs(Path(name.removeprefix(FILES)))
-        return Suite(name, "scored pairs from a file", (task.id,)), [task]
+        own = local_pairs(Path(name.removeprefix(FILES)))
+        return Suite(name, "scored pairs from a file", (own.id,)), [own]
     if is_mteb(name):
         raise InputError(
             f"suite '{name}' is measured by mteb",

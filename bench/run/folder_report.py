@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bench.card import DROPOUT, NEEDS
-from bench.encoder import Encoder
+from bench.encoder import Encoder, PairScorer
 from bench.nn.architecture import class_for
 from bench.nn.backbone import load_folder
 from bench.nn.dropout import dropout_places
@@ -23,7 +23,7 @@ Lines = Iterator[tuple[str, str]]
 _MOST = 6  # names in a line
 
 
-def folder_report(folder: Path, encoder: Encoder | None) -> Lines:
+def folder_report(folder: Path, encoder: Encoder | PairScorer | None) -> Lines:
     """Yield (what, text) for a transformers folder, or for a sentence-transformers one.
 
     Args:
@@ -51,7 +51,7 @@ def folder_report(folder: Path, encoder: Encoder | None) -> Lines:
     yield from _methods(facts, drops=bool(places))
 
 
-def _encoded(encoder: Encoder | None) -> Lines:
+def _encoded(encoder: Encoder | PairScorer | None) -> Lines:
     facts = {} if encoder is None else getattr(encoder, "facts", {})
     for name in (
         "modules",

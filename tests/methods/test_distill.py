@@ -113,7 +113,7 @@ def released_queue(queue: list[int], batch: list[int], size: int) -> list[int]:
 
 @pytest.mark.parametrize("size", [2, 5, 7, 8, 100])
 def test_a_queue_that_cuts_batches_keeps_their_first_rows_as_released(size: int) -> None:
-    queue, held, tags = VectorQueue(size, first_rows=True), [], iter(range(1000))
+    queue, tags, held = VectorQueue(size, first_rows=True), iter(range(1000)), list[int]()
     for count in (4, 4, 4, 1, 4):
         batch = [next(tags) for _ in range(count)]
         held = released_queue(held, batch, size)
