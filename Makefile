@@ -13,7 +13,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist workste
 ifeq ($(UV),)
 INSTALLER := pip
 MAKE_VENV := $(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install --quiet --upgrade pip
-INSTALL := $(BIN)/python -m pip install --quiet --no-compile
+INSTALL := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --no-compile
 else
 INSTALLER := uv
 MAKE_VENV := $(UV) venv --quiet --seed --allow-existing --python $(PYTHON) $(VENV)
@@ -71,11 +71,13 @@ test-all: install # both, in one start of the workers
 	$(PYTEST) --maxprocesses 4 --durations 40 -m "not long"
 
 test-data: install # those that read evaluation data, which the others skip: BENCH_DATA=DIR make test-data
+	@test -n "$(BENCH_DATA)" || { echo "make test-data needs BENCH_DATA=DIR (CONTRIBUTING.md, Evaluation data)"; exit 2; }
 	$(PYTEST) --maxprocesses 4 -m "data and not long"
 
 # The lower bounds of pyproject.toml, in an environment of their own; TORCH replaces torch's bound
 LOWEST := build/lowest
 lowest:
+	@echo "Installing the oldest versions with uv: about 8 minutes, 5 GB"
 	$(PYTHON) -m venv --clear $(LOWEST)
 	$(LOWEST)/bin/python -m pip install --quiet uv
 	echo "$(TORCH)" >$(LOWEST)/overrides.txt

@@ -125,9 +125,19 @@ class DyingMethod:
 def evaluation_data() -> Path | None:
     """Return the folder of evaluation data, None where there is none; raises UsageError for a wrong one."""
     named = os.environ.get("BENCH_DATA")
-    if named and not Path(named).is_dir():
-        raise pytest.UsageError(f"BENCH_DATA={named} is no folder; unset it to skip the tests that need data")
-    return Path(named).resolve() if named else None
+    if not named:
+        return None
+    parts = (
+        "senteval",
+        "stsb_multi",
+        "corpus/wiki.txt",
+        "corpus/general.txt.xz",
+        "corpus/sick_unlabelled.txt",
+    )
+    if lacking := [part for part in parts if not Path(named, part).exists()]:
+        what = f"BENCH_DATA={named} lacks {', '.join(lacking)} (CONTRIBUTING.md, Evaluation data)"
+        raise pytest.UsageError(f"{what}; unset it to skip the tests that need data")
+    return Path(named).resolve()
 
 
 DATA = evaluation_data()
