@@ -122,11 +122,15 @@ class DyingMethod:
 '''
 
 
-def evaluation_data() -> Path | None:
-    """Return the folder of evaluation data, None where there is none; raises UsageError for a wrong one."""
-    named = os.environ.get("BENCH_DATA")
-    if not named:
-        return None
+DATA = Path(os.environ["BENCH_DATA"]).resolve() if os.environ.get("BENCH_DATA") else None
+"""The folder of evaluation data, None where there is none."""
+LARGE = ("mini-equal", "minilm-lm", "minilm-lm-h100")
+"""Committed campaigns that the sdist leaves out, for their size."""
+ABSENT = [name for name in LARGE if not (HERE.parent / "results" / name).is_dir()]
+
+
+def pytest_configure() -> None:
+    """Refuse a folder that lacks evaluation data, before any test runs; raises UsageError."""
     parts = (
         "senteval",
         "stsb_multi",
@@ -134,16 +138,10 @@ def evaluation_data() -> Path | None:
         "corpus/general.txt.xz",
         "corpus/sick_unlabelled.txt",
     )
-    if lacking := [part for part in parts if not Path(named, part).exists()]:
-        what = f"BENCH_DATA={named} lacks {', '.join(lacking)} (CONTRIBUTING.md, Evaluation data)"
+    lacking = [] if DATA is None else [part for part in parts if not (DATA / part).exists()]
+    if lacking:
+        what = f"BENCH_DATA={DATA} lacks {', '.join(lacking)} (CONTRIBUTING.md, Evaluation data)"
         raise pytest.UsageError(f"{what}; unset it to skip the tests that need data")
-    return Path(named).resolve()
-
-
-DATA = evaluation_data()
-LARGE = ("mini-equal", "minilm-lm", "minilm-lm-h100")
-"""Committed campaigns that the sdist leaves out, for their size."""
-ABSENT = [name for name in LARGE if not (HERE.parent / "results" / name).is_dir()]
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
@@ -180,7 +181,8 @@ def _read_field(file: Path, field: str, name: str) -> str | None:
     from bench.records.record import safe_name
 
     try:
-        if file.stat().st_size > _LONGEST:
+        size = file.stat()
+        if not stat.S_ISREG(size.st_mode) or size.st_size > _LONGEST:  # a pipe may never end
             return None
         record = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):  # a damaged record

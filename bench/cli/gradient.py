@@ -43,8 +43,8 @@ def gradient(
     if len(set(methods)) < len(methods):
         raise InputError("a method is named twice", where="bench gradient")
     try:
-        out.mkdir(parents=True, exist_ok=True)
         plans = [_plan(method, out, seed, options) for method in methods]  # all checked before one trains
+        out.mkdir(parents=True, exist_ok=True)
         for plan in plans:
             click.echo(measure(plan, folder_of(plan, out), most, progress_bar))
         for path in write_sampled(out, seed) if not methods else ():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench.data import pins
 from bench.data.lines import numbered
-from bench.errors import DataError
+from bench.errors import DataError, InputError
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,9 @@ class Corpus:
 
 
 def make_corpus(name: str, sentences: Sequence[str], world: dict[str, int] | None = None) -> Corpus:
-    """Return a training text with its fingerprint."""
+    """Return a training text with its fingerprint; raises InputError for a name that can't be printed."""
+    if not name.isprintable():
+        raise InputError(f"the name {name!a} can't be printed", where="training text", hint="rename the file")
     digest = hashlib.sha256("\n".join(sentences).encode()).hexdigest()
     return Corpus(name, tuple(sentences), digest, world)
 

@@ -61,8 +61,8 @@ def is_locked(path: Path, *, shared: bool = False) -> bool | None:
     writes = shared or sys.platform == "win32"
     try:
         descriptor = os.open(path, READ | os.O_RDWR if writes else READ)
-    except OSError:
-        return False
+    except OSError as error:  # a file that may not be read may be locked
+        return False if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP) else None
     try:
         lock(descriptor, shared=not writes, wait=False)
     except (BlockingIOError, PermissionError):

@@ -16,7 +16,7 @@ from bench.errors import DataError, InputError, NotComparableError, StorageError
 from bench.eval.rescore import tasks_of
 from bench.records.files import write_whole
 from bench.records.integrity import copies, sealed
-from bench.records.names import check_new_campaign
+from bench.records.names import check_new, check_new_campaign, safe_name
 from bench.records.record import RunRecord, to_json
 from bench.records.store import ResultStore
 from bench.reports.campaign import make_campaign
@@ -118,6 +118,7 @@ def merge(file: Path, into: Path, settings: Settings) -> Merged:
         if verified.findings:
             return merged
         records, grids = copy.records(), manifest.load_all(copy.root)
+        _check_rows(store, records)
         if not file.is_dir():
             check_contents(bundle, copy, records, str(file))
         _check_scores(records, settings.data)
@@ -143,6 +144,16 @@ def _target(into: Path, campaign: str) -> ResultStore:
     store = ResultStore(into, campaign)
     check_new_campaign(into, campaign)
     return store
+
+
+def _check_rows(store: ResultStore, records: Sequence[RunRecord]) -> None:
+    """Raise InputError for a new row or profile whose folder not every file system can hold."""
+    rows = dict.fromkeys((safe_name(r.profile), safe_name(r.method)) for r in records)
+    for profile, method in rows:
+        hint = "the contributor gives it another name and bundles again"
+        check_new(store.root, profile, where="the bundle", hint=hint, others=[p for p, _ in rows])
+        others = [name for place, name in rows if place == profile]
+        check_new(store.root / profile, method, where=f"the bundle, {profile}", hint=hint, others=others)
 
 
 @contextmanager

@@ -353,3 +353,12 @@ def test_fish_completes(tmp_path: Path) -> None:
 def test_click_s_scripts_are_repaired() -> None:
     assert "set -f" in source("bash")
     assert 'string split -m 1 ","' in source("fish")
+
+
+def test_a_pipe_among_records_is_passed_by(complete: Complete) -> None:
+    """Reading it would wait for a writer for ever."""
+    place(Path("results"), "camp", "simcse")
+    pipe = place(Path("results"), "camp", "tncse")
+    pipe.unlink()
+    os.mkfifo(pipe)
+    assert complete("compare", "--campaign", "camp", "") == ["simcse"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -101,3 +102,12 @@ def test_the_dry_run_counts_sentences_and_exact_duplicates(cli: Cli, tmp_path: P
     _, out, _ = cli("run", *SIMCSE, "--corpus", "text.txt", "--dry-run", as_is=True)
     (line,) = (line for line in out.splitlines() if "training text" in line)
     assert line.endswith("200 sentences, 50 of them exact duplicates")
+
+
+def test_a_text_whose_name_no_record_can_keep_is_refused_before_it_is_trained_on(
+    cli: Cli, tmp_path: Path
+) -> None:
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/a\xff.txt")
+    Path(path).write_text("\n".join(f"sentence {n} is here" for n in range(200)))
+    assert "can't be printed" in refusal(cli, "run", *SIMCSE, "--corpus", path, "--dry-run")
+    assert not (tmp_path / "results").exists()

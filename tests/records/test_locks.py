@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 from pathlib import Path
@@ -64,3 +65,12 @@ def test_without_locks_nothing_is_known(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(OSError, match="no fcntl"):
         locks.lock(descriptor)
     os.close(descriptor)
+
+
+def test_a_file_that_may_not_be_read_may_be_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, flags: int) -> int:
+        raise PermissionError(errno.EACCES, "not permitted")
+
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(os, "open", refuse)
+    assert locks.is_locked(tmp_path / "file") is None

@@ -7,11 +7,11 @@ import io
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from bench.encoder import FloatArray
 from bench.errors import DataError
 from bench.records.predictions import arrays, npz
 
@@ -97,21 +97,54 @@ def test_what_is_no_prediction_is_refused(content: bytes, what: str) -> None:
     assert caught.value.what == what
 
 
-@pytest.mark.parametrize("name", ["file", "allow_pickle"])
-def test_a_task_of_a_name_that_numpy_takes_for_its_own(name: str) -> None:
-    values: FloatArray = np.zeros(2, dtype=np.float32)
+@pytest.mark.parametrize("name", ["file", "allow_pickle", "naïve/§"])
+def test_a_task_of_any_name_is_read_as_it_was_written(name: str) -> None:
+    values = {name: np.array([0.5, -1.0], dtype=np.float32)}
+    assert np.array_equal(arrays(FILE, npz(values))[name], values[name])
     buffer = io.BytesIO()
-    np.lib.format.write_array(buffer, values)
-    with pytest.raises(DataError, match="these are no predictions: TypeError"):
-        arrays(FILE, archive(lambda made: None, {f"{name}.npy": buffer.getvalue()}))
+    np.lib.format.write_array(buffer, values[name])
+    assert archive(lambda made: None, {f"{name}.npy": buffer.getvalue()}) == npz(values)
+
+
+def test_the_form_is_that_of_savez() -> None:
+    assert saved(**VALUES) == npz(VALUES)
+
+
+@pytest.mark.parametrize("change", ["version", "sizes", "system"])
+def test_headers_of_other_pythons_and_systems_are_not_ours(change: str) -> None:
+    """Python 3.11.2 writes another version and sizes, Windows another system."""
+    old = {"version": (b"PK\3\4\x2d", b"PK\3\4\x14"), "sizes": (b"\xff" * 8, b"\x8c\0\0\0" * 2)}
+    system = (b"PK\1\2\x2d\3", b"PK\1\2\x2d\0")
+    content = WRITTEN.replace(*old.get(change, system))
+    assert content != WRITTEN
+    with pytest.raises(DataError):
+        arrays(FILE, content)
+
+
+DOUBLES: Any = np.zeros(2)
+OF_2_1 = {"allow_pickle": np.array(False), **VALUES}
 
 
 def test_a_file_of_numpy_2_1_is_named() -> None:
     """There savez takes no allow_pickle, so it stores the argument as an array of that name."""
-    buffer = io.BytesIO()
-    np.lib.format.write_array(buffer, np.array(False))
-    content = archive(lambda made: made.writestr("allow_pickle.npy", buffer.getvalue()))
     with pytest.raises(DataError) as caught:
-        arrays(FILE, content)
+        arrays(FILE, npz(OF_2_1))
     assert (caught.value.where, caught.value.expected) == ("toy.npz", "numpy 2.2 or newer")
     assert "numpy 2.1" in caught.value.what
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        npz({**VALUES, "allow_pickle": np.array(False)}),
+        npz({"allow_pickle": np.array(True), **VALUES}),
+        npz({"allow_pickle": np.array([False]), **VALUES}),
+        npz({"allow_pickle": np.array(False), "A": DOUBLES}),
+        npz(OF_2_1) + b"more",
+    ],
+    ids=["last", "true", "a list", "doubles", "bytes behind"],
+)
+def test_other_damage_is_not_said_to_be_of_numpy_2_1(content: bytes) -> None:
+    with pytest.raises(DataError) as caught:
+        arrays(FILE, content)
+    assert "numpy 2.1" not in caught.value.what

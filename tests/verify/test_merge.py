@@ -570,3 +570,17 @@ def test_the_limits_hold_for_what_is_made_too() -> None:
     assert archive.MOST_BYTES >= archive.LARGEST_FILE
     assert archive.MOST_FILES < 2**16  # beyond that a zip is of another form
     assert archive.MOST_BYTES < 2**31
+
+
+@pytest.mark.parametrize("name", ["CON", "aux.txt", "simcse."])
+def test_a_new_row_that_not_every_system_can_hold_is_refused(
+    work: Path, cli: Cli, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from bench.plan import names
+
+    monkeypatch.setattr(names, "check_new", lambda *args, **more: None)  # as before there was such a check
+    line = f"run --methods noise,{name}=word_overlap --seeds 1 --suite toy --results old"
+    assert cli(*line.split())[0] == 0
+    code, _, err = cli("merge", "old/local", "--into", "new")
+    assert (code, "bundle" in err) == (2, True), err
+    assert not list(Path("new").rglob("*.json"))
