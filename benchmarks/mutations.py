@@ -237,7 +237,11 @@ DRAWS = (
         "",
     ),
     Mutation(
-        "dropout_keeps_its_share", "dropout", STAGE, "module.p = probability", "module.p = 1 - probability"
+        "dropout_keeps_its_share",
+        "dropout",
+        "bench/nn/dropout.py",
+        "module.p = probability",
+        "module.p = 1 - probability",
     ),
     Mutation(
         "dropout_in_dev",

@@ -10,7 +10,7 @@ from pathlib import Path
 from bench.nn.backbone import load_backbone
 from bench.nn.dropout import dropout_places
 from bench.nn.folder_facts import folder_facts
-from bench.registry import discover
+from bench.registry import own_methods
 from bench.run.folder_report import first_lack
 from bench.stages import TrainedMethod
 
@@ -24,7 +24,7 @@ def table() -> str:
     """A row for methods that train on the same architectures, a column an architecture with its like."""
     names = [
         name
-        for name, method in discover()
+        for name, method in sorted(own_methods().items())
         if isinstance(method, TrainedMethod) and method.card.needs_backbone and method.card.stands_alone
     ]
     columns: dict[tuple[bool, ...], list[str]] = defaultdict(list)

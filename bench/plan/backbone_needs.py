@@ -103,6 +103,13 @@ def _refusal(cell: Cell, need: Need, model: ModelFolder) -> InputError:
     facts, path = _facts(model.path), model.path
     kind = f" ({facts.kind})" if facts.kind else ""
     named = f"{cell.card.name}.{need.of}: {model.name}" if need.of else f"the backbone {model.name}"
+    if cell.card.takes_path:
+        return InputError(
+            f"{cell.describe()} needs {NEEDS[need.what]}, which {model.name}{kind} hasn't got",
+            where="--methods",
+            expected=f"another pooling, as in {cell.card.name}:PATH:avg or {cell.card.name}:PATH:last",
+            hint=f"bench show hf:{path} says what is read of it",
+        )
     return InputError(
         f"{cell.describe()} needs {NEEDS[need.what]}, which {named}{kind} hasn't got",
         where="--methods" if need.of else "--backbone",

@@ -26,8 +26,9 @@ _START = rf"[,+*=\[]\s*{_OF}"
 """Before the name of a method: the start of a text, or one of these."""
 _ANY_PATH = re.compile(rf"(?:^\s*{_OF}|{_START})(?!(?:{'|'.join(OF_METHODS)}):){NAME}:\s*$")
 _OWN_PATH = re.compile(rf"(?:^\s*{_OF}|{_START})(?:{'|'.join(EXTERNAL)}):\s*$")
+_SINGLE = NAME.replace("+", "")  # in a sum the plus stands between names
 _IN_QUOTES = re.compile(r'"((?:[^"]|"")*+)"')
-_BARE = re.compile(rf"(?:^|[,+*=\[\"'])\s*(?P<of>{_OF})(?P<name>{NAME}):(?!\s*\")")
+_BARE = re.compile(rf"(?:^|[,+*=\[\"'])\s*(?P<of>{_OF})(?P<name>{_SINGLE}):(?!\s*\")")
 _ESCAPED = re.compile(r"\\([][,=+\"\\ ])")
 _WORD = re.compile(r"[a-z_]+")
 _CUTS, _ENDS = ",[]+", ",[]+:\"'"

@@ -66,7 +66,8 @@ def test_sums_and_what_is_distilled(cli: Cli, tmp_path: Path, folder: Path, tiny
     assert cli("verify")[0] == 0
 
 
-def test_the_other_commands(cli: Cli, tmp_path: Path, folder: Path, tiny_bert: Path) -> None:
+def test_the_other_commands(cli: Cli, tmp_path: Path, folder: Path, tiny_bert: Path, tiny_mlm: Path) -> None:
+    shutil.copytree(tiny_mlm, folder, dirs_exist_ok=True)  # a generator needs a masked-LM head
     (tmp_path / "in.txt").write_text("a man is playing\n")
     (tmp_path / "run.toml").write_text(f"methods = ['word_overlap', '{TYPED}']\nsuite = 'toy'\n")
     sentence_transformers_folder(tiny_bert, tmp_path / "st,1", mean=True)
@@ -206,3 +207,12 @@ def test_a_path_of_a_plugin(cli: Cli, tmp_path: Path, folder: Path) -> None:
     code, _, err = cli("run", "--methods", methods, *given, "--seeds", "1")
     assert code == 0, err
     assert row(tmp_path).startswith("my_folder_v=2_-")
+
+
+@pytest.mark.parametrize("text", ["ensemble:untrained+hf:{}", "x=ensemble:word_overlap+untrained+hf:{}"])
+def test_a_member_of_a_sum_without_quotes_is_named_whole(
+    cli: Cli, tmp_path: Path, folder: Path, text: str
+) -> None:
+    """What the error says to type keeps the other members."""
+    said = refusal(cli, "run", "--methods", text.format(NAME), *TOY, "--dry-run")
+    assert shlex.quote(text.format(f'"{NAME}"')) in said

@@ -130,10 +130,10 @@ def dry_run(profile: str, data: Path, *more: str) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("profile", PAPERS)
 def test_the_papers_profiles_pass_a_dry_run_that_lists_all_they_read(
-    profile: str, cli: Cli, hub: Path, data: Path, tiny_bert: Path
+    profile: str, cli: Cli, hub: Path, data: Path, tiny_mlm: Path
 ) -> None:
     for number, name in enumerate(MODELS[profile]):
-        shutil.copytree(tiny_bert, data / str(number))
+        shutil.copytree(tiny_mlm, data / str(number))
         with (data / str(number) / "config.json").open("a") as stream:
             stream.write("\n" * number)  # another hash
         hub_folder(hub, name, 40 * "a", data / str(number))
