@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from pathlib import Path
 
 from bench.card import (
     DROPOUT,
@@ -53,7 +52,7 @@ def lacks(cell: Cell) -> Iterator[InputError]:
         model = models.get(need.of)
         if model is None or not (model.path / "config.json").is_file():
             continue  # made on first use, or of another kind of folder
-        if not fulfils(_facts(model.path), need.what, options):
+        if not fulfils(_facts(model), need.what, options):
             yield _refusal(cell, need, model)
 
 
@@ -100,7 +99,7 @@ def _asks_for_dropout(options: Mapping[str, OptionValue]) -> bool:
 
 
 def _refusal(cell: Cell, need: Need, model: ModelFolder) -> InputError:
-    facts, path = _facts(model.path), model.path
+    facts, path = _facts(model), model.path
     kind = f" ({facts.kind})" if facts.kind else ""
     named = f"{cell.card.name}.{need.of}: {model.name}" if need.of else f"the backbone {model.name}"
     if cell.card.takes_path:
@@ -125,5 +124,6 @@ def _with_members(cell: Cell) -> Iterator[Cell]:
 
 
 @cache
-def _facts(folder: Path) -> FolderFacts:
-    return folder_facts(folder)
+def _facts(model: ModelFolder) -> FolderFacts:
+    """Read a model's folder once: its hash says which one it is."""
+    return folder_facts(model.path)

@@ -118,9 +118,8 @@ def merge(file: Path, into: Path, settings: Settings) -> Merged:
         if verified.findings:
             return merged
         records, grids = copy.records(), manifest.load_all(copy.root)
-        _check_rows(store, records)
         if not file.is_dir():
-            check_contents(bundle, copy, records, str(file))
+            _check_bundle(bundle, copy, store, records, str(file))
         _check_scores(records, settings.data)
         check_sentences({**bundle.files, "--by": bundle.by.encode()}, records, settings.data, str(file))
         merged.notes += _other_profiles(bundle)
@@ -146,8 +145,15 @@ def _target(into: Path, campaign: str) -> ResultStore:
     return store
 
 
-def _check_rows(store: ResultStore, records: Sequence[RunRecord]) -> None:
-    """Raise InputError for a new row or profile whose folder not every file system can hold."""
+def _check_bundle(
+    bundle: archive.Bundle, copy: ResultStore, store: ResultStore, records: Sequence[RunRecord], where: str
+) -> None:
+    """Check somebody's bundle: its contents, and that every file system can hold its new rows.
+
+    Raises:
+        InputError: see :func:`merge`.
+    """
+    check_contents(bundle, copy, records, where)
     rows = dict.fromkeys((safe_name(r.profile), safe_name(r.method)) for r in records)
     for profile, method in rows:
         hint = "the contributor gives it another name and bundles again"

@@ -579,8 +579,10 @@ def test_a_new_row_that_not_every_system_can_hold_is_refused(
     from bench.plan import names
 
     monkeypatch.setattr(names, "check_new", lambda *args, **more: None)  # as before there was such a check
-    line = f"run --methods noise,{name}=word_overlap --seeds 1 --suite toy --results old"
+    line = f"run --methods noise,{name}=word_overlap --seeds 1 --suite toy --campaign old"
     assert cli(*line.split())[0] == 0
-    code, _, err = cli("merge", "old/local", "--into", "new")
+    code, _, err = cli("bundle", "old", "--out", "old.zip")
+    assert code == 0, err
+    code, _, err = cli("merge", "old.zip", "--into", "new")
     assert (code, "bundle" in err) == (2, True), err
     assert not list(Path("new").rglob("*.json"))
