@@ -28,7 +28,10 @@ from bench.cli.progress import progress_bar
 from bench.errors import CellFailedError, InputError, printable
 
 if TYPE_CHECKING:
+    from bench.data.corpus import Corpus
     from bench.request.profiles import Profile
+    from bench.train.prepared_text import PreparedText
+    from bench.train.pretrain import PretrainSettings
 
 
 @click.command()
@@ -59,6 +62,11 @@ if TYPE_CHECKING:
     type=NumberRange(0, 100_000, min_open=True),
     help="Stop then, in place of the profile's steps; the rate follows the time, so no run is like another.",
 )
+@single.option(
+    "--prepare", is_flag=True, help="Train nothing: write the text, tokenised and counted, to --out."
+)
+@single.option("--prepared", type=PATH, metavar="FOLDER", help="The text is what --prepare wrote there.")
+@single.option("--give-up", is_flag=True, help="End after 500 steps that taught the model hardly anything.")
 @single.option("--seed", type=click.IntRange(0), default=1)
 @device_options()
 @precision_option("--precision", "Arithmetic of the transformer; loss and weights keep fp32.")
@@ -72,12 +80,15 @@ def pretrain(
     device: str,
     threads: int,
     precision: str,
+    prepare: bool,
+    give_up: bool,
     out: Path,
     **given: Any,
 ) -> None:
     """Pretrain a profile's own BERT with its masked-LM head, or give a finished one a head.
 
     Profile mini's backbone was made by it; minilm-mlm is what diffcse and infocse need in profile minilm.
+    Each minute the model is kept in OUT-unfinished, until the finished one is in OUT.
     """
     began = time.monotonic()
     from bench.nn.threads import torch_threads
@@ -96,6 +107,10 @@ def pretrain(
     check_device(device)
     if steps is not None:
         chosen = _with_steps(chosen, steps, minutes)
+    if prepare:
+        with torch_threads(threads, needs_torch=True):
+            _prepare(chosen, out, **given)
+        return
     train, command = _from_nothing(chosen, **given) if "layers" in chosen.pretrain else _head(chosen, **given)
     total = None if minutes else chosen.pretrain["steps"] * chosen.pretrain["batch_size"]
     command += "" if steps is None else f" --steps {steps}"
@@ -113,6 +128,7 @@ def pretrain(
             device=device,
             minutes=minutes,
             began=began,
+            give_up=give_up,
             progress=advance,
             say=partial(click.echo, err=True),
         )
@@ -121,6 +137,8 @@ def pretrain(
 
 def _say(out: Path, facts: Mapping[str, Any]) -> None:
     """What was made, and whether it has learned anything."""
+    from bench.train.watch import LEARNED
+
     size = (out / "model.safetensors").stat().st_size / 1e6
     accuracy = f"masked accuracy {facts['masked_accuracy']:.3f}, " if "masked_accuracy" in facts else ""
     loss, known = facts["loss_curve"][-1][1], facts["frequency_loss"]
@@ -128,7 +146,7 @@ def _say(out: Path, facts: Mapping[str, Any]) -> None:
         f"{out}: {facts['parameters']:,} parameters, {size:.1f} MB, loss {loss:.3f} "
         f"after {facts['settings']['steps']:,} steps, {accuracy}{facts['cpu_seconds']:.0f} CPU s"
     )
-    if loss > _LEARNED * known:
+    if loss > LEARNED * known:
         click.echo(
             f"{out}: how frequent each token is makes a loss of {known:.3f}, and this model has hardly "
             "learned more: give it more steps, a smaller rate or a longer warm-up",
@@ -155,36 +173,92 @@ def _with_steps(profile: Profile, steps: int, minutes: float | None) -> Profile:
 
 
 Train = Callable[..., dict[str, Any]]
-_LEARNED = 0.95
-"""The share of the loss by frequencies below which a model has learned to read."""
 
 
-def _from_nothing(
+def _prepare(profile: Profile, out: Path, **given: Any) -> None:
+    """Write what a text is made of for a new BERT, and train nothing."""
+    from bench.train.prepared_text import prepare_text, save_text
+
+    if "layers" not in profile.pretrain:
+        raise InputError(
+            f"profile '{profile.name}' gives a finished model a head",
+            where="--prepare",
+            expected="a profile that makes a new BERT, such as mini",
+        )
+    if given["prepared"] is not None:
+        raise InputError("it is prepared already", where="--prepare and --prepared", expected="one of them")
+    text, settings, split, _ = _new_text(profile, **given)
+    made = prepare_text(
+        text,
+        max_length=settings.max_length,
+        vocabulary=settings.vocabulary,
+        hidden=settings.hidden,
+        split=split,
+        say=partial(click.echo, err=True),
+    )
+    save_text(made, out)
+    tokens = sum(map(len, made.rows))
+    click.echo(
+        f"{out}: {len(made.rows):,} rows, {tokens:,} tokens, a vocabulary of {len(made.tokenizer):,}; "
+        f"train on it with --prepared {out}"
+    )
+
+
+def _from_nothing(profile: Profile, **given: Any) -> tuple[Train, str]:
+    """What trains a new BERT on the mini world's text or another, and what of its command that adds."""
+    from bench.train.pretrain import pretrain as train_backbone
+
+    text, settings, split, command = _new_text(profile, **given)
+    return partial(train_backbone, text, settings, split=split), command
+
+
+def _new_text(
     profile: Profile,
     world_seed: int | None,
     corpus: Path | None,
+    prepared: Path | None,
     data_dir: Path | None,
     split: bool,
     **sizes: int | None,
-) -> tuple[Train, str]:
-    """What trains a new BERT on the mini world's text or another, and what of its command that adds."""
+) -> tuple[Corpus | PreparedText, PretrainSettings, bool, str]:
+    """The text of a new BERT, its settings, whether lines are split, and what its command says of them."""
     from bench.data.mini.text import pretraining_text
     from bench.data.mini.world import DEFAULT_SEED, World
+    from bench.train.prepared_text import load_text
     from bench.train.pretrain import PretrainSettings, read_text
-    from bench.train.pretrain import pretrain as train_backbone
 
     if data_dir is not None:
         raise InputError("this profile's text is not read from data", where=f"--data {data_dir}")
     if corpus is not None and world_seed is not None:
         raise InputError("this text does not come from a made-up world", where=f"--world-seed {world_seed}")
-    world = DEFAULT_SEED if world_seed is None else world_seed
-    text = pretraining_text(World(world)) if corpus is None else read_text(corpus)
-    command = f" --world-seed {world}" if corpus is None else f" --corpus {corpus.name}"
+    if prepared is not None and (corpus is not None or world_seed is not None or split):
+        raise InputError(
+            "the text is prepared",
+            where=f"--prepared {prepared}",
+            expected="no --corpus, --world-seed or --split",
+        )
+    text: Corpus | PreparedText
+    if prepared is not None:
+        text = load_text(prepared)
+        split, name = text.sizes["split"], text.text["name"]
+        world = text.text["world"] and text.text["world"]["seed"]
+        asked = {**profile.pretrain, **_sizes(profile.pretrain, **sizes)}
+        text.check(
+            {name: asked[name] for name in ("max_length", "vocabulary", "hidden")},
+            where=f"--prepared {prepared}",
+        )
+    elif corpus is not None:
+        text = read_text(corpus)
+        name, world = corpus.name, None
+    else:
+        world = DEFAULT_SEED if world_seed is None else world_seed
+        text = pretraining_text(World(world))
+        name = text.name
+    command = f" --corpus {name}" if world is None else f" --world-seed {world}"
     chosen = _sizes(profile.pretrain, **sizes)
     command += "".join(f" --{name.replace('_', '-')} {number}" for name, number in chosen.items())
     command += " --split" if split else ""
-    settings = PretrainSettings(**profile.pretrain | chosen)
-    return partial(train_backbone, text, settings, split=split), command
+    return text, PretrainSettings(**profile.pretrain | chosen), split, command
 
 
 def _sizes(
@@ -209,6 +283,7 @@ def _head(
     profile: Profile,
     world_seed: int | None,
     corpus: Path | None,
+    prepared: Path | None,
     data_dir: Path | None,
     split: bool,
     **sizes: int | None,
@@ -226,6 +301,12 @@ def _head(
     if split:
         raise InputError(
             f"a head for {name} reads the start of a line", where="--split", expected="--profile mini"
+        )
+    if prepared is not None:
+        raise InputError(
+            f"a head for {name} reads a text as it is",
+            where=f"--prepared {prepared}",
+            expected="--corpus FILE",
         )
     for size, number in sizes.items():
         if number is not None:

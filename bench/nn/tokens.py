@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -62,8 +63,11 @@ def chunk_of(
     longest = -(-max(*lengths, 1) // multiple) * multiple
     if room is not None:
         longest = max(max(lengths), min(longest, room))
-    ids = torch.tensor([[*row, *[pad_id] * (longest - len(row))] for row in rows])
-    mask = torch.tensor([[1] * length + [0] * (longest - length) for length in lengths])
+    padded = np.full((len(rows), longest), pad_id, dtype=np.int64)
+    for place, row in zip(padded, rows, strict=True):
+        place[: len(row)] = row
+    ids = torch.from_numpy(padded)
+    mask = (torch.arange(longest) < torch.tensor(lengths)[:, None]).long()
     whole = min(lengths) == longest and not masked
     return Chunk(ids, mask, None if whole else mask.bool()[:, None, None, :])
 

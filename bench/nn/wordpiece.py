@@ -24,7 +24,6 @@ def train_wordpiece(sentences: Sequence[str], size: int, *, max_length: int) -> 
         A ``BertTokenizer``.
     """
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
-    from transformers import BertTokenizer
 
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))  # noqa: S106 - no password
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
@@ -37,5 +36,12 @@ def train_wordpiece(sentences: Sequence[str], size: int, *, max_length: int) -> 
     trainer = trainers.WordPieceTrainer(vocab_size=size, special_tokens=fixed, show_progress=False)
     tokenizer.train_from_iterator(sentences, trainer)
     vocabulary = tokenizer.get_vocab()
-    ordered = {token: i for i, token in enumerate(sorted(vocabulary, key=vocabulary.__getitem__))}
-    return BertTokenizer(vocab=ordered, do_lower_case=True, model_max_length=max_length)
+    return wordpiece_tokenizer(sorted(vocabulary, key=vocabulary.__getitem__), max_length=max_length)
+
+
+def wordpiece_tokenizer(vocabulary: Sequence[str], *, max_length: int) -> Any:
+    """Return a lower-casing ``BertTokenizer`` whose token of id i is ``vocabulary[i]``."""
+    from transformers import BertTokenizer
+
+    ids = {token: i for i, token in enumerate(vocabulary)}
+    return BertTokenizer(vocab=ids, do_lower_case=True, model_max_length=max_length)

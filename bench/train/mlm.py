@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -83,12 +82,13 @@ class MlmObjective(Objective):
 def train_mlm(
     model: Any,
     tokenizer: Any,
-    rows: Sequence[list[int]],
+    rows: Sequence[Any],
     settings: MlmSettings,
     *,
     seed: int,
     end: float | None = None,
     progress: Callable[[int], None] | None = None,
+    watch: Callable[[int, Callable[[], list[list[float]]]], None] | None = None,
 ) -> list[list[float]]:
     """Train for all steps, or until a point in time; return (step, mean loss of the last hundred) pairs.
 
@@ -101,6 +101,7 @@ def train_mlm(
         end: Stop at the first step that ends then, on time.monotonic's clock, whatever the settings say of
             steps. The rate then rises and falls with the time that is gone, not with the steps.
         progress: Called with the sentences of each finished step.
+        watch: Called after each step with its number and what returns the pairs so far.
 
     Raises:
         BenchError: a loss that is not finite (naming the step), or no time left.
@@ -134,6 +135,8 @@ def train_mlm(
             optimizer.step()
             if progress:
                 progress(sentences)
+            if watch:
+                watch(step, losses.curve)
             if clock.over():
                 break
     return losses.curve()
@@ -235,16 +238,16 @@ def length_pooled_batches(lengths: Sequence[int], batch_size: int, seed: int) ->
             yield from (cut[i] for i in torch.randperm(len(cut), generator=order).tolist())
 
 
-def frequency_loss(rows: Sequence[Sequence[int]]) -> float:
+def frequency_loss(rows: Sequence[Any]) -> float:
     """Loss of a model that knows how frequent each token is and nothing else: their entropy, in nats.
 
     Args:
-        rows: Token rows, whose first and last token are special and not counted.
+        rows: Token rows, lists or arrays, whose first and last token are special and not counted.
 
     >>> round(frequency_loss([[2, 7, 3], [2, 8, 3]]), 4)
     0.6931
     """
-    counts = np.bincount(np.fromiter(chain.from_iterable(row[1:-1] for row in rows), dtype=np.int64))
+    counts = np.bincount(np.concatenate([np.asarray(row[1:-1], dtype=np.int64) for row in rows]))
     shares = counts[counts > 0] / counts.sum()
     return float(-(shares * np.log(shares)).sum())
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import lzma
+import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,11 +21,11 @@ from bench.errors import BenchError, DataError, InputError
 from bench.nn.backbone import quiet, token_rows
 from bench.nn.folder import PRETRAINING, ModelFolder
 from bench.nn.masked_lm import load_masked_lm
-from bench.nn.wordpiece import train_wordpiece
 from bench.records.files import whole_folder
 from bench.train.mlm import MlmSettings, frequency_loss, masked_accuracy, train_mlm
-from bench.train.spectral import spectral_embeddings
+from bench.train.prepared_text import STD, PreparedText, count_cut, prepare_text, text_facts
 from bench.train.streams import generator, own_random_state
+from bench.train.watch import Curve, Watch, replaced_folder, unfinished
 
 _UNSEEN = 512  # lines for the masked accuracy
 
@@ -46,7 +48,7 @@ class PretrainSettings(MlmSettings):
 
 
 def pretrain(
-    corpus: Corpus,
+    text: Corpus | PreparedText,
     settings: PretrainSettings,
     *,
     seed: int,
@@ -56,6 +58,7 @@ def pretrain(
     device: str = "cpu",
     minutes: float | None = None,
     began: float | None = None,
+    give_up: bool = False,
     progress: Callable[[int], None] | None = None,
     say: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
@@ -66,68 +69,61 @@ def pretrain(
     nine of twelve CPU minutes. And dropout is off, since the text is seen a few times only.
 
     Args:
-        corpus: The text.
+        text: The text, or what was prepared of it, for the same weights.
         settings: Sizes and rates.
         seed: For weights, order and masks.
-        out: Folder to write; it also gets the facts, in ``pretraining.json``.
+        out: Folder to write; it also gets the facts, in ``pretraining.json``. Until it is there, a folder
+            beside it, named ``out`` with ``-unfinished``, holds the model as it was in the last minute.
         command: What the facts name as the way to repeat it.
         split: Read all of a line, in several rows where it has more tokens than a row keeps; else it is cut.
         device: "cpu", "cuda" or "mps".
         minutes: Stop then, in place of the settings' steps; the facts say how many ran. Saving comes after.
         began: What minutes count from, on time.monotonic's clock; default the call.
+        give_up: End with an error after 500 steps that have taught the model hardly anything.
         progress: Called with the rows of each finished step.
-        say: Called, before training, with what the user should know of the text.
+        say: Called with what the user should know of the text, and each minute with the loss.
 
     Returns:
         Facts: command, settings, text with fingerprint, rows, the lines that were cut, loss curve, the loss
         of a model that knows how frequent each token is and nothing else, CPU seconds.
 
     Raises:
-        InputError: a model wider than the text has tokens, or less text than a batch.
-        BenchError: a loss that is not finite, or no time left to train.
+        InputError: a model wider than the text has tokens, less text than a batch, or a text that was
+            prepared for other sizes.
+        BenchError: a loss that is not finite, no time left to train, or nothing learned.
     """
     cpu, end = time.process_time(), _end(minutes, began)
-    tokenizer = train_wordpiece(corpus.sentences, settings.vocabulary, max_length=settings.max_length)
-    _check_width(settings, tokenizer, corpus)
-    rows = (_whole_rows if split else token_rows)(tokenizer, corpus.sentences, settings.max_length)
-    cut = {} if split else _cut(tokenizer, corpus, corpus.sentences, rows, settings.max_length, say)
-    model = _new_bert(len(tokenizer), rows, settings, seed, device)
+    sizes = {"max_length": settings.max_length, "vocabulary": settings.vocabulary, "hidden": settings.hidden}
+    if isinstance(text, Corpus):
+        text = prepare_text(text, **sizes, split=split, say=say)
+    text.check({**sizes, "split": split}, where=text.text["name"])
+    model = _new_bert(text, settings, seed, device)
     _ready(model, device, end, say)
-    curve = train_mlm(model, tokenizer, rows, settings, seed=seed, end=end, progress=progress)
-    facts = {
-        "command": command,
-        **_ran(settings, curve, minutes),
-        "embeddings": "spectral",
-        **_facts(corpus, seed, model, rows, curve, cpu),
-        "rows": len(rows),
-        "cut": cut,
-    }
-    _save(model, tokenizer, settings.max_length, facts, out)
-    return facts
+
+    known_loss = frequency_loss(text.rows)
+
+    def facts(curve: Curve) -> dict[str, Any]:
+        return {
+            "command": command,
+            **_ran(settings, curve, minutes),
+            "embeddings": "spectral",
+            **_facts(text.text, seed, model, known_loss, curve, cpu),
+            "rows": len(text.rows),
+            "cut": dict(text.cut),
+        }
+
+    made = _Made(model, text.tokenizer, settings.max_length, out, facts)
+    watch = Watch(made.keep, say, known_loss if give_up else None)
+    curve = train_mlm(
+        model, text.tokenizer, text.rows, settings, seed=seed, end=end, progress=progress, watch=watch
+    )
+    return made.finish(curve)
 
 
-def _check_width(settings: PretrainSettings, tokenizer: Any, corpus: Corpus) -> None:
-    if settings.hidden > len(tokenizer):
-        raise InputError(
-            f"a width of {settings.hidden} for a text of {len(tokenizer)} tokens",
-            where=corpus.name,
-            expected="a smaller one, since the embeddings start from the text's counts",
-        )
-
-
-def _whole_rows(tokenizer: Any, lines: Sequence[str], kept: int) -> list[list[int]]:
-    """Token ids of all of the text: a line of more tokens than are kept goes on in rows of its own."""
-    whole = tokenizer(list(lines), add_special_tokens=False, verbose=False)["input_ids"]
-    cls, sep, inner = tokenizer.cls_token_id, tokenizer.sep_token_id, kept - 2
-    return [[cls, *ids[i : i + inner], sep] for ids in whole for i in range(0, len(ids), inner)]
-
-
-def _new_bert(
-    vocabulary: int, rows: Sequence[list[int]], settings: PretrainSettings, seed: int, device: str
-) -> Any:
+def _new_bert(text: PreparedText, settings: PretrainSettings, seed: int, device: str) -> Any:
     """A BERT with random weights, except for the embeddings of tokens that occur in the rows."""
     config = BertConfig(
-        vocab_size=vocabulary,
+        vocab_size=len(text.tokenizer),
         hidden_size=settings.hidden,
         num_hidden_layers=settings.layers,
         num_attention_heads=settings.heads,
@@ -135,13 +131,11 @@ def _new_bert(
         max_position_embeddings=settings.max_length,
         hidden_dropout_prob=0.1,
         attention_probs_dropout_prob=0.1,
+        initializer_range=STD,
     )
     with own_random_state(seed, "pretrain/weights", device):
         model: Any = BertForMaskedLM(config)
-    inner = [row[1:-1] for row in rows]
-    start = torch.from_numpy(
-        spectral_embeddings(inner, vocabulary, settings.hidden, config.initializer_range)
-    )
+    start = torch.from_numpy(text.embeddings)
     known = start.abs().sum(1) > 0
     with torch.no_grad():
         model.bert.embeddings.word_embeddings.weight[known] = start[known]
@@ -159,6 +153,7 @@ def add_head(
     device: str = "cpu",
     minutes: float | None = None,
     began: float | None = None,
+    give_up: bool = False,
     progress: Callable[[int], None] | None = None,
     say: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
@@ -177,8 +172,9 @@ def add_head(
         device: "cpu", "cuda" or "mps".
         minutes: Stop then, in place of the settings' steps; the facts say how many ran. Saving comes after.
         began: What minutes count from, on time.monotonic's clock; default the call.
+        give_up: See :func:`pretrain`.
         progress: Called with the sentences of each finished step.
-        say: Called, before training, with what the user should know of the text.
+        say: Called with what the user should know of the text, and each minute with the loss.
 
     Returns:
         Facts: command, settings, backbone and text with fingerprints, the lines that were cut, loss curve,
@@ -186,7 +182,7 @@ def add_head(
 
     Raises:
         InputError: a backbone that isn't BERT.
-        BenchError: fewer than two lines, a loss that is not finite, or no time left to train.
+        BenchError: fewer than two lines, a loss that is not finite, no time left, or nothing learned.
     """
     cpu, end = time.process_time(), _end(minutes, began)
     with own_random_state(seed, "pretrain/weights", device):
@@ -195,19 +191,26 @@ def add_head(
         raise InputError(f"a head for a {type(model).__name__}", expected="a BERT", where=backbone.name)
     chosen, unseen = _choose_lines(corpus, None if minutes else settings.steps * settings.batch_size, seed)
     rows = token_rows(tokenizer, chosen, settings.max_length)
-    cut = _cut(tokenizer, corpus, chosen, rows, settings.max_length, say)
+    cut = count_cut(tokenizer, corpus, chosen, rows, settings.max_length, say)
     _ready(model, device, end, say)
-    curve = train_mlm(model, tokenizer, rows[unseen:], settings, seed=seed, end=end, progress=progress)
-    facts = {
-        "command": command,
-        **_ran(settings, curve, minutes),
-        "backbone": {"name": backbone.name, "sha256": backbone.sha256},
-        **_facts(corpus, seed, model, rows, curve, cpu),
-        "cut": cut,
-        "masked_accuracy": masked_accuracy(model, tokenizer, rows[:unseen], settings.mask, seed),
-    }
-    _save(model, tokenizer, settings.max_length, facts, out)
-    return facts
+    known_loss = frequency_loss(rows)
+
+    def facts(curve: Curve) -> dict[str, Any]:
+        return {
+            "command": command,
+            **_ran(settings, curve, minutes),
+            "backbone": {"name": backbone.name, "sha256": backbone.sha256},
+            **_facts(text_facts(corpus), seed, model, known_loss, curve, cpu),
+            "cut": cut,
+            "masked_accuracy": masked_accuracy(model, tokenizer, rows[:unseen], settings.mask, seed),
+        }
+
+    made = _Made(model, tokenizer, settings.max_length, out, facts)
+    watch = Watch(made.keep, say, known_loss if give_up else None)
+    curve = train_mlm(
+        model, tokenizer, rows[unseen:], settings, seed=seed, end=end, progress=progress, watch=watch
+    )
+    return made.finish(curve)
 
 
 def _choose_lines(corpus: Corpus, most: int | None, seed: int) -> tuple[list[str], int]:
@@ -264,59 +267,62 @@ def _ready(model: Any, device: str, end: float | None, say: Callable[[str], None
         say(f"the text is prepared: {left:.0f} s are left to train, and saving comes after")
 
 
-def _ran(settings: MlmSettings, curve: list[list[float]], minutes: float | None) -> dict[str, Any]:
+def _ran(settings: MlmSettings, curve: Curve, minutes: float | None) -> dict[str, Any]:
     """The settings with the steps that ran, and the time that was given."""
     if minutes is None:
         return {"settings": asdict(settings)}
     return {"settings": asdict(replace(settings, steps=int(curve[-1][0]))), "minutes": minutes}
 
 
-def _cut(
-    tokenizer: Any,
-    corpus: Corpus,
-    lines: Sequence[str],
-    rows: Sequence[list[int]],
-    kept: int,
-    say: Callable[[str], None] | None,
-) -> dict[str, int]:
-    """How many lines are longer than what is kept of them, and how many of all tokens that leaves out."""
-    full = [line for line, row in zip(lines, rows, strict=True) if len(row) == kept]
-    whole = [len(ids) for ids in tokenizer(full, verbose=False)["input_ids"]] if full else []
-    cut, unread = sum(length > kept for length in whole), sum(whole) - kept * len(full)
-    if cut and say is not None:
-        tokens = sum(map(len, rows)) + unread
-        say(
-            f"{corpus.name}: {cut:,} of {len(rows):,} lines are longer than {kept} tokens and are cut there, "
-            f"{unread / tokens:.1%} of the tokens"
-        )
-    return {"lines": cut, "of": len(rows), "tokens": unread}
-
-
 def _facts(
-    corpus: Corpus, seed: int, model: Any, rows: Sequence[list[int]], curve: list[list[float]], cpu: float
+    text: Mapping[str, Any], seed: int, model: Any, known_loss: float, curve: Curve, cpu: float
 ) -> dict[str, Any]:
     return {
         "seed": seed,
-        "text": {
-            "name": corpus.name,
-            "sha256": corpus.sha256,
-            "sentences": len(corpus.sentences),
-            "world": corpus.world,
-        },
+        "text": dict(text),
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "loss_curve": curve,
-        "frequency_loss": round(frequency_loss(rows), 4),
+        "frequency_loss": round(known_loss, 4),
         "cpu_seconds": round(time.process_time() - cpu, 1),
     }
 
 
-def _save(model: Any, tokenizer: Any, kept: int, facts: dict[str, Any], out: Path) -> None:
-    # a tokenizer is written with what its last call cut off: the folder's hash must not depend on that call
-    tokenizer.backend_tokenizer.enable_truncation(kept)
-    with whole_folder(out) as folder:
+class _Made:
+    """The folder of a model that is trained.
+
+    Args:
+        model: The model.
+        tokenizer: Its tokenizer.
+        kept: Tokens that a row keeps.
+        out: The folder.
+        facts: What a loss curve makes of the facts in it.
+    """
+
+    def __init__(
+        self, model: Any, tokenizer: Any, kept: int, out: Path, facts: Callable[[Curve], dict[str, Any]]
+    ) -> None:
+        self._model, self._tokenizer, self._kept = model, tokenizer, kept
+        self._out, self._facts = out, facts
+
+    def keep(self, curve: Curve) -> None:
+        """Write the model as it is beside its folder-to-be, in place of what was kept before."""
+        with replaced_folder(unfinished(self._out)) as folder:
+            self._write(copy.deepcopy(self._model), {**self._facts(curve), "unfinished": True}, folder)
+
+    def finish(self, curve: Curve) -> dict[str, Any]:
+        """Write the model, remove what was kept, and return the facts."""
+        facts = self._facts(curve)
+        with whole_folder(self._out) as folder:
+            self._write(self._model, facts, folder)
+        shutil.rmtree(unfinished(self._out), ignore_errors=True)
+        return facts
+
+    def _write(self, model: Any, facts: Mapping[str, Any], folder: Path) -> None:
+        # a tokenizer is written with what its last call cut off: the hash must not depend on that call
+        self._tokenizer.backend_tokenizer.enable_truncation(self._kept)
         with quiet():
             model.half().save_pretrained(folder)
-            tokenizer.save_pretrained(folder)
+            self._tokenizer.save_pretrained(folder)
         _without_version(folder / "config.json")
         (folder / PRETRAINING).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8", newline="\n")
 

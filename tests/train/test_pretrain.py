@@ -36,7 +36,8 @@ from bench.train import mlm
 from bench.train.masking import mask_tokens
 from bench.train.mlm import length_pooled_batches, rate_in_time, warmed_rate
 from bench.train.precision import training_at
-from bench.train.pretrain import PretrainSettings, _cut, pretrain
+from bench.train.prepared_text import count_cut
+from bench.train.pretrain import PretrainSettings, pretrain
 from bench.train.spectral import spectral_embeddings
 from tests.support.cli import Cli
 
@@ -159,10 +160,10 @@ def test_lines_that_are_cut_are_counted_and_said() -> None:
     text = make_corpus("toy.txt", lines)
     tokenizer = train_wordpiece(lines, 40, max_length=5)
     said: list[str] = []
-    facts = _cut(tokenizer, text, lines, token_rows(tokenizer, lines, 5), 5, said.append)
+    facts = count_cut(tokenizer, text, lines, token_rows(tokenizer, lines, 5), 5, said.append)
     assert facts == {"lines": 2, "of": 3, "tokens": 4}
     assert said == ["toy.txt: 2 of 3 lines are longer than 5 tokens and are cut there, 22.2% of the tokens"]
-    assert _cut(tokenizer, text, lines, token_rows(tokenizer, lines, 9), 9, said.append)["lines"] == 0
+    assert count_cut(tokenizer, text, lines, token_rows(tokenizer, lines, 9), 9, said.append)["lines"] == 0
     assert len(said) == 1
 
 
