@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.baselines._trained import TrainedOnPairs
-from bench.card import SUPERVISED, MethodCard, Option
+from bench.card import FIRST_TOKEN, SUPERVISED, MethodCard, Need, Option
 from bench.registry import add_method
 from bench.train.recipe import POOLING_OPTION, training_options
 
@@ -27,6 +27,7 @@ class AnglE(TrainedOnPairs):
             "L = (w_ibn C + w_cln C^-) / 2 + w_angle O(s_angle, t_angle) + w_cos O(s_cos, t_cos)",
             "of pairs without hard negatives L = C",
         ),
+        needs=(Need(FIRST_TOKEN),),
         options=(
             Option("cosine_weight", 0.0, "w_cos, weight of the order of cosines", minimum=0),
             Option("ibn_weight", 1.0, "w_ibn, weight of the contrast with other positives", minimum=0),

@@ -106,6 +106,7 @@ class DistilledEDFSE:
             "s = h_cls of the student, t = h_1 + ... + h_6 of the frozen teacher in evaluation mode",
             "L = mean_i -log softmax_j(cos(s_i, t_j) / tau)_i, or (distillation=mse) mean (s - t)^2",
         ),
+        needs=(Need(FIRST_TOKEN),),
         options=(
             Option(
                 "distillation",

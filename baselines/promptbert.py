@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from bench.baselines._trained import ADAMW_EPS, TrainedApart
-from bench.card import MLM_HEAD, POSITIONS, BuildContext, MethodCard, Need, Option, OptionValue
+from bench.card import MASK_TOKEN, MLM_HEAD, POSITIONS, BuildContext, MethodCard, Need, Option, OptionValue
 from bench.encoder import Encoder
 from bench.registry import add_method
 from bench.stages import StageSpec
@@ -52,6 +52,7 @@ class PromptBERT(TrainedApart):
             "the masked language model's logits",
         ),
         needs=(
+            Need(MASK_TOKEN),
             Need(POSITIONS, "denoising", (True,), instead="denoising=false"),
             Need(MLM_HEAD, "prompt_head", ("mlm",), instead="prompt_head=tanh"),
         ),

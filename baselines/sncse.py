@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from bench.baselines._trained import ADAMW_EPS, TrainedApart
 from bench.baselines.promptbert import PROMPT_POOLING_OPTION, prompt_training_options
-from bench.card import BuildContext, MethodCard, Option, OptionValue
+from bench.card import MASK_TOKEN, BuildContext, MethodCard, Need, Option, OptionValue
 from bench.encoder import Encoder
 from bench.registry import add_method
 from bench.stages import StageSpec
@@ -37,6 +37,7 @@ class SNCSE(TrainedApart):
             "+ lambda mean_i[relu(D_i + a) + relu(-D_i - b)]",
             "at inference h(t1, x), without the head",
         ),
+        needs=(Need(MASK_TOKEN),),
         options=(
             Option("tau", 0.05, "temperature", minimum=1e-4),
             Option("bml_weight", 1e-3, "lambda, weight of the bidirectional margin loss", minimum=0),

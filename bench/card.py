@@ -72,12 +72,12 @@ POOLER, POOLER_LAYER, MASK_TOKEN = "pooler", "pooler layer", "mask token"
 MASKED_LM, MLM_HEAD, DROPOUT = "masked LM", "masked-LM head", "dropout"
 NEEDS = {
     FIRST_TOKEN: "a first token that sees the whole sentence",
-    LAYERS: "layers that can be called one by one, as BERT's and RoBERTa's",
+    LAYERS: "transformer layers of BERT's or RoBERTa's kind",
     OWN_NORMS: "layers with norms of their own, as many as are asked for",
-    EMBEDDINGS: "a layer called embeddings",
+    EMBEDDINGS: "a module named embeddings",
     POSITIONS: "position ids as an input",
     POOLER: "a pretrained pooler",
-    POOLER_LAYER: "a pooler of one dense layer, as BERT's and RoBERTa's",
+    POOLER_LAYER: "a pooler of one dense layer, as BERT and RoBERTa have",
     MASKED_LM: "a masked language model with its head",
     MLM_HEAD: "the masked-LM head of a BertForMaskedLM or a RobertaForMaskedLM",
     MASK_TOKEN: "a mask token",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from bench.card import BuildContext, MethodCard, Option, OptionValue
+from bench.card import FIRST_TOKEN, BuildContext, MethodCard, Need, Option, OptionValue
 from bench.encoder import Encoder
 from bench.errors import InputError
 from bench.registry import METHODS
@@ -145,6 +145,7 @@ def add_derived(twin: str, title: str, paper: str, origin: str) -> None:
             "L = mean (h_cls - (CLS_I + CLS_II))^2, the teacher frozen and in evaluation mode",
             CONTRASTIVE,
         ),
+        needs=(Need(FIRST_TOKEN),),
         options=(*_TRAINING, *_LOSS, _SICK_OPTION, POOLING_OPTION),
         deviations=(
             sick.format("teacher and student trained"),
@@ -171,6 +172,7 @@ def add_derived(twin: str, title: str, paper: str, origin: str) -> None:
             "L = mean (h_cls - ((1 - w)(CLS_I + CLS_II) + w CLS_UC))^2, the teacher frozen",
             CONTRASTIVE,
         ),
+        needs=(Need(FIRST_TOKEN),),
         options=(
             *_UNION,
             *training_options(lr=1.5e-5, max_length=64, eval_every=100),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.card import MethodCard, Option
+from bench.card import FIRST_TOKEN, MethodCard, Need, Option
 from bench.methods._derived import CONTRASTIVE, DISTILCSE, STUDENT_OPTIONS, WHOLE, Distilled
 from bench.registry import METHODS
 
@@ -15,6 +15,7 @@ _CARD = MethodCard(
     "Distillation For Contrastive Sentence Embeddings",
     code="caskcsg/sentemb 5eeec55, DistilCSE",
     equations=("L = mean (h_cls - X(s))^2, the teacher X frozen and in evaluation mode", CONTRASTIVE),
+    needs=(Need(FIRST_TOKEN),),
     options=(Option("of", "", "the teacher"), *STUDENT_OPTIONS),
     deviations=("TNCSE's distillation script is not released", WHOLE, *DISTILCSE),
     known_as=(("distilcse", "distill[of=METHOD,student_loss=contrastive]"),),

@@ -151,8 +151,8 @@ def _mask_token(folder: Path) -> bool | None:
         _json(folder / "special_tokens_map.json").get("mask_token")
     ):
         return True
-    plain = settings.get("tokenizer_class") in ("PreTrainedTokenizerFast", "TokenizersBackend")
-    return False if plain else None  # other classes may have one of their own
+    kind = str(settings.get("tokenizer_class")).removesuffix("Fast")
+    return False if kind in kinds("no_mask_tokenizers") else None  # other classes may have one of their own
 
 
 def _content(token: object) -> str | None:

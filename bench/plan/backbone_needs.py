@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
 
 from bench.card import (
     DROPOUT,
@@ -26,6 +27,9 @@ from bench.errors import InputError
 from bench.nn.folder import ModelFolder
 from bench.nn.folder_facts import FolderFacts, folder_facts
 from bench.plan.cell import Cell
+from bench.registry import METHODS
+from bench.request.parse import parse_method
+from bench.stages import TrainedMethod
 
 _POOLINGS = {"cls": FIRST_TOKEN, "pooler": POOLER, "mask": MASK_TOKEN}
 
@@ -36,29 +40,55 @@ def check_backbones(cells: Iterable[Cell]) -> None:
     What they don't say is found when the model is loaded, before its first step.
 
     Raises:
-        InputError: the first such method, with what would work.
+        InputError: all such methods, with what would work.
     """
+    refused = {}
     for cell in dict.fromkeys(cells):
-        for each in _with_members(cell):
-            if lack := next(lacks(each), None):
-                raise lack
+        if cell.method not in refused and (found := list(lacks(cell))):
+            refused[cell.method] = found
+    if refused:
+        raise _refusal(list(refused.values()))
 
 
-def lacks(cell: Cell) -> Iterator[InputError]:
-    """Yield what a cell's models lack, its members' aside."""
-    models = {"": cell.model, **dict(cell.auxiliaries)}
-    options = dict(cell.options)
-    for need in needs_of(cell.card, options):
-        model = models.get(need.of)
-        if model is None or not (model.path / "config.json").is_file():
-            continue  # made on first use, or of another kind of folder
-        if not fulfils(_facts(model), need.what, options):
-            yield _refusal(cell, need, model)
+@dataclass(frozen=True)
+class Lack:
+    """What a model lacks that a method needs.
+
+    Args:
+        cell: What was asked for.
+        part: It, or a member of it, which has the need.
+        need: The need.
+        model: The model.
+    """
+
+    cell: Cell
+    part: Cell
+    need: Need
+    model: ModelFolder
+
+
+def lacks(cell: Cell) -> Iterator[Lack]:
+    """Yield what a cell's models lack, and its members'."""
+    for part in _with_members(cell):
+        options = dict(part.options)
+        for need in needs_of(part.card, options):
+            if model := _lacking(part, need, options):
+                yield Lack(cell, part, need, model)
+
+
+def _lacking(part: Cell, need: Need, options: Mapping[str, OptionValue]) -> ModelFolder | None:
+    """The model that lacks what is needed, if any."""
+    models = {"": part.model, **dict(part.auxiliaries)}
+    model = models.get(need.of)
+    if model is None or not (model.path / "config.json").is_file():
+        return None  # made on first use, or of another kind of folder
+    return None if fulfils(_facts(model), need.what, options) else model
 
 
 def needs_of(card: MethodCard, options: Mapping[str, OptionValue]) -> list[Need]:
     """Return what a method needs with these options, of its backbone and of the models that options name."""
-    found = [need for need in (*card.needs, *_by_pooling(card)) if need.holds(options)]
+    by_pooling = _by_pooling(card) if options.get("pooler", "cls") == "cls" else ()  # else its pooler reads
+    found = [need for need in (*card.needs, *by_pooling) if need.holds(options)]
     made = any(need.what == POOLER_LAYER for need in found)  # such a method trains a pooler of its own
     return [need for need in found if not (made and need.what == POOLER)]
 
@@ -98,23 +128,85 @@ def _asks_for_dropout(options: Mapping[str, OptionValue]) -> bool:
     return any(bool(value) for name, value in options.items() if name.split(".")[-1] == "dropout")
 
 
-def _refusal(cell: Cell, need: Need, model: ModelFolder) -> InputError:
-    facts, path = _facts(model), model.path
+def _refusal(refused: Sequence[Sequence[Lack]]) -> InputError:
+    """One error for all methods that are refused: the first in full, of the others what they need."""
+    first = refused[0][0]
+    cell, part, need, model = first.cell, first.part, first.need, first.model
+    facts = _facts(model)
     kind = f" ({facts.kind})" if facts.kind else ""
-    named = f"{cell.card.name}.{need.of}: {model.name}" if need.of else f"the backbone {model.name}"
+    where = "--methods" if need.of or cell.card.takes_path else "--backbone"
     if cell.card.takes_path:
-        return InputError(
-            f"{cell.describe()} needs {NEEDS[need.what]}, which {model.name}{kind} hasn't got",
-            where="--methods",
-            expected=f"another pooling, as in {cell.card.name}:PATH:avg or {cell.card.name}:PATH:last",
-            hint=f"bench show hf:{path} says what is read of it",
+        named, expected = (
+            model.name,
+            f"another pooling, as in {cell.card.name}:PATH:avg or {cell.card.name}:PATH:last",
         )
+        hint = f"bench show hf:{model.path} says what is read of it"
+    else:
+        named = f"{part.card.name}.{need.of}: {model.name}" if need.of else f"the backbone {model.name}"
+        expected = " or ".join(["another model", *dict.fromkeys(filter(None, map(_way_out, refused)))])
+        hint = f"bench show hf:{model.path} lists the methods that can train on it"
+    through = "" if part is cell else f", by its {part.card.name},"
+    others = "".join(f"; {lack.cell.describe()} {NEEDS[lack.need.what]}" for lack, *_ in refused[1:])
     return InputError(
-        f"{cell.describe()} needs {NEEDS[need.what]}, which {named}{kind} hasn't got",
-        where="--methods" if need.of else "--backbone",
-        expected=f"another model, or {cell.card.name}[{need.instead}]" if need.instead else "another model",
-        hint=f"bench show hf:{path} lists the methods that can train on it",
+        f"{cell.describe()}{through} needs {NEEDS[need.what]}, which {named}{kind} hasn't got{others}",
+        where=where,
+        expected=expected,
+        hint=hint,
     )
+
+
+def _way_out(found: Sequence[Lack]) -> str:
+    """Options, as they are typed, with which a method lacks nothing; "" where there are none."""
+    cell = found[0].cell
+    own, of_members = cell.method, []
+    for part in dict.fromkeys(lack.part for lack in found):
+        options = options_without(part.card, dict(part.options), partial(_lacking, part))
+        if options is None:
+            return ""
+        texts = {name: str(value).lower() for name, value in options.items()}
+        if part is cell:
+            own = _with_options(cell, texts)
+        else:
+            of_members += [f"--set {part.card.name}.{name}={text}" for name, text in texts.items()]
+    return " ".join([own, *of_members])
+
+
+def _with_options(cell: Cell, changed: Mapping[str, str]) -> str:
+    """A method as it was typed, with options that are other or new; under an alias, those alone."""
+    asked = parse_method(cell.method, "--methods", recorded=True)
+    aliased = asked.name != cell.card.name
+    options = dict(() if aliased else asked.options) | changed
+    start = cell.card.name if aliased else cell.method
+    if asked.options:
+        start = start[: start.index("[")]
+    return f"{start}[{','.join(f'{name}={text}' for name, text in options.items())}]"
+
+
+def options_without(
+    card: MethodCard,
+    options: Mapping[str, OptionValue],
+    lacking: Callable[[Need, Mapping[str, OptionValue]], object],
+) -> dict[str, OptionValue] | None:
+    """Return the options to change so that a method needs nothing that is lacking; None where none do.
+
+    Args:
+        card: The method's.
+        options: All of its options.
+        lacking: Of a need and the options, true where a model lacks it.
+    """
+    now, changed = dict(options), dict[str, OptionValue]()
+    while need := next((need for need in needs_of(card, now) if lacking(need, now)), None):
+        name, _, text = need.instead.partition("=")
+        if not name or name in changed:
+            return None
+        now[name] = changed[name] = card.option(name, card.name).parse(text, name)
+    method = METHODS.get(card.name)
+    try:
+        if isinstance(method, TrainedMethod):
+            method.stages(now)
+    except InputError:
+        return None
+    return changed
 
 
 def _with_members(cell: Cell) -> Iterator[Cell]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
-from bench.card import DROPOUT, NEEDS
+from bench.card import DROPOUT, NEEDS, Need, OptionValue
 from bench.encoder import Encoder, PairScorer
 from bench.nn.architecture import class_for
 from bench.nn.backbone import load_folder
@@ -14,7 +15,7 @@ from bench.nn.dropout import dropout_places
 from bench.nn.folder import content_hash, parts
 from bench.nn.folder_facts import FolderFacts, folder_facts
 from bench.nn.untrusted import model_type
-from bench.plan.backbone_needs import fulfils, needs_of
+from bench.plan.backbone_needs import fulfils, needs_of, options_without
 from bench.registry import METHODS
 from bench.request.parse import parse_method
 from bench.stages import ComposedMethod, TrainedMethod
@@ -80,22 +81,44 @@ def _methods(facts: FolderFacts, *, drops: bool) -> Lines:
         if lacking is None:
             able.append(name)
         else:
-            unable[lacking].append(name)
+            unable[lacking].append(_with_way_out(name, facts, drops=drops))
     yield "can train", ", ".join(able) or "no method"
     for what, names in unable.items():
-        yield "can't train", f"{', '.join(names)}: no {NEEDS[what].removeprefix('a ')}"
+        yield "can't train", f"{', '.join(names)}: for want of {NEEDS[what]}"
 
 
 def first_lack(name: str, facts: FolderFacts, *, drops: bool = True) -> str | None:
     """Return the first thing that a method, or one it builds on, needs by default and a folder lacks."""
     method = METHODS.get(name)
-    options = {option.name: option.default for option in method.card.options}
+    options = _defaults(name)
     for need in needs_of(method.card, options):
-        if not fulfils(facts, need.what, options) or (need.what == DROPOUT and not drops):
+        if _lacking(facts, need, options, drops=drops):
             return need.what
-    members = method.members(options).values() if isinstance(method, ComposedMethod) else ()
-    built_on = (parse_method(member, name).name for member in members)
-    return next((lack for each in built_on if (lack := first_lack(each, facts, drops=drops))), None)
+    return next((lack for each in _built_on(name) if (lack := first_lack(each, facts, drops=drops))), None)
+
+
+def _built_on(name: str) -> list[str]:
+    """Names of the methods that a method builds on by default."""
+    method = METHODS.get(name)
+    members = method.members(_defaults(name)).values() if isinstance(method, ComposedMethod) else ()
+    return [parse_method(member, name).name for member in members]
+
+
+def _with_way_out(name: str, facts: FolderFacts, *, drops: bool) -> str:
+    """A method that can't train by default, with options of its own by which it can."""
+    lacking = partial(_lacking, facts, drops=drops)
+    options = options_without(METHODS.get(name).card, _defaults(name), lacking)
+    if not options or any(first_lack(each, facts, drops=drops) for each in _built_on(name)):
+        return name
+    return f"{name} (but {name}[{','.join(f'{key}={str(value).lower()}' for key, value in options.items())}])"
+
+
+def _lacking(facts: FolderFacts, need: Need, options: Mapping[str, OptionValue], *, drops: bool) -> bool:
+    return not fulfils(facts, need.what, options) or (need.what == DROPOUT and not drops)
+
+
+def _defaults(name: str) -> dict[str, OptionValue]:
+    return {option.name: option.default for option in METHODS.get(name).card.options}
 
 
 def _named(names: Sequence[str]) -> str:
