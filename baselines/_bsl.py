@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from bench.baselines._checks import check_alike
+from bench.nn.architecture import state_size
 from bench.nn.backbone import TokenRows, load_backbone
 from bench.stages import StageContext
 from bench.train.byol import Bootstrap, predictor
@@ -47,7 +48,7 @@ def train(context: StageContext) -> dict[str, Any]:
     partners = TokenRows(tower[1], context.partners, length) if context.partners else None
 
     def objective(model: Any, pad_id: int) -> Bootstrap:
-        head = predictor(model.config.hidden_size, int(config["blocks"]))
+        head = predictor(state_size(model), int(config["blocks"]))
         decay = float(config["decay"])
         return Bootstrap(model, head, pad_id, loss=byol_loss, decay=decay, partners=partners)
 

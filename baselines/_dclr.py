@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from bench.baselines._checks import check_alike, check_tau
+from bench.nn.architecture import state_size
 from bench.nn.backbone import load_backbone
 from bench.nn.tokens import TokenBatch
 from bench.stages import StageContext
@@ -169,10 +170,11 @@ class DCLRObjective(EncoderWithHead):
         self.tau, self.phi, self.form = float(config["tau"]), float(config["phi"]), str(config["loss"])
         self.times, self.rate = float(config["noise_times"]), float(config["noise_rate"])
         self.steps, self.mask_padding = int(config["noise_steps"]), bool(config["mask_padding"])
+        self.size = state_size(model)
         self.pooler: Any = None
         if config["head"] == "stacked":
             pooler = getattr(getattr(model, "pooler", None), "dense", None)
-            self.pooler = fresh_linear(model.config.hidden_size) if pooler is None else pooler
+            self.pooler = fresh_linear(self.size) if pooler is None else pooler
 
     def prepare(self, batch: Sequence[tuple[int, list[int]]]) -> Debiased:
         """Each step has noise of its own; padding that the encoder attends to becomes tokens here."""
@@ -181,7 +183,7 @@ class DCLRObjective(EncoderWithHead):
             longest = max(map(len, rows))
             rows = [row + [self.pad_id] * (longest - len(row)) for row in rows]
         count = int(self.times * len(rows))
-        noise = torch.randn(count, self.encoder.config.hidden_size, generator=self.draws)
+        noise = torch.randn(count, self.size, generator=self.draws)
         asked = None if self.complement is None else self.complement.prepare(numbers, self.device)
         return Debiased(self.tokens([*rows, *rows]), noise, asked)
 

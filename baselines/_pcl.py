@@ -14,6 +14,7 @@ from bench.baselines._checks import check_tau
 from bench.baselines._rankcse import off_diagonal
 from bench.card import OptionValue
 from bench.errors import InputError
+from bench.nn.architecture import state_size
 from bench.nn.attention import last_states
 from bench.nn.tokens import Chunk, TokenBatch, chunk_of
 from bench.stages import StageContext
@@ -162,7 +163,7 @@ class PCLObjective(Objective):
 
     def __init__(self, model: Any, pad_id: int, context: StageContext) -> None:
         super().__init__()
-        config, size, self.pad_id = context.config, model.config.hidden_size, pad_id
+        config, size, self.pad_id = context.config, state_size(model), pad_id
         self.edits = generator(context.seed, f"augment/{context.role}")
         self.tau, self.share = float(config["tau"]), float(config["share"])
         self.augs, self.longest = edits_of(config) * int(config["rounds"]), int(config["max_length"])

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from bench.card import BuildContext, OptionValue
 from bench.encoder import Encoder
 from bench.errors import BenchError, InputError
+from bench.nn.architecture import state_size
 from bench.nn.backbone import TransformerEncoder, load_backbone
 from bench.nn.denoising import BareTemplates, DenoisedEncoder, bare_templates, check_positions, noise
 from bench.nn.masked_lm import load_masked_lm, mlm_head
@@ -231,7 +232,7 @@ class PromptBERTObjective(Objective):
             getattr(prompts[0].tokenizer, f"{kind}_token_id") for kind in ("pad", "mask")
         )
         self.encoder = model
-        self.head = fresh_linear(model.config.hidden_size) if self.fresh else masked_word_head(context)
+        self.head = fresh_linear(state_size(model)) if self.fresh else masked_word_head(context)
 
     def prepare(self, batch: Sequence[tuple[int, list[int]]]) -> tuple[TokenBatch, list[BareTemplates]]:
         """Both views, all first ones before all second ones; and what says the noise of each."""

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from bench.baselines._esimcse import queue_nce
 from bench.baselines._infocse import Gaps, masked_lm_loss
+from bench.nn.architecture import state_size
 from bench.nn.attention import last_states
 from bench.nn.backbone import Rows, load_backbone
 from bench.nn.masked_lm import load_masked_lm, mlm_head
@@ -42,7 +43,7 @@ class SimCSEObjective(Objective):
     ) -> None:
         super().__init__()
         self.encoder, self.pad_id, self.tau, self.partners = model, pad_id, tau, partners
-        self.head: Any = fresh_linear(model.config.hidden_size) if head else None
+        self.head: Any = fresh_linear(state_size(model)) if head else None
 
     def prepare(self, batch: Sequence[Any]) -> Any:
         """Both views go through one call, so without partners they differ by their dropout masks alone."""
@@ -95,13 +96,14 @@ class ExtendedObjective(SimCSEObjective):
         self.tokenizer, self.lm_head = tokenizer, lm_head
         self.weight, self.share = float(config["mlm_term"]), float(config["mlm_share"])
         self.count = int(config["noise_negatives"])
+        self.size = state_size(model)
         self.masks, self.draws = (generator(context.seed, f"{name}/{role}") for name in ("mask", "noise"))
 
     def prepare(self, batch: Sequence[Any]) -> Extended:
         """The views; each is masked apart from the other, and each step has noise of its own."""
         gaps = noise = None
         if self.count:
-            noise = torch.randn(self.count, self.encoder.config.hidden_size, generator=self.draws)
+            noise = torch.randn(self.count, self.size, generator=self.draws)
         if self.lm_head is not None:
             chunk = chunk_of([*batch, *batch], self.pad_id, masked=self.device.type == "cuda")
             masked = masked_text(chunk.ids, self.tokenizer, self.share, self.masks)

@@ -15,6 +15,7 @@ from bench.baselines._checks import check_alike
 from bench.baselines.sncse import SPACY_MODEL
 from bench.card import OptionValue
 from bench.errors import BenchError
+from bench.nn.architecture import state_size
 from bench.nn.backbone import TransformerEncoder, load_backbone
 from bench.nn.prompt import Prompt
 from bench.nn.tokens import TokenBatch
@@ -85,7 +86,7 @@ class SNCSEObjective(Objective):
         self.alpha, self.beta = float(config["alpha"]), float(config["beta"])
         self.longest, self.unfinished = int(config["max_length"]), bool(config["negate_unfinished"])
         self.encoder = model
-        self.head = fresh_linear(model.config.hidden_size)
+        self.head = fresh_linear(state_size(model))
 
     def prepare(self, batch: Sequence[tuple[int, list[int]]]) -> TokenBatch:
         """Anchors, positives and, unless they weigh nothing, soft negatives."""

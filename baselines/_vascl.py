@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from bench.baselines._checks import check_alike, check_tau
+from bench.nn.architecture import state_size
 from bench.nn.backbone import load_backbone
 from bench.nn.tokens import TokenBatch
 from bench.stages import StageContext
@@ -193,7 +194,7 @@ class VaSCLObjective(Objective):
     def __init__(self, model: Any, pad_id: int, context: StageContext) -> None:
         super().__init__()
         config, self.pad_id = context.config, pad_id
-        self.encoder, self.size = model, int(model.config.hidden_size)
+        self.encoder, self.size = model, state_size(model)
         self.head = ContrastHead(self.size, int(config["features"]), float(config["head_rate"]))
         self.tau, self.radius, xi = (float(config[name]) for name in ("tau", "radius", "xi"))
         self.xi = xi or self.radius

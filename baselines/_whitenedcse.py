@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from bench.errors import InputError
+from bench.nn.architecture import state_size
 from bench.nn.tokens import TokenBatch
 from bench.stages import StageContext
 from bench.train.augment import repeat_subwords
@@ -79,7 +80,7 @@ class WhitenedCSEObjective(EncoderWithHead):
     def __init__(self, model: Any, pad_id: int, context: StageContext) -> None:
         super().__init__(model, pad_id)
         config = context.config
-        self.size, self.groups = model.config.hidden_size, int(config["groups"])
+        self.size, self.groups = state_size(model), int(config["groups"])
         self.views = int(config["views"])
         self.tau, self.eps, self.rate = (float(config[name]) for name in ("tau", "eps", "repetition_rate"))
         self.through, self.engine = bool(config["grad_through_whitening"]), str(config["engine"])

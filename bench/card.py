@@ -70,6 +70,7 @@ FIRST_TOKEN, LAYERS, OWN_NORMS = "first token", "layers", "layer norms"
 EMBEDDINGS, POSITIONS = "embeddings", "position ids"
 POOLER, POOLER_LAYER, MASK_TOKEN = "pooler", "pooler layer", "mask token"
 MASKED_LM, MLM_HEAD, DROPOUT = "masked LM", "masked-LM head", "dropout"
+PADDING, IDS_ALONE = "padding", "ids alone"
 NEEDS = {
     FIRST_TOKEN: "a first token that sees the whole sentence",
     LAYERS: "transformer layers of BERT's or RoBERTa's kind",
@@ -82,6 +83,8 @@ NEEDS = {
     MLM_HEAD: "the masked-LM head of a BertForMaskedLM or a RobertaForMaskedLM",
     MASK_TOKEN: "a mask token",
     DROPOUT: "dropout in its layers",
+    PADDING: "states that masked padding doesn't change",
+    IDS_ALONE: "states of each token from token ids alone",
 }
 """What a method may need of a transformer, in words."""
 

@@ -14,6 +14,7 @@ from torch.nn import functional
 from bench.card import OptionValue
 from bench.errors import InputError
 from bench.methods._losses import cross_nce, ltn, tower_nce
+from bench.nn.architecture import state_size
 from bench.nn.backbone import TransformerEncoder, load_backbone
 from bench.nn.device import to_float64
 from bench.nn.prompt import Prompt
@@ -157,7 +158,7 @@ class PairObjective(Objective):
         self.encoder, self.pooler = encoder, str(config.get("pooler", "cls"))
         self.head: nn.Linear | None = None
         if self.pooler != "avg":
-            self.head = nn.Linear(encoder.config.hidden_size, encoder.config.hidden_size)
+            self.head = nn.Linear(state_size(encoder), state_size(encoder))
             for parameter in self.head.parameters():
                 nn.init.normal_(parameter, std=HEAD_STD)
         self.pad_id, self.head_input, self.loss = pad_id, config["head_input"], loss
@@ -262,7 +263,7 @@ def _twice(rows: Rows) -> list[list[int]]:
 
 def _pooler(model: Any) -> nn.Module:
     """The pretrained pooler's linear layer, or a fresh one for a model without such a pooler."""
-    linear: nn.Module = fresh_linear(model.config.hidden_size) if _has_none(model) else model.pooler.dense
+    linear: nn.Module = fresh_linear(state_size(model)) if _has_none(model) else model.pooler.dense
     return linear
 
 

@@ -90,6 +90,7 @@ class Unsee(TrainedOnce):
         """
         from bench.baselines._bsl import byol_loss
         from bench.methods._unsee_losses import Barlow, CorInfoMax, vicreg
+        from bench.nn.architecture import state_size
         from bench.nn.backbone import load_backbone
         from bench.train.byol import Bootstrap, Projections, predictor
         from bench.train.sentence_encoder import train_towers
@@ -98,7 +99,7 @@ class Unsee(TrainedOnce):
 
         def objective(model: Any, pad_id: int) -> nn.Module:
             """The MLP's weights are drawn from torch's state."""
-            size = model.config.hidden_size
+            size = state_size(model)
             head = predictor(size, int(config["layers"]))
             loss: Any = {"byol": byol_loss, "vicreg": vicreg}.get(self.objective)
             if loss is None:

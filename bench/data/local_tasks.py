@@ -133,14 +133,26 @@ def read_local_pairs(path: Path) -> tuple[str, tuple[Row, ...]]:
         rows = tuple(_rows(path, KINDS["sts"]["file"], None))
         for _, what, expected in _CHECKS["sts"](LocalTask("", "sts", "", "", (("file", rows),)), {}):
             raise DataError(what, where=str(path), expected=expected)
-        return path.stem, rows
+        return path.stem, _tellable(rows, path)
     tasks = read_local_suite(path)
     kinds = [task.type for task in tasks]
     if kinds != ["sts"]:
         raise InputError(
             f"its tasks are of the types {', '.join(kinds)}", where=str(path), expected="one task of type sts"
         )
-    return tasks[0].name, tasks[0].table("file")
+    return tasks[0].name, _tellable(tasks[0].table("file"), path)
+
+
+def _tellable(rows: tuple[Row, ...], path: Path) -> tuple[Row, ...]:
+    """The rows; raises DataError unless an encoder can give two of them different cosines."""
+    pairs = {frozenset(row[:2]) if row[0] != row[1] else frozenset() for row in rows}
+    if len(pairs) < 2:
+        raise DataError(
+            f"all {len(rows)} pairs are {'of equal sentences' if frozenset() in pairs else 'the same'}",
+            where=str(path),
+            expected="pairs that an encoder can tell apart",
+        )
+    return rows
 
 
 def _kind(entry: Any, where: str) -> str:

@@ -77,6 +77,16 @@ def shape_of(model: Any, where: str) -> Shape:
     return Shape(int(states.shape[-1]), causal, sees_padding=sees)
 
 
+def state_size(model: Any) -> int:
+    """Components of a state of the last layer: in OPT-350m, say, fewer than its hidden size."""
+    if layered(model):
+        return int(model.config.hidden_size)
+    was_training = model.training
+    size = shape_of(model.eval(), type(model).__name__).dim
+    model.train(was_training)
+    return size
+
+
 @torch.no_grad()
 def _states(model: Any, rows: Sequence[Sequence[int]], where: str) -> Tensor:
     """States of rows of token ids, padded to the longest, (B, L, H) in float32."""
@@ -224,4 +234,10 @@ def table_size(model: Any, tokenizer: Any) -> int | None:
 
 
 def _table(model: Any) -> int:
-    return int(model.get_input_embeddings().weight.shape[0])
+    try:
+        return int(model.get_input_embeddings().weight.shape[0])
+    except (NotImplementedError, AttributeError) as error:
+        raise InputError(
+            f"{type(model).__name__} has no table of token embeddings",
+            expected="an encoder or a decoder of tokens",
+        ) from error

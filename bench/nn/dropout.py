@@ -58,7 +58,7 @@ def dropout_places(model: nn.Module) -> list[str]:
 @contextmanager
 def configured(model: nn.Module) -> Iterator[None]:
     """Give a model's configuration the dropout that it came with, within the block: what a folder keeps."""
-    saved: Mapping[int, tuple[Any, dict[str, float]]] = vars(model).get(_SAVED, {})
+    saved: Mapping[int, tuple[Any, dict[str, float | None]]] = vars(model).get(_SAVED, {})
     present = [(config, {name: getattr(config, name) for name in first}) for config, first in saved.values()]
     for config, first in saved.values():
         vars(config).update(first)
@@ -82,7 +82,9 @@ def _set_numbers(values: dict[str, Any], probability: float) -> None:
 
 
 def _is_rate(name: str, value: object) -> bool:
-    """A number called dropout, attn_pdrop, layerdrop or alike; heads for classification have their own."""
+    """A number or null called dropout, attn_pdrop, layerdrop or alike, but for classification heads."""
+    if value is None:  # as 0, which an architecture's configuration may call null
+        return name.endswith(("dropout", "dropout_prob", "pdrop")) and "classif" not in name
     number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
     return number and _names_dropout(name) and "classif" not in name
 

@@ -34,6 +34,7 @@ class FolderFacts:
     Args:
         kind: Its ``model_type``, "" for none.
         layers: How many layers it has.
+        positions: Tokens that it has positions for.
         layered: Its layers can be called one by one.
         causal: A token's state depends on no later token.
         first_token: Its tokenizer puts a token of its own before a sentence, or any token would do.
@@ -46,11 +47,14 @@ class FolderFacts:
         position_ids: It takes position ids.
         own_layers: No two of its layers share their weights.
         drops: It has dropout.
+        masks_padding: Padding that is masked changes no state.
+        reads_ids: It gives states for token ids alone.
         dropout: MODULES or ARCHITECTURE.
     """
 
     kind: str
     layers: int | None
+    positions: int | None
     layered: bool
     causal: bool | None
     first_token: bool | None
@@ -63,6 +67,8 @@ class FolderFacts:
     position_ids: bool | None
     own_layers: bool
     drops: bool | None
+    masks_padding: bool | None
+    reads_ids: bool | None
     dropout: str
 
 
@@ -71,25 +77,26 @@ def dropout_of(folder: Path) -> str:
 
     Until 2026-11-28 it set modules alone, whatever the architecture; most decoders then trained without any.
     """
-    kind = _json(folder / "config.json").get("model_type")
+    kind = str(json_object(folder / "config.json").get("model_type"))
     return MODULES if kind in kinds("dropout_in_modules") else ARCHITECTURE
 
 
 def folder_facts(folder: Path) -> FolderFacts:
     """Read what a transformers folder says of its architecture; a damaged file says nothing."""
-    config = _json(folder / "config.json")
+    config = json_object(folder / "config.json")
     kind = str(config.get("model_type", ""))
-    names = {part for key in _weights(folder) for part in [tuple(key.split("."))]}
-    parts = {part for name in names for part in name}
+    names = [name for _, header in tensor_headers(folder) for name in header or ()]
+    parts = {part for name in names for part in name.split(".")}
     known = bool(names)
     decoder = bool(config.get("is_decoder"))
-    layers = next((config[name] for name in _LAYERS if type(config.get(name)) is int), None)
+    layers = layers_in(config)
     causal = _is_causal(kind, config)
     head = {"bert": "predictions", "roberta": "lm_head"}.get(kind)
     masked_lm = (head in parts if known else None) if head else (False if causal else None)
     return FolderFacts(
         kind=kind,
         layers=layers,
+        positions=positions if type(positions := config.get("max_position_embeddings")) is int else None,
         layered=kind in kinds("layered") and not decoder,
         causal=causal,
         first_token=_first_token(folder),
@@ -102,6 +109,8 @@ def folder_facts(folder: Path) -> FolderFacts:
         position_ids=False if kind in kinds("no_position_ids") else None,
         own_layers=kind not in kinds("shared_layers"),
         drops=False if kind in kinds("no_dropout") else None,
+        masks_padding=False if kind in kinds("reads_padding") else None,
+        reads_ids=False if kind in kinds("not_ids_alone") else None,
         dropout=dropout_of(folder),
     )
 
@@ -114,23 +123,31 @@ def _is_causal(kind: str, config: Mapping[str, Any]) -> bool | None:
     return True if config.get("is_decoder") and not config.get("is_encoder_decoder") else None
 
 
-def _weights(folder: Path) -> Iterator[str]:
-    """Names of the tensors in the folder's files of safetensors."""
+def tensor_headers(folder: Path) -> Iterator[tuple[Path, dict[str, Any] | None]]:
+    """Yield each file of safetensors with its header, by tensor; None where it can't be read."""
     for file in sorted(folder.glob("*.safetensors")):
         try:
             with file.open("rb") as stream:
                 header = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
         except (OSError, ValueError, OverflowError, MemoryError):
-            continue
-        if isinstance(header, dict):
-            yield from (name for name in header if name != "__metadata__")
+            header = None
+        whole = isinstance(header, dict)
+        yield (
+            file,
+            {name: entry for name, entry in header.items() if name != "__metadata__"} if whole else None,
+        )
+
+
+def layers_in(config: Mapping[str, Any]) -> int | None:
+    """How many layers a configuration names, None for no number."""
+    return next((config[name] for name in _LAYERS if type(config.get(name)) is int), None)
 
 
 def _first_token(folder: Path) -> bool | None:
     """False where the tokenizer puts its classification token behind the sentence alone, as XLNet's does."""
-    settings = _json(folder / "tokenizer_config.json")
+    settings = json_object(folder / "tokenizer_config.json")
     mark = _content(settings.get("cls_token"))
-    post = _json(folder / "tokenizer.json").get("post_processor")
+    post = json_object(folder / "tokenizer.json").get("post_processor")
     single = post.get("single") if isinstance(post, dict) else None
     if not isinstance(single, list) or mark is None:
         return None
@@ -146,9 +163,9 @@ def _first_token(folder: Path) -> bool | None:
 
 
 def _mask_token(folder: Path) -> bool | None:
-    settings = _json(folder / "tokenizer_config.json")
+    settings = json_object(folder / "tokenizer_config.json")
     if _content(settings.get("mask_token")) or _content(
-        _json(folder / "special_tokens_map.json").get("mask_token")
+        json_object(folder / "special_tokens_map.json").get("mask_token")
     ):
         return True
     kind = str(settings.get("tokenizer_class")).removesuffix("Fast")
@@ -160,7 +177,8 @@ def _content(token: object) -> str | None:
     return found if isinstance(found, str) and found else None
 
 
-def _json(file: Path) -> dict[str, Any]:
+def json_object(file: Path) -> dict[str, Any]:
+    """A file's JSON object; empty where there is none."""
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):

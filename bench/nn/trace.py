@@ -192,9 +192,12 @@ class _Calls:
     def _end(self, output: Any) -> None:
         if self.mask is None:
             return
+        where, layers = type(self.tower.model).__name__, self.tower.model.config.num_hidden_layers
         if self.layer == 0:
+            raise UntraceableError("no attention layer of it can be watched", where=where)
+        if self.layer > layers:  # two sides of an encoder-decoder, or two attentions a layer
             raise UntraceableError(
-                "no attention layer of it can be watched", where=type(self.tower.model).__name__
+                f"it computes attention {self.layer} times in {layers} layers", where=where
             )
         pooled = getattr(output, "pooler_output", None) if self.tower.has_pooler else None
         for observer in self.observers:
@@ -208,7 +211,7 @@ class _Calls:
             self.weights = given
 
     def _take_context(self, _module: nn.Module, args: tuple[Any, ...]) -> None:
-        if self.weights is not None:
+        if self.weights is not None and args[0].dim() == 3:  # a pooler's input has two dimensions
             weights, self.weights = self.weights, None
             self.attention(args[0], lambda: weights)
 

@@ -13,7 +13,8 @@ from bench.errors import InputError
 
 MOST_LAYERS = 1024
 _CODE = re.compile(r"[a-z0-9_]+")
-_VOCABULARY = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "*.spm")
+VOCABULARY = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "*.spm")
+"""Files of which a tokenizer has one, apart from what its class names."""
 _MODULE = re.compile(r"sentence_transformers(\.\w+)*\.[A-Z]\w*", re.ASCII)
 _ACTIVATION = re.compile(r"torch\.nn(\.\w+)*\.[A-Z]\w*", re.ASCII)
 _ARGUMENTS = (
@@ -90,10 +91,13 @@ def model_type(folder: Path) -> object:
     """What config.json calls the architecture; None where there is no such file.
 
     Raises:
-        InputError: the file is not JSON.
+        InputError: the file is not JSON, or calls it by something else than a text.
     """
     file = folder / "config.json"
-    return _read(file).get("model_type") if file.is_file() else None
+    kind = _read(file).get("model_type") if file.is_file() else None
+    if isinstance(kind, list | dict):
+        raise InputError(f"model_type is {kind!r}", where=f"{folder.name}/config.json", expected="a text")
+    return kind
 
 
 def _check_settings(settings: dict[str, Any], where: str) -> None:
@@ -125,7 +129,7 @@ def check_tokenizer(tokenizer: Any, folder: Path, config: Any) -> None:
         config: The model's, with the number of its embeddings.
     """
     named = tuple(getattr(tokenizer, "vocab_files_names", {}).values())
-    if named and not any(True for name in (*named, *_VOCABULARY) for _ in folder.glob(name)):
+    if named and not any(True for name in (*named, *VOCABULARY) for _ in folder.glob(name)):
         raise InputError(
             "the tokenizer's vocabulary is missing",
             where=folder.name,

@@ -10,12 +10,14 @@ from bench.card import (
     DROPOUT,
     EMBEDDINGS,
     FIRST_TOKEN,
+    IDS_ALONE,
     LAYERS,
     MASK_TOKEN,
     MASKED_LM,
     MLM_HEAD,
     NEEDS,
     OWN_NORMS,
+    PADDING,
     POOLER,
     POOLER_LAYER,
     POSITIONS,
@@ -23,31 +25,68 @@ from bench.card import (
     Need,
     OptionValue,
 )
+from bench.data.training import TrainingData
 from bench.errors import InputError
 from bench.nn.folder import ModelFolder
 from bench.nn.folder_facts import FolderFacts, folder_facts
+from bench.nn.whole_folder import check_whole
 from bench.plan.cell import Cell
 from bench.registry import METHODS
 from bench.request.parse import parse_method
 from bench.stages import TrainedMethod
 
+_TRAINED = (Need(IDS_ALONE), Need(PADDING))
+"""What a transformer needs to be trained at all."""
 _POOLINGS = {"cls": FIRST_TOKEN, "pooler": POOLER, "mask": MASK_TOKEN}
 
 
-def check_backbones(cells: Iterable[Cell]) -> None:
+def check_backbones(cells: Iterable[Cell], training: TrainingData | None = None) -> None:
     """Refuse methods whose backbone lacks what they need, as far as its files say so.
 
     What they don't say is found when the model is loaded, before its first step.
 
+    Args:
+        cells: The cells that are to run.
+        training: Their texts, for sentences that are longer than a backbone can read.
+
     Raises:
-        InputError: all such methods, with what would work.
+        InputError: a folder that isn't whole, a sentence that is too long, or all such methods.
     """
     refused = {}
-    for cell in dict.fromkeys(cells):
+    asked = list(dict.fromkeys(cells))
+    for model in dict.fromkeys(
+        model for cell in asked for part in _with_members(cell) for model in _models(part)
+    ):
+        check_whole(model.path)
+    for cell in asked:
+        if training is not None:
+            _check_lengths(cell, training)
         if cell.method not in refused and (found := list(lacks(cell))):
             refused[cell.method] = found
     if refused:
         raise _refusal(list(refused.values()))
+
+
+def _check_lengths(cell: Cell, training: TrainingData) -> None:
+    """Refuse sentences that some stage reads whole and the backbone has no positions for.
+
+    Words are counted, of which every one is a token at least, so what is refused would surely fail.
+    """
+    for _, owner, stage in cell.named_stages:
+        if owner.model is None or not (owner.model.path / "config.json").is_file():
+            continue
+        length, most = dict(stage.spec.config).get("max_length"), _facts(owner.model).positions
+        if not isinstance(length, int) or most is None or length <= most:
+            continue
+        sentences = training.texts[stage.spec.text].sentences
+        long = next((n for n, text in enumerate(sentences, 1) if len(text.split()) + 2 > most), None)
+        if long is not None:
+            raise InputError(
+                f"{cell.describe()} trains on up to {length} tokens of a sentence, {owner.model.name} has "
+                f"positions for {most}, and sentence {long} of the text is longer",
+                where="--backbone",
+                hint=f"give max_length={most}, such as --set {cell.card.name}.max_length={most}",
+            )
 
 
 @dataclass(frozen=True)
@@ -88,9 +127,18 @@ def _lacking(part: Cell, need: Need, options: Mapping[str, OptionValue]) -> Mode
 def needs_of(card: MethodCard, options: Mapping[str, OptionValue]) -> list[Need]:
     """Return what a method needs with these options, of its backbone and of the models that options name."""
     by_pooling = _by_pooling(card) if options.get("pooler", "cls") == "cls" else ()  # else its pooler reads
-    found = [need for need in (*card.needs, *by_pooling) if need.holds(options)]
+    found = [
+        need
+        for need in (*(_TRAINED if _trains(card) else ()), *card.needs, *by_pooling)
+        if need.holds(options)
+    ]
     made = any(need.what == POOLER_LAYER for need in found)  # such a method trains a pooler of its own
     return [need for need in found if not (made and need.what == POOLER)]
+
+
+def _trains(card: MethodCard) -> bool:
+    """True if the method trains a transformer."""
+    return any(option.name.split(".")[-1] == "dropout" for option in card.options)
 
 
 def _by_pooling(card: MethodCard) -> Iterator[Need]:
@@ -119,6 +167,8 @@ def fulfils(facts: FolderFacts, what: str, options: Mapping[str, OptionValue]) -
         MASK_TOKEN: facts.mask_token,
         MASKED_LM: facts.masked_lm,
         MLM_HEAD: facts.mlm_head,
+        PADDING: facts.masks_padding,
+        IDS_ALONE: facts.reads_ids,
         DROPOUT: facts.drops is not False or not _asks_for_dropout(options),
     }
     return known[what] is not False
@@ -213,6 +263,13 @@ def _with_members(cell: Cell) -> Iterator[Cell]:
     yield cell
     for _, member in cell.members:
         yield from _with_members(member)
+
+
+def _models(part: Cell) -> Iterator[ModelFolder]:
+    """A cell's folders in transformers' format that are there."""
+    for model in (part.model, *(model for _, model in part.auxiliaries)):
+        if model is not None and (model.path / "config.json").is_file():
+            yield model
 
 
 @cache

@@ -44,7 +44,7 @@ def check_ready(plan: Plan) -> None:
         InputError: a method without vectors on a suite that needs them, or data that can't be had now.
     """
     check_text(job.cell for job in plan.pending())
-    check_backbones(job.cell for job in plan.pending())
+    check_backbones((job.cell for job in plan.pending()), plan.training)
     suites = dict.fromkeys((job.source or job.suite, job.suite) for job in plan.pending())
     for name, label in suites:
         measure = measure_of(name)

@@ -12,6 +12,7 @@ from torch.nn import functional
 from bench.card import OptionValue
 from bench.encoder import Encoder
 from bench.errors import BenchError
+from bench.nn.architecture import state_size
 from bench.nn.backbone import load_backbone
 from bench.nn.tokens import TokenBatch
 from bench.stages import StageContext
@@ -38,7 +39,7 @@ def train_student(context: StageContext) -> dict[str, Any]:
             lambda model, pad_id: ContrastiveDistillation(model, pad_id, teacher, sentences, config),
             numbered=True,
         )
-    width = student[0].config.hidden_size
+    width = state_size(student[0])
     if teacher.dim != width:
         raise BenchError(
             f"the teacher's vectors have {teacher.dim} dimensions, the student's {width}",
@@ -112,7 +113,7 @@ class ContrastiveDistillation(Distillation):
     ) -> None:
         super().__init__(student, pad_id, teacher, sentences)
         size = int(config["student_queue"])
-        self.project = nn.Linear(student.config.hidden_size, teacher.dim)
+        self.project = nn.Linear(state_size(student), teacher.dim)
         self.log_scale = nn.Parameter(torch.tensor(float(config["student_scale"])))
         first_rows = config.get("queue_cut") == FIRST_ROWS
         self.queue = VectorQueue(size, first_rows=first_rows) if size else None

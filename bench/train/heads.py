@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bench.nn.architecture import state_size
 from bench.nn.tokens import TokenBatch
 from bench.train.chunks import batch_states, token_batch
 from bench.train.objective import Objective
@@ -25,7 +26,7 @@ class EncoderWithHead(Objective):
     def __init__(self, model: Any, pad_id: int) -> None:
         super().__init__()
         self.encoder, self.pad_id = model, pad_id
-        self.head = fresh_linear(model.config.hidden_size)
+        self.head = fresh_linear(state_size(model))
 
     def tokens(self, rows: Sequence[list[int]]) -> TokenBatch:
         """The host's half of :meth:`projected`."""

@@ -14,7 +14,7 @@ from torch import nn
 
 from bench.card import DROPOUT, OptionValue
 from bench.errors import InputError
-from bench.nn.architecture import longest_input
+from bench.nn.architecture import longest_input, shape_of
 from bench.nn.backbone import TokenRows, TransformerEncoder, load_backbone, quiet
 from bench.nn.device import move
 from bench.nn.dropout import configured, set_dropout
@@ -116,18 +116,26 @@ def _start(model: nn.Module, rows: TokenRows, context: StageContext) -> None:
     Two sentences are read for that, cut to one length; random states are as before afterwards.
 
     Raises:
-        InputError: see :func:`bench.train.drawing.check_dropout`.
+        InputError: padding changes the model's states; see :func:`bench.nn.architecture.shape_of` and
+            :func:`bench.train.drawing.check_dropout` for others.
     """
     set_dropout(model, float(context.config["dropout"]))
     model.to(context.device)
     if not len(rows):
         return  # which training refuses
+    was_training = model.training
+    if shape_of(model.eval(), context.model.name).sees_padding:
+        raise InputError(
+            f"padding changes the states of {type(model).__name__}, although it is masked, so a sentence's "
+            "vector would depend on the others of its batch",
+            where=context.model.name,
+            expected="a backbone that masks padding",
+        )
     found = [rows[number % len(rows)] for number in range(2)]
     ids = [row[1] if isinstance(row, tuple) else row for row in found]
     length = max(1, min(map(len, ids)))
     pair = torch.tensor([(row or [0])[:length] for row in ids], device=context.device)
     dropout, needed = float(context.config["dropout"]), DROPOUT in context.needs
-    was_training = model.training
     check_dropout(model.train(), pair, dropout, needed=needed, where=context.model.name)
     model.train(was_training)
 
@@ -150,6 +158,7 @@ def _rows(context: StageContext, towers: Sequence[Loaded], *, numbered: bool) ->
             raise InputError(
                 f"max_length {max_length}, and sentence {long + 1} has more than {longest} tokens",
                 expected=f"at most {longest}, the model's longest input",
+                hint=f"give --set METHOD.max_length={longest}",
             )
     return rows
 

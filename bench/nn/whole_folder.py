@@ -1,0 +1,77 @@
+"""Whether a model folder is whole, by its files alone: read without torch, so that a plan can refuse it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from bench.errors import InputError
+from bench.nn.folder_facts import json_object, layers_in, tensor_headers
+from bench.nn.untrusted import VOCABULARY, check_folder, model_type
+
+_LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?|groups?)\.(\d+)\.")
+
+
+def check_whole(folder: Path) -> None:
+    """Check the files of a transformers folder: what would fail when the model is loaded.
+
+    Shapes of single tensors are not compared, nor what an architecture's class would name them.
+
+    Raises:
+        InputError: settings that aren't JSON or name no architecture, no tokenizer, a file of weights that
+            was cut off, or fewer layers in it than the configuration names.
+    """
+    check_folder(folder)
+    if model_type(folder) is None:
+        raise InputError("it names no model_type", where=f"{folder.name}/config.json")
+    if not any(True for name in (*VOCABULARY, *_named_files(folder)) for _ in folder.glob(name)):
+        raise InputError(
+            "the tokenizer's vocabulary is missing",
+            where=folder.name,
+            expected="tokenizer.json, vocab.txt or another file of the model's tokenizer",
+        )
+    headers = dict(tensor_headers(folder))
+    for file, header in headers.items():
+        _check_length(file, header)
+    _check_layers(folder, headers.values())
+
+
+def _named_files(folder: Path) -> Iterator[str]:
+    """Files that the tokenizer's settings name, such as spiece.model."""
+    settings = json_object(folder / "tokenizer_config.json")
+    yield from (
+        value
+        for key, value in settings.items()
+        if key.endswith("_file") and isinstance(value, str) and Path(value).name == value and value
+    )
+
+
+def _check_length(file: Path, header: Mapping[str, Any] | None) -> None:
+    where = f"{file.parent.name}/{file.name}"
+    if header is None:
+        raise InputError("its header can't be read", where=where, expected="a whole file of safetensors")
+    spans = [entry.get("data_offsets") for name, entry in header.items() if isinstance(entry, dict)]
+    ends = [span[1] for span in spans if isinstance(span, list) and len(span) == 2]
+    with file.open("rb") as stream:
+        start = 8 + int.from_bytes(stream.read(8), "little")
+    missing = start + max(ends, default=0) - file.stat().st_size
+    if missing > 0:
+        raise InputError(
+            f"{missing:,} bytes are missing at its end", where=where, expected="a whole file of safetensors"
+        )
+
+
+def _check_layers(folder: Path, headers: Any) -> None:
+    """Refuse a folder of one stack of numbered layers that has fewer of them than its configuration names."""
+    names = [name for header in headers for name in header]
+    numbers = {int(match[1]) for name in names if (match := _LAYER.search(name))}
+    layers = layers_in(json_object(folder / "config.json"))
+    shared = "num_hidden_groups" in json_object(folder / "config.json")
+    if numbers and layers is not None and not shared and max(numbers) + 1 < layers:
+        raise InputError(
+            f"its weights have {max(numbers) + 1} layers, its config.json names {layers}",
+            where=folder.name,
+            expected="weights of every layer",
+        )
