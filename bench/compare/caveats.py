@@ -119,9 +119,9 @@ def _specification(a: Group, b: Group) -> list[str]:
         return [f"Both sides have one specification{repeats if again else ''}."]
     if one.name != other.name:
         said = [f"The methods differ: {printable(one.name)} and {printable(other.name)}."]
-        found = tuple(
-            each for each in found if each.fact not in _OF_A_METHOD and not {each.then, each.now} & _NOTHING
-        )
+        both_train = one.training.get("stages") and other.training.get("stages")
+        own = _OF_A_METHOD | (set() if both_train else _OF_TRAINING)
+        found = tuple(each for each in found if each.fact not in own and not {each.then, each.now} & _NOTHING)
         return said + [printable(f"Different {each.name}: {each.then} against {each.now}.") for each in found]
     names = [printable(f"{each.name} {each.then} against {each.now}") for each in found]
     more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
@@ -132,6 +132,7 @@ _OF_A_METHOD = {"method", "method version", "option", "plug-in file", "auxiliary
     "training text of stage",
     "version of stage",
 }
+_OF_TRAINING = {fact.name for fact in SPECIFICATION if fact.in_stage}
 _NOTHING = {NONE, UNSET, "0"}
 
 

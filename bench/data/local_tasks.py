@@ -129,6 +129,8 @@ def read_local_pairs(path: Path) -> tuple[str, tuple[Row, ...]]:
         InputError: a TOML file with another task, or with several.
         DataError: a file that is missing or damaged (file and line), or without two scores.
     """
+    if path.exists() and not path.is_file():
+        raise DataError("this is no regular file", where=str(path))
     if path.suffix != ".toml":
         rows = tuple(_rows(path, KINDS["sts"]["file"], None))
         for _, what, expected in _CHECKS["sts"](LocalTask("", "sts", "", "", (("file", rows),)), {}):
@@ -262,7 +264,10 @@ def _fields(reader: Any, path: Path) -> Iterator[list[str]]:
     try:
         yield from reader
     except csv.Error as error:
-        raise DataError(f"no table: {error}", where=f"{path}:{reader.line_num}") from error
+        what = str(error)
+        if "field limit" in what:
+            what = f"a text of more than {csv.field_size_limit():,} characters"
+        raise DataError(f"no table: {what}", where=f"{path}:{reader.line_num}") from error
 
 
 def _json_object(text: str, where: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -169,6 +169,8 @@ def load_suite(
             where=where,
             expected="a suite of pairs here, such as sts7, stsb-dev or mini, or local:FILE",
         )
+    if name not in SUITES.names() and Path(name).is_file():
+        raise InputError(f"no suite is called '{name}'", where=where, hint=f"a file of pairs is local:{name}")
     suite = SUITES.get(CONTRAST if is_contrast(name) and name not in SUITES.names() else name, where=where)
     if name == MINI_TRANSFER or name in RANK_SUITES or is_contrast(name):
         raise InputError(
@@ -196,7 +198,11 @@ def local_pairs(path: Path) -> PairTask:
     The name begins with "local:", so that no record takes them for a published set. It isn't part of their
     fingerprint: equal pairs under another name are the same dev set.
     """
-    name, rows = read_local_pairs(path)
+    return pair_task(*read_local_pairs(path))
+
+
+def pair_task(name: str, rows: Sequence[Sequence[str]]) -> PairTask:
+    """Return scored pairs of the user's own as a task, from (sentence1, sentence2, score) rows."""
     first, second, scores = zip(*rows, strict=True)
     return PairTask(f"{FILES}{name}", (PairSubset("dev", first, second, tuple(map(decimal, scores))),))
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from bench.data.local_tasks import LocalTask
 from bench.data.mini.world import World
-from bench.data.mteb_names import suite_label
-from bench.data.suites import MINI_SUITES, accepted
+from bench.data.mteb_names import FILES, suite_label
+from bench.data.suites import MINI_SUITES, accepted, pair_task
 from bench.data.training import TrainingData
 from bench.eval.suite import SuiteTask, measure_of
 from bench.plan.cell import Cell
@@ -68,6 +69,7 @@ def make_job(
                 measure.counted: task.items,
                 "sha256": task.sha256,
                 "reference": measure.is_reference(task),
+                **_pairs(task, name),
             }
             for task in tasks
         },
@@ -84,6 +86,14 @@ def make_job(
         world=_world(cell, suite, training, world_seed),
     )
     return Job(cell, replace(record, key=key_of(record)), "" if name == suite else name)
+
+
+def _pairs(task: SuiteTask, suite: str) -> dict[str, str]:
+    """Fingerprint of the pairs alone of a file of the user's own: a dev set of them has the same."""
+    local: LocalTask | None = getattr(task, "local", None)
+    if local is None or local.type != "sts" or not suite.startswith(FILES):
+        return {}
+    return {"pairs_sha256": pair_task(local.name, local.table("file")).sha256}
 
 
 def _text_notes(cell: Cell, training: TrainingData | None) -> tuple[str, ...]:

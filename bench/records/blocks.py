@@ -124,7 +124,9 @@ RECORD = Block(
         "backbone": Maybe(_NAMED),
         "seed": Maybe(count),
         "suite": label,
-        "tasks": Each(Block({"sha256": text, "reference": flag}, {"pairs": count, "items": count})),
+        "tasks": Each(
+            Block({"sha256": text, "reference": flag}, {"pairs": count, "items": count, "pairs_sha256": text})
+        ),
         "key": text,
         "status": lambda value: value in ("ok", "failed"),
         "scores": Rows(_SCORE),

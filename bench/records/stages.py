@@ -37,7 +37,9 @@ def chosen_on(record: RunRecord) -> list[str]:
     dev = record.training.get("dev", {}).get("sha256")
     if not any(stage.get("dev_curve") for stage in record.training.get("stages", {}).values()):
         return []
-    return [task for task, facts in record.tasks.items() if facts.get("sha256") == dev]
+    return [
+        task for task, facts in record.tasks.items() if dev in (facts["sha256"], facts.get("pairs_sha256"))
+    ]
 
 
 def last_stages(record: RunRecord) -> Stages:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench.card import DROPOUT, NEEDS, Need, OptionValue
 from bench.encoder import Encoder, PairScorer
-from bench.nn.architecture import class_for
+from bench.nn.architecture import class_for, longest_input, state_size
 from bench.nn.backbone import load_folder
 from bench.nn.dropout import dropout_places
 from bench.nn.folder import content_hash, parts
@@ -45,6 +45,9 @@ def folder_report(folder: Path, encoder: Encoder | PairScorer | None) -> Lines:
     yield "missing", _named(missing) or "nothing"
     yield "not read", _named(unread) or "nothing"
     yield "tokenizer", f"{type(tokenizer).__name__}, {len(tokenizer):,} tokens"
+    if encoder is None:
+        yield "longest input", f"{longest_input(model, tokenizer)} tokens"
+        yield "dim", str(state_size(model))
     yield from _encoded(encoder)
     places = dropout_places(model)
     drawn = f"drawn in {', '.join(places)}; training sets it in {facts.dropout}" if places else "none"

@@ -8,8 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from bench.data.corpus import Corpus
 from bench.data.mteb_names import FILES
 from bench.data.suites import accepted
+from bench.data.tasks import PairTask
 from bench.data.training import TrainingData
 from bench.encoder import Encoder, PairScorer
 from bench.eval.suite import measure_of
@@ -255,7 +257,10 @@ def inputs(plan: Plan) -> list[tuple[str, str]]:
             what = "training text" if name == TRAIN else f"text {name}"
             rows[what, f"{_named(text.name, text.sha256)}, {_size(text.sentences)}"] = None
         dev = plan.training.dev
-        rows["dev set", f"{_named(dev.id, dev.sha256)}{_DIFFERS if accepted(dev) else ''}"] = None
+        differs = _DIFFERS if accepted(dev) else ""
+        rows["dev set", f"{_named(dev.id, dev.sha256)}{differs}, {_dev_size(dev, plan.training.texts)}"] = (
+            None
+        )
     references = {name: job.record.tasks for job in plan.jobs for name in [job.suite]}
     for suite, tasks in plan.suites.items():
         facts = references.get(suite, {})
@@ -269,6 +274,16 @@ def _size(sentences: Sequence[str]) -> str:
     """How many sentences a text has, and how many of them stand in it more than once."""
     again = len(sentences) - len(set(sentences))
     return f"{len(sentences):,} sentences, {again:,} of them exact duplicates"
+
+
+def _dev_size(dev: PairTask, texts: Mapping[str, Corpus]) -> str:
+    """How many pairs a dev set has, and how many of its sentences a training text has too."""
+    sentences = {sentence for pair in dev.all_pairs() for sentence in pair}
+    known = sentences.intersection(sentence for text in texts.values() for sentence in text.sentences)
+    also = (
+        f", {len(known):,} of their {len(sentences):,} sentences stand in the training text" if known else ""
+    )
+    return f"{dev.items:,} pairs{also}"
 
 
 def _models(cell: Cell) -> Iterator[tuple[str, ModelFolder]]:

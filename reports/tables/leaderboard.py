@@ -35,6 +35,7 @@ from bench.reports.tables.standings import standings
 from bench.reports.tables.terms import (
     budget_notes,
     chosen_notes,
+    dev_notes,
     member_notes,
     processor_notes,
     setting_notes,
@@ -308,6 +309,7 @@ def must_say(campaign: Campaign, records: Sequence[RunRecord], rows: Sequence[Ro
     if odd:
         said.append(f"Not the reference data: {', '.join(odd)}.")
     said += chosen_notes(records, campaign.shown)
+    said += dev_notes(records)
     return [*said, *dict.fromkeys(note for record in records for note in record.notes)]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bench.compare.select import grouped
+from bench.data.mteb_names import FILES
 from bench.records.blocks import without_latest
 from bench.records.record import RunRecord
 from bench.records.stages import chosen_on
@@ -158,6 +159,18 @@ def chosen_notes(records: Sequence[RunRecord], shown: Callable[[str], str] = str
     methods = [shown(method) for method, runs in found.items() if any(runs)]
     what = "Checkpoints were chosen on what is evaluated here, which flatters them"
     return (f"{what}: {', '.join(tasks)} ({_some(methods)}).",) if tasks else ()
+
+
+def dev_notes(records: Sequence[RunRecord]) -> tuple[str, ...]:
+    """Return a line with the dev sets of the user's own that checkpoints were chosen on, if any were.
+
+    Args:
+        records: Of one profile and suite.
+    """
+    sets = [record.training.get("dev", {}) for record in records if record.training.get("stages")]
+    own = [dev for dev in sets if dev.get("task", "").startswith(FILES)]
+    named = dict.fromkeys(f"{dev['task']} (sha256 {dev['sha256'][:12]})" for dev in own)
+    return (f"Checkpoints were chosen on a dev set of one's own: {', '.join(named)}.",) if named else ()
 
 
 def _several(what: str, groups: Mapping[str, Sequence[RunRecord]]) -> tuple[str, ...]:
