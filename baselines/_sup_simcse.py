@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from bench.baselines._labelled import Columns, hard_negative_nce
 from bench.errors import InputError
-from bench.nn.architecture import state_size
 from bench.nn.backbone import load_backbone
 from bench.nn.tokens import TokenBatch
 from bench.stages import StageContext
@@ -60,7 +59,7 @@ def set_fresh_pooler(model: Any) -> None:
     if getattr(model, "pooler", None) is None and hasattr(model, "pooler"):
         model.pooler = type(model)(copy.deepcopy(model.config)).pooler
     dense = getattr(getattr(model, "pooler", None), "dense", None)
-    size = state_size(model)
+    size = model.config.hidden_size
     if not isinstance(dense, nn.Linear) or dense.weight.shape != (size, size):
         raise InputError(
             f"{type(model).__name__} has no pooler, whose place the head takes",

@@ -144,7 +144,7 @@ train_options = together(
     single.option(
         "--dev",
         shell_complete=completion.suite,
-        help="Suite of one task to select checkpoints on, or local:FILE with scored pairs; default the profile's.",
+        help="Suite of one task, or local:FILE with scored pairs, to select checkpoints on.",
     ),
     single.option(
         "--world-seed", type=click.IntRange(0), help="World of the mini suites and text; default 1."

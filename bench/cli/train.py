@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -108,9 +108,7 @@ def pretrain(
     if steps is not None:
         chosen = _with_steps(chosen, steps, minutes)
     if prepare:
-        with torch_threads(threads, needs_torch=True):
-            _prepare(chosen, out, **given)
-        return
+        return _prepare(chosen, out, threads, **given)
     train, command = _from_nothing(chosen, **given) if "layers" in chosen.pretrain else _head(chosen, **given)
     total = None if minutes else chosen.pretrain["steps"] * chosen.pretrain["batch_size"]
     command += "" if steps is None else f" --steps {steps}"
@@ -132,7 +130,7 @@ def pretrain(
             progress=advance,
             say=partial(click.echo, err=True),
         )
-    _say(out, facts)
+    return _say(out, facts)
 
 
 def _say(out: Path, facts: Mapping[str, Any]) -> None:
@@ -175,8 +173,9 @@ def _with_steps(profile: Profile, steps: int, minutes: float | None) -> Profile:
 Train = Callable[..., dict[str, Any]]
 
 
-def _prepare(profile: Profile, out: Path, **given: Any) -> None:
+def _prepare(profile: Profile, out: Path, threads: int, **given: Any) -> None:
     """Write what a text is made of for a new BERT, and train nothing."""
+    from bench.nn.threads import torch_threads
     from bench.train.prepared_text import prepare_text, save_text
 
     if "layers" not in profile.pretrain:
@@ -188,14 +187,9 @@ def _prepare(profile: Profile, out: Path, **given: Any) -> None:
     if given["prepared"] is not None:
         raise InputError("it is prepared already", where="--prepare and --prepared", expected="one of them")
     text, settings, split, _ = _new_text(profile, **given)
-    made = prepare_text(
-        text,
-        max_length=settings.max_length,
-        vocabulary=settings.vocabulary,
-        hidden=settings.hidden,
-        split=split,
-        say=partial(click.echo, err=True),
-    )
+    sizes = {"max_length": settings.max_length, "vocabulary": settings.vocabulary, "hidden": settings.hidden}
+    with torch_threads(threads, needs_torch=True):
+        made = prepare_text(cast("Corpus", text), **sizes, split=split, say=partial(click.echo, err=True))
     save_text(made, out)
     tokens = sum(map(len, made.rows))
     click.echo(

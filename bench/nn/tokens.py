@@ -67,7 +67,7 @@ def chunk_of(
     for place, row in zip(padded, rows, strict=True):
         place[: len(row)] = row
     ids = torch.from_numpy(padded)
-    mask = (torch.arange(longest) < torch.tensor(lengths)[:, None]).long()
+    mask = torch.from_numpy((np.arange(longest) < np.array(lengths)[:, None]).astype(np.int64))
     whole = min(lengths) == longest and not masked
     return Chunk(ids, mask, None if whole else mask.bool()[:, None, None, :])
 

@@ -20,12 +20,12 @@ def check_whole(folder: Path) -> None:
     Shapes of single tensors are not compared, nor what an architecture's class would name them.
 
     Raises:
-        InputError: settings that aren't JSON or name no architecture, no tokenizer, a file of weights that
-            was cut off, or fewer layers in it than the configuration names.
+        InputError: settings that aren't JSON, no tokenizer, a file of weights that was cut off, or fewer
+            layers in it than the configuration names.
     """
     check_folder(folder)
     if model_type(folder) is None:
-        raise InputError("it names no model_type", where=f"{folder.name}/config.json")
+        return  # transformers may know it by the folder's name
     if not any(True for name in (*VOCABULARY, *_named_files(folder)) for _ in folder.glob(name)):
         raise InputError(
             "the tokenizer's vocabulary is missing",

@@ -208,28 +208,21 @@ def _refusal(refused: Sequence[Sequence[Lack]]) -> InputError:
 def _way_out(found: Sequence[Lack]) -> str:
     """Options, as they are typed, with which a method lacks nothing; "" where there are none."""
     cell = found[0].cell
-    own, of_members = cell.method, []
+    asked = parse_method(cell.method, "--methods", recorded=True)
+    aliased, brackets, others = asked.name != cell.card.name, cell.method, []
     for part in dict.fromkeys(lack.part for lack in found):
         options = options_without(part.card, dict(part.options), partial(_lacking, part))
         if options is None:
             return ""
         texts = {name: str(value).lower() for name, value in options.items()}
-        if part is cell:
-            own = _with_options(cell, texts)
+        if part is cell and not aliased:
+            given = dict(asked.options) | texts
+            start = cell.method[: cell.method.index("[")] if asked.options else cell.method
+            brackets = f"{start}[{','.join(f'{name}={text}' for name, text in given.items())}]"
         else:
-            of_members += [f"--set {part.card.name}.{name}={text}" for name, text in texts.items()]
-    return " ".join([own, *of_members])
-
-
-def _with_options(cell: Cell, changed: Mapping[str, str]) -> str:
-    """A method as it was typed, with options that are other or new; under an alias, those alone."""
-    asked = parse_method(cell.method, "--methods", recorded=True)
-    aliased = asked.name != cell.card.name
-    options = dict(() if aliased else asked.options) | changed
-    start = cell.card.name if aliased else cell.method
-    if asked.options:
-        start = start[: start.index("[")]
-    return f"{start}[{','.join(f'{name}={text}' for name, text in options.items())}]"
+            row = asked.name if part is cell else part.card.name
+            others += [f"--set {row}.{name}={text}" for name, text in texts.items()]
+    return " ".join([brackets, *others])
 
 
 def options_without(

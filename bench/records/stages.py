@@ -37,9 +37,8 @@ def chosen_on(record: RunRecord) -> list[str]:
     dev = record.training.get("dev", {}).get("sha256")
     if not any(stage.get("dev_curve") for stage in record.training.get("stages", {}).values()):
         return []
-    return [
-        task for task, facts in record.tasks.items() if dev in (facts["sha256"], facts.get("pairs_sha256"))
-    ]
+    known = {task: (facts["sha256"], facts.get("pairs_sha256")) for task, facts in record.tasks.items()}
+    return [task for task, prints in known.items() if dev is not None and dev in prints]
 
 
 def last_stages(record: RunRecord) -> Stages:

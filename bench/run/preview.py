@@ -280,10 +280,8 @@ def _dev_size(dev: PairTask, texts: Mapping[str, Corpus]) -> str:
     """How many pairs a dev set has, and how many of its sentences a training text has too."""
     sentences = {sentence for pair in dev.all_pairs() for sentence in pair}
     known = sentences.intersection(sentence for text in texts.values() for sentence in text.sentences)
-    also = (
-        f", {len(known):,} of their {len(sentences):,} sentences stand in the training text" if known else ""
-    )
-    return f"{dev.items:,} pairs{also}"
+    shared = f", {len(known):,} of their {len(sentences):,} sentences in the training text"
+    return f"{dev.items:,} pairs{shared if known else ''}"
 
 
 def _models(cell: Cell) -> Iterator[tuple[str, ModelFolder]]:

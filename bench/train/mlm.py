@@ -98,8 +98,8 @@ def train_mlm(
         rows: Token rows.
         settings: Rates, batches, and the steps where no time is given.
         seed: For order and masks.
-        end: Stop at the first step that ends then, on time.monotonic's clock, whatever the settings say of
-            steps. The rate then rises and falls with the time that is gone, not with the steps.
+        end: Stop at the first step that ends then, on time.monotonic's clock, whatever the settings say; the
+            rate follows the time that is gone.
         progress: Called with the sentences of each finished step.
         watch: Called after each step with its number and what returns the pairs so far.
 
@@ -108,20 +108,16 @@ def train_mlm(
         InputError: less than a batch.
     """
     if len(rows) < settings.batch_size:
-        raise InputError(
-            f"{len(rows)} lines to train on don't fill a batch of {settings.batch_size}",
-            expected="a longer text",
-        )
+        what = f"{len(rows)} lines to train on don't fill a batch of {settings.batch_size}"
+        raise InputError(what, expected="a longer text")
     objective = MlmObjective(model, tokenizer, settings.mask, generator(seed, "pretrain/mask"))
     order = length_pooled_batches([len(row) for row in rows], settings.batch_size, seed)
     kind = objective.device.type
     optimizer = _optimizer(model, settings, fused=kind != "cpu")
     clock, losses = _Clock(settings, end), _Losses(1 if kind == "cpu" else _CURVE_EVERY)
+    most = settings.steps if end is None else sys.maxsize
     steps = prepared_steps(
-        objective,
-        lambda: [rows[index] for index in next(order)],
-        settings.steps if end is None else sys.maxsize,
-        ahead=kind == "cuda",
+        objective, lambda: [rows[index] for index in next(order)], most, ahead=kind == "cuda"
     )
     with closing(steps):
         for step, (sentences, prepared) in enumerate(steps, start=1):

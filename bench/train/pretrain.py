@@ -7,7 +7,7 @@ import json
 import lzma
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -64,42 +64,35 @@ def pretrain(
 ) -> dict[str, Any]:
     """Train a BERT with its MLM head on a text and write it as float16 safetensors, with its tokenizer.
 
-    Minutes are enough for two reasons. The word embeddings start from the text's co-occurrence counts
-    (:mod:`bench.train.spectral`) instead of noise: tried without, the topics of the mini world alone took
-    nine of twelve CPU minutes. And dropout is off, since the text is seen a few times only.
+    Word embeddings start from the text's counts (:mod:`bench.train.spectral`), dropout is off. Until it ends,
+    ``OUT-unfinished`` holds the model of the last minute.
 
     Args:
         text: The text, or what was prepared of it, for the same weights.
         settings: Sizes and rates.
         seed: For weights, order and masks.
-        out: Folder to write; it also gets the facts, in ``pretraining.json``. Until it is there, a folder
-            beside it, named ``out`` with ``-unfinished``, holds the model as it was in the last minute.
+        out: Folder to write; it also gets the facts, in ``pretraining.json``.
         command: What the facts name as the way to repeat it.
-        split: Read all of a line, in several rows where it has more tokens than a row keeps; else it is cut.
+        split: See :func:`bench.train.prepared_text.prepare_text`.
         device: "cpu", "cuda" or "mps".
         minutes: Stop then, in place of the settings' steps; the facts say how many ran. Saving comes after.
         began: What minutes count from, on time.monotonic's clock; default the call.
         give_up: End with an error after 500 steps that have taught the model hardly anything.
         progress: Called with the rows of each finished step.
-        say: Called with what the user should know of the text, and each minute with the loss.
+        say: Called with what the user should know, and each minute with the loss.
 
     Returns:
-        Facts: command, settings, text with fingerprint, rows, the lines that were cut, loss curve, the loss
-        of a model that knows how frequent each token is and nothing else, CPU seconds.
+        Facts: command, settings, text, rows, cut lines, loss curve, the tokens' entropy, CPU seconds.
 
     Raises:
-        InputError: a model wider than the text has tokens, less text than a batch, or a text that was
-            prepared for other sizes.
-        BenchError: a loss that is not finite, no time left to train, or nothing learned.
+        BenchError: a loss that is not finite, no time left, nothing learned, a text that doesn't fit.
     """
     cpu, end = time.process_time(), _end(minutes, began)
     sizes = {"max_length": settings.max_length, "vocabulary": settings.vocabulary, "hidden": settings.hidden}
-    if isinstance(text, Corpus):
-        text = prepare_text(text, **sizes, split=split, say=say)
+    text = prepare_text(text, **sizes, split=split, say=say) if isinstance(text, Corpus) else text
     text.check({**sizes, "split": split}, where=text.text["name"])
     model = _new_bert(text, settings, seed, device)
     _ready(model, device, end, say)
-
     known_loss = frequency_loss(text.rows)
 
     def facts(curve: Curve) -> dict[str, Any]:
@@ -108,16 +101,12 @@ def pretrain(
             **_ran(settings, curve, minutes),
             "embeddings": "spectral",
             **_facts(text.text, seed, model, known_loss, curve, cpu),
-            "rows": len(text.rows),
-            "cut": dict(text.cut),
+            **{"rows": len(text.rows), "cut": dict(text.cut)},
         }
 
     made = _Made(model, text.tokenizer, settings.max_length, out, facts)
     watch = Watch(made.keep, say, known_loss if give_up else None)
-    curve = train_mlm(
-        model, text.tokenizer, text.rows, settings, seed=seed, end=end, progress=progress, watch=watch
-    )
-    return made.finish(curve)
+    return made.by(text.rows, settings, seed=seed, end=end, progress=progress, watch=watch)
 
 
 def _new_bert(text: PreparedText, settings: PretrainSettings, seed: int, device: str) -> Any:
@@ -207,10 +196,7 @@ def add_head(
 
     made = _Made(model, tokenizer, settings.max_length, out, facts)
     watch = Watch(made.keep, say, known_loss if give_up else None)
-    curve = train_mlm(
-        model, tokenizer, rows[unseen:], settings, seed=seed, end=end, progress=progress, watch=watch
-    )
-    return made.finish(curve)
+    return made.by(rows[unseen:], settings, seed=seed, end=end, progress=progress, watch=watch)
 
 
 def _choose_lines(corpus: Corpus, most: int | None, seed: int) -> tuple[list[str], int]:
@@ -309,9 +295,9 @@ class _Made:
         with replaced_folder(unfinished(self._out)) as folder:
             self._write(copy.deepcopy(self._model), {**self._facts(curve), "unfinished": True}, folder)
 
-    def finish(self, curve: Curve) -> dict[str, Any]:
-        """Write the model, remove what was kept, and return the facts."""
-        facts = self._facts(curve)
+    def by(self, rows: Sequence[Any], settings: MlmSettings, **how: Any) -> dict[str, Any]:
+        """Train it (:func:`bench.train.mlm.train_mlm`), write it, remove what was kept; return the facts."""
+        facts = self._facts(train_mlm(self._model, self._tokenizer, rows, settings, **how))
         with whole_folder(self._out) as folder:
             self._write(self._model, facts, folder)
         shutil.rmtree(unfinished(self._out), ignore_errors=True)

@@ -10,6 +10,8 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from tests.conftest import Bench
 from tests.support.cli import Cli, records, stable_bytes
@@ -444,7 +446,7 @@ def test_a_run_that_fails_keeps_the_scores_that_are_there(
     if lost:
         (tmp_path / "results/local/mini/x/no-seed/toy.npz").unlink()
     before = stable_bytes(tmp_path)
-    (model / "model.safetensors").write_bytes(b"broken")
+    save_file({"other": torch.zeros(1)}, model / "model.safetensors", metadata={"format": "pt"})
     code, _, err = cli(*arguments)
     assert (code, "FAILED" in err) == (1, True)
     assert stable_bytes(tmp_path) == before

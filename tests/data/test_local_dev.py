@@ -53,9 +53,42 @@ def test_checkpoints_are_chosen_on_it_and_another_name_of_it_is_the_same_run(
     assert (code, "nothing wrong" in out) == (0, True), out + err
 
 
+def test_tables_name_it_and_say_if_a_suite_has_the_same_pairs(cli: Cli, tmp_path: Path) -> None:
+    write(tmp_path)
+    (tmp_path / "own.toml").write_text(TOML.format(name="own"))
+    short = ("--set", "simcse.steps=2", "--set", "simcse.eval_every=1")
+    run = ("run", "--methods", "simcse,untrained", "--seeds", "1", *short, "--dev", "local:pairs.tsv")
+    code, out, err = cli(*run, "--suite", "local:own.toml", as_is=True)
+    assert code == 0, err
+    assert "Checkpoints were chosen on a dev set of one's own: local:pairs (sha256" in out
+    assert "Checkpoints were chosen on what is evaluated here, which flatters them: own (simcse" in out
+    code, out, err = cli(*run, "--suite", "toy", as_is=True)
+    assert "flatters" not in out
+
+
+def test_the_dry_run_counts_its_pairs_and_what_the_text_has_of_them(cli: Cli, tmp_path: Path) -> None:
+    write(tmp_path)
+    lines = [*(sentence for pair in PAIRS[:1] for sentence in pair[:2]), *(f"line {n}" for n in range(80))]
+    (tmp_path / "text.txt").write_text("\n".join(map(str, lines)))
+    _, out, _ = cli(
+        "run", *SIMCSE, "--dev", "local:pairs.tsv", "--corpus", "text.txt", "--dry-run", as_is=True
+    )
+    assert "3 pairs, 2 of their 6 sentences in the training text" in out
+    said = refusal(cli, "run", *SIMCSE, "--dev", "pairs.tsv", "--dry-run")
+    assert "no suite is called 'pairs.tsv'; a file of pairs is local:pairs.tsv" in said
+
+
+def test_a_named_pipe_is_refused(cli: Cli, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.tsv")
+    with pytest.raises(BenchError, match="no regular file"):
+        local_pairs(tmp_path / "pipe.tsv")
+
+
 @pytest.mark.parametrize(
     ("content", "what"),
     [
+        ("sentence1\tsentence2\tscore\na\ta\t1\nb\tb\t2\n", "of equal sentences"),
+        ("sentence1\tsentence2\tscore\na\tb\t1\nb\ta\t2\n", "are the same"),
         ("sentence1\tsentence2\na\tb\n", "column score is missing"),
         ("sentence1\tsentence2\tscore\na\tb\t1\n", "1 pairs"),
         ("sentence1\tsentence2\tscore\na\tb\t1\nc\td\t1\n", "all scores are equal"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from bench.card import NEEDS, MethodCard, Need, check_types
 from bench.errors import InputError
 from bench.registry import METHODS, discover
 from tests.support.cli import Cli, records, refusal
+from tests.support.shortened import shortened
 
 RUN = "run --seeds 1 --suite toy --backbone"
 ENCODERS = (
@@ -83,6 +85,52 @@ def test_what_the_refusal_says_would_work_is_planned(
 ) -> None:
     code, out, err = cli(*RUN.split(), str(zoo(backbone)), "--methods", methods, "--dry-run")
     assert (code, "to do" in out) == (0, True), err
+
+
+@pytest.mark.parametrize(
+    ("methods", "backbone", "way"),
+    [
+        ("infonce", "qwen2", "infonce[pooler=avg,freeze_embeddings=false]"),
+        ("infonce[pooler=avg,steps=4]", "qwen2", "infonce[pooler=avg,steps=4,freeze_embeddings=false]"),
+        ("jtcse_d", "modernbert", "jtcse_d --set jtcse.caels=0"),
+        ("simcse[mlm_term=0.1]", "modernbert", "simcse[mlm_term=0.0]"),
+        ("x=infonce[pooler=avg]", "qwen2", "x --set x.freeze_embeddings=false"),
+        ("promptbert", "qwen2", ""),  # no option gives a tokenizer a mask token
+        ("tncse_uc_d", "qwen2", ""),
+        ("distill:bsl", "qwen2", ""),  # a student learns by its [CLS], whatever its pooling
+    ],
+)
+def test_the_refusal_names_every_option_that_is_needed_or_none(
+    cli: Cli, zoo: Callable[[str], Path], methods: str, backbone: str, way: str
+) -> None:
+    error = refusal(cli, *RUN.split(), str(zoo(backbone)), "--methods", methods, "--dry-run")
+    assert f"expected another model{' or ' + way if way else ''}; bench show" in error
+    if way:
+        given = shlex.split(way.replace("x ", f"{methods} ") if "=" in methods.partition("[")[0] else way)
+        code, _, err = cli(*RUN.split(), str(zoo(backbone)), "--methods", *given, "--dry-run")
+        assert code == 0, err
+
+
+def test_all_refused_methods_are_named_at_once(cli: Cli, zoo: Callable[[str], Path]) -> None:
+    line = (*RUN.split(), str(zoo("qwen2")), "--methods", "simcse,bsl,promptbert", "--seeds", "1-3")
+    error = refusal(cli, *line, "--dry-run")
+    assert "simcse seed 1 needs a first token" in error
+    assert "; promptbert seed 1 a mask token; expected" in error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "backbone", ["t5", *(pytest.param(name, marks=LONG) for name in ("albert", "eurobert", "qwen2"))]
+)
+def test_what_bench_show_offers_instead_trains(
+    cli: Cli, zoo: Callable[[str], Path], backbone: str, tmp_path: Path
+) -> None:
+    said = cli("show", f"hf:{zoo(backbone)}:avg")[1]
+    ways = re.findall(r"\(but (\S+\])\)", said)
+    assert ways
+    with shortened():
+        code, _, err = cli(*RUN.split(), str(zoo(backbone)), "--methods", ",".join(ways), as_is=True)
+    assert code == 0, err
 
 
 @pytest.mark.slow

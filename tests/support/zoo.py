@@ -46,6 +46,7 @@ _DEBERTA = {
     },
 }
 _GPT2 = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": LENGTH}
+_T5 = {"d_model": 32, "d_kv": 8, "num_layers": 2, "num_heads": 4, "d_ff": 64}
 _SIDES = {
     f"{side}_{name}": value
     for side in ("encoder", "decoder")
@@ -104,15 +105,15 @@ ZOO: dict[str, Animal] = {
         "causal",
     ),
     "gpt2": Animal("gpt2", "bare", _GPT2, "causal"),
-    "t5": Animal("t5", "ended", {"d_model": 32, "d_kv": 8, "num_layers": 2, "num_heads": 4, "d_ff": 64}),
+    "t5": Animal("t5", "ended", _T5),
     "bart": Animal("bart", "unigram", {"d_model": 32, **_SIDES, "max_position_embeddings": LENGTH}),
     "mamba": Animal("mamba", "bare", {"hidden_size": 32, "num_hidden_layers": 2}),
 }
 
 
 def make(name: str, folder: Path) -> Path:
-    """Write a checkpoint of :data:`ZOO` into a folder; return the folder."""
-    animal = ZOO[name]
+    """Write a checkpoint of :data:`ZOO` or :data:`PECULIAR` into a folder; return the folder."""
+    animal = {**ZOO, **PECULIAR}[name]
     tokenizer = tokenizers(animal.tokenizer)
     with quiet(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -138,6 +139,29 @@ _HEADS: dict[str, Callable[[Any], Any]] = {
     "causal": AutoModelForCausalLM.from_config,
     "discriminator": ElectraForPreTraining,
 }
+
+
+PECULIAR: dict[str, Animal] = {
+    "fnet": Animal("fnet", "wordpiece", {**_LONG, "type_vocab_size": 2}),
+    "convbert": Animal("convbert", "wordpiece", {**_LONG, "embedding_size": 16}),
+    "big_bird": Animal("big_bird", "wordpiece", {**_SIZE, "max_position_embeddings": 1024}),
+    "opt-narrow": Animal(
+        "opt",
+        "begun",
+        {
+            **{"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "ffn_dim": 64},
+            **{"word_embed_proj_dim": 16, "max_position_embeddings": LENGTH},
+        },
+    ),
+    "llama-null": Animal("llama", "bare", {**_DECODER, "attention_dropout": None}),
+    "diffllama": Animal("diffllama", "bare", _DECODER),
+    "falcon_mamba": Animal("falcon_mamba", "bare", {"hidden_size": 32, "num_hidden_layers": 2}),
+    "ibert": Animal("ibert", "unigram", {**_LONG, "type_vocab_size": 1}),
+    "squeezebert": Animal("squeezebert", "wordpiece", {**_LONG, "embedding_size": 32}),
+    "longt5": Animal("longt5", "ended", _T5),
+    "canine": Animal("canine", "wordpiece", _LONG),
+}
+"""Architectures of which something has once been read wrongly."""
 
 
 @cache

@@ -115,11 +115,12 @@ def small_profile(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_command(cli: Cli, text: Corpus, tmp_path: Path) -> None:
     (tmp_path / "own.txt").write_text("\n".join(text.sentences))
     own = ("--corpus", "own.txt", "--split")
-    for arguments in (
+    lines: tuple[tuple[str, ...], ...] = (
         ("--out", "a", *own),
         ("--out", "b", "--prepare", *own),
         ("--out", "c", "--prepared", "b"),
-    ):
+    )
+    for arguments in lines:
         code, out, err = cli("pretrain", *arguments)
         assert code == 0, err
     assert "c: " in out
@@ -134,8 +135,8 @@ def test_the_command(cli: Cli, text: Corpus, tmp_path: Path) -> None:
         ("--prepared", "a"): "not a prepared text",
         ("--prepared", "b", "--prepare"): "it is prepared already",
     }
-    for arguments, message in refused.items():
-        code, _, err = cli("pretrain", "--out", "d", *arguments)
+    for options, message in refused.items():
+        code, _, err = cli("pretrain", "--out", "d", *options)
         assert (code, message in err) == (2, True), err
 
 
