@@ -158,16 +158,10 @@ def add_head(
         seed: For the head, the choice of lines, their order and the masks.
         out: Folder to write; it also gets the facts, in ``pretraining.json``.
         command: What the facts name as the way to repeat it.
-        device: "cpu", "cuda" or "mps".
-        minutes: Stop then, in place of the settings' steps; the facts say how many ran. Saving comes after.
-        began: What minutes count from, on time.monotonic's clock; default the call.
-        give_up: See :func:`pretrain`.
-        progress: Called with the sentences of each finished step.
-        say: Called with what the user should know of the text, and each minute with the loss.
+        device, minutes, began, give_up, progress, say: See :func:`pretrain`.
 
     Returns:
-        Facts: command, settings, backbone and text with fingerprints, the lines that were cut, loss curve,
-        masked accuracy on unseen lines, CPU seconds.
+        Facts as of :func:`pretrain`, with backbone and masked accuracy on unseen lines.
 
     Raises:
         InputError: a backbone that isn't BERT.
