@@ -147,10 +147,7 @@ def add_derived(twin: str, title: str, paper: str, origin: str) -> None:
         ),
         needs=(Need(FIRST_TOKEN),),
         options=(*_TRAINING, *_LOSS, _SICK_OPTION, POOLING_OPTION),
-        deviations=(
-            sick.format("teacher and student trained"),
-            *_UNRELEASED,
-        ),
+        deviations=(sick.format("teacher and student trained"), *_UNRELEASED),
         published_names=((f"{twin}_d", published),),
     )
     union = card(

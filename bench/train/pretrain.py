@@ -9,6 +9,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -94,15 +95,10 @@ def pretrain(
     model = _new_bert(text, settings, seed, device)
     _ready(model, device, end, say)
     known_loss = frequency_loss(text.rows)
+    known = partial(_facts, command, settings, minutes, text.text, seed, model, known_loss, cpu)
 
     def facts(curve: Curve) -> dict[str, Any]:
-        return {
-            "command": command,
-            **_ran(settings, curve, minutes),
-            "embeddings": "spectral",
-            **_facts(text.text, seed, model, known_loss, curve, cpu),
-            **{"rows": len(text.rows), "cut": dict(text.cut)},
-        }
+        return known(curve) | {"embeddings": "spectral", "rows": len(text.rows), "cut": dict(text.cut)}
 
     made = _Made(model, text.tokenizer, settings.max_length, out, facts)
     watch = Watch(made.keep, say, known_loss if give_up else None)
@@ -158,7 +154,12 @@ def add_head(
         seed: For the head, the choice of lines, their order and the masks.
         out: Folder to write; it also gets the facts, in ``pretraining.json``.
         command: What the facts name as the way to repeat it.
-        device, minutes, began, give_up, progress, say: See :func:`pretrain`.
+        device: "cpu", "cuda" or "mps".
+        minutes: See :func:`pretrain`.
+        began: See :func:`pretrain`.
+        give_up: See :func:`pretrain`.
+        progress: Called with the sentences of each finished step.
+        say: See :func:`pretrain`.
 
     Returns:
         Facts as of :func:`pretrain`, with backbone and masked accuracy on unseen lines.
@@ -177,16 +178,12 @@ def add_head(
     cut = count_cut(tokenizer, corpus, chosen, rows, settings.max_length, say)
     _ready(model, device, end, say)
     known_loss = frequency_loss(rows)
+    known = partial(_facts, command, settings, minutes, text_facts(corpus), seed, model, known_loss, cpu)
 
     def facts(curve: Curve) -> dict[str, Any]:
-        return {
-            "command": command,
-            **_ran(settings, curve, minutes),
-            "backbone": {"name": backbone.name, "sha256": backbone.sha256},
-            **_facts(text_facts(corpus), seed, model, known_loss, curve, cpu),
-            "cut": cut,
-            "masked_accuracy": masked_accuracy(model, tokenizer, rows[:unseen], settings.mask, seed),
-        }
+        accuracy = masked_accuracy(model, tokenizer, rows[:unseen], settings.mask, seed)
+        named = {"name": backbone.name, "sha256": backbone.sha256}
+        return known(curve) | {"backbone": named, "cut": cut, "masked_accuracy": accuracy}
 
     made = _Made(model, tokenizer, settings.max_length, out, facts)
     watch = Watch(made.keep, say, known_loss if give_up else None)
@@ -255,9 +252,19 @@ def _ran(settings: MlmSettings, curve: Curve, minutes: float | None) -> dict[str
 
 
 def _facts(
-    text: Mapping[str, Any], seed: int, model: Any, known_loss: float, curve: Curve, cpu: float
+    command: str,
+    settings: MlmSettings,
+    minutes: float | None,
+    text: Mapping[str, Any],
+    seed: int,
+    model: Any,
+    known_loss: float,
+    cpu: float,
+    curve: Curve,
 ) -> dict[str, Any]:
     return {
+        "command": command,
+        **_ran(settings, curve, minutes),
         "seed": seed,
         "text": dict(text),
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
