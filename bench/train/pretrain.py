@@ -144,8 +144,7 @@ def add_head(
 ) -> dict[str, Any]:
     """Train a BERT whose checkpoint has no masked-LM head into a masked language model, and write it.
 
-    The head is fresh, its decoder tied to the word embeddings. Encoder and head are trained together, without
-    dropout, on as many lines as the steps need; lines that were not trained on give the masked accuracy.
+    The head is fresh, its decoder tied to the word embeddings. Both are trained together, without dropout.
 
     Args:
         backbone: The BERT.
@@ -181,8 +180,8 @@ def add_head(
     known = partial(_facts, command, settings, minutes, text_facts(corpus), seed, model, known_loss, cpu)
 
     def facts(curve: Curve) -> dict[str, Any]:
-        accuracy = masked_accuracy(model, tokenizer, rows[:unseen], settings.mask, seed)
         named = {"name": backbone.name, "sha256": backbone.sha256}
+        accuracy = masked_accuracy(model, tokenizer, rows[:unseen], settings.mask, seed)
         return known(curve) | {"backbone": named, "cut": cut, "masked_accuracy": accuracy}
 
     made = _Made(model, tokenizer, settings.max_length, out, facts)
