@@ -68,7 +68,7 @@ test-slow: install
 	$(PYTEST) --maxprocesses 4 -m slow
 
 test-all: install # both, in one start of the workers
-	$(PYTEST) --maxprocesses 4 --durations 40 -m "not long"
+	$(PYTEST) --maxprocesses 4 --durations 60 -m "not long"
 
 test-data: install # those that read evaluation data, which the others skip: BENCH_DATA=DIR make test-data
 	@test -n "$(BENCH_DATA)" || { echo "make test-data needs BENCH_DATA=DIR (CONTRIBUTING.md, Evaluation data)"; exit 2; }
