@@ -155,7 +155,7 @@ def test_a_dropped_loss_term_fails_the_gate_and_noise_does_not(
     assert cli("check", "--methods", "word_overlap")[0] == 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_simcse_without_its_negatives_fails_the_gate(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -158,7 +158,7 @@ def test_seeds_that_are_ignored_fail(cli: Cli, tmp_path: Path, monkeypatch: pyte
     assert "or the seed is ignored; seed 3: seed 1 and this are equal" in out
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_kept_encoder_is_computed_again(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     short = "short=simcse[steps=2,eval_every=2,batch_size=16,lr=1e-3]"
     assert cli(*RUN, short, "--seeds", "1-2", "--dev", "toy", "--campaign", "reference")[0] == 0

@@ -96,6 +96,7 @@ def test_every_printed_name_is_a_task_of_mteb() -> None:
     )
 
 
+@pytest.mark.long
 def test_unsee_is_mtebs_english_benchmark() -> None:
     mteb = import_mteb()
     ours = [mteb_task(task) for task in load_mteb_suite("unsee", None)]

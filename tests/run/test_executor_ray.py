@@ -365,7 +365,7 @@ def test_plug_ins_and_failures_are_those_of_the_local_executor(
     check_whole(tmp_path / "ray", stable(tmp_path))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ctrl_c_cancels_what_runs_on_the_nodes(cluster: Cluster, tmp_path: Path) -> None:
     work = ("run", "--methods", "noise[wait=60]", "--seeds", "1-4", "--suite", "toy")
     log = Path(os.environ["NOISE_LOG"])

@@ -79,7 +79,7 @@ def test_what_is_packed(cli: Cli, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["packed"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_records_of_a_packed_run_are_those_of_another(cli: Cli, tmp_path: Path) -> None:
     assert cli(*MINI)[0] == 0
     file = tmp_path / "packed" / "bench" / "packed.json"
