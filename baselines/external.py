@@ -8,6 +8,7 @@ from bench.baselines.untrained import POOLING_OPTIONS, transformer_encoder
 from bench.card import BuildContext, MethodCard, Option
 from bench.encoder import Encoder
 from bench.errors import BenchError, InputError
+from bench.nn.whole_folder import check_transformer_alone
 from bench.registry import add_method
 
 _QUOTED = "in double quotes it keeps its blanks, and \\n is a new line"
@@ -40,7 +41,9 @@ class HuggingFace:
     )
 
     def build(self, context: BuildContext) -> Encoder:
-        """Return the encoder."""
+        """Return the encoder; raises InputError for a folder with more trained modules than a transformer."""
+        if context.model is not None:
+            check_transformer_alone(context.model)
         encoder = transformer_encoder(context)
         prompt, query, passage = (_text(context, option.name) for option in PROMPT_OPTIONS)
         if prompt is None and query is None and passage is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -143,6 +144,44 @@ def specials(tokenizer: Any) -> tuple[list[int], list[int]]:
         if whole[start : start + len(bare)] == bare:
             return whole[:start], whole[start + len(bare) :]
     raise InputError("the tokenizer's special tokens can't be told from a sentence's")
+
+
+class TokenTypes(NamedTuple):
+    """Token types of a row, where a tokenizer gives others than 0.
+
+    Args:
+        before: Of the special tokens before a sentence.
+        inner: Of a sentence's own tokens.
+        after: Of the special tokens behind it.
+    """
+
+    before: list[int]
+    inner: int
+    after: list[int]
+
+    def of(self, mask: Tensor) -> Tensor:
+        """Types of rows whose mask is 1 on tokens, (B, L); padding has 0."""
+        lengths = mask.sum(1, keepdim=True)
+        place = torch.arange(mask.shape[1], device=mask.device).expand_as(mask)
+        types = torch.full_like(place, self.inner)
+        for number, kind in enumerate(self.before):
+            types = types.masked_fill(place == number, kind)
+        for number, kind in enumerate(self.after, start=-len(self.after)):
+            types = types.masked_fill(place == lengths + number, kind)
+        return types.masked_fill(mask == 0, 0)
+
+
+def token_types(model: Any, tokenizer: Any) -> TokenTypes | None:
+    """Return the token types that a tokenizer gives and a model reads; None where all are 0.
+
+    Raises:
+        InputError: it changes the sentence's own tokens.
+    """
+    given = tokenizer("a").get("token_type_ids", [])
+    if not any(given) or "token_type_ids" not in inspect.signature(model.forward).parameters:
+        return None
+    before, after = map(len, specials(tokenizer))
+    return TokenTypes(given[:before], given[before], given[len(given) - after :])
 
 
 def read_by(model: Any) -> str | None:

@@ -29,12 +29,14 @@ from bench.nn.architecture import (
     settle_padding,
     shape_of,
     table_size,
+    token_types,
 )
 from bench.nn.attention import attention_mask, layered
 from bench.nn.batches import BUCKET, default_batch_tokens, length_sorted_batches
-from bench.nn.dtypes import dtype_facts
+from bench.nn.dtypes import check_types, dtype_facts
 from bench.nn.pooling import masked_token, pool
 from bench.nn.prompt import Prompt
+from bench.nn.reading import check_read, projections
 from bench.nn.tokens import Chunk, chunk_of, on_device, places, sent
 from bench.nn.untrusted import (
     check_folder,
@@ -45,6 +47,7 @@ from bench.nn.untrusted import (
     offline,
 )
 
+_UNREAD = "_bench_unread"
 _TOGETHER = 32  # batches that CUDA encodes before the host waits for them
 
 
@@ -222,6 +225,7 @@ class TransformerEncoder:
         self.max_length = longest_input(self.model, self.tokenizer)
         self._table = table_size(self.model, self.tokenizer)
         self._specials = bool(self.tokenizer("")["input_ids"])
+        self._types = token_types(self.model, self.tokenizer)
         self.facts: dict[str, str | int] = {
             "attention": str(self.model.config._attn_implementation),
             "max_length": self.max_length,
@@ -232,6 +236,8 @@ class TransformerEncoder:
         }
         if side := read_by(self.model):
             self.facts["states"] = f"the {side}'s"
+        if unread := vars(self.model).get(_UNREAD):
+            self.facts["unread"] = ", ".join(unread)
         if self.sees_padding:
             self.facts["batches"] = "of one length each"
         self.prompt = Prompt(self.tokenizer, template) if pooling == "mask" else None
@@ -325,7 +331,8 @@ class TransformerEncoder:
         mask: Tensor | None = chunk.mask
         if layered(self.model):  # transformers would read a mask of tokens back
             mask = attention_mask(self.model.config, chunk, self.model.dtype)
-        return self.model(input_ids=chunk.ids, attention_mask=mask, output_hidden_states=every_layer)
+        types = {} if self._types is None else {"token_type_ids": self._types.of(chunk.mask)}
+        return self.model(input_ids=chunk.ids, attention_mask=mask, output_hidden_states=every_layer, **types)
 
 
 def _fetched(waiting: Sequence[tuple[list[int], Tensor]]) -> tuple[list[list[int]], list[FloatArray]]:
@@ -338,9 +345,15 @@ def _fetched(waiting: Sequence[tuple[list[int], Tensor]]) -> tuple[list[list[int
 def _load(folder: Path, *, needs_pooler: bool) -> tuple[Any, Any]:
     """Load model and tokenizer from a folder; raises InputError for anything that isn't whole."""
     where, expected = folder.name, "a transformers checkpoint with its tokenizer"
-    model, tokenizer, missing, _ = load_folder(folder, class_for(model_type(folder)), expected=expected)
+    model, tokenizer, missing, unread = load_folder(folder, class_for(model_type(folder)), expected=expected)
     missing_pooler = [key for key in missing if "pooler" in key.split(".")]
     check_weights([key for key in missing if key not in missing_pooler], where)
+    if needs_pooler and (trained := projections(unread)):
+        raise InputError(
+            f"its pooler is the one from before the training that made {trained[0]}, which nothing reads",
+            where=where,
+            hint="use pooling cls, which its training read too, or convert the checkpoint",
+        )
     if needs_pooler and (missing_pooler or getattr(model, "pooler", None) is None):
         raise InputError(
             "the checkpoint has no pooler weights, so pooling 'pooler' is not possible",
@@ -349,6 +362,7 @@ def _load(folder: Path, *, needs_pooler: bool) -> tuple[Any, Any]:
         )
     if missing_pooler:
         model.pooler = None  # transformers drew one at random, which would differ from load to load
+    vars(model)[_UNREAD] = projections(unread)
     check_vocabulary(model, tokenizer, where)
     settle_padding(model, tokenizer, where)
     return model, tokenizer
@@ -366,10 +380,12 @@ def load_folder(
         expected: What would have been right, for the error.
 
     Raises:
-        InputError: a folder that can't be loaded, or one that would run or fetch something.
+        InputError: a folder that can't be loaded, one that would run or fetch something, quantised weights,
+            or layers that nothing reads.
     """
     safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     check_folder(folder)
+    check_types(folder)
     try:
         with quiet(), offline():
             model, info = kind.from_pretrained(
@@ -380,4 +396,4 @@ def load_folder(
         raise not_loadable(error, folder.name, what, expected) from error
     check_tokenizer(tokenizer, folder, model.config)
     missing = sorted(info["missing_keys"]) + sorted(map(str, info["mismatched_keys"]))
-    return model, tokenizer, missing, sorted(info["unexpected_keys"])
+    return model, tokenizer, missing, check_read(model, sorted(info["unexpected_keys"]), folder.name)

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
+from bench.errors import InputError
+
 _NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+_INDICES = ("I64", "I32", "BOOL")  # such as positions and masks that a checkpoint keeps
+_SCALE = re.compile(r"(^|\.)((weight|input)_scale(_inv)?|scales|qweight|qzeros|SCB|absmax|quant_state.*)$")
+"""Names that quantisers give to what their integers are multiplied with."""
 _LARGEST = 100_000_000  # bytes of a header, as in safetensors
 
 
@@ -21,6 +28,44 @@ def stored_dtypes(*folders: Path) -> tuple[str, ...]:
             if name in _NAMES:
                 found[_NAMES[name]] = found.get(_NAMES[name], 0) + 1
     return tuple(sorted(found, key=lambda name: -found[name]))
+
+
+def check_types(folder: Path) -> None:
+    """Refuse weights that stand for other numbers than they hold: quantised ones, whose scales are apart.
+
+    Raises:
+        InputError: a tensor of 8 bits or fewer that isn't a flag, or one of scales.
+    """
+    for file in sorted((*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin"))):
+        for name, kind, dimensions in _tensors(file):
+            quantised = dimensions > 1 and kind not in _NAMES and kind not in _INDICES
+            if quantised or _SCALE.search(name):
+                raise InputError(
+                    f"{name} is quantised ({kind})",
+                    where=f"{folder.name}/{file.name}",
+                    expected="weights of float64, float32, float16 or bfloat16",
+                    hint="save the model with its weights made floating-point again",
+                )
+
+
+def _tensors(file: Path) -> Iterator[tuple[str, str, int]]:
+    """Name, type and number of dimensions of a file's tensors; none of what can't be read."""
+    if file.suffix == ".safetensors":
+        for name, tensor in _header(file).items():
+            if isinstance(tensor, dict) and name != "__metadata__":
+                yield name, str(tensor.get("dtype")), len(tensor.get("shape", ()))
+        return
+    import torch
+
+    try:
+        found = torch.load(file, map_location="meta", weights_only=True, mmap=True)
+    except Exception:  # many kinds: whoever loads it says what is wrong
+        return
+    names = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+    names |= {torch.int64: "I64", torch.int32: "I32", torch.bool: "BOOL"}
+    for name, tensor in found.items() if isinstance(found, dict) else ():
+        if isinstance(tensor, torch.Tensor):
+            yield str(name), names.get(tensor.dtype, str(tensor.dtype)), tensor.dim()
 
 
 def dtype_facts(*folders: Path | None) -> dict[str, str | int]:

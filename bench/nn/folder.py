@@ -24,7 +24,13 @@ _NOT_MODEL = {
     ROUNDED,
 }
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
-_PARTS = ("*.safetensors", "pytorch_model*.bin", "*.json", "vocab.txt", "merges.txt", "*.model")
+_LATER_PARTS = ("bpe.codes", "dict.txt", "*.spm", "prophetnet.tokenizer")
+"""Files of vocabularies that the hash left out until 2026-11-28."""
+_PARTS = (
+    *("*.safetensors", "pytorch_model*.bin", "*.json", "vocab.txt", "merges.txt", "*.model"),
+    *_LATER_PARTS,
+)
+"""What loading opens. A test holds it against the files that each tokenizer of transformers names."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +141,12 @@ def parts(path: Path) -> Iterator[Path]:
             raise InputError(f"'{entry.name}' is not a plain file", where=path.name)
         if entry.is_file() and entry.name not in _NOT_MODEL:
             yield entry
+
+
+def hash_note(path: Path) -> str:
+    """Say which files of a folder made its hash another than it was; "" where none did."""
+    later = sorted(entry.name for pattern in _LATER_PARTS for entry in path.rglob(pattern) if path.is_dir())
+    return f"its hash covers {' and '.join(dict.fromkeys(later))} since 2026-11-28" if later else ""
 
 
 def shape(path: Path) -> tuple[int, bool]:

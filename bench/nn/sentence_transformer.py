@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from bench.encoder import FloatArray, Progress
 from bench.errors import InputError
 from bench.nn.backbone import quiet
 from bench.nn.batches import default_batch_tokens, length_sorted_batches
-from bench.nn.dtypes import dtype_facts
+from bench.nn.dtypes import check_types, dtype_facts
 from bench.nn.prefix import prompt_facts
-from bench.nn.untrusted import check_modules, check_tokenizer, check_weights, not_loadable, offline
+from bench.nn.st_modules import Part, check_kind, check_part, parts_of
+from bench.nn.untrusted import check_modules, not_loadable, offline
 
 _SETTINGS = "config_sentence_transformers.json"
 _NEAR = 1e-4  # of the largest component, see bench.nn.architecture
@@ -48,6 +48,10 @@ class SentenceTransformerEncoder:
         from sentence_transformers import SentenceTransformer  # slow, and the probes import this module
 
         places = check_modules(folder)
+        check_kind(folder)
+        for place in dict.fromkeys((folder, *places)):
+            check_types(place)
+        found: dict[str, str | int] = {}
         try:
             with quiet(), offline():
                 self.model = SentenceTransformer(
@@ -57,9 +61,10 @@ class SentenceTransformerEncoder:
                     trust_remote_code=False,
                     model_kwargs={"dtype": "float32"},
                 )
-                for module, place in zip(self.model, places, strict=True):
-                    _check_whole(module, place)
-            self.model.eval()
+                parts = parts_of(self.model, folder)
+                for part in parts:
+                    found |= check_part(part)
+            self.model.float().eval()  # tables of static models too, which keep their folder's type
             self.dim = int(self.model.get_embedding_dimension() or 0)
             limit = self.model.max_seq_length
             self.max_length = int(limit) if limit and math.isfinite(limit) else 0  # 0: no limit
@@ -79,14 +84,15 @@ class SentenceTransformerEncoder:
             "max_length": self.max_length,
             "dim": self.dim,
             "parameters": parameters,
-            **_pooling_facts(self.model, places),
+            **_pooling_facts(parts),
             **prompt_facts(self._used(), _SETTINGS),
             **self._named(),
             "similarity": self.similarity,
             "similarity_from": _SETTINGS
             if _says(folder / _SETTINGS, "similarity_fn_name")
             else "the default",
-            **dtype_facts(*dict.fromkeys((folder, *places))),
+            **dtype_facts(*dict.fromkeys((folder, *(part.folder for part in parts)))),
+            **found,
             **({"batches": "of one sentence each"} if self._alone else {}),
         }
 
@@ -148,14 +154,25 @@ class SentenceTransformerEncoder:
         return [min(len(row), self.max_length or len(row)) for row in rows]
 
 
-def _pooling_facts(model: Any, places: Sequence[Path]) -> dict[str, str | int]:
-    """The pooling of the folder's modules and the file that says it; nothing where they have none."""
-    for module, place in zip(model, places, strict=True):
-        if type(module).__name__ == "Pooling":
-            mode = getattr(module, "pooling_mode", "unknown")
-            name = mode if isinstance(mode, str) else "+".join(map(str, mode))
-            return {"pooling": name, "pooling_from": f"{place.name}/config.json"}
-    return {}
+def _pooling_facts(parts: Sequence[Part]) -> dict[str, str | int]:
+    """The pooling of the modules and the file that says it, and what each route of a router is made of."""
+    facts: dict[str, str | int] = {}
+    poolings = [part for part in parts if part.kind == "Pooling" and not part.route]
+    for part in poolings[:1]:
+        facts |= {"pooling": _pooling(part), "pooling_from": f"{part.folder.name}/config.json"}
+    routes: dict[str, list[str]] = {}
+    for part in parts:
+        if part.route:
+            more = f" {_pooling(part)}" if part.kind == "Pooling" else ""
+            routes.setdefault(part.route, []).append(part.kind + more)
+    if routes:
+        facts["routes"] = "; ".join(f"{name}: {'+'.join(kinds)}" for name, kinds in routes.items())
+    return facts
+
+
+def _pooling(part: Part) -> str:
+    mode = getattr(part.module, "pooling_mode", "unknown")
+    return mode if isinstance(mode, str) else "+".join(map(str, mode))
 
 
 def _says(file: Path, name: str) -> bool:
@@ -163,25 +180,3 @@ def _says(file: Path, name: str) -> bool:
         return json.loads(file.read_text("utf-8")).get(name) is not None
     except (OSError, ValueError, AttributeError):
         return False
-
-
-def _check_whole(module: object, folder: Path) -> None:
-    """Raise InputError if the folder lacks weights, a vocabulary or a padding token."""
-    model = getattr(module, "auto_model", None)
-    if not isinstance(model, PreTrainedModel):
-        return  # other modules' weights are loaded strictly
-    kind: Any = type(model)
-    safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False, "weights_only": True}
-    _, info = kind.from_pretrained(folder, config=model.config, output_loading_info=True, **safe)
-    missing = [key for key in sorted(info["missing_keys"]) if "pooler" not in key.split(".")]
-    check_weights(missing, folder.name)
-    tokenizer = getattr(module, "tokenizer", None)
-    if isinstance(tokenizer, PreTrainedTokenizerBase):
-        check_tokenizer(tokenizer, folder, model.config)
-        if tokenizer.pad_token is None:
-            raise InputError(
-                "the tokenizer has no padding token, and sentence-transformers pads",
-                where=folder.name,
-                expected='a "pad_token" in tokenizer_config.json',
-                hint="hf:PATH with the folder's pooling, such as hf:PATH:last, does without",
-            )

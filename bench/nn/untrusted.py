@@ -17,6 +17,7 @@ VOCABULARY = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "*.spm")
 """Files of which a tokenizer has one, apart from what its class names."""
 _MODULE = re.compile(r"sentence_transformers(\.\w+)*\.[A-Z]\w*", re.ASCII)
 _ACTIVATION = re.compile(r"torch\.nn(\.\w+)*\.[A-Z]\w*", re.ASCII)
+_NO_READERS = {"", "CNN", "Dense", "Dropout", "LSTM", "LayerNorm", "Normalize", "Pooling"}
 _ARGUMENTS = (
     "model_args",
     "model_kwargs",
@@ -153,9 +154,13 @@ def check_modules(folder: Path) -> list[Path]:
     """
     modules = _read(folder / "modules.json", kind=list)
     places = []
-    for module in modules:
-        if not isinstance(module, dict) or not isinstance(module.get("path"), str):
-            raise InputError("modules.json is damaged", where=folder.name)
+    for number, module in enumerate(modules, 1):
+        entry = module if isinstance(module, dict) else {}
+        lacking = [key for key in ("name", "path", "type") if not isinstance(entry.get(key), str)]
+        if lacking:
+            raise InputError(
+                f"module {number} has no {' and no '.join(lacking)}", where=f"{folder.name}/modules.json"
+            )
         _check_class(module.get("type"), f"{folder.name}/modules.json")
         _check_path(module["path"], f"{folder.name}/modules.json")
         places.append(folder / module["path"])
@@ -167,6 +172,13 @@ def check_modules(folder: Path) -> list[Path]:
                 _check_module(settings, file.relative_to(folder.parent).as_posix())
     for place in {folder, *places}:
         check_folder(place)
+    first = modules[0]["type"].rpartition(".")[2] if modules else ""
+    if first in _NO_READERS:
+        raise InputError(
+            f"its first module is {f'a {first}' if first else 'missing'}, which reads no text",
+            where=f"{folder.name}/modules.json",
+            expected="a module that reads text first, such as Transformer",
+        )
     return places
 
 
@@ -226,7 +238,10 @@ def not_loadable(
         what: What can't be loaded.
         expected: What would have been right.
     """
-    reason = str(error).strip().split("\n")[0] or type(error).__name__
+    lines = [line.strip() for line in str(error).strip().split("\n")]
+    reason = lines[0] or type(error).__name__
+    if reason.endswith(":") and len(lines) > 1:  # of a state: the second line names the key
+        reason = f"{reason} {lines[1]}"
     if "weights only load failed" in reason.lower() or "UnpicklingError" in type(error).__name__:
         return InputError(
             f"{what} can't be loaded: its .bin file holds pickled objects other than tensors, which could "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ from bench.errors import InputError
 from bench.nn.folder_facts import json_object, layers_in, tensor_headers
 from bench.nn.untrusted import VOCABULARY, check_folder, model_type
 
+_WITHOUT_WEIGHTS = {"Transformer", "Pooling", "Normalize", "Dropout"}  # but for the transformer's
 _LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?|groups?)\.(\d+)\.")
 
 
@@ -36,6 +38,26 @@ def check_whole(folder: Path) -> None:
     for file, header in headers.items():
         _check_length(file, header)
     _check_layers(folder, headers.values())
+
+
+def check_transformer_alone(folder: Path) -> None:
+    """Refuse a sentence-transformers folder of which more is trained than its transformer.
+
+    Raises:
+        InputError: a module with weights, such as a dense layer, which hf: leaves out.
+    """
+    try:
+        modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return
+    kinds = [str(module.get("type")).rpartition(".")[2] for module in modules if isinstance(module, dict)]
+    trained = [kind for kind in kinds if kind not in _WITHOUT_WEIGHTS]
+    if trained:
+        raise InputError(
+            f"its modules.json has a {trained[0]}, which hf: leaves out",
+            where=folder.name,
+            hint=f"st:{folder} reads all of it",
+        )
 
 
 def _named_files(folder: Path) -> Iterator[str]:

@@ -19,7 +19,7 @@ from bench.data.training import (
 )
 from bench.errors import DataError, InputError, MisplacedRecordError, NotComparableError
 from bench.eval.suite import SuiteTask, measure_of
-from bench.nn.folder import ModelFolder
+from bench.nn.folder import ModelFolder, hash_note
 from bench.plan.cell import Cell
 from bench.plan.cells import make_cells
 from bench.plan.checks import check_batches, check_copies, check_overrides, method_cards
@@ -105,7 +105,9 @@ class Plan:
                     f"{job.cell.method}{seed} on {job.suite} was finished under "
                     f"another specification ({why})",
                     where=str(self.store.path(place)),
-                    hint="name another --campaign" + (", or replace it with --force" if own else ""),
+                    hint=_hash_changed(job)
+                    + "name another --campaign"
+                    + (", or replace it with --force" if own else ""),
                 )
                 return State("conflict", there, conflict)
         if there is None:
@@ -264,3 +266,9 @@ def _backbone(
             raise InputError("no method here starts from a backbone", where=f"--backbone {spec.backbone}")
         return None
     return read.backbone(spec, profile)
+
+
+def _hash_changed(job: Job) -> str:
+    """Say that a model's hash covers more files than it did, where it does."""
+    note = hash_note(job.cell.model.path) if job.cell.model else ""
+    return f"{note}; " if note else ""

@@ -176,7 +176,10 @@ LATEST: dict[str, Any] = {
 LATER = {"text": "train", "pooling": "cls", "sick": False, "drop_norms": 0} | LATEST
 LATER |= dict.fromkeys(("prompt", "query_prompt", "passage_prompt"), "")
 """Options that older records may lack, as they came later, with the value that held before."""
-_SAID = ("prompt", "prompts", "similarity", "pooling", "dtype", "folder_dtype", "parameters")
+_SAID = (
+    *("prompt", "prompts", "similarity", "pooling", "dtype", "folder_dtype", "parameters"),
+    *("routes", "unread", "length"),
+)
 """What an encoder says of itself that its options and weights determine; with _FROM: who says so."""
 _FROM = "_from"
 

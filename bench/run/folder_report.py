@@ -66,9 +66,16 @@ def _encoded(encoder: Encoder | PairScorer | None) -> Lines:
         "prompt",
         "similarity",
         "batches",
+        "length_from",
+        "routes",
+        "unread",
     ):
         if name in facts:
-            label = {"max_length": "longest input", "pooling_from": "pooling from"}.get(name, name)
+            label = {
+                "max_length": "longest input",
+                "pooling_from": "pooling from",
+                "length_from": "length from",
+            }.get(name, name)
             yield label, f"{facts[name]} tokens" if name == "max_length" else str(facts[name])
 
 

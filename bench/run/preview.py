@@ -15,7 +15,7 @@ from bench.data.tasks import PairTask
 from bench.data.training import TrainingData
 from bench.encoder import Encoder, PairScorer
 from bench.eval.suite import measure_of
-from bench.nn.folder import MadeModel, ModelFolder
+from bench.nn.folder import MadeModel, ModelFolder, hash_note
 from bench.nn.threads import torch_threads
 from bench.plan.cell import Cell
 from bench.plan.job import Job
@@ -295,7 +295,8 @@ def _models(cell: Cell) -> Iterator[tuple[str, ModelFolder]]:
 
 def _found(folder: ModelFolder) -> str:
     if not isinstance(folder, MadeModel) or folder.sha256:
-        return _named(folder.name, folder.sha256)
+        note = hash_note(folder.path)
+        return _named(folder.name, folder.sha256) + (f", {note}" if note else "")
     return f"{folder.name}, made first by: bench {' '.join(folder.command)} --out {folder.path}"
 
 

@@ -14,7 +14,7 @@ from torch import nn
 
 from bench.card import DROPOUT, OptionValue
 from bench.errors import InputError
-from bench.nn.architecture import longest_input, shape_of
+from bench.nn.architecture import longest_input, shape_of, token_types
 from bench.nn.backbone import TokenRows, TransformerEncoder, load_backbone, quiet
 from bench.nn.device import move
 from bench.nn.dropout import configured, set_dropout
@@ -80,7 +80,13 @@ def train_towers(
     """
     config, cpu, models = context.config, time.process_time(), [model for model, _ in towers]
     rows = _rows(context, towers, numbered=numbered)
-    for model in models:
+    for model, tokenizer in towers:
+        if token_types(model, tokenizer) is not None:
+            raise InputError(
+                f"its tokenizer gives token types, which training of {type(model).__name__} doesn't read",
+                where=context.model.name,
+                expected="a backbone without",
+            )
         _start(model, rows, context)
     settings = _settings(config, len(rows))
     with own_random_state(context.seed, f"head/{context.role}", context.device):

@@ -6,8 +6,22 @@ from bench.registry import discover
 
 ALIKE = frozenset(
     {
-        *("arccse", "crop", "dclr", "iscse", "mixcse", "vascl"),  # SimCSE's training with another loss or views
-        *("denosent", "edfse", "esimcse", "infocse", "pcl", "whitenedcse"),  # parts that others of CI have too
+        *(
+            "arccse",
+            "crop",
+            "dclr",
+            "iscse",
+            "mixcse",
+            "vascl",
+        ),  # SimCSE's training with another loss or views
+        *(
+            "denosent",
+            "edfse",
+            "esimcse",
+            "infocse",
+            "pcl",
+            "whitenedcse",
+        ),  # parts that others of CI have too
     }
 )
 """Methods whose training is of a kind that another one has."""

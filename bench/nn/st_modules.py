@@ -1,0 +1,163 @@
+"""The modules of a sentence-transformers model, at any depth, each held against the folder that says it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from bench.errors import InputError
+from bench.nn.architecture import longest_input
+from bench.nn.reading import check_read
+from bench.nn.untrusted import check_tokenizer, check_weights
+
+_SETTINGS = "config_sentence_transformers.json"
+_OURS = "SentenceTransformer"
+_OTHER_KINDS = ("sparse_encoder", "cross_encoder", "multi_vector_encoder")
+_ROUTERS = ("Router", "Asym")  # the second is the older name of the first
+_ROUTER_SETTINGS = ("router_config.json", "config.json")
+
+
+class Part(NamedTuple):
+    """A module of a model.
+
+    Args:
+        module: The module.
+        folder: Where its files are.
+        kind: Class that the folder names, without its package.
+        route: Names of the routes that lead to it, "" for all texts.
+    """
+
+    module: Any
+    folder: Path
+    kind: str
+    route: str
+
+
+def check_kind(folder: Path) -> None:
+    """Raise InputError for a folder of another kind, of which mean pooling would be made."""
+    kind = _object(folder / _SETTINGS).get("model_type", _OURS)
+    if kind != _OURS:
+        raise InputError(
+            f"it is a {kind}, which gives no single vector of a sentence here",
+            where=f"{folder.name}/{_SETTINGS}",
+            expected=f"a {_OURS}",
+        )
+
+
+def parts_of(model: Any, folder: Path) -> list[Part]:
+    """Return a model's modules with those inside routers, each with its folder.
+
+    Raises:
+        InputError: what was built isn't what the folder names, class by class.
+    """
+    entries = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
+    named = [(folder / entry["path"], str(entry.get("type"))) for entry in entries]
+    return list(_matched([*model], named, folder, ""))
+
+
+def _matched(
+    modules: Sequence[Any], named: Sequence[tuple[Path, str]], folder: Path, route: str
+) -> Iterator[Part]:
+    where = f"{folder.name}{f', route {route}' if route else ''}"
+    if len(modules) != len(named):
+        raise InputError(
+            f"it names {len(named)} modules, of which sentence-transformers built {len(modules)}",
+            where=where,
+            expected="modules with names of their own",
+        )
+    for module, (place, kind) in zip(modules, named, strict=True):
+        wanted, built = kind.rpartition(".")[2], type(module).__name__
+        if other := next((part for part in kind.split(".") if part in _OTHER_KINDS), None):
+            raise InputError(
+                f"its {wanted} is a module of a {other}, which gives no single vector of a sentence",
+                where=where,
+                expected=f"modules of a {_OURS}",
+            )
+        if {wanted, built} - {*_ROUTERS} and wanted != built:
+            raise InputError(
+                f"it names the module {wanted}, of which sentence-transformers made a {built}",
+                where=where,
+                expected="a module that gives one vector of a sentence",
+            )
+        yield Part(module, place, wanted, route)
+        if built in _ROUTERS:
+            yield from _routed(module, place, route)
+
+
+def _routed(router: Any, place: Path, outer: str) -> Iterator[Part]:
+    """The modules of a router's routes; one that several share is listed once."""
+    settings = next((found for name in _ROUTER_SETTINGS if (found := _object(place / name))), {})
+    types, structure = settings.get("types", {}), settings.get("structure", {})
+    seen: set[int] = set()
+    for name, modules in router.sub_modules.items():
+        inner = structure.get(name, [])
+        named = [(place / path, str(types.get(path))) for path in inner]
+        for part in _matched([*modules], named, place, f"{outer}/{name}".strip("/")):
+            if id(part.module) not in seen:
+                yield part
+            seen.add(id(part.module))
+
+
+def check_part(part: Part) -> dict[str, Any]:
+    """Check a transformer's weights, vocabulary and padding, and bring its length within its positions.
+
+    Returns:
+        Facts: what its weights have that nothing reads, a length that was cut; empty for other modules, whose
+        weights sentence-transformers loads strictly.
+
+    Raises:
+        InputError: weights are missing, or parts of the encoder are never read.
+    """
+    model, folder = getattr(part.module, "auto_model", None), part.folder
+    if not isinstance(model, PreTrainedModel):
+        return {}
+    facts = _check_weights(model, part)
+    tokenizer = getattr(part.module, "tokenizer", None)
+    if not isinstance(tokenizer, PreTrainedTokenizerBase):
+        return facts
+    check_tokenizer(tokenizer, folder, model.config)
+    if tokenizer.pad_token is None:
+        raise InputError(
+            "the tokenizer has no padding token, and sentence-transformers pads",
+            where=folder.name,
+            expected='a "pad_token" in tokenizer_config.json',
+            hint="hf:PATH with the folder's pooling, such as hf:PATH:last, does without",
+        )
+    asked, most = part.module.max_seq_length, longest_input(model, tokenizer)
+    if asked is not None and asked > most:
+        part.module.max_seq_length = most
+        facts["length_from"] = f"the model's positions; the folder says {asked}"
+    return facts
+
+
+def _check_weights(model: PreTrainedModel, part: Part) -> dict[str, Any]:
+    kind: Any = type(model)
+    safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False, "weights_only": True}
+    with torch.random.fork_rng(devices=[]):
+        _, info = kind.from_pretrained(part.folder, config=model.config, output_loading_info=True, **safe)
+    missing = sorted(info["missing_keys"]) + sorted(map(str, info["mismatched_keys"]))
+    if not _reads_pooler(part.module):
+        missing = [key for key in missing if "pooler" not in key.split(".")]
+    check_weights(missing, part.folder.name)
+    unread = check_read(model, sorted(info["unexpected_keys"]), part.folder.name)
+    return {"unread": ", ".join(unread)} if unread else {}
+
+
+def _reads_pooler(module: Any) -> bool:
+    """True if a module hands on what its model's pooler gives."""
+    outputs = getattr(module, "modality_config", None) or {}
+    read = [str(way.get("method_output_name")) for way in outputs.values() if isinstance(way, dict)]
+    return "pooler_output" in read
+
+
+def _object(file: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
