@@ -81,13 +81,7 @@ def train_towers(
     config, cpu, models = context.config, time.process_time(), [model for model, _ in towers]
     rows = _rows(context, towers, numbered=numbered)
     for model, tokenizer in towers:
-        if token_types(model, tokenizer) is not None:
-            raise InputError(
-                f"its tokenizer gives token types, which training of {type(model).__name__} doesn't read",
-                where=context.model.name,
-                expected="a backbone without",
-            )
-        _start(model, rows, context)
+        _start(model, tokenizer, rows, context)
     settings = _settings(config, len(rows))
     with own_random_state(context.seed, f"head/{context.role}", context.device):
         objective = move(make_objective(*models, towers[0][1].pad_token_id), context.device)
@@ -116,15 +110,21 @@ def train_towers(
     return facts
 
 
-def _start(model: nn.Module, rows: TokenRows, context: StageContext) -> None:
+def _start(model: nn.Module, tokenizer: Any, rows: TokenRows, context: StageContext) -> None:
     """Set a model's dropout, send it to its device, and measure there that it draws as it is set.
 
     Two sentences are read for that, cut to one length; random states are as before afterwards.
 
     Raises:
-        InputError: padding changes the model's states; see :func:`bench.nn.architecture.shape_of` and
+        InputError: token types, or padding that changes the model's states; see :func:`bench.nn.architecture.shape_of` and
             :func:`bench.train.drawing.check_dropout` for others.
     """
+    if token_types(model, tokenizer) is not None:
+        raise InputError(
+            f"its tokenizer gives token types, which training of {type(model).__name__} doesn't read",
+            where=context.model.name,
+            expected="a backbone without",
+        )
     set_dropout(model, float(context.config["dropout"]))
     model.to(context.device)
     if not len(rows):

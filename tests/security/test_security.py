@@ -108,7 +108,7 @@ HOSTILE_MODULES: list[tuple[Edit, str]] = [
     ),
     (pooling(path="../other"), "m/modules.json: the module's path '../other' leads out of the folder"),
     (pooling(path="/etc"), "m/modules.json: the module's path '/etc' leads out of the folder"),
-    (pooling(path=7), "m: modules.json is damaged"),
+    (pooling(path=7), "m/modules.json: module 2 has no path"),
     (
         new_module("WordEmbeddings", "wordembedding_config.json", tokenizer_class="evil.X"),
         "m/2_New/wordembedding_config.json: it names the foreign class 'evil.X'",
