@@ -116,8 +116,8 @@ def _start(model: nn.Module, tokenizer: Any, rows: TokenRows, context: StageCont
     Two sentences are read for that, cut to one length; random states are as before afterwards.
 
     Raises:
-        InputError: token types, or padding that changes the model's states; see :func:`bench.nn.architecture.shape_of` and
-            :func:`bench.train.drawing.check_dropout` for others.
+        InputError: token types, or padding that changes the model's states; see
+            :func:`bench.nn.architecture.shape_of` and :func:`bench.train.drawing.check_dropout` for others.
     """
     if token_types(model, tokenizer) is not None:
         raise InputError(
