@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from bench.compare.draws import Run
 from bench.errors import InputError, NotComparableError, printable, unknown
+from bench.nn.folder import asked_hash
 from bench.records.facts import family_of
 from bench.records.record import ALL
 from bench.records.store import ResultStore
@@ -145,7 +146,7 @@ def _named(text: str, store: ResultStore, runs: Callable[[], list[Run]], where: 
     names = {run.record.method for run in runs()}
     name, _, seed = text.rpartition("#")
     known = [run.record for run in runs()]
-    text, name = recorded(text, names, known), recorded(name, names, known)
+    text, name = (recorded(each, names, known, asked_hash) for each in (text, name))
     single = text not in names and name in names and seed.isdecimal()
     if not single and text not in names:
         if path.exists():

@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.data.word_vectors import FORM, dimension, stem
-from bench.errors import InputError
+from bench.errors import BenchError, InputError
 from bench.records.packed import ROUNDED
+from bench.registry import discover
+from bench.request.spec import MethodRequest
+from bench.request.spelling import split_argument
 
 PRETRAINING = "pretraining.json"
 """What ``bench pretrain`` says of a model, in its folder."""
@@ -184,3 +187,15 @@ def _from_cache(reference: str, where: str) -> Path:
         raise InputError(
             f"'{reference}' is neither a folder nor a model in the local cache", where=where, hint=hint
         ) from error
+
+
+def asked_hash(asked: MethodRequest) -> str | None:
+    """Return the hash of the folder or file that a request names; None where it names none."""
+    try:
+        card = discover().get(asked.name).card
+        if not card.takes_path or asked.alias:
+            return None
+        path, _ = split_argument(asked, card)
+        return (resolve_file if card.takes_file else resolve)(path or "", where=asked.text).sha256
+    except (BenchError, OSError):
+        return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 from bench.card import MethodCard
@@ -15,12 +15,18 @@ from bench.request.quoting import quote_path, split_path
 from bench.request.spec import MethodRequest
 
 
-def recorded(text: str, names: Collection[str], records: Iterable[RunRecord] = ()) -> str:
+def recorded(
+    text: str,
+    names: Collection[str],
+    records: Iterable[RunRecord] = (),
+    folder_hash: Callable[[MethodRequest], str | None] = lambda _: None,
+) -> str:
     """Return the name, of those that records have, that a text means; the text itself if none or several.
 
     Options may stand in any order, values be written otherwise, and one option stand after a colon. Where
     records are given, options may also have the value that the profile gives them, and a row with a name of
-    its own may be called by all that was typed for it, NAME=METHOD.
+    its own may be called by all that was typed for it, NAME=METHOD. A row that is called by its folder's name
+    and hash is meant by the folder's path too, if ``folder_hash`` finds that.
 
     >>> names = ["untrained", "untrained[pooling=avg]", "tncse[icnce=False,lr=1e-05]"]
     >>> recorded("untrained:avg", names), recorded("tncse[lr=1e-5, icnce=false]", names)
@@ -32,14 +38,17 @@ def recorded(text: str, names: Collection[str], records: Iterable[RunRecord] = (
     if text in names or asked is None:
         return text
     found = [name for name in names if (row := _request(name)) and _means(asked, row)]
-    found = found or _by_options(asked, records)
+    found = found or _by_options(asked, records, folder_hash(asked))
     return found[0] if len(found) == 1 else text
 
 
-def _by_options(asked: MethodRequest, records: Iterable[RunRecord]) -> list[str]:
+def _by_options(asked: MethodRequest, records: Iterable[RunRecord], model: str | None) -> list[str]:
     """Rows of which every record has the asked options, and whose name says no other."""
     if (ours := _said(asked)) is None:
         return []
+    if model is not None:
+        rows = [r for r in records if r.name == asked.name and (r.backbone or {}).get("sha256") == model]
+        return list(dict.fromkeys(row.method for row in rows if ours.items() <= _values(row).items()))
     fits: dict[str, bool] = {}
     for record in records:
         if asked.name == record.name and asked.alias in (None, record.method):
@@ -47,8 +56,12 @@ def _by_options(asked: MethodRequest, records: Iterable[RunRecord]) -> list[str]
     return [method for method, fit in fits.items() if fit]
 
 
+def _values(record: RunRecord) -> dict[str, str | float]:
+    return {option: _value(str(value)) for option, value in record.options.items()}
+
+
 def _fits(asked: MethodRequest, ours: Mapping[str, str | float], record: RunRecord) -> bool:
-    had = {option: _value(str(value)) for option, value in record.options.items()}
+    had = _values(record)
     named: Mapping[str, str | float] = {}
     if not asked.alias:  # else the row's name says nothing of its options
         row = _request(record.method)

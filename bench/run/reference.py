@@ -13,6 +13,7 @@ from bench.data.tar import members
 from bench.errors import CellFailedError, DataError, InputError, printable, unknown
 from bench.gate.evidence import by_seed, run_name
 from bench.gate.verdict import AVERAGE, BROKEN, CellVerdict, Key, cell_name
+from bench.nn.folder import asked_hash
 from bench.plan.plan import Plan, make_plan
 from bench.records.facts import JUDGED, KEYED, differing
 from bench.records.files import write_whole
@@ -122,7 +123,7 @@ def load(
     records = store.records()
     if methods is not None:
         known = {record.method for record in records}
-        wanted = [recorded(each, known, records) for each in split_outside_brackets(methods)]
+        wanted = [recorded(each, known, records, asked_hash) for each in split_outside_brackets(methods)]
         for name in wanted:
             if name not in known:
                 raise unknown("method", name, known, where=f"--methods, campaign {store.campaign}")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from bench.records.store import ResultStore
 from bench.request.spelling import recorded
 from tests.support.campaigns import make_record
+from tests.support.cli import Cli
 
 NAMES = (
     *("untrained", "untrained[pooling=avg]", "tncse", "tncse[lr=1e-05,nce=False]", "tncse[nce=False]"),
@@ -139,3 +140,16 @@ def test_commands_take_them(cli: Callable[..., tuple[int, str, str]], tmp_path: 
     assert code == 0, err
     code, out, err = cli("report", "--baseline", "c")
     assert (code, "--baseline: no record of 'c'" in err, "expected one of a[" in err) == (2, True, True), err
+
+
+def test_a_folder_s_row_is_known_by_the_path_that_was_typed(cli: Cli, zoo: Callable[[str], Path]) -> None:
+    rows = [f"hf:{zoo(name)}:avg" for name in ("bert", "distilbert")]
+    code, _, err = cli("run", "--suite", "toy", "--methods", ",".join(rows))
+    assert code == 0, err
+    code, out, err = cli("compare", *rows)
+    assert code == 0, err
+    assert "show no difference between bert-" in out or "bert-" in out
+    code, out, _ = cli("report", "--methods", rows[1])
+    assert (code, "distilbert-" in out, " bert-" in out) == (0, True, False)
+    code, _, err = cli("report", "--methods", rows[0].replace(":avg", ":cls"))
+    assert code == 2
