@@ -8,15 +8,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bench.compare.select import grouped
+from bench.compare.select import grouped, row_meant
 from bench.errors import InputError, not_one_of
-from bench.nn.folder import asked_hash
 from bench.records.record import RunRecord
 from bench.reports.campaign import Campaign
 from bench.reports.names import PRINTED
 from bench.reports.tables.published import backbone_of, published_names, released
 from bench.request.parse import split_outside_brackets
-from bench.request.spelling import recorded
 
 PUBLISHED = "published"
 """What ``--names`` takes in the place of a file."""
@@ -32,7 +30,7 @@ def listed(text: str | None, records: Collection[RunRecord]) -> tuple[str, ...]:
     """
     texts, where = split_outside_brackets(text) if text is not None else (), "--methods"
     known = {record.method for record in records}
-    methods = tuple(recorded(each, known, records, asked_hash) for each in texts)
+    methods = tuple(row_meant(each, known, records) for each in texts)
     for method in methods:
         if method not in known:
             raise not_one_of(f"no record of '{method}'", method, sorted(known), where=where)

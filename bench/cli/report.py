@@ -202,13 +202,12 @@ def _campaign(
 
 
 def _known_baseline(baseline: str | None, records: Sequence[RunRecord]) -> str | None:
-    from bench.nn.folder import asked_hash
-    from bench.request.spelling import recorded
+    from bench.compare.select import row_meant
 
     if baseline is None:
         return None
     names = {record.method for record in records}
-    found = recorded(baseline, names, records, asked_hash)
+    found = row_meant(baseline, names, records)
     if found not in names:
         raise not_one_of(f"no record of '{baseline}'", baseline, sorted(names), where="--baseline")
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
@@ -15,13 +15,18 @@ from bench.compare.draws import Run
 from bench.errors import InputError, NotComparableError, printable, unknown
 from bench.nn.folder import asked_hash
 from bench.records.facts import family_of
-from bench.records.record import ALL
+from bench.records.record import ALL, RunRecord
 from bench.records.store import ResultStore
 from bench.request.spelling import recorded
 
 _OF_ONE_RUN = re.compile(r"no-seed|seed-\d+")
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
+
+
+def row_meant(text: str, names: Collection[str], records: Iterable[RunRecord] = ()) -> str:
+    """Return the row that a text means, a folder's by its path too (:func:`recorded` of request)."""
+    return recorded(text, names, records, asked_hash)
 
 
 def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
@@ -146,7 +151,7 @@ def _named(text: str, store: ResultStore, runs: Callable[[], list[Run]], where: 
     names = {run.record.method for run in runs()}
     name, _, seed = text.rpartition("#")
     known = [run.record for run in runs()]
-    text, name = (recorded(each, names, known, asked_hash) for each in (text, name))
+    text, name = (row_meant(each, names, known) for each in (text, name))
     single = text not in names and name in names and seed.isdecimal()
     if not single and text not in names:
         if path.exists():

@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from statistics import fmean
 
+from bench.compare.select import row_meant
 from bench.data.tar import members
 from bench.errors import CellFailedError, DataError, InputError, printable, unknown
 from bench.gate.evidence import by_seed, run_name
 from bench.gate.verdict import AVERAGE, BROKEN, CellVerdict, Key, cell_name
-from bench.nn.folder import asked_hash
 from bench.plan.plan import Plan, make_plan
 from bench.records.facts import JUDGED, KEYED, differing
 from bench.records.files import write_whole
@@ -23,7 +23,6 @@ from bench.records.record import EXTERNAL, RunRecord
 from bench.records.store import ResultStore
 from bench.request.parse import split_outside_brackets
 from bench.request.spec import MethodRequest, Plugin, RunSpec
-from bench.request.spelling import recorded
 from bench.run.kept import CAMPAIGN, folder_of, is_kept
 from bench.run.rerun import spec_of
 from bench.version import __version__
@@ -123,7 +122,7 @@ def load(
     records = store.records()
     if methods is not None:
         known = {record.method for record in records}
-        wanted = [recorded(each, known, records, asked_hash) for each in split_outside_brackets(methods)]
+        wanted = [row_meant(each, known, records) for each in split_outside_brackets(methods)]
         for name in wanted:
             if name not in known:
                 raise unknown("method", name, known, where=f"--methods, campaign {store.campaign}")
