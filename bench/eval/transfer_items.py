@@ -38,12 +38,14 @@ def folds_of(rows: Rows, labels: Labels, k: int, seed: int) -> list[tuple[Rows, 
         (training rows, held-out rows) of each fold.
 
     Raises:
-        BenchError: a class with fewer than k rows.
+        BenchError: a class with fewer than k rows, or fewer than two folds.
 
     >>> labels = np.array([0, 0, 1, 1])
     >>> [held_out.tolist() for _, held_out in folds_of(np.arange(4), labels, 2, seed=1111)]
     [[1, 2], [0, 3]]
     """
+    if k < 2:
+        raise BenchError(f"{k} fold(s)", expected="2 or more")
     _, firsts, inverse, counts = np.unique(
         labels[rows], return_index=True, return_inverse=True, return_counts=True
     )

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from bench.data import senteval
 from bench.data.tasks import LabelledTask
+from bench.errors import BenchError
 from bench.eval.embed import Embeddings
 from bench.eval.transfer import TransferResult, run_task
 from bench.eval.transfer_items import SEED, Laid, f1_score, laid
 from bench.eval.transfer_suite import sentences_of
-from bench.senteval_compat.evaluation import Batcher, Evaluation, features_of
+from bench.senteval_compat.evaluation import Batcher, Evaluation, features_of, whole_number
 from bench.senteval_compat.fitting import fitting
 from bench.senteval_compat.tools.validation import InnerKFoldClassifier, KFoldClassifier, SplitClassifier
 
@@ -36,13 +37,19 @@ class ClassificationEval(Evaluation):
 
         Raises:
             BenchError: vectors that can't be classified.
+            InputError: fewer than two folds for a task that needs them.
         """
+        if "dev" not in self.task.counts:  # folds choose the regularisation
+            whole_number(params, "kfold", 2, self.name)
         how = fitting(params, self.seed)
         how.tell()
         vectors = self.vectors(params, batcher)
         if how.protocol is not None:
             return dictionary(self.name, run_task(self.task, vectors, how.protocol))
-        return self._by_procedure(vectors, self.config(how.config))
+        try:
+            return self._by_procedure(vectors, self.config(how.config))
+        except BenchError as error:
+            raise BenchError(error.what, where=self.name, expected=error.expected, hint=error.hint) from error
 
     def config(self, config: dict[str, Any]) -> dict[str, Any]:
         """Settings for SentEval's own procedure."""

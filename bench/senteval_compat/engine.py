@@ -13,7 +13,14 @@ from bench.data.senteval import find_root
 from bench.errors import InputError, not_one_of
 from bench.eval.transfer_items import SEED
 from bench.senteval_compat import binary, mrpc, probing, rank, sick, snli, sst, sts, supervised, trec
-from bench.senteval_compat.evaluation import Batcher, Evaluation, Prepare, with_defaults
+from bench.senteval_compat.evaluation import (
+    Batcher,
+    Evaluation,
+    Prepare,
+    read_whole,
+    whole_number,
+    with_defaults,
+)
 from bench.senteval_compat.fitting import fitting
 
 _CLASSIFIED: dict[str, tuple[str, Callable[..., Evaluation]]] = {
@@ -71,7 +78,9 @@ class SE:
         self.fork = str(self.params.fork or self.fork)
         if self.fork not in _TASKS:
             raise InputError(f"fork '{self.fork}'", where="params", expected=f"one of {', '.join(_TASKS)}")
-        fitting(self.params, int(self.params.seed))  # what is wrong is said before anything runs
+        self.params.seed = read_whole(self.params.seed, "params['seed']", 0, "params")
+        whole_number(self.params, "batch_size", 1)
+        fitting(self.params, self.params.seed)  # what is wrong is said before anything runs
         self.batcher = batcher
         self.prepare: Prepare = prepare if prepare is not None else lambda *_: None
         self.list_tasks = [*_TASKS[self.fork], *FILES]

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.errors import BenchError, DataError
+from bench.errors import DataError, InputError
 from bench.eval.embed import Embeddings, distinct
 from bench.eval.transfer_items import SEED
+from bench.senteval_compat.rows import read_rows
 from bench.senteval_compat.utils import dotdict
 
 Batcher = Callable[..., Any]
@@ -70,29 +71,24 @@ class Evaluation:
     def vectors(self, params: dict[str, Any], batcher: Batcher) -> Embeddings:
         """The batcher's vectors of the distinct sentences, float32 as SentEval's classifier takes them.
 
+        Every batch is copied before the next call: a batcher may reuse one buffer.
+
         Args:
             params: The parameters.
             batcher: The batcher.
 
         Raises:
-            BenchError: the number of rows isn't the number of sentences, or values aren't finite.
+            BenchError: the batcher returned something that is no finite matrix of a row a sentence.
+            InputError: ``batch_size`` isn't a whole number of at least 1.
         """
-        size = int(with_defaults(params).batch_size)
+        size = whole_number(params, "batch_size", 1, self.name)
         texts = sorted(distinct(self.samples), key=lambda sentence: len(sentence.split()))
-        parts = []
+        parts: list[NDArray[np.float32]] = []
         for begin in range(0, len(texts), size):
             batch = [sentence.split() for sentence in texts[begin : begin + size]]
-            part = np.asarray(batcher(params, batch), dtype=np.float32)
-            if part.ndim != 2 or len(part) != len(batch):
-                raise BenchError(
-                    f"the batcher returned the shape {part.shape}",
-                    where=self.name,
-                    expected=f"({len(batch)}, dim)",
-                )
-            parts.append(part)
+            returned = batcher(params, [list(words) for words in batch])
+            parts.append(read_rows(returned, batch, self.name, parts[0].shape[1] if parts else None))
         vectors = np.concatenate(parts)
-        if not np.isfinite(vectors).all():
-            raise BenchError("the batcher's vectors are not finite", where=self.name)
         return Embeddings({text: row for row, text in enumerate(texts)}, vectors)
 
 
@@ -107,6 +103,29 @@ def with_defaults(params: dict[str, Any]) -> dotdict:
         if found.get(name) is None:
             found[name] = value
     return found
+
+
+def whole_number(params: dict[str, Any], name: str, least: int, where: str = "params") -> int:
+    """Return a whole number of the parameters, or SentEval's default; errors as :func:`read_whole`.
+
+    >>> whole_number({"kfold": 10}, "kfold", 2)
+    10
+    """
+    value = with_defaults(params)[name]
+    return read_whole(value, f"params['{name}']", least, where)
+
+
+def read_whole(value: Any, name: str, least: int, where: str) -> int:
+    """Return a whole number; raises InputError for any other value, or one below ``least``."""
+    try:
+        number = int(value)
+        if number != float(value) or number < least:
+            raise ValueError
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(
+            f"{name} is {value!r}", where=where, expected=f"a whole number of at least {least}"
+        ) from error
+    return number
 
 
 def rows_of(embedded: Embeddings, sentences: Iterable[str]) -> NDArray[np.float32]:

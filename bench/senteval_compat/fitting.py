@@ -9,12 +9,13 @@ from typing import Any
 from bench.errors import InputError
 from bench.eval.sgd import Classifier
 from bench.eval.transfer import SOLVERS, Protocol
-from bench.senteval_compat.evaluation import with_defaults
+from bench.senteval_compat.evaluation import read_whole, whole_number, with_defaults
 from bench.senteval_compat.tools.classifier import SETTINGS
 from bench.senteval_compat.utils import get_optimizer
 
 _TOGETHER = ("adam", "rmsprop")  # optimisers that bench.eval fits side by side
 _SWITCHES = ("cudaEfficient", "noreg")  # SentEval's tasks read neither; only SNLI sets them, for itself
+_LEAST = {"nhid": 0, "batch_size": 1, "tenacity": 0, "epoch_size": 1, "max_epoch": 0}
 _told: set[str] = set()
 
 
@@ -51,6 +52,10 @@ def fitting(params: dict[str, Any], seed: int) -> Fitting:
             doesn't solve.
     """
     known = with_defaults(params)
+    if not isinstance(known.classifier, dict | None):
+        raise InputError(
+            f"params['classifier'] is {known.classifier!r}", where="params", expected="a dictionary"
+        )
     classifier = dict(known.classifier or {})
     unknown = classifier.keys() - SETTINGS.keys() - set(_SWITCHES)
     if unknown:
@@ -60,9 +65,12 @@ def fitting(params: dict[str, Any], seed: int) -> Fitting:
             expected=f"{', '.join((*SETTINGS, *_SWITCHES))}",
         )
     classifier = {name: value for name, value in classifier.items() if name not in _SWITCHES}
+    for name, least in _LEAST.items():
+        if name in classifier:
+            classifier[name] = read_whole(classifier[name], f"classifier['{name}']", least, "params")
     config: dict[str, Any] = {
         "usepytorch": bool(known.usepytorch),
-        "kfold": int(known.kfold),
+        "kfold": whole_number(params, "kfold", 1),
         "classifier": classifier,
     }
     optim = str(classifier.get("optim", SETTINGS["optim"]))

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.stats import pearsonr, spearmanr
 
 from bench.data import senteval
 from bench.data.tasks import PairSubset, PairTask
-from bench.errors import DataError
+from bench.errors import BenchError, DataError
 from bench.eval.embed import Embeddings
 from bench.eval.transfer_items import SEED
 from bench.senteval_compat.evaluation import Batcher, Evaluation
@@ -39,29 +41,31 @@ class STSEval(Evaluation):
     def run(self, params: dict[str, Any], batcher: Batcher) -> dict[str, Any]:
         """Return {data set: {"pearson", "spearman", "nsamples"}} and "all" with the averages of both.
 
-        The correlations of a data set are scipy's result objects.
+        The correlations of a data set are scipy's result objects. Of equal values they are NaN, and a line on
+        stderr gives the reason.
         """
         embedded = self.vectors(params, batcher)
-        scored = [_similarities(subset, embedded, params.get("similarity")) for subset in self.subsets]
-        results: dict[str, Any] = {
-            subset.name: {
-                "pearson": pearsonr(found, subset.gold),
-                "spearman": spearmanr(found, subset.gold),
+        similarity = params.get("similarity")
+        scored = [_similarities(self.name, subset, embedded, similarity) for subset in self.subsets]
+        results: dict[str, Any] = {}
+        for subset, found in zip(self.subsets, scored, strict=True):
+            _report_constant(f"{self.name}, {subset.name}", found, np.asarray(subset.gold))
+            results[subset.name] = {
+                "pearson": _quietly(pearsonr, found, subset.gold),
+                "spearman": _quietly(spearmanr, found, subset.gold),
                 "nsamples": len(found),
             }
-            for subset, found in zip(self.subsets, scored, strict=True)
-        }
         gold = np.concatenate([subset.gold for subset in self.subsets])
         everything, sizes = np.concatenate(scored), [len(found) for found in scored]
         results["all"] = {}
         for kind, correlation in (("pearson", pearsonr), ("spearman", spearmanr)):
             values = [results[subset.name][kind][0] for subset in self.subsets]
-            found = {
-                "all": correlation(everything, gold)[0],
+            averages = {
+                "all": _quietly(correlation, everything, gold)[0],
                 "mean": np.average(values),
                 "wmean": np.average(values, weights=sizes),
             }
-            results["all"][kind] = {name: found[name] for name in self.averages}
+            results["all"][kind] = {name: averages[name] for name in self.averages}
         return results
 
 
@@ -143,15 +147,37 @@ class STSBenchmarkFinetune(SICKEval):
 
 
 def _similarities(
-    subset: PairSubset, embedded: Embeddings, similarity: Callable[..., Any] | None
+    task: str, subset: PairSubset, embedded: Embeddings, similarity: Callable[..., Any] | None
 ) -> NDArray[np.float32]:
     if similarity is None:
         return embedded.cosine(subset.first, subset.second).astype(np.float32)  # as records hold them
-    rows = embedded.rows
-    return np.array(
-        [
-            similarity(embedded.vectors[rows[a]], embedded.vectors[rows[b]])
-            for a, b in zip(subset.first, subset.second, strict=True)
-        ],
-        dtype=np.float32,
-    )
+    rows, found = embedded.rows, np.empty(len(subset.gold), dtype=np.float32)
+    for place, (a, b) in enumerate(zip(subset.first, subset.second, strict=True)):
+        returned = similarity(embedded.vectors[rows[a]], embedded.vectors[rows[b]])
+        try:
+            found[place] = float(returned)
+        except (TypeError, ValueError, RuntimeError) as error:
+            what = f"params['similarity'] returned a {type(returned).__name__}"
+            raise BenchError(what, where=f"{task}, {subset.name}", expected="a number") from error
+    if not np.isfinite(found).all():
+        place = int(np.argmin(np.isfinite(found)))
+        what = f"params['similarity'] returned {found[place]} for pair {place + 1}"
+        raise BenchError(what, where=f"{task}, {subset.name}", expected="a finite number")
+    return found
+
+
+def _report_constant(where: str, found: NDArray[np.float32], gold: NDArray[np.float64]) -> None:
+    """Print on stderr why a correlation is NaN, as in SentEval; raises BenchError for a single pair."""
+    if len(gold) < 2:
+        raise BenchError(f"no correlation of {len(gold)} pair(s)", where=where, expected="two pairs or more")
+    for what, values in (("similarities", found), ("gold scores", gold)):
+        if (values == values[0]).all():
+            line = f"{where}: all {len(gold)} {what} are equal, so the correlation is undefined (nan)"
+            print(line, file=sys.stderr)
+
+
+def _quietly(correlation: Callable[..., Any], found: ArrayLike, gold: ArrayLike) -> Any:
+    """Return scipy's correlation without its warning; :func:`_report_constant` replaces it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return correlation(found, gold)

@@ -149,6 +149,12 @@ def test_an_unknown_optimiser_is_named() -> None:
         fit_sgd(x, y, 2, np.arange(20), None, (1e-3,), settings=Classifier(optim="lbfgs"))
 
 
+@pytest.mark.parametrize("k", [1, 0])
+def test_fewer_than_two_folds_are_refused(k: int) -> None:
+    with pytest.raises(BenchError, match=rf"^{k} fold\(s\); expected 2 or more$"):
+        folds_of(np.arange(4), np.array([0, 0, 1, 1]), k, 1111)
+
+
 def test_the_optimum_is_never_above_sgd() -> None:
     x, y = clouds(160, 8, 2)
     folds = folds_of(np.arange(160), y, 4, 1111)

@@ -12,6 +12,7 @@ from scipy.stats import pearsonr, spearmanr
 
 from bench import senteval_compat as senteval
 from bench.data.senteval import SOURCES
+from bench.encoder import FloatArray
 from bench.errors import BenchError, DataError, InputError
 from bench.eval.embed import embed
 from bench.eval.sgd import Classifier
@@ -142,6 +143,13 @@ def test_entailment_and_probing(task_path: Path) -> None:
         ({"transfer_solver": "lbfgs"}, "MR", "transfer_solver 'lbfgs'; expected one of exact, sgd"),
         ({"classifier": {"nhid": 0, "lr": 1}}, "MR", r"classifier settings \['lr'\]; expected nhid, optim"),
         ({"task_path": None}, "MR", "MR: params has no 'task_path'"),
+        ({"kfold": 1}, "MR", r"^MR: params\['kfold'\] is 1; expected a whole number of at least 2$"),
+        ({"kfold": 1}, "MRPC", r"^MRPC: params\['kfold'\] is 1; expected a whole number of at least 2$"),
+        ({"kfold": "many"}, "STS12", r"^params: params\['kfold'\] is 'many'; expected a whole number of at"),
+        ({"batch_size": 0.5}, "STS12", r"^params: params\['batch_size'\] is 0.5; expected a whole number of"),
+        ({"seed": "x"}, "STS12", r"^params: params\['seed'\] is 'x'; expected a whole number of at least 0$"),
+        ({"classifier": "mlp"}, "MR", r"^params: params\['classifier'\] is 'mlp'; expected a dictionary$"),
+        ({"classifier": {"nhid": "no"}}, "MR", r"^params: classifier\['nhid'\] is 'no'; expected a whole"),
     ],
 )  # fmt: skip
 def test_what_is_not_offered_is_said(
@@ -151,14 +159,114 @@ def test_what_is_not_offered_is_said(
         engine(task_path, **params).eval(name)
 
 
+class Buffered:
+    """A batcher that writes all its batches into one buffer."""
+
+    def __init__(self) -> None:
+        self.buffer = np.zeros((500, Hashed.dim), dtype=np.float32)
+
+    def __call__(self, params: Any, batch: list[list[str]]) -> FloatArray:
+        self.buffer[: len(batch)] = Hashed()(params, batch)
+        return self.buffer[: len(batch)]
+
+
+@pytest.mark.parametrize(
+    "name", ["STS12", "STSBenchmark-finetune", "MR", "TREC", "MRPC", "SICKEntailment", "Tense"]
+)
+def test_a_batcher_may_reuse_its_buffer(task_path: Path, name: str) -> None:
+    params = {"task_path": str(task_path), "batch_size": 7, "kfold": 3}
+    own, reused = (senteval.engine.SE(params, batcher).eval(name) for batcher in (Hashed(), Buffered()))
+    np.testing.assert_equal(reused, own)
+
+
+def as_bfloat16(rows: FloatArray) -> torch.Tensor:
+    return torch.tensor(rows, dtype=torch.bfloat16)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        as_bfloat16,
+        lambda rows: as_bfloat16(rows).requires_grad_(),
+        lambda rows: list(as_bfloat16(rows).double().requires_grad_()),
+        lambda rows: tuple(as_bfloat16(rows)),
+        lambda rows: as_bfloat16(rows).double().tolist(),
+        lambda rows: as_bfloat16(rows).to_sparse(),
+        lambda rows: list(as_bfloat16(rows).half().numpy()),
+        lambda rows: as_bfloat16(rows).double().numpy().astype(object),
+    ],
+)
+def test_numbers_of_every_type_are_converted(task_path: Path, given: Any) -> None:
+    params = {"task_path": str(task_path)}
+    expected = senteval.engine.SE(params, lambda _, batch: as_bfloat16(Hashed()(_, batch)).float().numpy())
+    found = senteval.engine.SE(params, lambda _, batch: given(Hashed()(_, batch)))
+    np.testing.assert_equal(found.eval("STS12"), expected.eval("STS12"))
+
+
 @pytest.mark.parametrize(
     ("returned", "message"),
     [
-        (lambda batch: np.ones((len(batch) + 1, 2)), r"STS12: the batcher returned the shape \(.*, 2\)"),
-        (lambda batch: np.full((len(batch), 2), np.nan), "STS12: the batcher's vectors are not finite"),
+        (lambda batch: np.ones((len(batch) + 1, 2)), r" returned the shape \(8, 2\); expected \(7, dim\)"),
+        (lambda batch: np.ones(len(batch)), r" returned the shape \(7,\); expected \(7, dim\)"),
+        (lambda batch: np.ones((len(batch), 0)), r" returned the shape \(7, 0\); expected \(7, dim\)"),
+        (
+            lambda batch: np.full((len(batch), 2), np.nan),
+            r"'s vectors are not finite \(7 of the 7 of a batch, the first of '.+'\)",
+        ),
+        (
+            lambda batch: {"name": np.ones((len(batch), 2))},
+            r" returned a dict with the keys 'name'; expected numbers of the shape \(7, dim\); ret",
+        ),
+        (lambda batch: None, r" returned None; expected numbers of the shape \(7, dim\)"),
+        (
+            lambda batch: [[1.0] * (1 + place % 2) for place in range(len(batch))],
+            r" returned a list of 7 \(list\) that is no matrix; expected numbers",
+        ),
+        (
+            lambda batch: [torch.ones(1 + place % 2) for place in range(len(batch))],
+            r" returned a list of 7 \(Tensor\) that is no matrix; expected numbers",
+        ),
+        (lambda batch: [["1", "2"]] * len(batch), r" returned a list of 7 \(list\) that is no matrix"),
+        (lambda batch: torch.ones(len(batch), 2) * 1j, r" returned values of the type torch.complex64; exp"),
+        (lambda batch: np.ones((len(batch), 2)) * 1e300, r"'s vectors are not finite \(7 of"),
     ],
-)
+)  # fmt: skip
 def test_a_bad_batcher_is_named(task_path: Path, returned: Any, message: str) -> None:
-    se = senteval.engine.SE({"task_path": str(task_path)}, lambda params, batch: returned(batch))
+    params = {"task_path": str(task_path), "batch_size": 7, "kfold": 3}
+    for name in ("STS12", "MR", "STSBenchmark-finetune"):
+        se = senteval.engine.SE(params, lambda params, batch: returned(batch))
+        with pytest.raises(BenchError, match=f"^{name}: the batcher{message}") as caught:
+            se.eval(name)
+        assert "\n" not in str(caught.value)
+
+
+def test_batches_of_different_widths_are_refused(task_path: Path) -> None:
+    widths = iter((2, 3))
+    params = {"task_path": str(task_path), "batch_size": 7}
+    se = senteval.engine.SE(params, lambda params, batch: np.ones((len(batch), next(widths))))
+    message = r"^STS12: the batcher returned 3 columns, after 2 in the batches before; expected \(7, 2\)$"
     with pytest.raises(BenchError, match=message):
         se.eval("STS12")
+
+
+def test_a_bad_similarity_is_named(task_path: Path) -> None:
+    for similarity, message in (
+        (lambda a, b: a * b, r"params\['similarity'\] returned a ndarray; expected a number"),
+        (lambda a, b: float("nan"), r"params\['similarity'\] returned nan for pair 1; expected a finite"),
+    ):
+        with pytest.raises(BenchError, match=f"^STS12, .+: {message}"):
+            engine(task_path, similarity=similarity).eval("STS12")
+
+
+def test_an_undefined_correlation_has_one_line(
+    task_path: Path, capsys: pytest.CaptureFixture[str], recwarn: pytest.WarningsRecorder
+) -> None:
+    se = senteval.engine.SE({"task_path": str(task_path)}, lambda _, batch: np.ones((len(batch), 2)))
+    found = se.eval("STS12")
+    name = next(iter(found))
+    assert np.isnan(found[name]["spearman"][0])
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == len(found) - 1
+    assert lines[0].startswith(f"STS12, {name}: all ")
+    assert lines[0].endswith(" similarities are equal, so the correlation is undefined (nan)")
+    assert not recwarn.list
