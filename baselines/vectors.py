@@ -98,12 +98,41 @@ class _OfFile:
     def __init__(self, path: Path) -> None:
         self.path, self.dim = path, dimension(path)
         self.coverage: dict[str, str | int] = {}
-        """Words of the file, of the mean also tokens of the latest sentences; replaced, not changed."""
+        """Words of the file, of the mean also tokens of the latest sentences, and :meth:`cover`'s shares.
+
+        It is replaced, not changed.
+        """
 
     @cached_property
     def table(self) -> WordVectors:
         """All vectors of the file."""
         return read_word_vectors(self.path)
+
+    def cover(self, sentences: Sequence[str]) -> str:
+        """Return, and keep in ``coverage``, the share of a text that has vectors; raises as :meth:`share`."""
+        share = self.share(sentences)
+        self.coverage = {**self.coverage, "coverage": share}
+        return f"{self.path.name} has vectors for {share}"
+
+    def share(self, sentences: Sequence[str]) -> str:
+        """Return which share of the tokens, and of the distinct words, of some sentences has a vector.
+
+        Raises:
+            BenchError: none of them has one.
+        """
+        counts = Counter(token for sentence in sentences for token in sentence.split())
+        known = [count for token, count in counts.items() if self.table.find(token) is not None]
+        if counts and not known:
+            raise BenchError(
+                f"no vector for any of the text's {counts.total():,} tokens ({len(counts):,} distinct words)",
+                where=self.path.name,
+                expected="word vectors of the text's language",
+            )
+        tokens = 100 * sum(known) / max(counts.total(), 1)
+        words = 100 * len(known) / max(len(counts), 1)
+        return (
+            f"{tokens:.2f}% of {counts.total():,} tokens and {words:.2f}% of {len(counts):,} distinct words"
+        )
 
     def note(self, of_sentences: Mapping[str, str | int]) -> None:
         """Replace ``coverage``."""
@@ -157,6 +186,7 @@ class SifScorer(_OfFile):
         """
         if not first:
             return np.zeros(0, dtype=np.float32)
+        self.share([*first, *second])
         vectors = np.zeros((2 * len(first), self.dim))
         mean_vectors(self.table, [*first, *second], vectors, self.weights)
         self.note({})

@@ -34,7 +34,27 @@ class Encoder(Protocol):
             progress: Called with the number of sentences finished since its last call.
 
         Returns:
-            float32 (n, dim), row i for sentence i whatever the batches were.
+            float32 (n, dim), row i for sentence i whatever the batches were. What bench keeps it copies: the
+            array may be a view of a buffer that the next call writes to.
+        """
+        ...
+
+
+@runtime_checkable
+class WordCounter(Protocol):
+    """An encoder, or a scorer of pairs, that only knows the words of a list.
+
+    Optional. Suites that encode their sentences once call it.
+    """
+
+    def cover(self, sentences: Sequence[str]) -> str:
+        """Return in one line how much of a text it knows.
+
+        Args:
+            sentences: All distinct sentences of a suite, after they were encoded or compared.
+
+        Raises:
+            BenchError: it knows no word of them.
         """
         ...
 
@@ -104,5 +124,5 @@ class PairScorer(Protocol):
     facts: dict[str, str | int]
 
     def score_pairs(self, first: Sequence[str], second: Sequence[str]) -> FloatArray:
-        """Return float32 (n,), one similarity a pair; larger means more alike."""
+        """Return float32 (n,), one similarity a pair; larger means more alike. What bench keeps it copies."""
         ...

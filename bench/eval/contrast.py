@@ -14,7 +14,7 @@ from bench.data.suites import CONTRAST, SUITES, load_contrast
 from bench.data.tasks import suite_average
 from bench.encoder import Encoder, FloatArray, PairScorer
 from bench.errors import BenchError
-from bench.eval.embed import embed, similarities
+from bench.eval.embed import embed, report_words, similarities
 from bench.eval.measure import Measure, Measured, PairTests, Setting
 from bench.records.record import ALL, RunRecord, Score
 
@@ -114,6 +114,7 @@ def margins(
             if setting.progress:
                 setting.progress(2 * task.items)
         found[task.id] = difference.astype(np.float32)
+    report_words(encoder, (sentence for task in tasks for sentence in sentences_of(task)))
     return found
 
 

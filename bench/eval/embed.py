@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -9,11 +10,12 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.encoder import Encoder, FloatArray, PairScorer, Progress
+from bench.encoder import Encoder, FloatArray, PairScorer, Progress, WordCounter
 from bench.errors import BenchError
 
 BLOCK = 4096
 """Sentences that :func:`stream` holds at once."""
+_EQUAL = 1e-6  # of the largest value: how far equal float32 vectors may be apart
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,15 @@ class Embeddings:
 
     rows: dict[str, int]
     vectors: FloatArray
+
+    @property
+    def all_equal(self) -> bool:
+        """True if there are several vectors and all are equal up to rounding.
+
+        >>> Embeddings({"a": 0, "b": 1}, np.array([[3, 4], [3, 4]], dtype=np.float32)).all_equal
+        True
+        """
+        return len(self.vectors) > 1 and equal_to(self.vectors, self.vectors[0])
 
     def cosine(self, first: Sequence[str], second: Sequence[str]) -> NDArray[np.float64]:
         """Cosine of each pair, float64 (n,) in [-1, 1]; norms have the floor 1e-8: a zero vector gives 0.
@@ -59,6 +70,12 @@ class Embeddings:
         return a.astype(np.float64), b.astype(np.float64)
 
 
+def equal_to(vectors: FloatArray, vector: FloatArray) -> bool:
+    """Return True if all rows equal a vector up to rounding."""
+    limit = _EQUAL * max(float(np.abs(vector).max(initial=0)), np.finfo(np.float32).tiny)
+    return bool((np.abs(vectors - vector) <= limit).all())
+
+
 def distinct(sentences: Iterable[str]) -> list[str]:
     """Distinct sentences in order of first appearance.
 
@@ -75,7 +92,7 @@ def embed(
     batch_tokens: int | None = None,
     progress: Progress | None = None,
 ) -> Embeddings:
-    """Encode the distinct sentences.
+    """Encode the distinct sentences; the vectors are a copy, since an encoder may reuse its array.
 
     Raises:
         BenchError: the encoder returned another shape or type than it promises, or values that aren't finite.
@@ -90,11 +107,25 @@ def embed(
             f"the embeddings of {int((~finite).sum())} of {len(texts)} sentences are not finite",
             where=f"distinct sentence {row + 1} is the first",
         )
-    return Embeddings({text: row for row, text in enumerate(texts)}, vectors)
+    return Embeddings({text: row for row, text in enumerate(texts)}, vectors.copy())
+
+
+def report_words(encoder: Encoder | PairScorer, sentences: Iterable[str]) -> None:
+    """Print on stderr how much of a text word vectors cover; of other encoders nothing.
+
+    Args:
+        encoder: The encoder.
+        sentences: The text, after it was encoded or compared.
+
+    Raises:
+        BenchError: no word of the text has a vector.
+    """
+    if isinstance(encoder, WordCounter):
+        print(encoder.cover(distinct(sentences)), file=sys.stderr)
 
 
 def similarities(scorer: PairScorer, first: Sequence[str], second: Sequence[str]) -> FloatArray:
-    """Return a scorer's similarities of pairs, float32 (pairs,).
+    """Return a copy of a scorer's similarities of pairs, float32 (pairs,).
 
     Raises:
         BenchError: it returned another shape or type than it promises, or values that aren't finite.
@@ -107,7 +138,7 @@ def similarities(scorer: PairScorer, first: Sequence[str], second: Sequence[str]
             f"the similarities of {int((~finite).sum())} of {len(first)} pairs are not finite",
             where=f"pair {int(np.argmin(finite)) + 1} is the first",
         )
-    return found
+    return found.copy()
 
 
 def _check_array(found: object, shape: tuple[int, ...], whose: str) -> None:

@@ -14,7 +14,7 @@ from bench.data.suites import load_rank
 from bench.data.tasks import suite_average
 from bench.encoder import Encoder, FloatArray, PairScorer
 from bench.errors import BenchError
-from bench.eval.embed import Embeddings, embed
+from bench.eval.embed import Embeddings, embed, report_words
 from bench.eval.measure import Measure, Measured, Setting
 from bench.records.record import ALL, RunRecord, Score
 
@@ -52,6 +52,7 @@ class RankSuite(Measure[RankTask]):
         if isinstance(encoder, PairScorer):
             raise BenchError("this method compares pairs and has no vectors to rank by")
         found = embed(encoder, self.sentences(tasks), progress=setting.progress)
+        report_words(encoder, found.rows)
         predictions = {task.id: np.concatenate(task_ranks(task, found)).astype(np.float32) for task in tasks}
         return Measured(_scores(tasks, predictions), predictions)
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from bench.data.tasks import PairTask, suite_average
-from bench.encoder import Encoder, FloatArray, PairScorer, Progress
+from bench.data.tasks import PairSubset, PairTask, suite_average
+from bench.encoder import Encoder, FloatArray, PairScorer, Progress, WordCounter
 from bench.errors import BenchError
-from bench.eval.embed import embed, similarities
+from bench.eval.embed import Embeddings, distinct, embed, report_words, similarities
 from bench.records.record import ALL, Score
 
 
@@ -39,8 +39,9 @@ def spearman(predicted: NDArray[np.floating], gold: NDArray[np.floating]) -> flo
     y -= y.mean()
     scale = float(np.sqrt((x @ x) * (y @ y)))
     if scale == 0:
-        side = "predictions" if not (x @ x) else "gold scores"
-        raise BenchError(f"all {side} are equal, so the correlation is undefined (a collapsed encoder?)")
+        side = "gold scores" if not (y @ y) else "predictions"
+        what = f"all {len(gold)} {side} are equal, so the correlation is undefined"
+        raise BenchError(what, expected="gold scores that differ" if side == "gold scores" else None)
     return float(np.clip((x @ y) / scale, -1.0, 1.0))
 
 
@@ -51,7 +52,11 @@ def predict(
     batch_tokens: int | None = None,
     progress: Progress | None = None,
 ) -> dict[str, FloatArray]:
-    """Return float32 (pairs,) similarities a task, in its order; every distinct sentence is encoded once."""
+    """Return float32 (pairs,) similarities a task, in its order; every distinct sentence is encoded once.
+
+    Raises:
+        BenchError: all vectors are equal, or of word vectors no word has one.
+    """
     pairs = {task.id: list(task.all_pairs()) for task in tasks}
     if isinstance(encoder, PairScorer):
         predictions = {}
@@ -59,13 +64,18 @@ def predict(
             predictions[task_id] = similarities(encoder, *_sides(task_pairs))
             if progress:
                 progress(len(task_pairs))
+        report_words(encoder, _sentences(pairs))
         return predictions
-    sentences = (sentence for task_pairs in pairs.values() for pair in task_pairs for sentence in pair)
-    embeddings = embed(encoder, sentences, batch_tokens=batch_tokens, progress=progress)
-    return {
+    embeddings = embed(encoder, _sentences(pairs), batch_tokens=batch_tokens, progress=progress)
+    report_words(encoder, embeddings.rows)
+    predictions = {
         task_id: embeddings.cosine(*_sides(task_pairs)).astype(np.float32)
         for task_id, task_pairs in pairs.items()
     }
+    for task_id, values in predictions.items():
+        if len(values) > 1 and np.ptp(values) == 0:
+            _explain_equal(encoder, embeddings, task_id, pairs[task_id])
+    return predictions
 
 
 def score_task(task: PairTask, predictions: FloatArray) -> list[Score]:
@@ -92,12 +102,16 @@ def score_task(task: PairTask, predictions: FloatArray) -> list[Score]:
     gold = [np.asarray(subset.gold) for subset in task.subsets]
     if len(predictions) != task.pairs:
         raise BenchError(f"{len(predictions)} predictions for {task.pairs} pairs", where=task.id)
-    scores = [Score(task.id, ALL, "spearman", spearman(predictions, np.concatenate(gold)), task.pairs)]
+    value = _spearman(predictions, np.concatenate(gold), task.id, task.subsets)
+    scores = [Score(task.id, ALL, "spearman", value, task.pairs)]
     if len(gold) == 1:
         return scores
     sizes = [len(part) for part in gold]
     parts = np.split(predictions, np.cumsum(sizes)[:-1])
-    values = [spearman(part, part_gold) for part, part_gold in zip(parts, gold, strict=True)]
+    values = [
+        _spearman(part, part_gold, f"{task.id}, {subset.name}", [subset])
+        for part, part_gold, subset in zip(parts, gold, task.subsets, strict=True)
+    ]
     scores += [
         Score(task.id, subset.name, "spearman", value, size)
         for subset, value, size in zip(task.subsets, values, sizes, strict=True)
@@ -125,7 +139,7 @@ def dev_spearman(encoder: Encoder, task: PairTask, select: str = "cosine") -> fl
     embeddings = embed(encoder, (*first, *second))
     gold = np.concatenate([np.asarray(subset.gold) for subset in task.subsets])
     found = [embeddings.cosine(first, second), *embeddings.unnormalised(first, second)]
-    return max(spearman(similarities, gold) for similarities in found)
+    return max(_spearman(similarities, gold, task.id, task.subsets) for similarities in found)
 
 
 def score_suite(tasks: Sequence[PairTask], predictions: Mapping[str, FloatArray]) -> tuple[Score, ...]:
@@ -133,6 +147,36 @@ def score_suite(tasks: Sequence[PairTask], predictions: Mapping[str, FloatArray]
     scores = [score for task in tasks for score in score_task(task, predictions[task.id])]
     average = suite_average(score.value for score in scores if score.subset == ALL)
     return (*scores, Score("avg", ALL, "spearman", average, len(tasks)))
+
+
+def _explain_equal(
+    encoder: Encoder, embeddings: Embeddings, task_id: str, pairs: list[tuple[str, str]]
+) -> None:
+    """Raise BenchError with the reason of a task's equal predictions, where the vectors show it."""
+    if embeddings.all_equal:
+        raise BenchError("all predictions are equal, so the correlation is undefined (a collapsed encoder?)")
+    if isinstance(encoder, WordCounter):
+        try:
+            encoder.cover(distinct(sentence for pair in pairs for sentence in pair))
+        except BenchError as error:
+            where = f"{task_id}: {error.where}" if error.where else task_id
+            raise BenchError(error.what, where=where, expected=error.expected, hint=error.hint) from error
+
+
+def _spearman(
+    predicted: NDArray[np.floating], gold: NDArray[np.floating], where: str, subsets: Sequence[PairSubset]
+) -> float:
+    """Spearman's correlation; raises BenchError with task and files where it is undefined."""
+    try:
+        return spearman(predicted, gold)
+    except BenchError as error:
+        files = ", ".join(dict.fromkeys(subset.source for subset in subsets if subset.source))
+        where = f"{where} ({files})" if files else where
+        raise BenchError(error.what, where=where, expected=error.expected) from error
+
+
+def _sentences(pairs: Mapping[str, Sequence[tuple[str, str]]]) -> Iterator[str]:
+    return (sentence for of_task in pairs.values() for pair in of_task for sentence in pair)
 
 
 def _sides(pairs: list[tuple[str, str]]) -> tuple[list[str], list[str]]:

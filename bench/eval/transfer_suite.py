@@ -13,7 +13,7 @@ from bench.data.suites import is_reference, load_transfer
 from bench.data.tasks import LabelledTask, suite_average
 from bench.encoder import Encoder, FloatArray, PairScorer, Progress
 from bench.errors import BenchError
-from bench.eval.embed import embed
+from bench.eval.embed import embed, report_words
 from bench.eval.measure import Measure, Measured, Name, PairTests, Setting
 from bench.eval.transfer_items import accuracy_of, right_answers, scored_items
 from bench.records.record import ALL, RunRecord, Score
@@ -142,6 +142,7 @@ def evaluate_transfer(
             expected="a method with vectors, or a suite of pairs such as sts7",
         )
     vectors = embed(encoder, (s for task in tasks for s in sentences_of(task)), progress=progress)
+    report_words(encoder, vectors.rows)
     device = device_of(encoder)
     results = {task.id: run_task(task, vectors, protocol, device) for task in tasks}
     predictions = {task: result.predictions.astype(np.float32) for task, result in results.items()}

@@ -7,7 +7,7 @@ import hashlib
 import json
 import lzma
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,10 @@ from bench.data.word_vectors import WordVectors, dimension, read_word_vectors, s
 from bench.encoder import Encoder, PairScorer
 from bench.errors import BenchError, DataError
 from bench.eval.embed import embed
+from bench.eval.sts import predict
 from bench.probes.data import ProbeData
 from bench.probes.measure import measure
+from bench.records.record import RunRecord
 from bench.registry import discover
 from tests.support.cli import Cli, records, stable_bytes
 from tests.support.training import stage_context, stages_of
@@ -331,6 +333,59 @@ def toy_file(folder: Path) -> Path:
     return written(folder / "private", "\n".join(lines[5:]).encode(), "mine.8d.txt.gz")
 
 
+def covered(table: WordVectors, sentences: Iterable[str]) -> str:
+    """The shares as a record has them, counted token by token."""
+    tokens = [token for sentence in sentences for token in sentence.split()]
+    known = [token for token in tokens if table.find(token) is not None]
+    words, known_words = len(set(tokens)), len(set(known))
+    return (
+        f"{100 * len(known) / len(tokens):.2f}% of {len(tokens):,} tokens and "
+        f"{100 * known_words / words:.2f}% of {words:,} distinct words"
+    )
+
+
+def test_a_file_without_a_word_of_the_text_is_refused(cli: Cli, tmp_path: Path) -> None:
+    written(tmp_path, b"Katze 1 2\nHund 3 4\n", "german.txt")
+    sentences = {sentence for pair in toy_task().all_pairs() for sentence in pair}
+    tokens = [token for sentence in sentences for token in sentence.split()]
+    methods = "vectors:german.txt,vectors:german.txt:sif"
+    code, _, err = cli("run", "--methods", methods, "--suite", "toy")
+    assert code == 1
+    assert "collapsed" not in err
+    average, sif = (record.reason or "" for record in sorted_records(tmp_path))
+    assert average == (
+        f"german.txt: no vector for any of the text's {len(tokens):,} tokens "
+        f"({len(set(tokens))} distinct words); expected word vectors of the text's language"
+    )
+    assert sif.startswith("german.txt: no vector for any of the text's ")
+
+
+def sorted_records(folder: Path) -> list[RunRecord]:
+    """Records by their methods' names, the shortest first."""
+    return sorted(records(folder).values(), key=lambda record: len(record.method))
+
+
+def test_a_task_without_a_known_word_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    known = PairTask("EN", (PairSubset("x", ("the", "cat ."), ("Cat", "the cat"), (1.0, 2.0)),))
+    strange = PairTask("DE", (PairSubset("x", ("Katze", "ja"), ("Hund", "nein ja"), (1.0, 2.0)),))
+    encoder = AverageEncoder(written(tmp_path))
+    predict(encoder, [known])
+    assert (
+        capsys.readouterr().err
+        == "g.txt has vectors for 100.00% of 6 tokens and 100.00% of 4 distinct words\n"
+    )
+    with pytest.raises(BenchError) as caught:
+        predict(encoder, [known, strange])
+    assert str(caught.value) == (
+        "DE: g.txt: no vector for any of the text's 5 tokens (4 distinct words); "
+        "expected word vectors of the text's language"
+    )
+    assert (
+        capsys.readouterr().err
+        == "g.txt has vectors for 54.55% of 11 tokens and 50.00% of 8 distinct words\n"
+    )
+
+
 def test_the_command(cli: Cli, tmp_path: Path) -> None:
     path = toy_file(tmp_path)
     methods = f"vectors:{path},vectors:{path}:sif,named=vectors:{path}:sif[a=0.01]"
@@ -361,7 +416,10 @@ def test_the_command(cli: Cli, tmp_path: Path) -> None:
     assert 0 < facts["tokens_without_vector"] < facts["tokens"]
     assert (facts["pooling"], facts["words"], facts["repeated_words"]) == ("avg", len(table.rows), 0)
     words = {"words": len(table.rows), "repeated_words": 0}
-    assert sif.provenance["encoder"] == {"pooling": "sif", "fit": "target", "dim": 8, **words}
+    coverage = covered(table, sentences)
+    facts_of_sif = {"pooling": "sif", "fit": "target", "dim": 8, **words, "coverage": coverage}
+    assert (sif.provenance["encoder"], facts["coverage"]) == (facts_of_sif, coverage)
+    assert err.count(f"mine.8d.txt.gz has vectors for {coverage}\n") == 3
     assert (average.training, average.backbone) == ({}, sif.backbone)
     assert average.backbone is not None
     assert average.backbone["name"] == "mine.8d"

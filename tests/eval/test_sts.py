@@ -12,7 +12,7 @@ from bench.baselines.word_overlap import WordOverlapScorer
 from bench.data.tasks import PairSubset, PairTask
 from bench.encoder import FloatArray, Progress
 from bench.errors import BenchError
-from bench.eval.embed import distinct, embed
+from bench.eval.embed import distinct, embed, stream
 from bench.eval.sts import predict, score_suite, score_task, spearman
 
 
@@ -56,11 +56,107 @@ def test_spearman_refuses_what_has_no_answer() -> None:
         ([1.0], [1.0], "no correlation of 1 predictions with 1 gold scores"),
         ([1.0, 2.0], [1.0], "no correlation of 2 predictions with 1 gold scores"),
         ([1.0, float("nan")], [1.0, 2.0], "a prediction is not finite"),
-        ([1.0, 1.0], [1.0, 2.0], r"all predictions are equal.*\(a collapsed encoder\?\)"),
-        ([1.0, 2.0], [3.0, 3.0], "all gold scores are equal"),
+        ([1.0, 1.0], [1.0, 2.0], "^all 2 predictions are equal, so the correlation is undefined$"),
+        (
+            [1.0, 2.0],
+            [3.0, 3.0],
+            "^all 2 gold scores are equal, so the correlation is undefined; expected gold .* that differ$",
+        ),
     ):
         with pytest.raises(BenchError, match=message):
             spearman(np.asarray(x), np.asarray(y))
+
+
+class BufferedScorer:
+    """Compares by nothing, into one buffer."""
+
+    def __init__(self, values: Sequence[float] = (0.5,)) -> None:
+        self.facts: dict[str, str | int] = {}
+        self.values, self.buffer = values, np.zeros(100, dtype=np.float32)
+
+    def score_pairs(self, first: Sequence[str], second: Sequence[str]) -> FloatArray:
+        self.buffer[: len(first)] = np.resize(np.asarray(self.values), len(first)) * len(first)
+        return self.buffer[: len(first)]
+
+
+def task_of(gold: Sequence[float], second: Sequence[float], files: str = "b.tsv") -> PairTask:
+    """Two data sets of three pairs."""
+    sides = ("a", "b", "c"), ("ab", "bb", "cab")
+    subsets = (
+        PairSubset("news", *sides, tuple(gold), "a.tsv"),
+        PairSubset("forum", *sides, tuple(second), files),
+    )
+    return PairTask("STS", subsets)
+
+
+def test_undefined_correlations_name_task_and_file() -> None:
+    predictions = np.array([0.1, 0.2, 0.3, 0.9, 0.7, 0.8], dtype=np.float32)
+    equal = np.array([0.1, 0.2, 0.3, 0.9, 0.9, 0.9], dtype=np.float32)
+    undefined = "so the correlation is undefined"
+    for task, similarities, message in (
+        (
+            task_of((1, 1, 1), (1, 1, 1)),
+            predictions,
+            f"STS (a.tsv, b.tsv): all 6 gold scores are equal, {undefined}; expected gold scores that differ",
+        ),
+        (
+            task_of((1, 2, 3), (1, 1, 1)),
+            predictions,
+            f"STS, forum (b.tsv): all 3 gold scores are equal, {undefined}; expected gold scores that differ",
+        ),
+        (
+            task_of((1, 2, 3), (1, 2, 1)),
+            equal,
+            f"STS, forum (b.tsv): all 3 predictions are equal, {undefined}",
+        ),
+        (task_of((1, 2, 3), (1, 2, 1), ""), equal, f"STS, forum: all 3 predictions are equal, {undefined}"),
+    ):
+        with pytest.raises(BenchError) as caught:
+            score_task(task, similarities)
+        assert str(caught.value) == message
+
+
+def test_only_equal_vectors_are_a_collapsed_encoder() -> None:
+    class Constant(Lengths):
+        def encode(self, sentences, batch_tokens=None, progress=None):  # type: ignore[no-untyped-def]
+            return np.ones((len(sentences), 2), dtype=np.float32)
+
+    class OnALine(Lengths):
+        def encode(self, sentences, batch_tokens=None, progress=None):  # type: ignore[no-untyped-def]
+            return np.asarray([[len(s), 0] for s in sentences], dtype=np.float32)
+
+    task = task_of((1, 2, 3), (1, 2, 1))
+    with pytest.raises(BenchError) as caught:
+        score_suite([task], predict(Constant(), [task]))
+    assert str(caught.value).endswith("so the correlation is undefined (a collapsed encoder?)")
+    for encoder in (OnALine(), BufferedScorer()):
+        with pytest.raises(BenchError) as caught:
+            score_suite([task], predict(encoder, [task]))
+        said = "STS (a.tsv, b.tsv): all 6 predictions are equal, so the correlation is undefined"
+        assert str(caught.value) == said
+
+
+def test_what_an_encoder_returns_is_copied() -> None:
+    """A plug-in may return a view of one buffer, which its next call writes to."""
+
+    class Buffered(Lengths):
+        def encode(self, sentences, batch_tokens=None, progress=None):  # type: ignore[no-untyped-def]
+            self.buffer = getattr(self, "buffer", np.zeros((100, 2), dtype=np.float32))
+            self.buffer[: len(sentences)] = Lengths.encode(self, sentences)
+            return self.buffer[: len(sentences)]
+
+    encoder, plain = Buffered(), Lengths()
+    first, second = embed(encoder, ["a", "bb", "aaa"]), embed(encoder, ["bbbb", "aa"])
+    np.testing.assert_array_equal(first.vectors, embed(plain, ["a", "bb", "aaa"]).vectors)
+    np.testing.assert_array_equal(second.vectors, embed(plain, ["bbbb", "aa"]).vectors)
+    texts = ["a", "bb", "aaa", "bbbb", "aa"]
+    blocks = list(stream(encoder, texts, block=2))
+    np.testing.assert_array_equal(np.concatenate(blocks), embed(plain, texts).vectors)
+
+    one = PairTask("A", (PairSubset("x", ("a", "b"), ("b", "c"), (1.0, 2.0)),))
+    two = PairTask("B", (PairSubset("x", ("a", "b", "d"), ("b", "c", "e"), (1.0, 2.0, 3.0)),))
+    found = predict(BufferedScorer((1, 2, 3)), [one, two])
+    assert [values.tolist() for values in found.values()] == [[2, 4], [3, 6, 9]]
 
 
 def test_cosine_by_hand_and_of_a_zero_vector() -> None:
