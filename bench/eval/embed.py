@@ -72,7 +72,7 @@ class Embeddings:
 
 def equal_to(vectors: FloatArray, vector: FloatArray) -> bool:
     """Return True if all rows equal a vector up to rounding."""
-    limit = _EQUAL * max(float(np.abs(vector).max(initial=0)), np.finfo(np.float32).tiny)
+    limit = _EQUAL * float(np.abs(vector).max(initial=0))
     return bool((np.abs(vectors - vector) <= limit).all())
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from bench.encoder import Encoder, FloatArray, PairScorer, Progress, PromptedEncoder
-from bench.errors import InputError
-from bench.eval.embed import embed
+from bench.encoder import Encoder, FloatArray, PairScorer, Progress, PromptedEncoder, WordCounter
+from bench.errors import BenchError, InputError
+from bench.eval.embed import embed, equal_to
 from bench.eval.mteb_setup import import_mteb, kept_random_state, quiet
 
 _PROBES = ("", "a", "One sentence, and then another one.", "Zwei Sätze 12; 句子 предложение.")
@@ -52,6 +52,7 @@ class MtebEncoder:
         self.encoder: Encoder = encoder
         self.progress = progress
         self.encoded = 0  # sentences that mteb asked for
+        self.begin_task()
         with kept_random_state():
             import_mteb()
             from bench.eval.mteb_about import model_meta, similarities
@@ -81,7 +82,33 @@ class MtebEncoder:
             prompt = self._prompt(task_metadata, prompt_type)
             asked = _Asked(asked, prompt_type.value if prompt_type else "", prompt)
         embeddings = embed(asked, texts, progress=self.progress)
+        self._watch(embeddings.vectors)
         return embeddings.vectors[[embeddings.rows[text] for text in texts]]
+
+    def begin_task(self) -> None:
+        """Forget what :meth:`check_task` judges by."""
+        self._first: FloatArray | None = None
+        self._tokens = self._unknown = 0
+        self.all_equal = False
+
+    def check_task(self) -> None:
+        """Raise BenchError if word vectors have no word of what was encoded since :meth:`begin_task`."""
+        if self._tokens and self._tokens == self._unknown:
+            raise BenchError(
+                f"no vector for any of the text's {self._tokens:,} tokens",
+                expected="word vectors of the text's language",
+            )
+
+    def _watch(self, vectors: FloatArray) -> None:
+        """Note whether all vectors of a task are equal, and the tokens that word vectors know."""
+        if len(vectors) and self._first is None:
+            self._first, self.all_equal = vectors[0].copy(), True
+        if self._first is not None and self.all_equal:
+            self.all_equal = equal_to(vectors, self._first)
+        if isinstance(self.encoder, WordCounter):
+            coverage: Mapping[str, Any] = getattr(self.encoder, "coverage", {})
+            self._tokens += int(coverage.get("tokens", 0))
+            self._unknown += int(coverage.get("tokens_without_vector", 0))
 
     def _prompt(self, task: Any, kind: Any) -> str | None:
         """The encoder's prompt for a task or its type, as mteb finds it; None for the kind's own."""

@@ -21,6 +21,7 @@ import numpy as np
 from bench.encoder import Encoder, FloatArray, PairScorer, Progress
 from bench.errors import BenchError, StorageError, storage_reason
 from bench.eval.measure import Measured
+from bench.eval.mteb_classes import score_fewer_classes
 from bench.eval.mteb_items import mteb_items
 from bench.eval.mteb_kept import keep
 from bench.eval.mteb_kinds import RANKED, kind_of
@@ -166,7 +167,7 @@ def _measure(model: MtebEncoder, group: list[MtebTask], folder: Path) -> list[En
     """Run one task of mteb's on every subset that the group needs, and write mteb's own files.
 
     Raises:
-        BenchError: a main score that isn't finite.
+        BenchError: a main score that isn't finite, or word vectors without a word of the task.
     """
     import mteb
 
@@ -175,6 +176,8 @@ def _measure(model: MtebEncoder, group: list[MtebTask], folder: Path) -> list[En
     task = mteb_task(replace(group[0], asked=replace(group[0].asked, subsets=tuple(every))))
     if not task.data_loaded and not task.is_aggregate:
         task.load_data()  # here, so that they can be counted afterwards
+    score_fewer_classes(task, group[0].local)
+    model.begin_task()
     settings: Any = {"batch_size": _BATCH, "show_progress_bar": False}
     with _said(task, group[0]) as (said, folder_of_predictions):
         run = mteb.evaluate(
@@ -192,10 +195,12 @@ def _measure(model: MtebEncoder, group: list[MtebTask], folder: Path) -> list[En
             for split, parts in result.scores.items()
             for scores in parts
         ]
+    model.check_task()
     if bad := [
         entry.subset for entry in entries if not math.isfinite(entry.scores.get("main_score", math.nan))
     ]:
-        raise BenchError(f"the score of {', '.join(bad[:5])} isn't finite (a collapsed encoder?)")
+        why = ": all vectors are equal (a collapsed encoder?)" if model.all_equal else ""
+        raise BenchError(f"the score of {', '.join(bad[:5])} isn't finite{why}")
     _write_results(result, model, folder, settings)
     task.unload_data()
     return entries

@@ -151,7 +151,7 @@ def _mean(task_id: str, entries: Sequence[Entry], score: str) -> float:
     bad = [entry.subset for entry, value in zip(entries, values, strict=True) if not math.isfinite(value)]
     if bad or not values:
         raise BenchError(
-            f"{score} of {', '.join(bad[:5]) or 'no subset'} isn't finite (a collapsed encoder?)",
+            f"mteb gives no finite {score} of {', '.join(bad[:5]) or 'any subset'}",
             where=task_id,
         )
     return suite_average(values)

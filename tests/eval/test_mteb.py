@@ -8,19 +8,23 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from bench.baselines.vectors import AverageEncoder
 from bench.baselines.word_overlap import WordOverlapScorer
 from bench.card import OptionValue
+from bench.data.local_tasks import LocalTask
 from bench.data.mteb_names import named_suites
 from bench.data.tasks import PairSubset, PairTask
 from bench.encoder import Encoder, FloatArray
 from bench.errors import BenchError, InputError
 from bench.eval.measure import Measured
+from bench.eval.mteb_classes import score_fewer_classes
 from bench.eval.mteb_items import local_items, mteb_items
 from bench.eval.mteb_kept import _at_hand
 from bench.eval.mteb_model import MtebEncoder, revision_of
@@ -46,6 +50,10 @@ KINDS = {
     "retrieval": "Retrieval",
 }
 """mteb's type of a suite's tasks by the end of its name, else STS."""
+
+
+_ROWS = tuple((f"text {label}", label) for label in "xyz")
+THREE = LocalTask("three", "classification", "eng-Latn", "test", (("train", _ROWS), ("test", _ROWS[:2])))
 
 
 class WordVectors:
@@ -396,11 +404,65 @@ def test_methods_without_vectors_and_collapsed_encoders_are_refused(suite: Path,
     with pytest.raises(InputError, match="bench/x: this method compares pairs and has no vectors of its own"):
         evaluate(WordOverlapScorer(), tasks, name="bench/x", folder=tmp_path / "mteb")
     said = (
-        r"1 of 2 tasks of mteb failed \(Local-pairs: the score of default isn't finite .*the others are kept"
+        r"1 of 2 tasks of mteb failed \(Local-pairs: the score of default isn't finite: all vectors are "
+        r"equal \(a collapsed encoder\?\)\); the others are kept"
     )
     with pytest.raises(BenchError, match=said):
         evaluate(collapsed, tasks[:2], name="bench/x", folder=tmp_path / "mteb")
     assert len(list((tmp_path / "mteb" / "parts").iterdir())) == 1
+
+
+@pytest.mark.parametrize("tested", [("x", "y"), ("x", "z"), ("y", "z"), ("z",)])
+def test_a_test_file_with_fewer_classes_has_an_accuracy(tmp_path: Path, tested: Sequence[str]) -> None:
+    """Of labels 0 and 2 scikit-learn refuses the average precision that mteb has of two classes."""
+    train = [f"{word} {i}\t{'xyz'[i % 3]}" for i in range(24) for word in (WORDS[i % 3],)]
+    test = [f"{WORDS['xyz'.index(label)]} here\t{label}" for label in tested for _ in range(3)]
+    for name, rows in (("train", train), ("test", test)):
+        (tmp_path / f"{name}.tsv").write_text("\n".join(["text\tlabel", *rows]) + "\n")
+    suite = tmp_path / "mine.toml"
+    suite.write_text(
+        '[[task]]\nname = "three"\ntype = "classification"\ntrain = "train.tsv"\ntest = "test.tsv"\n'
+    )
+    tasks = load_mteb_suite(f"local:{suite}", None)
+    found = evaluate(WordVectors(), tasks, name="bench/x", folder=tmp_path / "mteb")
+    values = {(score.task, score.metric): score.value for score in found.scores}
+    assert values["three", "accuracy"] > 0.9
+    assert found.predictions is not None
+    assert len(found.predictions["three"]) == 10 * len(test)
+    (file,) = (tmp_path / "mteb" / "results").rglob("Local-three.json")
+    (scores,) = json.loads(file.read_text())["scores"]["test"]
+    assert all(one["ap"] is None for one in scores["scores_per_experiment"])
+    assert scores["f1"] > 0.5
+
+
+def test_equal_scores_without_ap_are_mtebs() -> None:
+    """The classes are numbered afresh, and no other score changes."""
+    task = SimpleNamespace(metadata=SimpleNamespace(type="Classification"))
+    made: Any = mteb_task(next(t for t in load_mteb_suite("mini-classification", None)))
+    usual = made._calculate_scores
+    for gold, predicted in (([0, 1, 1, 0], [2, 1, 0, 0]), ([2, 1, 1], [2, 0, 1])):
+        task._calculate_scores = usual
+        score_fewer_classes(task, THREE)
+        expected = {**usual(gold, predicted), "ap": None, "ap_weighted": None}
+        assert task._calculate_scores(gold, predicted) == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_task_of_mtebs_that_fails_on_its_labels_has_the_other_scores() -> None:
+    made: Any = mteb_task(next(t for t in load_mteb_suite("mini-classification", None)))
+    with pytest.raises(ValueError, match="pos_label"):
+        made._calculate_scores([0, 2], [0, 1])
+    score_fewer_classes(made, None)
+    assert made._calculate_scores([0, 2], [0, 1])["accuracy"] == 0.5
+    assert made._calculate_scores([0, 1], [0, 1])["ap"] == 1
+
+
+def test_word_vectors_without_a_word_of_a_task_are_refused(suite: Path, tmp_path: Path) -> None:
+    (tmp_path / "german.txt").write_text("Katze 1 2\nHund 3 4\n")
+    tasks = load_mteb_suite(f"local:{suite}", None)
+    message = r"classes: no vector for any of the text's \d+ tokens; expected word vectors of the"
+    with pytest.raises(BenchError, match=message) as caught:
+        evaluate(AverageEncoder(tmp_path / "german.txt"), tasks, name="bench/x", folder=tmp_path / "mteb")
+    assert "collapsed" not in str(caught.value)
 
 
 def test_an_evaluation_in_mid_training_changes_no_later_number(
