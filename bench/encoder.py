@@ -34,8 +34,8 @@ class Encoder(Protocol):
             progress: Called with the number of sentences finished since its last call.
 
         Returns:
-            float32 (n, dim), row i for sentence i whatever the batches were. What bench keeps it copies: the
-            array may be a view of a buffer that the next call writes to.
+            float32 (n, dim), row i for sentence i whatever the batches were. bench copies what it keeps;
+            other callers may not, so return an array of its own from every call.
         """
         ...
 
@@ -124,5 +124,5 @@ class PairScorer(Protocol):
     facts: dict[str, str | int]
 
     def score_pairs(self, first: Sequence[str], second: Sequence[str]) -> FloatArray:
-        """Return float32 (n,), one similarity a pair; larger means more alike. What bench keeps it copies."""
+        """Return float32 (n,), one similarity a pair; larger means more alike; see :meth:`Encoder.encode`."""
         ...

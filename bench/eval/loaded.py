@@ -39,7 +39,11 @@ class LoadedEncoder:
             raise TypeError(f"encode() got an unexpected keyword argument '{next(iter(about))}'")
         if isinstance(sentences, str):  # whose characters would be encoded
             raise TypeError("encode() takes a list of sentences, not a single one")
-        return self.encoder.encode(list(sentences), batch_tokens, progress)  # type: ignore[arg-type]
+        texts = list(sentences)
+        if wrong := [place for place, text in enumerate(texts) if not isinstance(text, str)]:
+            kind = type(texts[wrong[0]]).__name__
+            raise TypeError(f"encode() takes a list of sentences, and item {wrong[0]} is a {kind}")
+        return self.encoder.encode(texts, batch_tokens, progress)  # type: ignore[arg-type]
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:

@@ -121,6 +121,8 @@ def test_a_loaded_encoder_leaves_mteb_alone_until_it_is_asked(tiny_bert: Path, t
     assert (loaded.dim, loaded.facts["pooling_from"], loaded.pooling) == (16, "bench.json", "cls")
     with pytest.raises(TypeError, match="unexpected keyword argument 'batch'"):
         loaded.encode(TEXTS, batch=3)
+    with pytest.raises(TypeError, match="takes a list of sentences, and item 1 is a NoneType"):
+        loaded.encode(["a", None])  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="takes a list of sentences, not a single one"):
         loaded.encode(TEXTS[0])
     np.testing.assert_array_equal(loaded.encode(np.array(TEXTS)), loaded.encode(TEXTS))

@@ -247,6 +247,69 @@ def test_too_few_rows_to_validate_on_are_said() -> None:
         MLP(SHORT, 2, 2).fit(np.ones((12, 2)), np.ones(12), validation_split=0.05)
 
 
+FULL_CONFIG: dict[str, Any] = {"nclasses": 2, "seed": 1, "usepytorch": True, "classifier": SHORT, "kfold": 2}
+FEATURES, CLASSES = np.ones((12, 2)), np.arange(12) % 2
+
+
+@pytest.mark.parametrize("torch_fits", [True, False])
+def test_features_and_classes_that_do_not_fit_are_named(torch_fits: bool) -> None:
+    config = FULL_CONFIG | {"usepytorch": torch_fits}
+    whole = {"X": FEATURES, "y": CLASSES}
+    three = {name: FEATURES for name in ("train", "valid", "test")}
+    for made, message in (
+        (
+            lambda: validation.InnerKFoldClassifier(CLASSES, CLASSES, config),
+            r"InnerKFoldClassifier: features of the shape \(12,\) and classes of the shape \(12,\); expected",
+        ),
+        (
+            lambda: validation.InnerKFoldClassifier(FEATURES, CLASSES[:3], config),
+            r"InnerKFoldClassifier: features of the shape \(12, 2\) and classes of the shape \(3,\)",
+        ),
+        (
+            lambda: validation.KFoldClassifier(whole, {"X": FEATURES, "y": CLASSES[:3]}, config),
+            r"KFoldClassifier, test: features of the shape \(12, 2\) and classes of the shape \(3,\)",
+        ),
+        (
+            lambda: validation.KFoldClassifier(whole, {"X": FEATURES}, config),
+            "KFoldClassifier, test: no 'y'; exp",
+        ),
+        (
+            lambda: SplitClassifier(three, {"train": CLASSES, "test": CLASSES}, config),
+            "SplitClassifier, valid: no 'y'; expected X and y of train, valid, test",
+        ),
+        (
+            lambda: validation.InnerKFoldClassifier(FEATURES, CLASSES, {"nclasses": 2}),
+            "InnerKFoldClassifier: config has no 'seed'; expected nclasses, seed, usepytorch, classifier",
+        ),
+    ):
+        with pytest.raises(BenchError, match=f"^{message}"):
+            made()
+
+
+def test_a_classifier_names_rows_and_classes_that_it_cannot_take() -> None:
+    model = MLP(SHORT, 2, 2)
+    for call, message in (
+        (
+            lambda: model.fit(FEATURES, np.arange(12), validation_split=0.5),
+            "12 rows and 12 classes; .* 0 to 1 for",
+        ),
+        (
+            lambda: model.fit(FEATURES, CLASSES[:3], validation_split=0.5),
+            "12 rows and 3 classes; expected a class",
+        ),
+        (lambda: model.predict(np.ones((2, 3))), r"features of the shape \(2, 3\); expected \(n, 2\)"),
+        (lambda: model.predict(np.ones(2)), r"features of the shape \(2,\); expected \(n, 2\)"),
+    ):
+        with pytest.raises(BenchError, match=f"^classifier: {message}"):
+            call()
+
+
+def test_lists_are_taken_as_arrays() -> None:
+    given: dict[str, Any] = {part: FEATURES.tolist() for part in ("train", "valid", "test")}
+    classes: dict[str, Any] = {part: CLASSES.tolist() for part in given}
+    assert SplitClassifier(given, classes, FULL_CONFIG).run() == (50.0, 50.0)
+
+
 def test_a_line_says_once_that_settings_have_no_effect(
     task_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from scipy.stats import pearsonr, spearmanr
 
 from bench import senteval_compat
+from bench.errors import BenchError
 from bench.senteval_compat import facebookresearch
 from bench.senteval_compat.tools.relatedness import RelatednessPytorch, correlated, encode_labels
 from tests.support.senteval_original import pair_features, regression, soft_labels
@@ -43,6 +44,12 @@ def test_soft_labels() -> None:
     scores = [0, 0.25, 1, 1.6, 4.9, 5]
     assert np.allclose(encode_labels(scores), soft_labels(scores), atol=1e-7)
     assert encode_labels([0, 0.25]).sum(1).tolist() == [0, 0.25]  # nothing stands below the first grade
+
+
+@pytest.mark.parametrize(("score", "shown"), [(-1, "-1"), (5.5, "5.5"), (float("nan"), "nan")])
+def test_a_score_outside_the_grades_is_refused(score: float, shown: str) -> None:
+    with pytest.raises(BenchError, match=f"^encode_labels: score {shown}; expected 0 to 5$"):
+        encode_labels([1, score])
 
 
 @pytest.mark.parametrize("correlation", [pearsonr, spearmanr])

@@ -78,9 +78,15 @@ class PyTorchClassifier:
             The best validation accuracy.
 
         Raises:
-            BenchError: no rows to validate on.
+            BenchError: no rows to validate on, or features and classes that don't belong together.
         """
-        x, labels = _features(X), torch.from_numpy(np.asarray(y, dtype=np.int64))
+        x, labels = self._features(X), torch.from_numpy(np.asarray(y, dtype=np.int64))
+        if len(labels) != len(x) or (len(labels) and not 0 <= labels.min() <= labels.max() < self.nclasses):
+            raise BenchError(
+                f"{len(x)} rows and {len(labels)} classes",
+                where="classifier",
+                expected=f"a class of 0 to {self.nclasses - 1} for each row",
+            )
         if validation_data is None:
             shuffled, cut = self._order.permutation(len(x)), int((validation_split or 0.0) * len(x))
             aside, rest = shuffled[:cut], shuffled[cut:]
@@ -142,8 +148,16 @@ class PyTorchClassifier:
     def _logits(self, rows: Array) -> Tensor:
         self.model.eval()
         with torch.no_grad():
-            found: Tensor = self.model(_features(rows))
+            found: Tensor = self.model(self._features(rows))
         return found
+
+    def _features(self, rows: Array) -> Tensor:
+        x = np.asarray(rows, dtype=np.float32)
+        if x.ndim != 2 or x.shape[1] != self.inputdim:
+            raise BenchError(
+                f"features of the shape {x.shape}", where="classifier", expected=f"(n, {self.inputdim})"
+            )
+        return torch.from_numpy(x)
 
 
 class MLP(PyTorchClassifier):
@@ -196,7 +210,3 @@ class MLP(PyTorchClassifier):
             return [nn.Linear(self.inputdim, self.nclasses)]
         hidden = nn.Linear(self.inputdim, self.nhid)
         return [hidden, nn.Dropout(self.dropout), nn.Sigmoid(), nn.Linear(self.nhid, self.nclasses)]
-
-
-def _features(rows: Array) -> Tensor:
-    return torch.from_numpy(np.asarray(rows, dtype=np.float32))

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from scipy.stats import pearsonr
 from torch import Tensor, nn
 
+from bench.errors import BenchError
+
 Array = NDArray[Any]
 Correlation = Callable[..., Any]
 Scores = Sequence[float] | Array
@@ -30,10 +32,16 @@ def encode_labels(labels: Scores, nclass: int = GRADES) -> NDArray[np.float32]:
         labels: Scores from 0 to ``nclass``.
         nclass: Number of grades.
 
+    Raises:
+        BenchError: a score outside that range.
+
     >>> encode_labels([3.25, 5.0, 0.5]).tolist()[0]
     [0.0, 0.0, 0.75, 0.25, 0.0]
     """
     scores = np.asarray(labels, dtype=np.float64)
+    outside = scores[~((scores >= 0) & (scores <= nclass))]  # not a number among them
+    if len(outside):
+        raise BenchError(f"score {outside[0]:g}", where="encode_labels", expected=f"0 to {nclass}")
     spread: NDArray[np.float32] = np.zeros((len(scores), nclass), dtype=np.float32)
     for row, score in zip(spread, scores, strict=True):
         below = int(np.floor(score))

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
 
+from bench.errors import BenchError, InputError
 from bench.eval.transfer_items import SEED, folds_of
 from bench.senteval_compat.tools.classifier import MLP
 
@@ -26,6 +27,34 @@ _STRENGTHS_OF_FOLDS = tuple(2.0**power for power in range(-1, 6))
 _FREE, _FREE_STRENGTH = 1e-9, 1e9
 
 
+_CONFIG = ("nclasses", "seed", "usepytorch", "classifier")
+
+
+def _read_rows(x: Any, y: Any, where: str) -> Pair:
+    """Return features and classes as arrays; raises BenchError for shapes that don't belong together."""
+    features, classes = np.asarray(x), np.asarray(y)
+    if features.ndim != 2 or features.shape[:1] != classes.shape:
+        raise BenchError(
+            f"features of the shape {features.shape} and classes of the shape {classes.shape}",
+            where=where,
+            expected="(n, dim) and (n,)",
+        )
+    return features, classes
+
+
+def _read_splits(
+    x: Mapping[str, Any], y: Mapping[str, Any], names: tuple[str, ...], where: str
+) -> list[Pair]:
+    """Return features and classes of each split; raises InputError for a missing one."""
+    for name in names:
+        for side, given in (("X", x), ("y", y)):
+            if given.get(name) is None:
+                raise InputError(
+                    f"no '{side}'", where=f"{where}, {name}", expected=f"X and y of {', '.join(names)}"
+                )
+    return [_read_rows(x[name], y[name], f"{where}, {name}") for name in names]
+
+
 class _Chooser:
     """What the three have in common.
 
@@ -35,6 +64,10 @@ class _Chooser:
     """
 
     def __init__(self, dim: int, config: Mapping[str, Any]) -> None:
+        if missing := [name for name in _CONFIG if name not in config]:
+            raise InputError(
+                f"config has no '{missing[0]}'", where=type(self).__name__, expected=", ".join(_CONFIG)
+            )
         self.featdim, self.nclasses, self.seed = dim, int(config["nclasses"]), int(config["seed"])
         self.usepytorch, self.classifier_config = bool(config["usepytorch"]), dict(config["classifier"])
         self.cudaEfficient = bool(config.get("cudaEfficient"))
@@ -80,8 +113,8 @@ class InnerKFoldClassifier(_Chooser):
     """
 
     def __init__(self, X: Array, y: Array, config: Mapping[str, Any]) -> None:  # noqa: N803
-        super().__init__(X.shape[1], config)
-        self.X, self.y = X, y
+        self.X, self.y = _read_rows(X, y, "InnerKFoldClassifier")
+        super().__init__(self.X.shape[1], config)
         self.devresults: list[float] = []
         self.testresults: list[float] = []
 
@@ -107,8 +140,10 @@ class KFoldClassifier(_Chooser):
     def __init__(
         self, train: Mapping[str, Array], test: Mapping[str, Array], config: Mapping[str, Any]
     ) -> None:
-        super().__init__(train["X"].shape[1], config)
-        self.train, self.test = train, test
+        splits = [{"train": train.get(side), "test": test.get(side)} for side in ("X", "y")]
+        pairs = _read_splits(splits[0], splits[1], ("train", "test"), "KFoldClassifier")
+        self.train, self.test = ({"X": x, "y": y} for x, y in pairs)
+        super().__init__(self.train["X"].shape[1], config)
 
     def run(self) -> tuple[float, float, Array]:
         """Return the accuracy in validation and on the test split, and the predicted classes of it."""
@@ -132,8 +167,13 @@ class SplitClassifier(_Chooser):
     def __init__(
         self, X: Mapping[str, Array], y: Mapping[str, Array], config: Mapping[str, Any]  # noqa: N803
     ) -> None:  # fmt: skip
-        super().__init__(X["train"].shape[1], config)
-        self.X, self.y, self.config = X, y, config
+        names = ("train", "valid", "test")
+        pairs = _read_splits(X, y, names, "SplitClassifier")
+        self.X, self.y = (
+            {name: pair[side] for name, pair in zip(names, pairs, strict=True)} for side in (0, 1)
+        )
+        super().__init__(self.X["train"].shape[1], config)
+        self.config = config
 
     def run(self) -> tuple[float, float]:
         """Return the accuracy on the validation and on the test split."""
