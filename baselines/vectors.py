@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from bench.baselines.whitening import facts_without_steps, unit
 from bench.card import BuildContext, MethodCard, Option, OptionValue
 from bench.data.word_vectors import WordVectors, dimension, read_word_vectors
-from bench.encoder import Encoder, FloatArray, PairScorer, Progress
+from bench.encoder import Encoder, FloatArray, PairScorer, Progress, check_pairs
 from bench.errors import BenchError
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
@@ -182,8 +182,9 @@ class SifScorer(_OfFile):
         """Cosines, float32 (n,); the component is of both sides of all pairs. A zero vector gives 0.
 
         Raises:
-            BenchError: no word has a vector, or all sentences lie on one line.
+            BenchError: no word has a vector, all sentences lie on one line, or sides of different lengths.
         """
+        check_pairs(first, second)
         if not first:
             return np.zeros(0, dtype=np.float32)
         self.share([*first, *second])

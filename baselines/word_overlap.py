@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bench.card import BuildContext, MethodCard
-from bench.encoder import FloatArray, PairScorer
+from bench.encoder import FloatArray, PairScorer, check_pairs
 from bench.registry import add_method
 
 _WORD = re.compile(r"[^\W_]+")
@@ -27,6 +27,7 @@ class WordOverlapScorer:
 
     def score_pairs(self, first: Sequence[str], second: Sequence[str]) -> FloatArray:
         """Return float32 (n,) in [0, 1]: |A and B| / sqrt(|A| |B|), 0 where a sentence has no word."""
+        check_pairs(first, second)
         scores = np.zeros(len(first), dtype=np.float32)
         for row, (a, b) in enumerate(zip(map(words, first), map(words, second), strict=True)):
             if a and b:

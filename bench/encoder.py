@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.errors import BenchError
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -115,6 +117,13 @@ class PromptedEncoder(Encoder, Protocol):
             progress: Called with the number of sentences finished since its last call.
         """
         ...
+
+
+def check_pairs(first: Sequence[str], second: Sequence[str]) -> None:
+    """Raise BenchError unless there are as many first sentences as second ones."""
+    if len(first) != len(second):
+        what = f"{len(first)} first sentences and {len(second)} second ones"
+        raise BenchError(what, expected="one of each for every pair")
 
 
 @runtime_checkable

@@ -263,6 +263,8 @@ def test_sif_is_the_printed_algorithm(tmp_path: Path, random_file: Path, a: floa
     assert got[3] == pytest.approx(1)
     np.testing.assert_array_equal(scorer.score_pairs(FIRST, SECOND), got)
     assert scorer.facts == {"pooling": "sif", "fit": "target", "dim": 5}
+    with pytest.raises(BenchError, match="5 first sentences and 4 second ones; expected one of each"):
+        scorer.score_pairs(FIRST, SECOND[:4])
     other = scorer.score_pairs((*FIRST, "mat ."), (*SECOND, "on"))[:5]
     assert np.abs(other - got).max() > 1e-3  # another task has another component
 

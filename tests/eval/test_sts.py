@@ -67,6 +67,13 @@ def test_spearman_refuses_what_has_no_answer() -> None:
             spearman(np.asarray(x), np.asarray(y))
 
 
+def test_scorers_want_two_sides_of_one_length() -> None:
+    with pytest.raises(
+        BenchError, match="2 first sentences and 1 second ones; expected one of each for every"
+    ):
+        WordOverlapScorer().score_pairs(["a", "b"], ["a"])
+
+
 class BufferedScorer:
     """Compares by nothing, into one buffer."""
 
