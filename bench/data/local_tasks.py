@@ -14,19 +14,19 @@ Every file has a header with the columns of :data:`KINDS`; ``columns = [...]`` s
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 import math
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from bench.data.delimited import are_names, open_table
 from bench.data.tasks import decimal
 from bench.errors import DataError, InputError, not_one_of
 
@@ -48,6 +48,7 @@ KINDS: dict[str, dict[str, Row]] = {
 }
 """The files of each type of task, by the name they have in the TOML file, and their columns."""
 _NUMBERS = ("score", "relevant")
+_LABELLED = ("classification", "clustering", "pair-classification")
 _SETTINGS = {"name", "type", "language", "split", "columns"}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
 _LANGUAGE = re.compile(r"[a-z]{3}-[A-Z][a-z]{3}")
@@ -63,6 +64,7 @@ class LocalTask:
         language: ISO 639-3 and ISO 15924 codes, "eng-Latn".
         split: Name of the split that is evaluated.
         tables: Rows of each file, in the order of the columns in :data:`KINDS`.
+        quoted: Names of the ``.tsv`` files whose quotes are a CSV writer's.
     """
 
     name: str
@@ -70,6 +72,7 @@ class LocalTask:
     language: str
     split: str
     tables: tuple[tuple[str, tuple[Row, ...]], ...]
+    quoted: tuple[str, ...] = field(default=(), compare=False)
 
     def table(self, name: str) -> tuple[Row, ...]:
         """Rows of one file."""
@@ -83,6 +86,16 @@ class LocalTask:
             for row in rows:
                 digest.update(json.dumps([name, *row]).encode())
         return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class _File:
+    """Rows of a file, the line of each, and whether it is a ``.tsv`` file with a CSV writer's quotes."""
+
+    path: Path
+    rows: tuple[Row, ...]
+    lines: tuple[int, ...]
+    quoted: bool
 
 
 def read_local_suite(path: Path, root: Path | None = None) -> list[LocalTask]:
@@ -116,14 +129,14 @@ def read_local_suite(path: Path, root: Path | None = None) -> list[LocalTask]:
     return read
 
 
-def read_local_pairs(path: Path) -> tuple[str, tuple[Row, ...]]:
+def read_local_pairs(path: Path) -> tuple[str, tuple[Row, ...], bool]:
     """Read scored pairs: the file itself, or the one sts task of a TOML file.
 
     Args:
         path: A .tsv, .csv or .jsonl file with the columns sentence1, sentence2 and score, or a .toml file.
 
     Returns:
-        Its name, and (sentence1, sentence2, score) of each pair.
+        Its name, (sentence1, sentence2, score) of each pair, and whether its quotes are a CSV writer's.
 
     Raises:
         InputError: a TOML file with another task, or with several.
@@ -132,17 +145,17 @@ def read_local_pairs(path: Path) -> tuple[str, tuple[Row, ...]]:
     if path.exists() and not path.is_file():
         raise DataError("this is no regular file", where=str(path))
     if path.suffix != ".toml":
-        rows = tuple(_rows(path, KINDS["sts"]["file"], None))
-        for _, what, expected in _CHECKS["sts"](LocalTask("", "sts", "", "", (("file", rows),)), {}):
+        file = _read_rows(path, KINDS["sts"]["file"], None)
+        for _, what, expected in _CHECKS["sts"](LocalTask("", "sts", "", "", (("file", file.rows),)), {}):
             raise DataError(what, where=str(path), expected=expected)
-        return path.stem, _tellable(rows, path)
+        return path.stem, _tellable(file.rows, path), file.quoted
     tasks = read_local_suite(path)
     kinds = [task.type for task in tasks]
     if kinds != ["sts"]:
         raise InputError(
             f"its tasks are of the types {', '.join(kinds)}", where=str(path), expected="one task of type sts"
         )
-    return tasks[0].name, _tellable(tasks[0].table("file"), path)
+    return tasks[0].name, _tellable(tasks[0].table("file"), path), bool(tasks[0].quoted)
 
 
 def _tellable(rows: tuple[Row, ...], path: Path) -> tuple[Row, ...]:
@@ -189,106 +202,74 @@ def _task(entry: Any, root: Path, where: str) -> LocalTask:
     if kind == "classification" and texts["split"] == "train":
         raise InputError("split = 'train'", where=where, expected="the name of another split")
     columns = entry.get("columns")
-    if columns is not None and not (len(files) == 1 and _are_names(columns)):
+    if columns is not None and not (len(files) == 1 and are_names(columns)):
         raise InputError(
             f"columns = {columns!r}",
             where=where,
             expected="a list, for a task of one file, of distinct names",
         )
-    tables = tuple((key, tuple(_rows(root / texts[key], needed, columns))) for key, needed in files.items())
-    task = LocalTask(texts["name"], kind, texts["language"], texts["split"], tables)
+    read = {key: _read_rows(root / texts[key], needed, columns) for key, needed in files.items()}
+    _check_spelling(read.values() if kind in _LABELLED else ())
+    tables = tuple((key, file.rows) for key, file in read.items())
+    quoted = tuple(file.path.name for file in read.values() if file.quoted)
+    task = LocalTask(texts["name"], kind, texts["language"], texts["split"], tables, quoted)
     for key, what, expected in _CHECKS[kind](task, texts):
         raise DataError(what, where=str(root / texts[key]), expected=expected)
     return task
 
 
-def _are_names(columns: Any) -> bool:
-    named = isinstance(columns, list) and all(isinstance(name, str) for name in columns)
-    return named and len(set(columns)) == len(columns)
-
-
-def _rows(path: Path, needed: Row, columns: list[str] | None) -> Iterator[Row]:
-    """Yield the needed columns of each row; numbers are checked.
+def _read_rows(path: Path, needed: Row, columns: list[str] | None) -> _File:
+    """Read the needed columns of each row; numbers are checked.
 
     Raises:
         DataError: the file is missing, or a line isn't as it should be.
     """
+    lines, rows = [], []
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
-            for line, values in _records(path, stream, columns):
-                missing = [name for name in needed if not isinstance(values.get(name), str)]
-                if missing:
-                    there = missing[0] in values
-                    raise DataError(
-                        f"{missing[0]} is {json.dumps(values[missing[0]])}, neither text nor number"
-                        if there
-                        else f"column {missing[0]} is missing",
-                        where=f"{path}:{line}",
-                        expected=f"columns {', '.join(needed)}",
-                    )
-                for name in set(_NUMBERS) & set(needed):
-                    _check_number(name, values[name], f"{path}:{line}")
-                yield tuple(values[name] for name in needed)
+            table = open_table(path, stream, columns)
+            for line, values in table.rows:
+                rows.append(_row(values, needed, f"{path}:{line}"))
+                lines.append(line)
     except (OSError, ValueError) as error:  # no UTF-8 and a NUL in the name among them
         raise DataError(f"this file can't be read: {error}", where=str(path)) from error
+    return _File(path, tuple(rows), tuple(lines), table.quoted)
 
 
-def _records(path: Path, stream: Any, columns: list[str] | None) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (line number, {column: text}) of a .jsonl, .csv or .tsv file."""
-    if path.suffix == ".jsonl":
-        for line, text in enumerate(stream, 1):
-            if text.strip():
-                yield line, _json_object(text, f"{path}:{line}")
-        return
-    if path.suffix not in (".csv", ".tsv"):
-        raise DataError(f"'{path.suffix}' is not a format", where=str(path), expected=".tsv, .csv or .jsonl")
-    plain: dict[str, Any] = {} if path.suffix == ".csv" else {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
-    reader = csv.reader(stream, strict=True, **plain)  # else an open quote swallows what follows
-    header = columns
-    for fields in _fields(reader, path):
-        if header is None:
-            if not _are_names(fields):
-                raise DataError(f"columns {', '.join(fields)}", where=f"{path}:1", expected="distinct names")
-            header = fields
-        elif len(fields) != len(header):
-            raise DataError(
-                f"{len(fields)} columns",
-                where=f"{path}:{reader.line_num}",
-                expected=f"{len(header)} ({', '.join(header)})",
-            )
-        else:
-            yield reader.line_num, dict(zip(header, fields, strict=True))
+def _row(values: dict[str, Any], needed: Row, where: str) -> Row:
+    """The needed columns as texts, of JSON numbers too; raises DataError."""
+    texts = {name: str(value) if type(value) in (int, float) else value for name, value in values.items()}
+    missing = [name for name in needed if not isinstance(texts.get(name), str)]
+    if missing:
+        there = missing[0] in values
+        raise DataError(
+            f"{missing[0]} is {json.dumps(values[missing[0]])}, neither text nor number"
+            if there
+            else f"column {missing[0]} is missing",
+            where=where,
+            expected=f"columns {', '.join(needed)}",
+        )
+    for name in needed:
+        if name in _NUMBERS:
+            _check_number(name, texts[name], where)
+        if "\0" in texts[name]:
+            raise DataError(f"{name} has the control character U+0000", where=where, expected="text")
+    return tuple(texts[name] for name in needed)
 
 
-def _fields(reader: Any, path: Path) -> Iterator[list[str]]:
-    try:
-        yield from reader
-    except csv.Error as error:
-        what = str(error)
-        if "field limit" in what:
-            what = f"a text of more than {csv.field_size_limit():,} characters"
-        raise DataError(f"no table: {what}", where=f"{path}:{reader.line_num}") from error
-
-
-def _json_object(text: str, where: str) -> dict[str, Any]:
-    try:
-        found = json.loads(text, object_pairs_hook=_distinct)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"no JSON: {error}", where=where) from error
-    if not isinstance(found, dict):
-        raise DataError("no JSON object", where=where, expected="{...} on every line")
-    try:
-        json.dumps(found, ensure_ascii=False).encode()
-    except UnicodeEncodeError as error:  # half of a character, as a text that was cut has
-        raise DataError(f"this can't be written as UTF-8: {error.reason}", where=where) from error
-    return {name: str(value) if type(value) in (int, float) else value for name, value in found.items()}
-
-
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a name is given twice")
-    return found
+def _check_spelling(files: Iterable[_File]) -> None:
+    """Raise DataError for two labels that differ in case or blanks alone; a label is a row's last cell."""
+    first: dict[str, tuple[str, str]] = {}
+    for file in files:
+        for row, line in zip(file.rows, file.lines, strict=True):
+            label, place = row[-1], f"{file.path.name}:{line}"
+            other, there = first.setdefault(" ".join(label.casefold().split()), (label, place))
+            if other != label:
+                raise DataError(
+                    f"label {label!r} differs from {other!r} of {there} in case or blanks alone",
+                    where=f"{file.path}:{line}",
+                    expected="one spelling of each label",
+                )
 
 
 def _check_number(name: str, text: str, where: str) -> None:

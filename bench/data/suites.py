@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from bench.data import contrast, rank, senteval
+from bench.data.delimited import QUOTED
 from bench.data.local_tasks import read_local_pairs
 from bench.data.mini.suites import (
     CONTRAST_SUITE,
@@ -198,7 +200,8 @@ def local_pairs(path: Path) -> PairTask:
     The name begins with "local:", so that no record takes them for a published set. It isn't part of their
     fingerprint: equal pairs under another name are the same dev set.
     """
-    return pair_task(*read_local_pairs(path))
+    name, rows, quoted = read_local_pairs(path)
+    return replace(pair_task(name, rows), form=QUOTED if quoted else "")
 
 
 def pair_task(name: str, rows: Sequence[Sequence[str]]) -> PairTask:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from bench.errors import DataError
 
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_INVISIBLE = re.compile(
+    "[ \u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufe00-\ufe0f\ufeff]+"
+)
 MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
 """The byte order mark that some editors put before a UTF-8 text; it is not part of it."""
 
@@ -38,10 +41,17 @@ class PairSubset:
 
 @dataclass(frozen=True)
 class PairTask:
-    """A semantic-similarity task: the subsets that are scored together."""
+    """A semantic-similarity task: the subsets that are scored together.
+
+    Args:
+        id: Its name.
+        subsets: Its parts.
+        form: How its file was read, where that isn't as it stands; for the dry run.
+    """
 
     id: str
     subsets: tuple[PairSubset, ...]
+    form: str = field(default="", compare=False)
 
     @property
     def pairs(self) -> int:
@@ -147,6 +157,11 @@ def suite_average(values: Iterable[float]) -> float:
 def normalise(sentence: str) -> str:
     """White space as SentEval hands a sentence to an encoder: runs become one blank, none at the ends."""
     return " ".join(sentence.split())
+
+
+def is_invisible(sentence: str) -> bool:
+    """True for a sentence of zero-width and formatting characters alone, such as U+200B."""
+    return _INVISIBLE.fullmatch(sentence) is not None
 
 
 def decimal(text: str) -> float:
