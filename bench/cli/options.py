@@ -116,6 +116,9 @@ plugin_option = single.option(
     metavar="FILE.py|PACKAGE",
     help="Methods from a file, whose code this runs, or from an installed package. Repeatable.",
 )
+text_column_option = single.option(
+    "--text-column", metavar="NAME", help="Column of --corpus; default the only one, else text or sentence."
+)
 train_options = together(
     single.option(
         "--profile", shell_complete=completion.profile, help="See `bench list profiles`; default mini."
@@ -127,7 +130,10 @@ train_options = together(
     single.option("--backbone", help="Model folder (or cached hub name) instead of the profile's."),
     set_option,
     plugin_option,
-    single.option("--corpus", type=PATH, help="Training text instead of the profile's."),
+    single.option(
+        "--corpus", type=PATH, help="Training text instead of the profile's: lines, or a table's column."
+    ),
+    text_column_option,
     single.option(
         "--copy",
         "copies",

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from bench.cli import single
-from bench.cli.options import PATH, data_option, loaded_plugins, plugin_option
+from bench.cli.options import PATH, data_option, loaded_plugins, plugin_option, text_column_option
 from bench.errors import printable
 
 
@@ -19,6 +19,7 @@ from bench.errors import printable
 @data_option()
 @single.option("--model", help="Model folder or file, where the record's profile doesn't name it.")
 @single.option("--corpus", type=PATH, help="Training text, where it isn't the profile's.")
+@text_column_option
 @single.option("--pairs", type=PATH, help="Labelled pairs, where they aren't the profile's.")
 @single.option("--copy", "copies", multiple=True, metavar="NAME=FILE", help="As given to bench run.")
 @plugin_option

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion, single
-from bench.cli.options import PATH, check_device, data_option, device_options
+from bench.cli.options import PATH, check_device, data_option, device_options, text_column_option
 from bench.cli.progress import progress_bar
 from bench.errors import InputError
 
@@ -27,7 +27,8 @@ _CHUNK = {"cpu": 1024, "cuda": 16_384, "mps": 4096}  # sentences: minutes of wor
 @single.option(
     "--pivots", required=True, help="Comma-separated, e.g. fr,ru; zh:cmn_Hans where a model has several."
 )
-@single.option("--corpus", type=PATH, help="Training text, a sentence a line; or:")
+@single.option("--corpus", type=PATH, help="Training text, lines or a table's column; or:")
+@text_column_option
 @single.option("--profile", shell_complete=completion.profile, help="Take this profile's training text.")
 @data_option("For --profile; default BENCH_DATA.")
 @single.option("--out", type=PATH, required=True, help="Folder of the copies.")
@@ -45,7 +46,7 @@ def rtt(pivots: str, out: Path, models: Path | None, **options: Any) -> None:
     from bench.nn.threads import torch_threads
 
     wanted = _parse_pivots(pivots)
-    text = _corpus(options["corpus"], options["profile"], options["data_dir"])
+    text = _corpus(options["corpus"], options["text_column"], options["profile"], options["data_dir"])
     check_device(options["device"])
     check_installed()
     options["batch_tokens"] = options["batch_tokens"] or BATCH_TOKENS[options["device"]]
@@ -136,7 +137,7 @@ def _parse_pivots(text: str) -> dict[str, str | None]:
     return pivots
 
 
-def _corpus(path: Path | None, profile: str | None, data_dir: Path | None) -> Corpus:
+def _corpus(path: Path | None, column: str | None, profile: str | None, data_dir: Path | None) -> Corpus:
     from bench.data.corpus import read_corpus
     from bench.data.suites import data_folder
     from bench.data.training import profile_corpus, uses_world
@@ -147,7 +148,9 @@ def _corpus(path: Path | None, profile: str | None, data_dir: Path | None) -> Co
             "no training text, or two", where="bench data rtt", expected="--corpus FILE or --profile NAME"
         )
     if path is not None:
-        return read_corpus(path)
+        return read_corpus(path, column=column)
+    if column is not None:
+        raise InputError("it is of the text of --corpus", where=f"--text-column {column}")
     chosen = profiles.load(profile or "")
     if uses_world(chosen):
         raise InputError(

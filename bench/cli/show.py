@@ -17,6 +17,7 @@ from bench.cli.options import (
     results_option,
     set_option,
     tell_idle_tables,
+    text_column_option,
 )
 from bench.errors import DataError, InputError, printable
 
@@ -149,6 +150,7 @@ def _counted(number: int, what: str) -> str:
 @set_option
 @plugin_option
 @single.option("--corpus", type=PATH, help="Training text instead of the profile's.")
+@text_column_option
 @single.option("--pairs", type=PATH, help="Labelled pairs instead of the profile's.")
 @data_option()
 def show(method: str, plugins: tuple[str, ...], profile: str | None, **options: Any) -> None:
@@ -188,6 +190,7 @@ def show(method: str, plugins: tuple[str, ...], profile: str | None, **options: 
         profile,
         overrides=parse_overrides(options["overrides"]),
         corpus=options["corpus"],
+        text_column=options["text_column"],
         pairs=options["pairs"],
         data=options["data_dir"],
     )

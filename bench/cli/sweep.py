@@ -85,11 +85,8 @@ def _backbone(spec: RunSpec) -> Backbone:
     from bench.request import profiles
     from bench.sweeps.grids import Backbone
 
-    model = (
-        make_plan(replace(spec, overrides=(), corpus=None, pairs=None, dev=None, copies=()))
-        .jobs[0]
-        .cell.model
-    )
+    plain = replace(spec, overrides=(), corpus=None, text_column=None, pairs=None, dev=None, copies=())
+    model = make_plan(plain).jobs[0].cell.model
     if model is None:
         raise InputError(f"profile '{spec.profile}' has no backbone", where="bench sweep")
     return Backbone(*backbone_shape(profiles.load(spec.profile), model))

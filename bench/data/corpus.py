@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bench.data import pins
 from bench.data.lines import numbered
+from bench.data.text_columns import OPTION, is_table, open_column
 from bench.errors import DataError, InputError
+
+_MAGIC = {
+    b"PAR1": "a Parquet file",
+    b"ARROW1": "an Arrow file",
+    b"PK\x03\x04": "a zip archive (as .xlsx, .docx and .npz are)",
+    b"\x1f\x8b": "a gzip file",
+    b"\xfd7zXZ\0": "an xz file",
+    b"\x28\xb5\x2f\xfd": "a zstd file",
+    b"%PDF-": "a PDF",
+    b"SQLite format 3\0": "a database of SQLite",
+    b"\x93NUMPY": "an array of numpy",
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+}
+"""First bytes of files that are no UTF-8 text, and what these are."""
+_LONGEST_MAGIC = 16
 
 
 @dataclass(frozen=True)
@@ -24,6 +42,9 @@ class Corpus:
         source: Where the file is from, see :func:`bench.data.pins.check`; "" where nothing is known of it.
         partners: The positive of each sentence, of a file of pairs.
         negatives: The hard negative of each, of a file of triplets.
+        form: How the file was read, where it isn't a sentence a line or a plain table; for the dry run.
+        empty: How many empty lines or cells were left out.
+        first_empty: The place of the first of them, such as "text.txt:3".
     """
 
     name: str
@@ -33,34 +54,120 @@ class Corpus:
     source: str = ""
     partners: tuple[str, ...] = ()
     negatives: tuple[str, ...] = ()
+    form: str = field(default="", compare=False)
+    empty: int = field(default=0, compare=False)
+    first_empty: str = field(default="", compare=False)
 
 
 def make_corpus(name: str, sentences: Sequence[str], world: dict[str, int] | None = None) -> Corpus:
     """Return a training text with its fingerprint; raises InputError for a name that can't be printed."""
     if not name.isprintable():
         raise InputError(f"the name {name!a} can't be printed", where="training text", hint="rename the file")
-    digest = hashlib.sha256("\n".join(sentences).encode()).hexdigest()
-    return Corpus(name, tuple(sentences), digest, world)
+    kept, digest = tuple(sentences), hashlib.sha256()
+    for number, sentence in enumerate(kept):
+        digest.update((f"\n{sentence}" if number else sentence).encode())
+    return Corpus(name, kept, digest.hexdigest(), world)
 
 
-def read_corpus(path: Path, exclude: tuple[int, int] | None = None) -> Corpus:
-    """Read a UTF-8 text, a sentence a line, empty lines left out.
+def read_corpus(path: Path, exclude: tuple[int, int] | None = None, column: str | None = None) -> Corpus:
+    """Read a UTF-8 text, a sentence a line, or a column of a table; empty lines and cells are left out.
 
     Args:
-        path: The file.
-        exclude: First and last line (from 1) to leave out.
+        path: The file, or the folder of a saved data set; see :mod:`bench.data.text_columns`.
+        exclude: First and last line (from 1) to leave out, of a text of a sentence a line.
+        column: Column of a table, see :func:`bench.data.text_columns.open_column`.
 
     Raises:
-        DataError: missing, not what its lock file says, not UTF-8 (with the line), or without a sentence.
+        InputError: a column that isn't there or is needed, a library that is missing.
+        DataError: missing, not what its lock file says, not UTF-8 or a NUL in it (with the line), a file of
+            another kind, without a sentence, or several that are all equal.
     """
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"the training text can't be read: {error.strerror}", where=str(path)) from error
-    source = pins.check(path, hashlib.sha256(raw).hexdigest())
-    first, last = exclude or (0, 0)
-    kept = (b"" if first <= number <= last else line for number, line in enumerate(raw.split(b"\n"), start=1))
-    sentences = [sentence for _, sentence in numbered(kept, str(path)) if sentence]
+    with ExitStack() as stack:
+        if is_table(path):
+            source = "" if path.is_dir() else pins.check(path, _sha256(path))
+            form, where, rows = open_column(path, column, stack)
+            return replace(_collect(path, rows, where), source=source, form=form)
+        if column is not None:
+            raise InputError(
+                f"{path.name} has no columns: it is read as a sentence a line",
+                where=f"{OPTION} {column}",
+                expected="a .jsonl, .csv, .tsv or .parquet file, or a saved data set",
+            )
+        lines = _HashedLines(path, stack)
+        first, last = exclude or (0, 0)
+        kept = (b"" if first <= number <= last else line for number, line in enumerate(lines, start=1))
+        try:
+            found = _collect(
+                path, (row for row in numbered(kept, str(path)) if not first <= row[0] <= last), f"{path}:"
+            )
+        finally:  # of a file that has changed this is said first, not which line is damaged
+            source = pins.check(path, lines.sha256())
+        return replace(found, source=source)
+
+
+def _collect(path: Path, rows: Iterable[tuple[int, str]], where: str) -> Corpus:
+    """Make a text of numbered sentences, some of them empty; ``where`` is what comes before a number."""
+    sentences, empty, first_empty = list[str](), 0, ""
+    for number, sentence in rows:
+        if sentence:
+            sentences.append(sentence)
+        else:
+            empty, first_empty = empty + 1, first_empty or f"{where}{number}"
     if not sentences:
         raise DataError("the training text is empty", where=str(path))
-    return replace(make_corpus(path.name, sentences), source=source)
+    if len(sentences) > 1 and all(sentence == sentences[0] for sentence in sentences):
+        raise DataError(
+            f"all {len(sentences):,} sentences are the same: {sentences[0][:40]}",
+            where=str(path),
+            expected="sentences that differ",
+        )
+    return replace(make_corpus(path.name, sentences), empty=empty, first_empty=first_empty)
+
+
+class _HashedLines:
+    """The lines of a file, hashed as they are read, so that the file is never in memory as a whole.
+
+    Raises:
+        DataError: the file can't be read, or isn't a text.
+    """
+
+    def __init__(self, path: Path, stack: ExitStack) -> None:
+        self._path, self._digest = path, hashlib.sha256()
+        try:
+            self._stream = stack.enter_context(path.open("rb"))
+            head = self._stream.peek(_LONGEST_MAGIC)
+        except OSError as error:
+            raise self._unreadable(error) from error
+        for magic, kind in _MAGIC.items():
+            if head.startswith(magic):
+                raise DataError(
+                    f"this is {kind}, not a text",
+                    where=str(path),
+                    expected="UTF-8, a sentence a line",
+                    hint="name a Parquet file .parquet" if magic == b"PAR1" else None,
+                )
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            for line in self._stream:
+                self._digest.update(line)
+                yield line
+        except OSError as error:
+            raise self._unreadable(error) from error
+
+    def sha256(self) -> str:
+        """Hash of the whole file; reads the rest of it."""
+        for _ in self:
+            pass
+        return self._digest.hexdigest()
+
+    def _unreadable(self, error: OSError) -> DataError:
+        return DataError(f"the training text can't be read: {error.strerror}", where=str(self._path))
+
+
+def _sha256(path: Path) -> str:
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(f"the training text can't be read: {error.strerror}", where=str(path)) from error

@@ -16,13 +16,18 @@ def numbered(lines: Iterable[bytes], where: str) -> Iterator[tuple[int, str]]:
         where: Its name, for errors.
 
     Raises:
-        DataError: a line that is not UTF-8.
+        DataError: a line that is not UTF-8, or has a NUL.
     """
     for number, line in enumerate(lines, start=1):
         try:
-            yield number, normalise(line.decode("utf-8").removeprefix(MARK if number == 1 else ""))
+            sentence = normalise(line.decode("utf-8").removeprefix(MARK if number == 1 else ""))
         except UnicodeDecodeError as error:
             raise DataError("these bytes are not utf-8", where=f"{where}:{number}") from error
+        if "\0" in sentence:
+            raise DataError(
+                "this line has the control character U+0000", where=f"{where}:{number}", expected="text"
+            )
+        yield number, sentence
 
 
 def sentences(lines: Iterable[bytes], where: str) -> Iterator[str]:

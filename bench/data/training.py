@@ -16,6 +16,7 @@ from bench.data.pairs import read_pairs
 from bench.data.rtt import read_provenance
 from bench.data.suites import MINI_SUITES, data_folder, load_suite
 from bench.data.tasks import PairTask
+from bench.data.text_columns import OPTION
 from bench.errors import DataError, InputError
 from bench.request.profiles import Profile
 from bench.request.spec import RunSpec
@@ -86,7 +87,12 @@ def read_training_data(
         DataError: damaged data.
     """
     if not training:
-        for option, given in (("--corpus", spec.corpus), ("--pairs", spec.pairs), ("--dev", spec.dev)):
+        for option, given in (
+            ("--corpus", spec.corpus),
+            (OPTION, spec.text_column),
+            ("--pairs", spec.pairs),
+            ("--dev", spec.dev),
+        ):
             if given is not None:
                 raise InputError("no method here trains", where=f"{option} {given}")
         return None
@@ -127,8 +133,11 @@ def _sentences(spec: RunSpec, profile: Profile, who: str) -> dict[str, Corpus]:
     """The training text and the copies of it that are at hand."""
     data, world, dev = data_folder(spec.data), _world(spec), spec.dev or profile.dev
     copies: dict[str, Corpus] = {}
+    if spec.text_column is not None and spec.corpus is None:
+        where = f"{OPTION} {spec.text_column}"
+        raise InputError("it is of the text of --corpus", where=where, expected="--corpus FILE too")
     if spec.corpus is not None:
-        corpus = read_corpus(spec.corpus)
+        corpus = read_corpus(spec.corpus, column=spec.text_column)
     elif uses_world(profile):
         corpus, copies = training_text(world), {copy: training_copy(world, copy) for copy in COPIES}
     else:
@@ -181,22 +190,14 @@ def read_copy(path: Path, corpus: Corpus, *, where: str) -> Corpus:
         DataError: missing, another number of lines, an empty line, not UTF-8, or made from another text.
     """
     try:
-        lines = path.read_bytes().removesuffix(b"\n").split(b"\n")
+        with path.open("rb") as stream:
+            sentences = [sentence for _, sentence in numbered(stream, str(path))]
     except OSError as error:
         raise DataError(f"the copy can't be read: {error.strerror}", where=where) from error
-    expected = len(corpus.sentences)
-    if len(lines) != expected:
-        raise DataError(
-            f"{len(lines):,} lines, but the training text {corpus.name} has {expected:,} sentences",
-            where=where,
-            expected="line i to be a translation of sentence i",
-            hint="lines that the profile leaves out, and empty lines, do not count as sentences",
-        )
-    sentences = []
-    for number, sentence in numbered(lines, str(path)):
-        if not sentence:
-            raise DataError("this line of the copy is empty", where=f"{path}:{number}")
-        sentences.append(sentence)
+    if len(sentences) != len(corpus.sentences):
+        raise _unequal(len(sentences), corpus, where)
+    if "" in sentences:
+        raise DataError("this line of the copy is empty", where=f"{path}:{sentences.index('') + 1}")
     copy = make_corpus(path.name, sentences)
     facts = read_provenance(path)
     if facts is not None and facts["corpus"]["sha256"] != corpus.sha256:
@@ -212,6 +213,24 @@ def read_copy(path: Path, corpus: Corpus, *, where: str) -> Corpus:
             expected=f"sha256 {facts['copy']['sha256'][:12]}, as its provenance says",
         )
     return copy
+
+
+def _unequal(lines: int, corpus: Corpus, where: str) -> DataError:
+    """The error for a copy of another number of lines; it names the text if that has empty lines."""
+    if corpus.empty and lines == len(corpus.sentences) + corpus.empty:
+        counted = f"{corpus.empty:,} empty line{'s' * (corpus.empty > 1)}"
+        return DataError(
+            f"the training text has {counted} from here on, for which the copy has lines too",
+            where=corpus.first_empty,
+            expected="line i of the copy to be a translation of sentence i",
+            hint=f"delete the empty lines, and the same lines of {where}",
+        )
+    return DataError(
+        f"{lines:,} lines, but the training text {corpus.name} has {len(corpus.sentences):,} sentences",
+        where=where,
+        expected="line i to be a translation of sentence i",
+        hint="lines that the profile leaves out, and empty lines, do not count as sentences",
+    )
 
 
 def with_texts(

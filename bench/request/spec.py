@@ -72,6 +72,7 @@ class RunSpec:
     train_precision: str = "fp32"
     compiled: str = "none"
     corpus: Path | None = None
+    text_column: str | None = None
     copies: tuple[tuple[str, Path], ...] = ()
     pairs: Path | None = None
     dev: str | None = None

@@ -135,6 +135,10 @@ def _copy_code(target: Path) -> None:
 
 
 def _check(plan: Plan, cells: Sequence[Cell]) -> None:
+    if plan.spec.corpus is not None and plan.spec.corpus.is_dir():
+        raise InputError(
+            "a saved data set is not packed", where=f"--corpus {plan.spec.corpus}", expected="a file"
+        )
     for suite in plan.suites:
         elsewhere = suite.startswith(CONTRAST_TEXT) or (is_mteb(suite) and suite != STSB_MULTI)
         if elsewhere and suite not in MINI_SUITES:

@@ -6,12 +6,15 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import eq
 from pathlib import Path
 
 from bench.data.corpus import Corpus
+from bench.data.delimited import QUOTED
+from bench.data.local_tasks import LocalTask
 from bench.data.mteb_names import FILES
 from bench.data.suites import accepted
-from bench.data.tasks import PairTask
+from bench.data.tasks import PairTask, is_invisible
 from bench.data.training import TrainingData
 from bench.encoder import Encoder, PairScorer
 from bench.eval.suite import measure_of
@@ -255,25 +258,44 @@ def inputs(plan: Plan) -> list[tuple[str, str]]:
         for name in texts:
             text = plan.training.texts[name]
             what = "training text" if name == TRAIN else f"text {name}"
-            rows[what, f"{_named(text.name, text.sha256)}, {_size(text.sentences)}"] = None
+            rows[what, f"{_named(text.name, text.sha256)}, {_described(text)}"] = None
         dev = plan.training.dev
         differs = _DIFFERS if accepted(dev) else ""
-        rows["dev set", f"{_named(dev.id, dev.sha256)}{differs}, {_dev_size(dev, plan.training.texts)}"] = (
-            None
-        )
+        form = f", {dev.form}" if dev.form else ""
+        size = _dev_size(dev, plan.training.texts)
+        rows["dev set", f"{_named(dev.id, dev.sha256)}{differs}{form}, {size}"] = None
     references = {name: job.record.tasks for job in plan.jobs for name in [job.suite]}
     for suite, tasks in plan.suites.items():
         facts = references.get(suite, {})
         odd = {name for name, fact in facts.items() if not fact["reference"] and not suite.startswith(FILES)}
         named = (f"{task.id} (not the reference version)" if task.id in odd else task.id for task in tasks)
         rows["suite", f"{suite}: {', '.join(named)}"] = None
+        for task in tasks:
+            rows |= dict.fromkeys((f"file of {suite}", f"{file}, {QUOTED}") for file in _quoted(task))
     return list(rows)
 
 
-def _size(sentences: Sequence[str]) -> str:
-    """How many sentences a text has, and how many of them stand in it more than once."""
+def _quoted(task: object) -> tuple[str, ...]:
+    """Files of a local task with a CSV writer's quotes."""
+    local = getattr(task, "local", None)
+    return local.quoted if isinstance(local, LocalTask) else ()
+
+
+def _described(text: Corpus) -> str:
+    """How a text was read, how many sentences it has, and what is odd about some of them."""
+    sentences, partners, negatives = text.sentences, text.partners, text.negatives
     again = len(sentences) - len(set(sentences))
-    return f"{len(sentences):,} sentences, {again:,} of them exact duplicates"
+    parts = [text.form] if text.form else []
+    parts += [f"{len(sentences):,} sentences", f"{again:,} of them exact duplicates"]
+    for count, what in (
+        (text.empty, "empty lines or cells left out"),
+        (sum(map(is_invisible, sentences)), "sentences of invisible characters alone"),
+        (sum(map(eq, sentences, partners)), "positives equal to their sentence"),
+        (sum(map(eq, partners, negatives)), "negatives equal to their positive"),
+        (sum(map(eq, sentences, negatives)), "negatives equal to their sentence"),
+    ):
+        parts += [f"{what}: {count:,}"] if count else []
+    return ", ".join(parts)
 
 
 def _dev_size(dev: PairTask, texts: Mapping[str, Corpus]) -> str:

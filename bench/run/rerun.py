@@ -50,6 +50,7 @@ def rerun(
     corpus: Path | None = None,
     copies: tuple[tuple[str, Path], ...] = (),
     pairs: Path | None = None,
+    text_column: str | None = None,
 ) -> tuple[list[Difference], RunRecord]:
     """Repeat a record's cell in a temporary folder, its training stages included.
 
@@ -61,6 +62,7 @@ def rerun(
         corpus: Training text where it isn't the profile's.
         copies: Translated copies of it by name, where the record was trained on some that its profile lacks.
         pairs: Labelled pairs where they aren't the profile's.
+        text_column: Column of the training text, where that is a table.
 
     Returns:
         What differs, see :func:`differences`; and the repetition's record.
@@ -76,7 +78,8 @@ def rerun(
     if record.status != "ok":
         raise InputError(f"the record failed ({record.reason}), so there is nothing to compare")
     with tempfile.TemporaryDirectory() as folder:
-        plan = make_plan(replace(spec_of(record, data, model, corpus, copies, Path(folder)), pairs=pairs))
+        spec = spec_of(record, data, model, corpus, copies, Path(folder))
+        plan = make_plan(replace(spec, pairs=pairs, text_column=text_column))
         job = job_of(plan, record)
         if why := explain(record, job.record) or "; ".join(said_otherwise(record, plan, job)):
             raise NotComparableError(

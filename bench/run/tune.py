@@ -28,6 +28,7 @@ REPORTED_SEEDS = range(1, 11)
 _FLAGS = {
     "backbone": "--backbone",
     "corpus": "--corpus",
+    "text_column": "--text-column",
     "pairs": "--pairs",
     "dev": "--dev",
     "world_seed": "--world-seed",

@@ -707,7 +707,7 @@ LINES = "".join(f"{s}\n" for s in SENTENCES).encode()
         (LINES, "{", "a.json: the provenance next to the copy can't be read: JSONDecodeError"),
         (LINES + b"one more\n", None, "61 lines, but the training text text.txt has 60 sentences"),
         (LINES + b"\n", None, "61 lines, but the training text text.txt has 60 sentences"),
-        (b"", None, "1 lines, but the training text text.txt has 60 sentences"),
+        (b"", None, "0 lines, but the training text text.txt has 60 sentences"),
         (LINES.replace(SENTENCES[1].encode(), b" "), None, "a.txt:2: this line of the copy is empty"),
         (LINES.replace(SENTENCES[2].encode(), b"\xff"), None, "a.txt:3: these bytes are not utf-8"),
     ],

@@ -21,9 +21,9 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Counter[Path]:
     """How often each training text was read."""
     counted: Counter[Path] = Counter()
 
-    def counting(path: Path, exclude: tuple[int, int] | None = None) -> Corpus:
+    def counting(path: Path, exclude: tuple[int, int] | None = None, column: str | None = None) -> Corpus:
         counted[path] += 1
-        return read_corpus(path, exclude)
+        return read_corpus(path, exclude, column)
 
     monkeypatch.setattr("bench.data.training.read_corpus", counting)
     return counted
@@ -36,8 +36,8 @@ def text_in(spec: RunSpec, inputs: Inputs | None = None) -> str:
 
 def test_a_text_is_read_once_for_plans_that_share_what_was_read(tmp_path: Path, reads: Counter[Path]) -> None:
     one, other = tmp_path / "one.txt", tmp_path / "other.txt"
-    one.write_text("A line of text.\n" * 64)
-    other.write_text("Another line.\n" * 64)
+    one.write_text("A line of text.\nAnd more.\n" * 64)
+    other.write_text("Another line.\nAnd more.\n" * 64)
     specs = [
         RunSpec(parse_methods(methods), (seed,), "mini", corpus=file)
         for methods in ("simcse", "arccon")
@@ -75,9 +75,9 @@ def test_a_backbone_is_hashed_once_for_plans_that_share_what_was_read(
 
 def test_a_plan_of_its_own_sees_what_was_changed(tmp_path: Path) -> None:
     text, inputs = tmp_path / "text.txt", Inputs()
-    text.write_text("A line of text.\n" * 64)
+    text.write_text("A line of text.\nAnd more.\n" * 64)
     spec = RunSpec(parse_methods("simcse"), (1,), "mini", corpus=text)
     before = text_in(spec, inputs)
-    text.write_text("Another line.\n" * 64)
+    text.write_text("Another line.\nAnd more.\n" * 64)
     assert text_in(spec, inputs) == before
     assert text_in(spec) != before

@@ -1,0 +1,175 @@
+"""Sentences from a column: of a ``.jsonl``, ``.csv``, ``.tsv`` or Parquet file, or of a saved data set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from importlib import import_module
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from bench.data.delimited import ENDINGS, QUOTED, open_table
+from bench.data.tasks import normalise
+from bench.errors import DataError, InputError, did_you_mean
+
+USUAL = ("text", "sentence")
+"""Columns that are read where no other is named."""
+PARQUET = ".parquet"
+OPTION = "--text-column"
+_SAVED = ("state.json", "dataset_dict.json")
+Rows = Iterator[tuple[int, dict[str, Any]]]
+Texts = Iterator[tuple[int, str]]
+Values = Callable[[str], Iterator[Any]]
+"""The values of a column."""
+
+
+def is_table(path: Path) -> bool:
+    """True for a file or folder whose sentences are a column."""
+    return path.suffix in (*ENDINGS, PARQUET) or any((path / name).is_file() for name in _SAVED)
+
+
+def open_column(path: Path, column: str | None, stack: ExitStack) -> tuple[str, str, Texts]:
+    """Open a table and choose a column.
+
+    Args:
+        path: A file or folder for which :func:`is_table` holds.
+        column: Its column; by default the only one, else one of USUAL.
+        stack: Closes the file.
+
+    Returns:
+        How it is read, in words for the dry run; what stands before a row's number in a place; and each row's
+        number and text as they are read, white space as in the evaluation data.
+
+    Raises:
+        InputError: pyarrow or datasets is missing; no such column, or several and none of them named.
+        DataError: unreadable or damaged, or with the line or row a value that is no text.
+    """
+    if path.is_dir():
+        names, values = _saved(path)
+    elif path.suffix == PARQUET:
+        names, values = _parquet(path, stack)
+    else:
+        return _of_lines(path, column, stack)
+    chosen = _choose(names, column, path)
+    where = f"{path}, row "
+    return f"column '{chosen}'", where, _texts(enumerate(values(chosen), start=1), chosen, where)
+
+
+def _of_lines(path: Path, column: str | None, stack: ExitStack) -> tuple[str, str, Texts]:
+    """Form, place and texts of a ``.jsonl``, ``.csv`` or ``.tsv`` file."""
+    try:
+        stream = stack.enter_context(path.open(encoding="utf-8-sig", newline=""))
+        table = open_table(path, stream)
+        rows = _readable(table.rows, path)
+        first = next(rows, None)
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from error
+    if first is None:
+        raise DataError("the training text is empty", where=str(path), expected="rows below a header")
+    chosen = _choose(list(first[1]), column, path)
+    texts = ((number, values.get(chosen)) for number, values in chain([first], rows))
+    form = f"column '{chosen}'" + (f", {QUOTED}" if table.quoted else "")
+    return form, f"{path}:", _texts(texts, chosen, f"{path}:")
+
+
+def _texts(values: Iterable[tuple[int, Any]], column: str, where: str) -> Texts:
+    for number, value in values:
+        if not isinstance(value, str):
+            what = "missing" if value is None else f"{str(value)[:40]}, which is no text"
+            raise DataError(f"{column} is {what}", where=f"{where}{number}", expected="a text")
+        if "\0" in value:
+            raise DataError(
+                f"{column} has the control character U+0000", where=f"{where}{number}", expected="text"
+            )
+        yield number, normalise(value)
+
+
+def _choose(names: Sequence[str], column: str | None, path: Path) -> str:
+    """The column to read; raises InputError."""
+    shown = ", ".join(map(repr, names[:20]))
+    if column is not None:
+        if column not in names:
+            raise InputError(
+                f"{path.name} has no column '{column}'",
+                where=f"{OPTION} {column}",
+                expected=f"one of {shown}",
+                hint=did_you_mean(column, names),
+            )
+        return column
+    usual = [name for name in USUAL if name in names]
+    if usual or len(names) != 1:
+        if len(usual) == 1:
+            return usual[0]
+        raise InputError(
+            f"the columns are {shown}", where=str(path), expected=f"{OPTION} NAME for one of them"
+        )
+    if len(names[0].split()) != 1:  # the first sentence of a file without a header
+        raise InputError(
+            f"the first row is {shown}, not the name of a column",
+            where=str(path),
+            expected="a header",
+            hint=f"rename a text of a sentence a line to .txt; or name the column with {OPTION}",
+        )
+    return names[0]
+
+
+def _readable(rows: Rows, path: Path) -> Rows:
+    try:
+        yield from rows
+    except (OSError, ValueError) as error:  # no UTF-8 among them
+        raise _unreadable(path, error) from error
+
+
+def _parquet(path: Path, stack: ExitStack) -> tuple[list[str], Values]:
+    """Columns of a Parquet file, and what reads one."""
+    parquet: Any = _imported("pyarrow.parquet", path)
+    arrow: Any = _imported("pyarrow", path)
+    try:
+        file = stack.enter_context(parquet.ParquetFile(path))
+    except (OSError, arrow.ArrowException) as error:
+        raise _unreadable(path, error) from error
+
+    def values(column: str) -> Iterator[Any]:
+        try:
+            for batch in file.iter_batches(columns=[column]):
+                yield from batch.column(0).to_pylist()
+        except (OSError, arrow.ArrowException) as error:
+            raise _unreadable(path, error) from error
+
+    return list(file.schema_arrow.names), values
+
+
+def _saved(path: Path) -> tuple[list[str], Values]:
+    """Columns of a folder that ``save_to_disk`` of datasets wrote, and what reads one."""
+    datasets: Any = _imported("datasets", path)
+    try:
+        found = datasets.load_from_disk(str(path))
+    except Exception as error:  # of datasets, pyarrow or json
+        raise _unreadable(path, error) from error
+    if isinstance(found, datasets.DatasetDict):
+        splits = ", ".join(found)
+        raise InputError(
+            f"this data set has the splits {splits}", where=str(path), expected="the folder of one split"
+        )
+
+    def values(column: str) -> Iterator[Any]:
+        for block in found.select_columns([column]).iter(batch_size=1000):
+            yield from block[column]
+
+    return list(found.column_names), values
+
+
+def _unreadable(path: Path, error: Exception) -> DataError:
+    return DataError(f"the training text can't be read: {error}", where=str(path))
+
+
+def _imported(module: str, path: Path) -> Any:
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise InputError(
+            f"{module.partition('.')[0]} is not installed, and this text needs it",
+            where=str(path),
+            hint="pip install 'cse-bench[text]', or give the text as .txt, .jsonl or .csv",
+        ) from error
