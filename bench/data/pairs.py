@@ -11,11 +11,18 @@ from pathlib import Path
 
 from bench.data import pins
 from bench.data.corpus import Corpus, make_corpus
-from bench.data.tasks import MARK, normalise
+from bench.data.delimited import QUOTED, all_numbers, has_csv_quotes
+from bench.data.tasks import MARK, is_invisible, normalise
 from bench.errors import DataError
 
-HEADERS = (("sentence", "positive", "hard_negative"), ("sent0", "sent1", "hard_neg"))
-"""First rows that name the columns, ours and SimCSE's; of pairs the first two."""
+HEADERS = (
+    ("sentence", "sentence1", "sent0", "anchor", "query", "question", "premise", "text", "text1"),
+    ("positive", "sentence2", "sent1", "pos", "paraphrase", "answer", "hypothesis", "document", "text2"),
+    ("hard_negative", "hard_neg", "negative", "neg"),
+)
+"""Names of the first, second and third column, in a first row that names them."""
+_SCORES = ("score", "label", "similarity", "similarity_score", "relevant", "gold", "grade")
+"""Names of columns without sentences."""
 COLUMNS = ("sentence", "positive", "hard negative")
 LONGEST = 10_000
 """Characters of a sentence: a file with another separator is one long field."""
@@ -23,18 +30,20 @@ _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1b\x7f]")
 """Of ASCII, without white space; those of Latin-1 stand in real texts whose encoding was guessed."""
 _EXPECTED = "sentence, positive and perhaps hard negative, separated by "
 _SEPARATORS = {".tsv": "tabs", ".csv": "commas, quoted as Python's csv writes them"}
+_DELIMITERS = {".tsv": "\t", ".csv": ","}
 
 
 def read_pairs(path: Path) -> Corpus:
     """Read a UTF-8 file of pairs or triplets, a row each, white space as in the evaluation data.
 
     Args:
-        path: A ``.tsv`` file, without quotes, or a ``.csv`` file. A first row that names the columns, as one
-            of HEADERS does, is left out.
+        path: A ``.csv`` file, or a ``.tsv`` file, whose quotes are text unless a CSV writer wrote them. A
+            first row of names from HEADERS is left out.
 
     Raises:
-        DataError: another ending, missing, not what its lock file says, without a pair, or (with the line)
-            not UTF-8, a row of another number of columns, an empty or endless field, a control character.
+        DataError: another ending, missing, not what its lock file says, without a pair, a column of numbers,
+            equal columns or rows, or (with the line) not UTF-8, a header with other columns, a row of another
+            number of columns, an empty, invisible or endless field, a control character.
     """
     if path.suffix not in _SEPARATORS:
         raise DataError("pairs are read from .tsv and .csv", where=str(path))
@@ -48,10 +57,13 @@ def read_pairs(path: Path) -> Corpus:
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise DataError("these bytes are not utf-8", where=f"{path}:{line}") from error
-    rows = list(_checked(_tab_rows(text) if path.suffix == ".tsv" else _comma_rows(text, path), path))
+    quoted = path.suffix == ".tsv" and has_csv_quotes(text, path)
+    plain = path.suffix == ".tsv" and not quoted
+    rows = list(_checked(_tab_rows(text) if plain else _csv_rows(text, path), path))
     if not rows:
         raise DataError("there is no pair", where=str(path), expected=_EXPECTED + _SEPARATORS[path.suffix])
-    return replace(make_pairs(path.name, rows), source=source)
+    _check_columns(rows, str(path))
+    return replace(make_pairs(path.name, rows), source=source, form=QUOTED if quoted else "")
 
 
 def make_pairs(name: str, rows: Sequence[Sequence[str]], world: dict[str, int] | None = None) -> Corpus:
@@ -71,9 +83,10 @@ def _tab_rows(text: str) -> Iterator[tuple[int, list[str]]]:
     yield from ((number, line.removesuffix("\r").split("\t")) for number, line in enumerate(lines, start=1))
 
 
-def _comma_rows(text: str, path: Path) -> Iterator[tuple[int, list[str]]]:
+def _csv_rows(text: str, path: Path) -> Iterator[tuple[int, list[str]]]:
     """Rows with the number of the line on which each begins; raises DataError where quotes are wrong."""
-    reader = csv.reader((f"{line}\n" for line in text.removesuffix("\n").split("\n")), strict=True)
+    lines = (f"{line}\n" for line in text.removesuffix("\n").split("\n"))
+    reader = csv.reader(lines, strict=True, delimiter=_DELIMITERS[path.suffix])
     while True:
         number = reader.line_num + 1
         try:
@@ -110,9 +123,48 @@ def _checked(rows: Iterator[tuple[int, list[str]]], path: Path) -> Iterator[list
                 expected="pairs or triplets, not both",
             )
         first, width = not width, len(row)
-        if first and tuple(name.strip().lower() for name in row) in {own[:width] for own in HEADERS}:
+        if first and _is_header(row, where):
             continue
         yield [_field(text, name, where) for name, text in zip(COLUMNS, row, strict=False)]
+
+
+def _is_header(row: Sequence[str], where: str) -> bool:
+    """True for a row of names from HEADERS; raises DataError for other columns or another order."""
+    names = ["_".join(name.lower().split()) for name in row]
+    known = {name for column in HEADERS for name in column}.union(_SCORES)
+    if sum(name in known for name in names) < 2:
+        return False
+    if all(name in column for name, column in zip(names, HEADERS, strict=False)):
+        return True
+    scored = [name for name in names if name in _SCORES]
+    raise DataError(
+        f"the columns are {', '.join(row)}",
+        where=where,
+        expected="sentence, positive and perhaps hard_negative, in this order",
+        hint="scored pairs are for --dev local:FILE" if scored else None,
+    )
+
+
+def _check_columns(rows: Sequence[Sequence[str]], where: str) -> None:
+    """Raise DataError for a column of numbers, equal columns, and several rows that are all equal."""
+    columns = list(zip(*rows, strict=True))
+    for name, column in zip(COLUMNS, columns, strict=False):
+        if all_numbers(column):
+            raise DataError(
+                f"the {name} of every row is a number, such as {column[0]}",
+                where=where,
+                expected="a sentence in every column",
+                hint="leave out a column of scores or labels; scored pairs are for --dev local:FILE",
+            )
+    for number, column in enumerate(columns[1:], start=1):
+        if column == columns[number - 1]:
+            raise DataError(
+                f"the {COLUMNS[number]} of every row equals its {COLUMNS[number - 1]}",
+                where=where,
+                expected="columns that differ",
+            )
+    if len(rows) > 1 and all(row == rows[0] for row in rows):
+        raise DataError(f"all {len(rows):,} rows are the same", where=where, expected="rows that differ")
 
 
 def _field(text: str, column: str, where: str) -> str:
@@ -127,4 +179,6 @@ def _field(text: str, column: str, where: str) -> str:
         )
     if not (sentence := normalise(text)):
         raise DataError(f"the {column} is empty", where=where)
+    if is_invisible(sentence):
+        raise DataError(f"the {column} has invisible characters alone", where=where, expected="a sentence")
     return sentence

@@ -221,3 +221,82 @@ def test_what_builds_on_a_supervised_method_is_supervised_under_any_name(tmp_pat
     assert said == noted
     assert len(said) == len(methods)
     assert not said & {"simcse", "edfse", "untrained"}
+
+
+# columns and rows that are no training pairs
+
+HEADERS_READ = [
+    ("anchor", "positive", "negative"),
+    ("sentence1", "sentence2"),
+    ("query", "positive"),
+    ("Premise", "Hypothesis", "Hard negative"),
+    ("text1", "text2", "neg"),
+]
+
+
+@pytest.mark.parametrize("header", HEADERS_READ, ids="-".join)
+def test_a_header_of_other_names_is_no_triplet(tmp_path: Path, header: tuple[str, ...]) -> None:
+    rows = [row[: len(header)] for row in ROWS]
+    found = read_pairs(write(tmp_path, "".join("\t".join(row) + "\n" for row in [header, *rows])))
+    assert found.sha256 == make_pairs("x", rows).sha256
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        (
+            "sentence1\tsentence2\tscore\na\tb\t4.5\n",
+            ":1: the columns are sentence1, sentence2, score; expected se",
+        ),
+        (
+            "sentence1\tsentence2\tlabel\na\tb\tentailment\n",
+            ":1: the columns are sentence1, sentence2, label; ",
+        ),
+        ("positive\tanchor\na\tb\n", ":1: the columns are positive, anchor; expected sentence, positive and"),
+        ("anchor\tpositive\tother\na\tb\tc\n", ":1: the columns are anchor, positive, other; expected"),
+        (
+            "a\tb\t4.5\nc\td\t0\n",
+            ": the hard negative of every row is a number, such as 4.5; expected a sentence",
+        ),
+        ("a\t0\nc\t1\n", ": the positive of every row is a number, such as 0"),
+        ("1\ta\tb\n2\tc\td\n", ": the sentence of every row is a number, such as 1"),
+        ("a\ta\nb\tb\n", ": the positive of every row equals its sentence; expected columns that differ"),
+        ("a\tb\tb\nc\td\td\n", ": the hard negative of every row equals its positive"),
+        ("a\tb\na\tb\n", ": all 2 rows are the same"),
+        ("a\tb\na\t\u200b\u2060\n", ":2: the positive has invisible characters alone; expected a sentence"),
+    ],
+)
+def test_what_are_no_training_pairs_is_refused(tmp_path: Path, content: str, fault: str) -> None:
+    path = write(tmp_path, content)
+    with pytest.raises(DataError) as caught:
+        read_pairs(path)
+    assert str(caught.value).startswith(f"{path}{fault}")
+
+
+def test_a_number_among_sentences_is_a_sentence(tmp_path: Path) -> None:
+    found = read_pairs(write(tmp_path, "4.5\t7\na\tb\n"))
+    assert found.partners == ("7", "b")
+
+
+def test_the_dry_run_counts_equal_ones(cli: Cli, tmp_path: Path) -> None:
+    rows = [(f"a {n}", f"b {n}", f"c {n}") for n in range(70)]
+    rows += [("x", "x", "y"), ("v", "w", "w"), ("t", "u", "t")]
+    write(tmp_path, "".join("\t".join(row) + "\n" for row in rows))
+    run = (
+        "run",
+        "--methods",
+        "sup_simcse",
+        "--seeds",
+        "1",
+        "--suite",
+        "toy",
+        "--pairs",
+        "own.tsv",
+        "--dry-run",
+    )
+    code, out, err = cli(*run, as_is=True)
+    assert code == 0, err
+    assert (
+        "73 sentences, 0 of them exact duplicates, positives equal to their sentence: 1, "
+        "negatives equal to their positive: 1, negatives equal to their sentence: 1\n"
+    ) in out

@@ -1,0 +1,119 @@
+"""The quotes of a .tsv file: a CSV writer's where the file proves it, else text; or refused with the line."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from bench.data.delimited import has_csv_quotes
+from bench.data.local_tasks import read_local_pairs, read_local_suite
+from bench.data.pairs import read_pairs
+from bench.data.suites import local_pairs
+from bench.errors import DataError
+from tests.support.cli import Cli
+
+HEADER = ("sentence1", "sentence2", "score")
+ROWS = [
+    ('She said "yes" to him.', "She agreed.", "4.5"),
+    ("A plain line.", 'The "plain" line.', "3"),
+    ("It rains.", "The sun\nis hot.", "0.5"),
+]
+
+
+def written(rows: Sequence[Sequence[str]], quoting: int = csv.QUOTE_MINIMAL, end: str = "\n") -> str:
+    stream = io.StringIO(newline="")
+    csv.writer(stream, delimiter="\t", quoting=quoting, lineterminator=end).writerows(rows)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    ("rows", "quoting"),
+    [
+        (ROWS, csv.QUOTE_MINIMAL),
+        (ROWS[:1] + ROWS[1:2], csv.QUOTE_ALL),
+        ([*ROWS[2:], ("a", "b", "1")], csv.QUOTE_MINIMAL),  # a new line and no quote
+        ([("a\tb", "c", "1"), ("d", "e", "2")], csv.QUOTE_MINIMAL),
+        ([("a", "b", "1"), ("c", "d", "2")], csv.QUOTE_ALL),
+        ([("a", "b", 1), ("c", "d", 2)], csv.QUOTE_NONNUMERIC),
+    ],
+)
+def test_what_a_csv_writer_wrote_is_read_as_it_was(
+    tmp_path: Path, rows: list[tuple[str, ...]], quoting: int, end: str
+) -> None:
+    path = tmp_path / "pairs.tsv"
+    path.write_text(written([HEADER, *rows], quoting, end), encoding="utf-8", newline="")
+    name, found, quoted = read_local_pairs(path)
+    assert (name, found, quoted) == ("pairs", tuple(tuple(map(str, row)) for row in rows), True)
+    (tmp_path / "own.toml").write_text('[[task]]\nname = "t"\ntype = "sts"\nfile = "pairs.tsv"\n')
+    (task,) = read_local_suite(tmp_path / "own.toml")
+    assert (task.table("file"), task.quoted) == (found, ("pairs.tsv",))
+    comma = path.with_suffix(".csv")
+    comma.write_text(path.read_text().replace("\t", ","))
+    if "a\tb" not in rows[0]:
+        assert local_pairs(comma).sha256 == local_pairs(path).sha256
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a\tb\n",
+        'a "b"\tc\n"d"\te\n',
+        '"a"\tb\n',
+        'a\tb\n"c\td"\n',  # a reader with quotes would take it for one column
+        '5" wide\t6" wide\n',
+        '""\tb\n',
+        '""Hello""\tb\n',
+        '"a\tb\nc"\td\n',
+    ],
+)
+def test_without_a_proof_quotes_are_text(text: str) -> None:
+    assert not has_csv_quotes(text, Path("x.tsv"))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            '"a ""b"""\tc\n5" wide\td\n',
+            "x.tsv:2: a quote here is text, and a quote in line 1 is a CSV writer's",
+        ),
+        ('a\t5"\n\n"a ""b"""\tc\n', "x.tsv:1: a quote here is text, and a quote in line 3 is a CSV"),
+        ('"a ""b"""\tc\n"d\te\nf\tg\n', "x.tsv:2: a quote here is text"),  # it stays open
+        ('"a ""b"""\tc\n"d\te"\nf\tg\n', "x.tsv:2: a quote here is text"),  # the row would be too short
+    ],
+)
+def test_quotes_of_both_kinds_are_refused_with_both_lines(text: str, said: str) -> None:
+    with pytest.raises(DataError) as caught:
+        has_csv_quotes(text, Path("x.tsv"))
+    assert str(caught.value).startswith(said)
+
+
+def test_pairs_are_read_as_they_were_written(tmp_path: Path) -> None:
+    path = tmp_path / "own.tsv"
+    path.write_text(written([("anchor", "positive"), *(row[:2] for row in ROWS)]), newline="")
+    found = read_pairs(path)
+    assert found.sentences == ('She said "yes" to him.', "A plain line.", "It rains.")
+    assert found.partners == ("She agreed.", 'The "plain" line.', "The sun is hot.")
+    assert found.form == "quotes read as a CSV writer's"
+    path.write_text('"Yes", he said.\tHe "agreed".\n')
+    assert (read_pairs(path).sentences, read_pairs(path).form) == (('"Yes", he said.',), "")
+
+
+def test_the_dry_run_says_so(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "dev.tsv").write_text(written([HEADER, *ROWS]), newline="")
+    (tmp_path / "own.toml").write_text('[[task]]\nname = "t"\ntype = "sts"\nfile = "dev.tsv"\n')
+    texts = [(f'line "{n}" is here', f"line {n} stands here") for n in range(70)]
+    (tmp_path / "own.tsv").write_text(written(texts), newline="")
+    run = ("run", "--methods", "sup_simcse", "--seeds", "1", "--pairs", "own.tsv", "--dry-run")
+    code, out, err = cli(*run, "--suite", "local:own.toml", "--dev", "local:dev.tsv", as_is=True)
+    assert code == 0, err
+    rows = [
+        line.split(":")[0].strip() for line in out.splitlines() if "quotes read as a CSV writer's" in line
+    ]
+    assert rows == ["reads text pairs", "reads dev set", "reads file of local"], out
+    assert "reads file of local:own: dev.tsv, quotes" in out
