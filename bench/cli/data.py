@@ -143,6 +143,7 @@ def _text_facts(path: Path) -> str:
 
 @data.command()
 @click.argument("texts", nargs=-1, required=True, type=PATH)
+@single.option("--text-column", metavar="NAME", help="Column of TEXTS that are tables, as of --corpus.")
 @single.option("--suite", default="sts7", shell_complete=completion.suite)
 @with_data
 @single.option("--accept-data", is_flag=True, help="Audit data that differ from the reference version.")
@@ -177,7 +178,7 @@ def overlap(
     tasks = load_suite(suite, data_folder(options["data_dir"]), accept_data=accept_data)[1]
     store = ResultStore(options["results"], campaign) if campaign is not None else None
     records = store.records() if store else []
-    audits = audit(chain.from_iterable(_lines(text) for text in texts), tasks)
+    audits = audit(chain.from_iterable(_lines(text, options["text_column"]) for text in texts), tasks)
     if store is not None:
         chosen = {entry.task: entry for entry in audits if entry.level == options["level"]}
         rows = _clean_rows(store, records, suite, tasks, chosen)
@@ -195,12 +196,15 @@ def overlap(
         _echo_frame(clean, form)
 
 
-def _lines(path: Path) -> Iterator[str]:
-    """The lines of one text, read once (it may be a pipe); raises DataError if there is none."""
+def _lines(path: Path, column: str | None) -> Iterator[str]:
+    """The lines of one text, or a table's column, read once; raises DataError if there is none."""
+    from bench.data.text_columns import OPTION, is_table, sentences
     from bench.probes.overlap import training_lines
 
+    if column is not None and not is_table(path):
+        raise InputError(f"{path.name} is read as a sentence a line", where=f"{OPTION} {column}")
     empty = True
-    for line in training_lines(path):
+    for line in sentences(path, column) if is_table(path) else training_lines(path):
         empty = False
         yield line
     if empty:

@@ -155,8 +155,12 @@ def open_table(path: Path, stream: TextIO, columns: list[str] | None = None) -> 
         raise DataError(f"'{path.suffix}' is not a format", where=str(path), expected=".tsv, .csv or .jsonl")
     text = stream.read()
     quoted = has_csv_quotes(text, path)
-    quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
-    reader = csv.reader(StringIO(text, newline=""), strict=True, delimiter="\t", quoting=quoting)
+    reader = csv.reader(
+        StringIO(text, newline=""),
+        strict=True,
+        delimiter="\t",
+        quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE,
+    )
     return Table(_named_rows(reader, path, columns), quoted)
 
 
@@ -166,9 +170,8 @@ def are_names(columns: Any) -> bool:
     return named and len(set(columns)) == len(columns)
 
 
-def _named_rows(
-    reader: Any, path: Path, columns: list[str] | None
-) -> Iterator[tuple[int, dict[str, Any]]]:  # strict readers: else an open quote swallows what follows
+def _named_rows(reader: Any, path: Path, columns: list[str] | None) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Name the cells of a strict reader's rows; another reader's open quote swallows what follows."""
     header = columns
     for fields in _fields(reader, path):
         if header is None:

@@ -56,6 +56,12 @@ def open_column(path: Path, column: str | None, stack: ExitStack) -> tuple[str, 
     return f"column '{chosen}'", where, _texts(enumerate(values(chosen), start=1), chosen, where)
 
 
+def sentences(path: Path, column: str | None) -> Iterator[str]:
+    """Yield the sentences of a table, without empty ones; arguments and errors as :func:`open_column`."""
+    with ExitStack() as stack:
+        yield from (text for _, text in open_column(path, column, stack)[2] if text)
+
+
 def _of_lines(path: Path, column: str | None, stack: ExitStack) -> tuple[str, str, Texts]:
     """Form, place and texts of a ``.jsonl``, ``.csv`` or ``.tsv`` file."""
     try:

@@ -13,6 +13,7 @@ import pytest
 
 from bench.data import pins, text_columns
 from bench.data.corpus import make_corpus, read_corpus
+from bench.data.toy import toy_task
 from bench.data.training import read_copy
 from bench.errors import DataError, InputError
 from tests.support.cli import Cli, refusal
@@ -218,8 +219,19 @@ def test_the_column_is_an_option_and_the_dry_run_counts(cli: Cli, tmp_path: Path
     assert (code, "x.jsonl, 72 sentences" in out) == (0, True), err
 
 
+def test_the_overlap_of_a_column_is_that_of_its_sentences(cli: Cli, tmp_path: Path) -> None:
+    first = toy_task().subsets[0].first[0]
+    (tmp_path / "x.jsonl").write_text(json.dumps({"id": "1", "line": first}) + "\n")
+    (tmp_path / "x.txt").write_text(f"{first}\n")
+    audit = ("data", "overlap", "--suite", "toy", "--format", "csv")
+    column = ("--text-column", "line")
+    assert cli(*audit, "x.jsonl", *column)[:2] == cli(*audit, "x.txt")[:2]
+    assert "x.txt is read as a sentence a line" in refusal(cli, *audit, "x.txt", *column)
+    assert "expected --text-column NAME" in refusal(cli, *audit, "x.jsonl")
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="resource counts in kilobytes there")
-def test_a_text_is_read_in_three_times_its_size(tmp_path: Path) -> None:
+def test_reading_a_text_takes_less_than_twice_its_size(tmp_path: Path) -> None:
     path = tmp_path / "x.txt"
     with path.open("w") as stream:
         stream.writelines(f"{'a line of a text that is not short ' * 6}{n}\n" for n in range(150_000))
