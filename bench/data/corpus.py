@@ -121,7 +121,8 @@ def _collect(path: Path, rows: Iterable[tuple[int, str]], where: str) -> Corpus:
             where=str(path),
             expected="sentences that differ",
         )
-    return replace(make_corpus(path.name, sentences), empty=empty, first_empty=first_empty)
+    name = path.name or path.resolve().name  # of the folder "."
+    return replace(make_corpus(name, sentences), empty=empty, first_empty=first_empty)
 
 
 class _HashedLines:

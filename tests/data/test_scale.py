@@ -117,8 +117,8 @@ def data(tmp_path: Path) -> Path:
     lines = "".join(f"the doctor is reading book {n}\n" for n in range(1024))
     for name in ("", *(f".en-{language}-en" for language in LANGUAGES["bert-base"])):
         (folder / f"wiki1m_for_simcse{name}.txt").write_text(lines)
-    triplet = "the doctor is reading,a doctor reads,the farmer is singing\n"
-    (folder / "nli_for_simcse.csv").write_text(f"sent0,sent1,hard_neg\n{512 * triplet}")
+    triplets = "".join(f"the doctor reads {n},a doctor reads {n},the farmer sings\n" for n in range(512))
+    (folder / "nli_for_simcse.csv").write_text(f"sent0,sent1,hard_neg\n{triplets}")
     (folder / "sick_unlabelled.txt").write_text("a man is singing\nthe farmer\n")
     return folder.parent
 
