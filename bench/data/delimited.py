@@ -174,6 +174,9 @@ def _named_rows(reader: Any, path: Path, columns: list[str] | None) -> Iterator[
     """Name the cells of a strict reader's rows; another reader's open quote swallows what follows."""
     header = columns
     for fields in _fields(reader, path):
+        if not fields:
+            expected = "the names of the columns" if header is None else f"a row of {', '.join(header)}"
+            raise DataError("this line is empty", where=f"{path}:{reader.line_num}", expected=expected)
         if header is None:
             if not are_names(fields):
                 raise DataError(f"columns {', '.join(fields)}", where=f"{path}:1", expected="distinct names")

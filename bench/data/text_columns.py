@@ -160,7 +160,7 @@ def _saved(path: Path) -> tuple[list[str], Values]:
         )
 
     def values(column: str) -> Iterator[Any]:
-        for block in found.select_columns([column]).iter(batch_size=1000):
+        for block in found.select_columns([column]).with_format(None).iter(batch_size=1000):
             yield from block[column]
 
     return list(found.column_names), values

@@ -139,6 +139,8 @@ def test_a_wrong_suite_is_named(tmp_path: Path, text: str, said: str) -> None:
     [
         (STS, "pairs.tsv", "sentence1\tsentence2\na\tb\n", ":2: column score is missing"),
         (STS, "pairs.tsv", FILES["pairs.tsv"] + "a\tb\n", ":4: 2 columns; expected 3 .sentence1"),
+        (STS, "pairs.tsv", FILES["pairs.tsv"] + "\n", ":4: this line is empty; expected a row of sent"),
+        (STS, "pairs.tsv", "\n" + FILES["pairs.tsv"], ":1: this line is empty; expected the names of"),
         (STS, "pairs.tsv", FILES["pairs.tsv"] + "a\tb\tx\n", ":4: score is 'x'; expected a number"),
         (STS, "pairs.tsv", FILES["pairs.tsv"] + "a\tb\tnan\n", ":4: score is 'nan'"),
         (STS, "pairs.tsv", "sentence1\tsentence2\tscore\na\tb\t1\n", ": 1 pairs; expected two pairs or more"),
