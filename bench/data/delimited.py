@@ -215,8 +215,9 @@ def _json_object(text: str, where: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise DataError("no JSON object", where=where, expected="{...} on every line")
     try:
-        json.dumps(found, ensure_ascii=False).encode()
-    except UnicodeEncodeError as error:  # half of a character, as a text that was cut has
+        if "\\u" in text:  # an escape may be half of a character, as a text that was cut has
+            json.dumps(found, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
         raise DataError(f"this can't be written as UTF-8: {error.reason}", where=where) from error
     return found
 
