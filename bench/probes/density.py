@@ -132,7 +132,7 @@ def density(similarities: FloatArray, gold: FloatArray, by: str = "width") -> di
     if not known:
         raise BenchError(
             f"no two neighbouring ones of {len(groups)} gold group(s) have densities to compare",
-            hint="a collapsed encoder, or too few pairs",
+            hint="too few pairs, or vectors that are all alike",
         )
     grid = np.linspace(-1, 1, 101)
     return {

@@ -63,5 +63,5 @@ class Watched:
     ) -> FloatArray:
         """See :class:`bench.encoder.Encoder`."""
         vectors = self.encoder.encode(sentences, batch_tokens, progress)
-        self.seen.append(vectors)
+        self.seen.append(np.array(vectors, copy=True))
         return vectors

@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -24,7 +25,7 @@ ROWS = [
 ]
 
 
-def written(rows: Sequence[Sequence[str]], quoting: int = csv.QUOTE_MINIMAL, end: str = "\n") -> str:
+def written(rows: Sequence[Sequence[str]], quoting: Literal[0, 1, 2, 3] = csv.QUOTE_MINIMAL, end: str = "\n") -> str:
     stream = io.StringIO(newline="")
     csv.writer(stream, delimiter="\t", quoting=quoting, lineterminator=end).writerows(rows)
     return stream.getvalue()
