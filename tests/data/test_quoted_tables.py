@@ -25,7 +25,10 @@ ROWS = [
 ]
 
 
-def written(rows: Sequence[Sequence[str]], quoting: Literal[0, 1, 2, 3] = csv.QUOTE_MINIMAL, end: str = "\n") -> str:
+Quoting = Literal[0, 1, 2, 3]
+
+
+def written(rows: Sequence[Sequence[str]], quoting: Quoting = csv.QUOTE_MINIMAL, end: str = "\n") -> str:
     stream = io.StringIO(newline="")
     csv.writer(stream, delimiter="\t", quoting=quoting, lineterminator=end).writerows(rows)
     return stream.getvalue()
@@ -44,7 +47,7 @@ def written(rows: Sequence[Sequence[str]], quoting: Literal[0, 1, 2, 3] = csv.QU
     ],
 )
 def test_what_a_csv_writer_wrote_is_read_as_it_was(
-    tmp_path: Path, rows: list[tuple[str, ...]], quoting: int, end: str
+    tmp_path: Path, rows: list[tuple[str, ...]], quoting: Quoting, end: str
 ) -> None:
     path = tmp_path / "pairs.tsv"
     path.write_text(written([HEADER, *rows], quoting, end), encoding="utf-8", newline="")
