@@ -85,8 +85,8 @@ SCORING = (
         "gold_sorted",
         "labels shuffled",
         STS,
-        "spearman(predictions, np.concatenate(gold))",
-        "spearman(predictions, np.sort(np.concatenate(gold)))",
+        "_spearman(predictions, np.concatenate(gold), task.id, task.subsets)",
+        "_spearman(predictions, np.sort(np.concatenate(gold)), task.id, task.subsets)",
         RESCORE,
     ),
     Mutation(

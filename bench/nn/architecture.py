@@ -55,6 +55,7 @@ def shape_of(model: Any, where: str) -> Shape:
             changes its states.
     """
     if layered(model):
+        _states(model, [[_table(model) // 2] * 2], where)
         return Shape(int(model.config.hidden_size), causal=False, sees_padding=False)
     middle, long = _table(model) // 2, min(2 * _PROBE, positions_of(model) or 2 * _PROBE)
     short = max(1, long // 2)
@@ -180,6 +181,12 @@ def token_types(model: Any, tokenizer: Any) -> TokenTypes | None:
     given = tokenizer("a").get("token_type_ids", [])
     if not any(given) or "token_type_ids" not in inspect.signature(model.forward).parameters:
         return None
+    known = getattr(model.config, "type_vocab_size", None)
+    if isinstance(known, int) and max(given) >= known:
+        raise InputError(
+            f"the tokenizer gives the token type {max(given)}, and the model has {known}",
+            where=Path(str(tokenizer.name_or_path)).name,
+        )
     before, after = map(len, specials(tokenizer))
     return TokenTypes(given[:before], given[before], given[len(given) - after :])
 

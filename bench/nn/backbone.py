@@ -36,12 +36,13 @@ from bench.nn.batches import BUCKET, default_batch_tokens, length_sorted_batches
 from bench.nn.dtypes import check_types, dtype_facts
 from bench.nn.pooling import masked_token, pool
 from bench.nn.prompt import Prompt
-from bench.nn.reading import check_read, projections
+from bench.nn.reading import check_read, later_projection, projections
 from bench.nn.tokens import Chunk, chunk_of, on_device, places, sent
 from bench.nn.untrusted import (
     check_folder,
     check_tokenizer,
     check_weights,
+    ignored_code,
     model_type,
     not_loadable,
     offline,
@@ -233,6 +234,7 @@ class TransformerEncoder:
             "parameters": self.model.num_parameters(),
             **{"pooling": pooling, "pooling_from": "the method", "similarity": "cosine"},
             **dtype_facts(source if isinstance(source, Path) else None),
+            **(ignored_code(source) if isinstance(source, Path) else {}),
         }
         if side := read_by(self.model):
             self.facts["states"] = f"the {side}'s"
@@ -349,11 +351,7 @@ def _load(folder: Path, *, needs_pooler: bool) -> tuple[Any, Any]:
     missing_pooler = [key for key in missing if "pooler" in key.split(".")]
     check_weights([key for key in missing if key not in missing_pooler], where)
     if needs_pooler and (trained := projections(unread)):
-        raise InputError(
-            f"its pooler is the one from before the training that made {trained[0]}, which nothing reads",
-            where=where,
-            hint="use pooling cls, which its training read too, or convert the checkpoint",
-        )
+        raise later_projection(trained, where)
     if needs_pooler and (missing_pooler or getattr(model, "pooler", None) is None):
         raise InputError(
             "the checkpoint has no pooler weights, so pooling 'pooler' is not possible",

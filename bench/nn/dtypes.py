@@ -13,6 +13,9 @@ _NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat1
 _INDICES = ("I64", "I32", "BOOL")  # such as positions and masks that a checkpoint keeps
 _SCALE = re.compile(r"(^|\.)((weight|input)_scale(_inv)?|scales|qweight|qzeros|SCB|absmax|quant_state.*)$")
 """Names that quantisers give to what their integers are multiplied with."""
+_INDEX = re.compile(r"(_ids|mask|masked_bias|attn\.bias|attention\.bias|mapping|buckets?)$")
+"""Names of tables of whole numbers that are no weights."""
+_POINTER = b"version https://git-lfs"
 _LARGEST = 100_000_000  # bytes of a header, as in safetensors
 
 
@@ -36,16 +39,37 @@ def check_types(folder: Path) -> None:
     Raises:
         InputError: a tensor of 8 bits or fewer that isn't a flag, or one of scales.
     """
-    for file in sorted((*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin"))):
-        for name, kind, dimensions in _tensors(file):
-            quantised = dimensions > 1 and kind not in _NAMES and kind not in _INDICES
-            if quantised or _SCALE.search(name):
+    for file in opened(folder):
+        with file.open("rb") as stream:
+            if stream.read(len(_POINTER)) == _POINTER:
                 raise InputError(
-                    f"{name} is quantised ({kind})",
+                    "this is a pointer of git-lfs, not the weights",
+                    where=f"{folder.name}/{file.name}",
+                    hint="fetch them with: git lfs pull",
+                )
+        for name, kind, dimensions in _tensors(file):
+            plain = kind in _NAMES or (kind in _INDICES and (dimensions < 2 or _INDEX.search(name)))
+            small = dimensions < 2 and not name.endswith(("weight", "bias"))  # a flag, or a position
+            if _SCALE.search(name) or not (plain or small):
+                raise InputError(
+                    f"{name} is quantised or the scale of what is ({kind})",
                     where=f"{folder.name}/{file.name}",
                     expected="weights of float64, float32, float16 or bfloat16",
                     hint="save the model with its weights made floating-point again",
                 )
+
+
+def opened(folder: Path) -> list[Path]:
+    """Return the files of weights that loading a folder opens, of several forms the first."""
+    for pattern, index in (
+        ("model.safetensors", "model.safetensors.index.json"),
+        ("pytorch_model.bin", "pytorch_model.bin.index.json"),
+    ):
+        if (folder / pattern).is_file():
+            return [folder / pattern]
+        if (folder / index).is_file():
+            break
+    return sorted((*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin")))
 
 
 def _tensors(file: Path) -> Iterator[tuple[str, str, int]]:

@@ -27,8 +27,8 @@ _NOT_MODEL = {
     ROUNDED,
 }
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
-_LATER_PARTS = ("bpe.codes", "dict.txt", "*.spm", "prophetnet.tokenizer")
-"""Files of vocabularies that the hash left out until 2026-11-28."""
+_LATER_PARTS = ("bpe.codes", "dict.txt", "*.spm", "prophetnet.tokenizer", "*.jinja")
+"""Files of vocabularies, and templates, that the hash left out until 2026-11-28."""
 _PARTS = (
     *("*.safetensors", "pytorch_model*.bin", "*.json", "vocab.txt", "merges.txt", "*.model"),
     *_LATER_PARTS,

@@ -17,7 +17,7 @@ from bench.nn.batches import default_batch_tokens, length_sorted_batches
 from bench.nn.dtypes import check_types, dtype_facts
 from bench.nn.prefix import prompt_facts
 from bench.nn.st_modules import Part, check_kind, check_part, parts_of
-from bench.nn.untrusted import check_modules, not_loadable, offline
+from bench.nn.untrusted import check_modules, inner_places, not_loadable, offline
 
 _SETTINGS = "config_sentence_transformers.json"
 _NEAR = 1e-4  # of the largest component, see bench.nn.architecture
@@ -37,7 +37,7 @@ class SentenceTransformerEncoder:
     """
 
     def __init__(self, folder: Path, *, device: str = "cpu") -> None:
-        self.device = device
+        self.device, self.name = device, folder.name
         if not (folder / "modules.json").is_file():
             raise InputError(
                 "not a sentence-transformers folder (it would silently become mean pooling)",
@@ -49,7 +49,7 @@ class SentenceTransformerEncoder:
 
         places = check_modules(folder)
         check_kind(folder)
-        for place in dict.fromkeys((folder, *places)):
+        for place in dict.fromkeys((folder, *inner_places(places))):
             check_types(place)
         found: dict[str, str | int] = {}
         try:
@@ -118,13 +118,25 @@ class SentenceTransformerEncoder:
         encode: Any = own.get(kind, self.model.encode)
         budget = 1 if self._alone else batch_tokens or default_batch_tokens(self.device)
         for batch in length_sorted_batches(self._lengths(sentences), budget):
-            output[batch] = encode(
-                [sentences[index] for index in batch],
-                prompt=prompt,
-                batch_size=len(batch),
-                show_progress_bar=False,
-                convert_to_numpy=True,
-            )
+            try:
+                vectors = encode(
+                    [sentences[index] for index in batch],
+                    prompt=prompt,
+                    batch_size=len(batch),
+                    show_progress_bar=False,
+                    convert_to_numpy=True,
+                )
+            except (IndexError, RuntimeError, ValueError) as error:
+                reason = str(error).strip().split("\n")[0]
+                raise InputError(
+                    f"sentence-transformers can't encode with it: {reason}", where=self.name
+                ) from error
+            if np.shape(vectors) != (len(batch), self.dim):
+                raise InputError(
+                    f"its modules say vectors of {self.dim} components, and give {np.shape(vectors)[-1]}",
+                    where=self.name,
+                )
+            output[batch] = vectors
             if progress:
                 progress(len(batch))
         return output

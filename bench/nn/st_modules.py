@@ -11,9 +11,9 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from bench.errors import InputError
-from bench.nn.architecture import longest_input
-from bench.nn.reading import check_read
-from bench.nn.untrusted import check_tokenizer, check_weights
+from bench.nn.architecture import check_vocabulary, longest_input
+from bench.nn.reading import check_read, later_projection, projections
+from bench.nn.untrusted import check_tokenizer, check_weights, ignored_code
 
 _SETTINGS = "config_sentence_transformers.json"
 _OURS = "SentenceTransformer"
@@ -116,11 +116,12 @@ def check_part(part: Part) -> dict[str, Any]:
     model, folder = getattr(part.module, "auto_model", None), part.folder
     if not isinstance(model, PreTrainedModel):
         return {}
-    facts = _check_weights(model, part)
+    facts = {**ignored_code(folder), **_check_weights(model, part)}
     tokenizer = getattr(part.module, "tokenizer", None)
     if not isinstance(tokenizer, PreTrainedTokenizerBase):
         return facts
     check_tokenizer(tokenizer, folder, model.config)
+    check_vocabulary(model, tokenizer, folder.name)
     if tokenizer.pad_token is None:
         raise InputError(
             "the tokenizer has no padding token, and sentence-transformers pads",
@@ -144,15 +145,17 @@ def _check_weights(model: PreTrainedModel, part: Part) -> dict[str, Any]:
     if not _reads_pooler(part.module):
         missing = [key for key in missing if "pooler" not in key.split(".")]
     check_weights(missing, part.folder.name)
-    unread = check_read(model, sorted(info["unexpected_keys"]), part.folder.name)
+    unread = projections(check_read(model, sorted(info["unexpected_keys"]), part.folder.name))
+    if unread and _reads_pooler(part.module):
+        raise later_projection(unread, part.folder.name)
     return {"unread": ", ".join(unread)} if unread else {}
 
 
 def _reads_pooler(module: Any) -> bool:
     """True if a module hands on what its model's pooler gives."""
     outputs = getattr(module, "modality_config", None) or {}
-    read = [str(way.get("method_output_name")) for way in outputs.values() if isinstance(way, dict)]
-    return "pooler_output" in read
+    read = [way.get("method_output_name") for way in outputs.values() if isinstance(way, dict)]
+    return any("pooler_output" in name for name in read if isinstance(name, str | list | tuple))
 
 
 def _object(file: Path) -> dict[str, Any]:

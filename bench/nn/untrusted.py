@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -17,6 +17,7 @@ VOCABULARY = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "*.spm")
 """Files of which a tokenizer has one, apart from what its class names."""
 _MODULE = re.compile(r"sentence_transformers(\.\w+)*\.[A-Z]\w*", re.ASCII)
 _ACTIVATION = re.compile(r"torch\.nn(\.\w+)*\.[A-Z]\w*", re.ASCII)
+_SHARD = re.compile(r"[^/\\]+\.safetensors|pytorch_model[^/\\]*\.bin")
 _NO_READERS = {"", "CNN", "Dense", "Dropout", "LSTM", "LayerNorm", "Normalize", "Pooling"}
 _ARGUMENTS = (
     "model_args",
@@ -78,14 +79,21 @@ def check_folder(folder: Path) -> None:
     for file in sorted(folder.glob("*.index.json")):
         shards = _read(file).get("weight_map")
         for name in sorted({str(name) for name in shards.values()}) if isinstance(shards, dict) else ():
-            if PurePosixPath(name).name != name or "\\" in name:
+            if not _SHARD.fullmatch(name):
                 raise InputError(
-                    f"it names the weights file '{name}', which is not beside it",
+                    f"it names the weights file '{name}'",
                     where=f"{folder.name}/{file.name}",
-                    expected="names of files of the folder",
+                    expected="files beside it, NAME.safetensors or pytorch_model*.bin",
                 )
     if (folder / "config.json").is_file():
-        _check_settings(_read(folder / "config.json"), f"{folder.name}/config.json")
+        settings = _read(folder / "config.json")
+        if "transformers_weights" in settings:
+            raise InputError(
+                "it names another file of weights (transformers_weights)",
+                where=f"{folder.name}/config.json",
+                expected="weights under their usual names",
+            )
+        _check_settings(settings, f"{folder.name}/config.json")
 
 
 def model_type(folder: Path) -> object:
@@ -99,6 +107,14 @@ def model_type(folder: Path) -> object:
     if isinstance(kind, list | dict):
         raise InputError(f"model_type is {kind!r}", where=f"{folder.name}/config.json", expected="a text")
     return kind
+
+
+def ignored_code(folder: Path) -> dict[str, str]:
+    """Return a fact that names a class of the folder's own, which isn't executed; empty for none."""
+    settings = _read(folder / "config.json") if (folder / "config.json").is_file() else {}
+    auto = settings.get("auto_map")
+    named = auto.get("AutoModel") if isinstance(auto, dict) else None
+    return {"own_code": f"{named}, not executed"} if isinstance(named, str) and named.isprintable() else {}
 
 
 def _check_settings(settings: dict[str, Any], where: str) -> None:
@@ -170,8 +186,11 @@ def check_modules(folder: Path) -> list[Path]:
         with suppress(_UnreadableError):  # sentence-transformers reads it with the same parser, or not at all
             if isinstance(settings := _read(file, kind=object), dict):
                 _check_module(settings, file.relative_to(folder.parent).as_posix())
-    for place in {folder, *places}:
+    for place in (folder, *inner_places(places)):
         check_folder(place)
+    for place, module in zip(places, modules, strict=True):
+        if module["type"].endswith(".Pooling") and not (place / "config.json").is_file():
+            raise InputError("the pooling has no config.json", where=f"{folder.name}/{module['path']}")
     first = modules[0]["type"].rpartition(".")[2] if modules else ""
     if first in _NO_READERS:
         raise InputError(
@@ -180,6 +199,26 @@ def check_modules(folder: Path) -> list[Path]:
             expected="a module that reads text first, such as Transformer",
         )
     return places
+
+
+def inner_places(places: Iterable[Path]) -> list[Path]:
+    """Return modules' folders with those of the routes that routers among them name, at any depth."""
+    found: dict[Path, None] = {}
+    waiting = list(places)
+    while waiting:
+        place = waiting.pop(0)
+        found[place] = None
+        for name in ("router_config.json", "config.json"):
+            with suppress(InputError):
+                settings = _read(place / name) if (place / name).is_file() else {}
+                types = settings.get("types") if "structure" in settings else None
+                inner = (
+                    [place / path for path in types if isinstance(path, str)]
+                    if isinstance(types, dict)
+                    else []
+                )
+                waiting += [path for path in inner if path not in found]
+    return list(found)
 
 
 def _check_module(settings: dict[str, Any], where: str) -> None:

@@ -12,6 +12,7 @@ from bench.errors import InputError
 from bench.nn.folder_facts import json_object, layers_in, tensor_headers
 from bench.nn.untrusted import VOCABULARY, check_folder, model_type
 
+_OTHERS = ("sparse_encoder", "cross_encoder", "multi_vector_encoder")
 _WITHOUT_WEIGHTS = {"Transformer", "Pooling", "Normalize", "Dropout"}  # but for the transformer's
 _LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?|groups?)\.(\d+)\.")
 
@@ -50,13 +51,14 @@ def check_transformer_alone(folder: Path) -> None:
         modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return
-    kinds = [str(module.get("type")).rpartition(".")[2] for module in modules if isinstance(module, dict)]
-    trained = [kind for kind in kinds if kind not in _WITHOUT_WEIGHTS]
+    types = [str(module.get("type")) for module in modules if isinstance(module, dict)]
+    trained = [kind for kind in types if kind.rpartition(".")[2] not in _WITHOUT_WEIGHTS]
     if trained:
+        own = trained[0].startswith("sentence_transformers.") and not any(k in trained[0] for k in _OTHERS)
         raise InputError(
-            f"its modules.json has a {trained[0]}, which hf: leaves out",
+            f"its modules.json has a {trained[0].rpartition('.')[2]}, which hf: leaves out",
             where=folder.name,
-            hint=f"st:{folder} reads all of it",
+            hint=f"st:{folder} reads all of it" if own else "it is no model of one vector a sentence",
         )
 
 

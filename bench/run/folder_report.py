@@ -69,12 +69,14 @@ def _encoded(encoder: Encoder | PairScorer | None) -> Lines:
         "length_from",
         "routes",
         "unread",
+        "own_code",
     ):
         if name in facts:
             label = {
                 "max_length": "longest input",
                 "pooling_from": "pooling from",
                 "length_from": "length from",
+                "own_code": "own code",
             }.get(name, name)
             yield label, f"{facts[name]} tokens" if name == "max_length" else str(facts[name])
 

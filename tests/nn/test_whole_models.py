@@ -132,6 +132,7 @@ def test_heads_may_be_left_out(zoo: Zoo) -> None:
 
 
 OPENED = {
+    "chat_template.jinja",
     "bpe.codes",
     "dict.txt",
     "source.spm",
@@ -326,3 +327,68 @@ def test_training_refuses_token_types(zoo: Zoo, tmp_path: Path, cli: Cli) -> Non
         "run", "--methods", "simcse", "--seeds", "1", "--suite", "toy", "--backbone", str(folder), as_is=True
     )
     assert (code, "its tokenizer gives token types" in err) == (1, True), err
+
+
+def test_routes_are_checked_as_the_top_is(routed: Path) -> None:
+    place = route_folder(routed, "distilbert")
+    name = next(key for key in load_file(place / WEIGHTS) if key.endswith("ffn.lin1.weight"))
+    broken = shutil.copytree(routed, routed.with_name("int8"))
+    change(route_folder(broken, "distilbert"), lambda t: {**t, name: QUANTISED["int8"](t[name])})
+    with pytest.raises(InputError, match="is quantised"):
+        SentenceTransformerEncoder(broken)
+    (place / "model.safetensors.index.json").write_text(
+        json.dumps({"weight_map": {name: "../../x.safetensors"}})
+    )
+    with pytest.raises(InputError, match=r"it names the weights file '../../x.safetensors'"):
+        SentenceTransformerEncoder(routed)
+
+
+@pytest.mark.parametrize("extra", ["attention.self.query.lora_A.weight", "attention.self.new_bias"])
+def test_tensors_of_a_layer_that_nothing_reads_are_refused(zoo: Zoo, tmp_path: Path, extra: str) -> None:
+    folder = shutil.copytree(zoo("bert"), tmp_path / "more")
+    change(folder, lambda t: {**t, f"bert.encoder.layer.0.{extra}": torch.ones(4)})
+    with pytest.raises(InputError, match="which is trained with the encoder"):
+        TransformerEncoder(folder)
+
+
+def test_no_layer_at_all_is_no_layer_less(zoo: Zoo, tmp_path: Path) -> None:
+    folder = shutil.copytree(zoo("llama"), tmp_path / "none")
+    settings(folder / "config.json", num_hidden_layers=0)
+    with pytest.raises(InputError, match=r"config\.json doesn't count"):
+        TransformerEncoder(folder, "avg")
+
+
+def test_other_names_of_weights_are_refused(zoo: Zoo, tmp_path: Path) -> None:
+    folder = shutil.copytree(zoo("bert"), tmp_path / "named")
+    settings(folder / "config.json", transformers_weights="adapter_model.bin")
+    with pytest.raises(InputError, match="names another file of weights"):
+        TransformerEncoder(folder)
+
+
+def test_files_that_nobody_opens_may_be_quantised(zoo: Zoo, tmp_path: Path) -> None:
+    folder = shutil.copytree(zoo("bert"), tmp_path / "beside")
+    linear = [name for name, tensor in load_file(folder / WEIGHTS).items() if tensor.dim() > 1]
+    tensors = {name: QUANTISED["int8"](load_file(folder / WEIGHTS)[name]) for name in linear}
+    save_file(tensors, folder / "model.int8.safetensors", metadata={"format": "pt"})
+    TransformerEncoder(folder)
+    (folder / WEIGHTS).write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
+    with pytest.raises(InputError, match="a pointer of git-lfs"):
+        TransformerEncoder(folder)
+
+
+def test_code_of_the_folder_s_own_is_named(zoo: Zoo, tmp_path: Path) -> None:
+    folder = shutil.copytree(zoo("llama"), tmp_path / "own")
+    settings(folder / "config.json", auto_map={"AutoModel": "modeling.BiLlama"})
+    assert TransformerEncoder(folder, "avg").facts["own_code"] == "modeling.BiLlama, not executed"
+
+
+def test_a_pooler_in_a_list_of_outputs_is_read_too(zoo: Zoo, tmp_path: Path) -> None:
+    folder = sized(sentence_transformers_folder(zoo("bert"), tmp_path / "listed", mean=True))
+    change(folder, lambda tensors: {n: t for n, t in tensors.items() if "pooler" not in n})
+    way = {"text": {"method": "forward", "method_output_name": ["pooler_output"]}}
+    settings(
+        folder / "sentence_bert_config.json", modality_config=way, module_output_name="sentence_embedding"
+    )
+    (folder / "modules.json").write_text(json.dumps(json.loads((folder / "modules.json").read_text())[:1]))
+    with pytest.raises(InputError, match="the first is pooler"):
+        SentenceTransformerEncoder(folder)

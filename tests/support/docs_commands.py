@@ -77,7 +77,17 @@ NOT_RUN = (
 """Commands that are parsed and not run, by the first pattern that is found in them, and why."""
 
 DROPPED = (
-    *("--profile", "--data", "--copy", "--corpus", "--pairs", "--device", "--backbone", "--world-seed"),
+    *(
+        "--profile",
+        "--data",
+        "--copy",
+        "--corpus",
+        "--text-column",
+        "--pairs",
+        "--device",
+        "--backbone",
+        "--world-seed",
+    ),
     *("--workers", "--ranks", "--compile"),
 )
 """Options that lead away from profile mini or from one process, left out with their values."""
