@@ -55,7 +55,6 @@ def shape_of(model: Any, where: str) -> Shape:
             changes its states.
     """
     if layered(model):
-        _states(model, [[_table(model) // 2] * 2], where)
         return Shape(int(model.config.hidden_size), causal=False, sees_padding=False)
     middle, long = _table(model) // 2, min(2 * _PROBE, positions_of(model) or 2 * _PROBE)
     short = max(1, long // 2)
@@ -77,6 +76,11 @@ def shape_of(model: Any, where: str) -> Shape:
                 expected="a model that reads short sentences or masks padding",
             ) from error
     return Shape(int(states.shape[-1]), causal, sees_padding=sees)
+
+
+def check_runs(model: Any, where: str) -> None:
+    """Raise InputError unless a model that was loaded gives states for token ids."""
+    _states(model, [[_table(model) // 2] * 2], where)
 
 
 def state_size(model: Any) -> int:
