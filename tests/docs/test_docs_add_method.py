@@ -74,7 +74,7 @@ def test_a_failed_check_says_what_the_page_says(tmp_path: Path) -> None:
     assert number.sub("", f"alone: {failed['alone']}\n") == number.sub("", line)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.minutes
 def test_the_page_word_for_word(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     work = tmp_path / "work"

@@ -83,7 +83,7 @@ def test_what_bench_leaves_is_ignored_but_for_the_reference(repository: Path, cl
     assert {name for name in found if name not in records and not name.startswith("model/")} == set(FILES)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_page_word_for_word(repository: Path, cli: Cli) -> None:
     lines = [command for command in LINES if command.words[1] not in ("data", "history")]
     assert [command.words[1] for command in lines] == ["run", *["check"] * 5]

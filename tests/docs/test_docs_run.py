@@ -44,11 +44,14 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 PAPERS = ("campaign.md", "reproduce.md", "results.md")
 """Pages of long trainings: their commands run in the long suite, and are planned in CI."""
+FIRST = ("README.md", "quickstart.md", "choosing.md", "concepts.md", "data.md", "checkpoints.md", "python.md")
+"""Pages that a user reads first: their commands run in CI, those of the other pages in the long suite."""
 
 
-def lines_of(*, papers: bool) -> list[tuple[str, ...]]:
-    """The commands of the pages of long trainings, or of all others, cut short."""
+def lines_of(*, papers: bool, first: bool | None = None) -> list[tuple[str, ...]]:
+    """The commands of the pages of long trainings, or of others, cut short."""
     pages = [page for page in PAGES if page.name not in OWN_TEST and (page.name in PAPERS) == papers]
+    pages = [page for page in pages if first is None or (page.name in FIRST) == first]
     found = [command for page in pages for command in commands(page) if why_not_run(command) is None]
     quoted = {tuple(shlex.split(line)) for text in TEXTS.values() for line, _ in SHOWN.findall(text)}
     return list(dict.fromkeys(tuple(small(c.words)) for c in found if tuple(c.words) not in quoted))
@@ -66,19 +69,26 @@ def test_what_reproduces_the_papers_is_planned() -> None:
 @pytest.mark.campaigns
 @pytest.mark.slow
 @pytest.mark.minutes
-@pytest.mark.parametrize("papers", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("papers", "first"),
+    [
+        (False, True),
+        pytest.param(False, False, marks=pytest.mark.long),
+        pytest.param(True, None, marks=pytest.mark.long),
+    ],
+)
 @pytest.mark.usefixtures("clone")
-def test_the_commands_of_readme_and_docs_run(papers: bool) -> None:
-    lines = lines_of(papers=papers)
+def test_the_commands_of_readme_and_docs_run(papers: bool, first: bool | None) -> None:
+    lines = lines_of(papers=papers, first=first)
     failed = [  # before others write there
         words for words in lines if reads_committed(list(words)) and exit_code(words) > made_elsewhere(words)
     ]
     with shortened():
         failed += [words for words in lines if not reads_committed(list(words)) and exit_code(words)]
-        for code in [] if papers else examples(TEXTS["python.md"]):
+        for code in examples(TEXTS["python.md"]) if first else []:
             exec(compile(code, "python.md", "exec"), {})  # noqa: S102 - our own page
     assert failed == []
-    assert len(lines) > 20
+    assert len(lines) > (10 if first else 20)
 
 
 def examples(text: str) -> list[str]:

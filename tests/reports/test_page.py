@@ -382,6 +382,7 @@ def test_the_diagram_of_groups_compiles(campaign: Campaign, tmp_path: Path) -> N
     check_compiles(document(critical_difference(figure)), tmp_path)
 
 
+@pytest.mark.long
 def test_every_figure_is_drawn_and_twice_the_same(
     cli: Cli, campaign: Campaign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -74,6 +74,7 @@ def complaints(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"{name}: reads and pageable copies {counts}{places(device['steps'])}"
 
 
+@pytest.mark.long
 @pytest.mark.minutes
 def test_methods_train_there_as_on_the_cpu_and_wait_once_a_step(on_device: Run) -> None:
     """One of each kind, in bf16 some."""
