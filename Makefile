@@ -23,7 +23,7 @@ endif
 unexport PYTHONDONTWRITEBYTECODE
 COMPILE := $(BIN)/python -c "import bench.nn.backbone, bench.train.loop, scipy.stats, pandas"
 
-.PHONY: install format lint types package test test-slow test-all test-data lowest check verify bench demo docs clean
+.PHONY: install format lint types package test test-slow test-all test-long test-data lowest check verify bench demo docs clean
 
 install: $(INSTALLED)
 
@@ -69,6 +69,9 @@ test-slow: install
 
 test-all: install # both, in one start of the workers
 	$(PYTEST) --maxprocesses 4 --durations 60 -m "not long"
+
+test-long: install # what takes long, or has a cheaper one beside it: weekly.yml
+	$(PYTEST) --maxprocesses 4 --durations 60 -m long
 
 test-data: install # those that read evaluation data, which the others skip: BENCH_DATA=DIR make test-data
 	@test -n "$(BENCH_DATA)" || { echo "make test-data needs BENCH_DATA=DIR (CONTRIBUTING.md, Evaluation data)"; exit 2; }
