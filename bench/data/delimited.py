@@ -147,11 +147,11 @@ def open_table(path: Path, stream: TextIO, columns: list[str] | None = None) -> 
     Raises:
         DataError: another ending; while the rows are read, a damaged line.
     """
-    if path.suffix == ".jsonl":
+    if path.suffix.lower() == ".jsonl":
         return Table(_json_rows(path, stream))
-    if path.suffix == ".csv":
+    if path.suffix.lower() == ".csv":
         return Table(_named_rows(csv.reader(stream, strict=True), path, columns))
-    if path.suffix != ".tsv":
+    if path.suffix.lower() != ".tsv":
         raise DataError(f"'{path.suffix}' is not a format", where=str(path), expected=".tsv, .csv or .jsonl")
     text = stream.read()
     quoted = has_csv_quotes(text, path)

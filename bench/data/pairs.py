@@ -59,11 +59,14 @@ def read_pairs(path: Path) -> Corpus:
         raise DataError("these bytes are not utf-8", where=f"{path}:{line}") from error
     quoted = path.suffix == ".tsv" and has_csv_quotes(text, path)
     plain = path.suffix == ".tsv" and not quoted
-    rows = list(_checked(_tab_rows(text) if plain else _csv_rows(text, path), path))
+    read = list(_tab_rows(text) if plain else _csv_rows(text, path))
+    rows = list(_checked(iter(read), path))
     if not rows:
         raise DataError("there is no pair", where=str(path), expected=_EXPECTED + _SEPARATORS[path.suffix])
     _check_columns(rows, str(path))
-    return replace(make_pairs(path.name, rows), source=source, form=QUOTED if quoted else "")
+    form = [QUOTED] if quoted else []
+    form += ["its first row is a pair too"] if len(rows) == len(read) else []
+    return replace(make_pairs(path.name, rows), source=source, form=", ".join(form))
 
 
 def make_pairs(name: str, rows: Sequence[Sequence[str]], world: dict[str, int] | None = None) -> Corpus:

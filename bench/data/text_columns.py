@@ -26,7 +26,7 @@ Values = Callable[[str], Iterator[Any]]
 
 def is_table(path: Path) -> bool:
     """True for a file or folder whose sentences are a column."""
-    return path.suffix in (*ENDINGS, PARQUET) or any((path / name).is_file() for name in _SAVED)
+    return path.suffix.lower() in (*ENDINGS, PARQUET) or any((path / name).is_file() for name in _SAVED)
 
 
 def open_column(path: Path, column: str | None, stack: ExitStack) -> tuple[str, str, Texts]:
@@ -47,7 +47,7 @@ def open_column(path: Path, column: str | None, stack: ExitStack) -> tuple[str, 
     """
     if path.is_dir():
         names, values = _saved(path)
-    elif path.suffix == PARQUET:
+    elif path.suffix.lower() == PARQUET:
         names, values = _parquet(path, stack)
     else:
         return _of_lines(path, column, stack)

@@ -78,9 +78,14 @@ def shape_of(model: Any, where: str) -> Shape:
     return Shape(int(states.shape[-1]), causal, sees_padding=sees)
 
 
-def check_runs(model: Any, where: str) -> None:
-    """Raise InputError unless a model that was loaded gives states for token ids."""
-    _states(model, [[_table(model) // 2] * 2], where)
+def check_positions(model: Any, where: str) -> None:
+    """Raise InputError for a model that counts positions from its padding id and has none, as RoBERTa can."""
+    if layered(model) and getattr(model.embeddings, "padding_idx", 0) is None:
+        raise InputError(
+            f"{type(model).__name__} counts positions from pad_token_id, which config.json leaves out",
+            where=where,
+            expected="a number",
+        )
 
 
 def state_size(model: Any) -> int:

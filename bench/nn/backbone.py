@@ -20,7 +20,7 @@ from bench.encoder import FloatArray, Progress
 from bench.errors import InputError
 from bench.nn.architecture import (
     check_first_token,
-    check_runs,
+    check_positions,
     check_vocabulary,
     class_for,
     layers_of,
@@ -364,8 +364,7 @@ def _load(folder: Path, *, needs_pooler: bool) -> tuple[Any, Any]:
     vars(model)[_UNREAD] = projections(unread)
     check_vocabulary(model, tokenizer, where)
     settle_padding(model, tokenizer, where)
-    if layered(model):  # others are looked at, see shape_of
-        check_runs(model, where)
+    check_positions(model, where)
     return model, tokenizer
 
 

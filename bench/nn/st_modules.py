@@ -15,8 +15,6 @@ from bench.nn.architecture import check_vocabulary, longest_input
 from bench.nn.reading import check_read, later_projection, projections
 from bench.nn.untrusted import check_tokenizer, check_weights, ignored_code
 
-_SETTINGS = "config_sentence_transformers.json"
-_OURS = "SentenceTransformer"
 _OTHER_KINDS = ("sparse_encoder", "cross_encoder", "multi_vector_encoder")
 _ROUTERS = ("Router", "Asym")  # the second is the older name of the first
 _ROUTER_SETTINGS = ("router_config.json", "config.json")
@@ -36,17 +34,6 @@ class Part(NamedTuple):
     folder: Path
     kind: str
     route: str
-
-
-def check_kind(folder: Path) -> None:
-    """Raise InputError for a folder of another kind, of which mean pooling would be made."""
-    kind = _object(folder / _SETTINGS).get("model_type", _OURS)
-    if kind != _OURS:
-        raise InputError(
-            f"it is a {kind}, which gives no single vector of a sentence here",
-            where=f"{folder.name}/{_SETTINGS}",
-            expected=f"a {_OURS}",
-        )
 
 
 def parts_of(model: Any, folder: Path) -> list[Part]:
@@ -76,7 +63,7 @@ def _matched(
             raise InputError(
                 f"its {wanted} is a module of a {other}, which gives no single vector of a sentence",
                 where=where,
-                expected=f"modules of a {_OURS}",
+                expected="modules of a SentenceTransformer",
             )
         if {wanted, built} - {*_ROUTERS} and wanted != built:
             raise InputError(

@@ -13,6 +13,7 @@ from bench.nn.folder_facts import json_object, layers_in, tensor_headers
 from bench.nn.untrusted import VOCABULARY, check_folder, model_type
 
 _OTHERS = ("sparse_encoder", "cross_encoder", "multi_vector_encoder")
+_SETTINGS = "config_sentence_transformers.json"
 _WITHOUT_WEIGHTS = {"Transformer", "Pooling", "Normalize", "Dropout"}  # but for the transformer's
 _LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?|groups?)\.(\d+)\.")
 
@@ -39,6 +40,17 @@ def check_whole(folder: Path) -> None:
     for file, header in headers.items():
         _check_length(file, header)
     _check_layers(folder, headers.values())
+
+
+def check_kind(folder: Path) -> None:
+    """Raise InputError for a folder of another kind, of which mean pooling would be made."""
+    kind = json_object(folder / _SETTINGS).get("model_type", "SentenceTransformer")
+    if kind != "SentenceTransformer":
+        raise InputError(
+            f"it is a {kind}, which gives no single vector of a sentence here",
+            where=f"{folder.name}/{_SETTINGS}",
+            expected="a SentenceTransformer",
+        )
 
 
 def check_transformer_alone(folder: Path) -> None:

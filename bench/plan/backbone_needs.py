@@ -29,7 +29,7 @@ from bench.data.training import TrainingData
 from bench.errors import InputError
 from bench.nn.folder import ModelFolder
 from bench.nn.folder_facts import FolderFacts, folder_facts
-from bench.nn.whole_folder import check_transformer_alone, check_whole
+from bench.nn.whole_folder import check_kind, check_transformer_alone, check_whole
 from bench.plan.cell import Cell
 from bench.registry import METHODS
 from bench.request.parse import parse_method
@@ -61,6 +61,8 @@ def check_backbones(cells: Iterable[Cell], training: TrainingData | None = None)
     for cell in asked:
         if cell.card.name == "hf" and cell.model is not None:
             check_transformer_alone(cell.model.path)
+        if cell.card.name == "st" and cell.model is not None:
+            check_kind(cell.model.path)
     for cell in asked:
         if training is not None:
             _check_lengths(cell, training)

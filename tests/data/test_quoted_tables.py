@@ -105,7 +105,10 @@ def test_pairs_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert found.partners == ("She agreed.", 'The "plain" line.', "The sun is hot.")
     assert found.form == "quotes read as a CSV writer's"
     path.write_text('"Yes", he said.\tHe "agreed".\n')
-    assert (read_pairs(path).sentences, read_pairs(path).form) == (('"Yes", he said.',), "")
+    assert (read_pairs(path).sentences, read_pairs(path).form) == (
+        ('"Yes", he said.',),
+        "its first row is a pair too",
+    )
 
 
 def test_the_dry_run_says_so(cli: Cli, tmp_path: Path) -> None:

@@ -299,7 +299,8 @@ def test_quoted_output_is_what_the_command_prints(
 
 
 REPORTS = [(name, "markdown", "md") for name in ("mini", "minilm", "minilm-lm", "views")]
-REPORTS += [("minilm-lm", "html", "html"), ("minilm-lm", "latex --standalone", "tex")]
+REPORTS += [("minilm-lm", "html", "html")]
+REPORTS += [pytest.param("minilm-lm", "latex --standalone", "tex", marks=pytest.mark.long)]
 
 
 @pytest.mark.slow

@@ -115,6 +115,7 @@ def test_unsee_is_mtebs_english_benchmark() -> None:
     assert len(ours) == 56
 
 
+@pytest.mark.long
 def test_mtebs_own_benchmarks_are_suites() -> None:
     mteb = import_mteb()
     ours = {task.asked.name: mteb_task(task) for task in load_mteb_suite("MTEB(eng, v2)", None)}

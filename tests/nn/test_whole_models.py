@@ -223,8 +223,10 @@ def test_hf_does_not_leave_out_a_dense_layer(zoo: Zoo, tmp_path: Path, cli: Cli)
 
 
 @pytest.mark.parametrize("kind", ["SparseEncoder", "CrossEncoder", "MultiVectorEncoder", "Anything"])
-def test_another_kind_of_model_is_refused_by_its_name(plain: Path, kind: str) -> None:
+def test_another_kind_of_model_is_refused_by_its_name(plain: Path, kind: str, cli: Cli) -> None:
     (plain / "config_sentence_transformers.json").write_text(json.dumps({"model_type": kind}))
+    said = refusal(cli, "run", "--methods", f"st:{plain}", "--suite", "toy", "--dry-run")
+    assert f"it is a {kind}" in said
     with pytest.raises(InputError, match=f"it is a {kind}"):
         SentenceTransformerEncoder(plain)
 

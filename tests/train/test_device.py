@@ -166,6 +166,7 @@ def complaints_of_work(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"{name}: {reads} reads, {encoding} of them by encoding{places([rest])}"
 
 
+@pytest.mark.long
 @pytest.mark.skipif(REAL, reason="of the stand-in alone")
 def test_each_planted_fault_is_refused_or_counted(on_device: Run) -> None:
     (found,) = on_device("faults")
