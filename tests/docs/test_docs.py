@@ -298,7 +298,7 @@ def test_quoted_output_is_what_the_command_prints(
     assert quoted.rstrip() in output_of(command), page
 
 
-REPORTS = [(name, "markdown", "md") for name in ("mini", "minilm", "minilm-lm", "views")]
+REPORTS: list[Any] = [(name, "markdown", "md") for name in ("mini", "minilm", "minilm-lm", "views")]
 REPORTS += [("minilm-lm", "html", "html")]
 REPORTS += [pytest.param("minilm-lm", "latex --standalone", "tex", marks=pytest.mark.long)]
 
