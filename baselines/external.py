@@ -8,7 +8,7 @@ from bench.baselines.untrained import POOLING_OPTIONS, transformer_encoder
 from bench.card import BuildContext, MethodCard, Option
 from bench.encoder import Encoder
 from bench.errors import BenchError, InputError
-from bench.nn.whole_folder import check_transformer_alone
+from bench.nn.whole_folder import check_kind, check_transformer_alone
 from bench.registry import add_method
 
 _QUOTED = "in double quotes it keeps its blanks, and \\n is a new line"
@@ -40,10 +40,12 @@ class HuggingFace:
         short_option="pooling",
     )
 
+    check_folder = staticmethod(check_transformer_alone)
+
     def build(self, context: BuildContext) -> Encoder:
         """Return the encoder; raises InputError for a folder with more trained modules than a transformer."""
         if context.model is not None:
-            check_transformer_alone(context.model)
+            self.check_folder(context.model)
         encoder = transformer_encoder(context)
         prompt, query, passage = (_text(context, option.name) for option in PROMPT_OPTIONS)
         if prompt is None and query is None and passage is None:
@@ -91,6 +93,8 @@ class SentenceTransformers:
         needs_backbone=False,
         takes_path=True,
     )
+
+    check_folder = staticmethod(check_kind)
 
     def build(self, context: BuildContext) -> Encoder:
         """Return the encoder."""

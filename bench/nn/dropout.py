@@ -11,6 +11,7 @@ from torch import nn
 from bench.errors import InputError
 
 _SAVED = "_bench_configured"
+_RATES = ("dropout", "dropout_prob", "pdrop")
 
 
 def set_dropout(model: nn.Module, probability: float) -> None:
@@ -28,6 +29,12 @@ def set_dropout(model: nn.Module, probability: float) -> None:
     """
     if not 0 <= probability < 1:
         raise InputError(f"dropout {probability}", expected="0 or more and less than 1")
+    configs, nulls = _configurations(model), _nulls(model)
+    for config in configs:
+        first = {n: value for n, value in vars(config).items() if n in nulls or _is_rate(n, value)}
+        vars(model).setdefault(_SAVED, {}).setdefault(id(config), (config, first))
+    for owner in (*configs, *model.modules()):
+        vars(owner).update({name: 0.0 for name in nulls if vars(owner).get(name, 0.0) is None})
     for module in [*model.modules()]:
         if isinstance(module, nn.modules.dropout._DropoutNd):
             module.p = probability
@@ -36,20 +43,29 @@ def set_dropout(model: nn.Module, probability: float) -> None:
             if isinstance(child, nn.Identity) and _names_dropout(name):
                 setattr(module, name, nn.Dropout(probability).train(module.training))
         _set_numbers(vars(module), probability)
-    for config in _configurations(model):
-        first = {name: value for name, value in vars(config).items() if _is_rate(name, value)}
-        vars(model).setdefault(_SAVED, {}).setdefault(id(config), (config, first))
+    for config in configs:
         _set_numbers(vars(config), probability)
+
+
+def _nulls(model: nn.Module) -> set[str]:
+    """Names of the rates that a configuration calls null, which its layers copy and which mean 0."""
+    return {
+        name
+        for config in _configurations(model)
+        for name, value in vars(config).items()
+        if value is None and name.endswith(_RATES) and "classif" not in name
+    }
 
 
 def dropout_places(model: nn.Module) -> list[str]:
     """Return the classes of the modules that draw dropout, or could: what :func:`set_dropout` sets."""
     found: dict[str, None] = {}
+    nulls = _nulls(model)
     for module in model.modules():
         children = dict(module.named_children())
         own = any(isinstance(child, nn.modules.dropout._DropoutNd) for child in children.values())
         off = any(isinstance(child, nn.Identity) and _names_dropout(name) for name, child in children.items())
-        numbers = any(_is_rate(name, value) for name, value in vars(module).items())
+        numbers = any(_is_rate(n, v) or (v is None and n in nulls) for n, v in vars(module).items())
         if own or off or (numbers and not isinstance(module, nn.modules.dropout._DropoutNd)):
             found[type(module).__name__] = None
     return [*found]
@@ -82,9 +98,7 @@ def _set_numbers(values: dict[str, Any], probability: float) -> None:
 
 
 def _is_rate(name: str, value: object) -> bool:
-    """A number or null called dropout, attn_pdrop, layerdrop or alike, but for classification heads."""
-    if value is None:  # as 0, which an architecture's configuration may call null
-        return name.endswith(("dropout", "dropout_prob", "pdrop")) and "classif" not in name
+    """A number called dropout, attn_pdrop, layerdrop or alike, but for classification heads."""
     number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
     return number and _names_dropout(name) and "classif" not in name
 

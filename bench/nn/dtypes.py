@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from bench.errors import InputError
+from bench.nn.folder_facts import tensor_header
 
 _NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
-_INDICES = ("I64", "I32", "BOOL")  # such as positions and masks that a checkpoint keeps
 _SCALE = re.compile(r"(^|\.)((weight|input)_scale(_inv)?|scales|qweight|qzeros|SCB|absmax|quant_state.*)$")
 """Names that quantisers give to what their integers are multiplied with."""
 _INDEX = re.compile(r"(_ids|mask|masked_bias|attn\.bias|attention\.bias|mapping|buckets?)$")
 """Names of tables of whole numbers that are no weights."""
 _POINTER = b"version https://git-lfs"
-_LARGEST = 100_000_000  # bytes of a header, as in safetensors
 
 
 def stored_dtypes(*folders: Path) -> tuple[str, ...]:
@@ -26,7 +24,7 @@ def stored_dtypes(*folders: Path) -> tuple[str, ...]:
     """
     found: dict[str, int] = {}
     for file in (file for folder in folders for file in sorted(folder.glob("*.safetensors"))):
-        for tensor in _header(file).values():
+        for tensor in (tensor_header(file) or {}).values():
             name = tensor.get("dtype") if isinstance(tensor, dict) else None
             if name in _NAMES:
                 found[_NAMES[name]] = found.get(_NAMES[name], 0) + 1
@@ -48,9 +46,8 @@ def check_types(folder: Path) -> None:
                     hint="fetch them with: git lfs pull",
                 )
         for name, kind, dimensions in _tensors(file):
-            plain = kind in _NAMES or (kind in _INDICES and (dimensions < 2 or _INDEX.search(name)))
-            small = dimensions < 2 and not name.endswith(("weight", "bias"))  # a flag, or a position
-            if _SCALE.search(name) or not (plain or small):
+            flag = dimensions < 2 and not name.endswith(("weight", "bias"))
+            if _SCALE.search(name) or not (kind in _NAMES or flag or _INDEX.search(name)):
                 raise InputError(
                     f"{name} is quantised or the scale of what is ({kind})",
                     where=f"{folder.name}/{file.name}",
@@ -75,8 +72,8 @@ def opened(folder: Path) -> list[Path]:
 def _tensors(file: Path) -> Iterator[tuple[str, str, int]]:
     """Name, type and number of dimensions of a file's tensors; none of what can't be read."""
     if file.suffix == ".safetensors":
-        for name, tensor in _header(file).items():
-            if isinstance(tensor, dict) and name != "__metadata__":
+        for name, tensor in (tensor_header(file) or {}).items():
+            if isinstance(tensor, dict):
                 yield name, str(tensor.get("dtype")), len(tensor.get("shape", ()))
         return
     import torch
@@ -86,7 +83,6 @@ def _tensors(file: Path) -> Iterator[tuple[str, str, int]]:
     except Exception:  # many kinds: whoever loads it says what is wrong
         return
     names = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
-    names |= {torch.int64: "I64", torch.int32: "I32", torch.bool: "BOOL"}
     for name, tensor in found.items() if isinstance(found, dict) else ():
         if isinstance(tensor, torch.Tensor):
             yield str(name), names.get(tensor.dtype, str(tensor.dtype)), tensor.dim()
@@ -96,14 +92,3 @@ def dtype_facts(*folders: Path | None) -> dict[str, str | int]:
     """Return what a record says of the types of an encoder loaded as float32; None: from no folder."""
     names = stored_dtypes(*(folder for folder in folders if folder))
     return {"dtype": "float32", **({"folder_dtype": "+".join(names)} if names else {})}
-
-
-def _header(file: Path) -> dict[str, object]:
-    """The header of a safetensors file; nothing of a damaged one, which can't be loaded either."""
-    try:
-        with file.open("rb") as stream:
-            length = int.from_bytes(stream.read(8), "little")
-            found = json.loads(stream.read(length)) if length < _LARGEST else {}
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -13,6 +13,7 @@ from typing import Any
 
 MODULES, ARCHITECTURE = "modules", "architecture"
 """Where training sets dropout: in modules alone, or wherever an architecture keeps it."""
+_LARGEST = 100_000_000  # bytes of a header, as in safetensors
 _LAYERS = ("num_hidden_layers", "n_layers", "n_layer", "num_layers")
 
 
@@ -85,7 +86,7 @@ def folder_facts(folder: Path) -> FolderFacts:
     """Read what a transformers folder says of its architecture; a damaged file says nothing."""
     config = json_object(folder / "config.json")
     kind = str(config.get("model_type", ""))
-    names = [name for _, header in tensor_headers(folder) for name in header or ()]
+    names = [name for file in folder.glob("*.safetensors") for name in tensor_header(file) or ()]
     parts = {part for name in names for part in name.split(".")}
     known = bool(names)
     decoder = bool(config.get("is_decoder"))
@@ -123,19 +124,17 @@ def _is_causal(kind: str, config: Mapping[str, Any]) -> bool | None:
     return True if config.get("is_decoder") and not config.get("is_encoder_decoder") else None
 
 
-def tensor_headers(folder: Path) -> Iterator[tuple[Path, dict[str, Any] | None]]:
-    """Yield each file of safetensors with its header, by tensor; None where it can't be read."""
-    for file in sorted(folder.glob("*.safetensors")):
-        try:
-            with file.open("rb") as stream:
-                header = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
-        except (OSError, ValueError, OverflowError, MemoryError):
-            header = None
-        whole = isinstance(header, dict)
-        yield (
-            file,
-            {name: entry for name, entry in header.items() if name != "__metadata__"} if whole else None,
-        )
+def tensor_header(file: Path) -> dict[str, Any] | None:
+    """Return what a file of safetensors says of its tensors, by name; None where its header can't be read."""
+    try:
+        with file.open("rb") as stream:
+            length = int.from_bytes(stream.read(8), "little")
+            header = json.loads(stream.read(length)) if length < _LARGEST else None
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(header, dict):
+        return None
+    return {name: entry for name, entry in header.items() if name != "__metadata__"}
 
 
 def layers_in(config: Mapping[str, Any]) -> int | None:

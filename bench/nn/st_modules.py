@@ -12,10 +12,11 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from bench.errors import InputError
 from bench.nn.architecture import check_vocabulary, longest_input
+from bench.nn.folder_facts import json_object
 from bench.nn.reading import check_read, later_projection, projections
 from bench.nn.untrusted import check_tokenizer, check_weights, ignored_code
+from bench.nn.whole_folder import OTHER_KINDS
 
-_OTHER_KINDS = ("sparse_encoder", "cross_encoder", "multi_vector_encoder")
 _ROUTERS = ("Router", "Asym")  # the second is the older name of the first
 _ROUTER_SETTINGS = ("router_config.json", "config.json")
 
@@ -59,7 +60,7 @@ def _matched(
         )
     for module, (place, kind) in zip(modules, named, strict=True):
         wanted, built = kind.rpartition(".")[2], type(module).__name__
-        if other := next((part for part in kind.split(".") if part in _OTHER_KINDS), None):
+        if other := next((part for part in kind.split(".") if part in OTHER_KINDS), None):
             raise InputError(
                 f"its {wanted} is a module of a {other}, which gives no single vector of a sentence",
                 where=where,
@@ -78,7 +79,7 @@ def _matched(
 
 def _routed(router: Any, place: Path, outer: str) -> Iterator[Part]:
     """The modules of a router's routes; one that several share is listed once."""
-    settings = next((found for name in _ROUTER_SETTINGS if (found := _object(place / name))), {})
+    settings = next((found for name in _ROUTER_SETTINGS if (found := json_object(place / name))), {})
     types, structure = settings.get("types", {}), settings.get("structure", {})
     seen: set[int] = set()
     for name, modules in router.sub_modules.items():
@@ -143,11 +144,3 @@ def _reads_pooler(module: Any) -> bool:
     outputs = getattr(module, "modality_config", None) or {}
     read = [way.get("method_output_name") for way in outputs.values() if isinstance(way, dict)]
     return any("pooler_output" in name for name in read if isinstance(name, str | list | tuple))
-
-
-def _object(file: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}

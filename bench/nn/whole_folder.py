@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from bench.errors import InputError
-from bench.nn.folder_facts import json_object, layers_in, tensor_headers
+from bench.nn.dtypes import opened
+from bench.nn.folder_facts import json_object, layers_in, tensor_header
 from bench.nn.untrusted import VOCABULARY, check_folder, model_type
 
-_OTHERS = ("sparse_encoder", "cross_encoder", "multi_vector_encoder")
+OTHER_KINDS = ("sparse_encoder", "cross_encoder", "multi_vector_encoder")
 _SETTINGS = "config_sentence_transformers.json"
 _WITHOUT_WEIGHTS = {"Transformer", "Pooling", "Normalize", "Dropout"}  # but for the transformer's
 _LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?|groups?)\.(\d+)\.")
@@ -36,10 +37,10 @@ def check_whole(folder: Path) -> None:
             where=folder.name,
             expected="tokenizer.json, vocab.txt or another file of the model's tokenizer",
         )
-    headers = dict(tensor_headers(folder))
+    headers = {file: tensor_header(file) for file in opened(folder) if file.suffix == ".safetensors"}
     for file, header in headers.items():
         _check_length(file, header)
-    _check_layers(folder, headers.values())
+    _check_layers(folder, [name for header in headers.values() for name in header or ()])
 
 
 def check_kind(folder: Path) -> None:
@@ -66,7 +67,9 @@ def check_transformer_alone(folder: Path) -> None:
     types = [str(module.get("type")) for module in modules if isinstance(module, dict)]
     trained = [kind for kind in types if kind.rpartition(".")[2] not in _WITHOUT_WEIGHTS]
     if trained:
-        own = trained[0].startswith("sentence_transformers.") and not any(k in trained[0] for k in _OTHERS)
+        own = trained[0].startswith("sentence_transformers.") and not any(
+            k in trained[0] for k in OTHER_KINDS
+        )
         raise InputError(
             f"its modules.json has a {trained[0].rpartition('.')[2]}, which hf: leaves out",
             where=folder.name,
@@ -89,7 +92,7 @@ def _check_length(file: Path, header: Mapping[str, Any] | None) -> None:
     if header is None:
         raise InputError("its header can't be read", where=where, expected="a whole file of safetensors")
     spans = [entry.get("data_offsets") for name, entry in header.items() if isinstance(entry, dict)]
-    ends = [span[1] for span in spans if isinstance(span, list) and len(span) == 2]
+    ends = [span[1] for span in spans if isinstance(span, list) and len(span) == 2 and type(span[1]) is int]
     with file.open("rb") as stream:
         start = 8 + int.from_bytes(stream.read(8), "little")
     missing = start + max(ends, default=0) - file.stat().st_size
@@ -99,9 +102,8 @@ def _check_length(file: Path, header: Mapping[str, Any] | None) -> None:
         )
 
 
-def _check_layers(folder: Path, headers: Any) -> None:
+def _check_layers(folder: Path, names: Sequence[str]) -> None:
     """Refuse a folder of one stack of numbered layers that has fewer of them than its configuration names."""
-    names = [name for header in headers for name in header]
     numbers = {int(match[1]) for name in names if (match := _LAYER.search(name))}
     layers = layers_in(json_object(folder / "config.json"))
     shared = "num_hidden_groups" in json_object(folder / "config.json")

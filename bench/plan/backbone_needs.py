@@ -29,7 +29,7 @@ from bench.data.training import TrainingData
 from bench.errors import InputError
 from bench.nn.folder import ModelFolder
 from bench.nn.folder_facts import FolderFacts, folder_facts
-from bench.nn.whole_folder import check_kind, check_transformer_alone, check_whole
+from bench.nn.whole_folder import check_whole
 from bench.plan.cell import Cell
 from bench.registry import METHODS
 from bench.request.parse import parse_method
@@ -59,10 +59,9 @@ def check_backbones(cells: Iterable[Cell], training: TrainingData | None = None)
     ):
         check_whole(model.path)
     for cell in asked:
-        if cell.card.name == "hf" and cell.model is not None:
-            check_transformer_alone(cell.model.path)
-        if cell.card.name == "st" and cell.model is not None:
-            check_kind(cell.model.path)
+        check = getattr(METHODS.get(cell.card.name), "check_folder", None)
+        if check is not None and cell.model is not None:
+            check(cell.model.path)
     for cell in asked:
         if training is not None:
             _check_lengths(cell, training)

@@ -102,7 +102,7 @@ def pretrain(
 
     made = _Made(model, text.tokenizer, settings.max_length, out, facts)
     watch = Watch(made.keep, say, known_loss if give_up else None)
-    return made.by(text.rows, settings, seed=seed, end=end, progress=progress, watch=watch)
+    return made.train(text.rows, settings, seed=seed, end=end, progress=progress, watch=watch)
 
 
 def _new_bert(text: PreparedText, settings: PretrainSettings, seed: int, device: str) -> Any:
@@ -186,7 +186,7 @@ def add_head(
 
     made = _Made(model, tokenizer, settings.max_length, out, facts)
     watch = Watch(made.keep, say, known_loss if give_up else None)
-    return made.by(rows[unseen:], settings, seed=seed, end=end, progress=progress, watch=watch)
+    return made.train(rows[unseen:], settings, seed=seed, end=end, progress=progress, watch=watch)
 
 
 def _choose_lines(corpus: Corpus, most: int | None, seed: int) -> tuple[list[str], int]:
@@ -295,7 +295,7 @@ class _Made:
         with replaced_folder(unfinished(self._out)) as folder:
             self._write(copy.deepcopy(self._model), {**self._facts(curve), "unfinished": True}, folder)
 
-    def by(self, rows: Sequence[Any], settings: MlmSettings, **how: Any) -> dict[str, Any]:
+    def train(self, rows: Sequence[Any], settings: MlmSettings, **how: Any) -> dict[str, Any]:
         """Train it (:func:`bench.train.mlm.train_mlm`), write it, remove what was kept; return the facts."""
         facts = self._facts(train_mlm(self._model, self._tokenizer, rows, settings, **how))
         with whole_folder(self._out) as folder:

@@ -162,7 +162,7 @@ def chosen_notes(records: Sequence[RunRecord], shown: Callable[[str], str] = str
 
 
 def dev_notes(records: Sequence[RunRecord]) -> tuple[str, ...]:
-    """Return a line with the dev sets of the user's own that checkpoints were chosen on, if any were.
+    """Return a line with the custom dev sets that checkpoints were chosen on, if any were.
 
     Args:
         records: Of one profile and suite.
@@ -170,7 +170,7 @@ def dev_notes(records: Sequence[RunRecord]) -> tuple[str, ...]:
     sets = [record.training.get("dev", {}) for record in records if record.training.get("stages")]
     own = [dev for dev in sets if dev.get("task", "").startswith(FILES)]
     named = dict.fromkeys(f"{dev['task']} (sha256 {dev['sha256'][:12]})" for dev in own)
-    return (f"Checkpoints were chosen on a dev set of one's own: {', '.join(named)}.",) if named else ()
+    return (f"Checkpoints were chosen on a custom dev set: {', '.join(named)}.",) if named else ()
 
 
 def _several(what: str, groups: Mapping[str, Sequence[RunRecord]]) -> tuple[str, ...]:

@@ -60,7 +60,7 @@ def test_tables_name_it_and_say_if_a_suite_has_the_same_pairs(cli: Cli, tmp_path
     run = ("run", "--methods", "simcse,untrained", "--seeds", "1", *short, "--dev", "local:pairs.tsv")
     code, out, err = cli(*run, "--suite", "local:own.toml", as_is=True)
     assert code == 0, err
-    assert "Checkpoints were chosen on a dev set of one's own: local:pairs (sha256" in out
+    assert "Checkpoints were chosen on a custom dev set: local:pairs (sha256" in out
     assert "Checkpoints were chosen on what is evaluated here, which flatters them: own (simcse" in out
     code, out, err = cli(*run, "--suite", "toy", as_is=True)
     assert "flatters" not in out
