@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from pathlib import Path
 
 from bench.baselines.untrained import POOLING_OPTIONS, transformer_encoder
-from bench.card import BuildContext, MethodCard, Option
+from bench.card import BuildContext, MethodCard, Option, OptionValue
 from bench.encoder import Encoder
 from bench.errors import BenchError, InputError
-from bench.nn.whole_folder import check_kind, check_transformer_alone
+from bench.nn.whole_folder import check_kind, check_transformer_alone, unread_settings
 from bench.registry import add_method
 
 _QUOTED = "in double quotes it keeps its blanks, and \\n is a new line"
@@ -42,11 +44,18 @@ class HuggingFace:
 
     check_folder = staticmethod(check_transformer_alone)
 
+    @staticmethod
+    def folder_note(folder: Path, options: Mapping[str, OptionValue]) -> str:
+        """Return what the dry run says of the folder's own settings."""
+        return unread_settings(folder, str(options["pooling"]))
+
     def build(self, context: BuildContext) -> Encoder:
         """Return the encoder; raises InputError for a folder with more trained modules than a transformer."""
         if context.model is not None:
             self.check_folder(context.model)
         encoder = transformer_encoder(context)
+        if context.model is not None and (said := self.folder_note(context.model, context.options)):
+            encoder.facts["unread_settings"] = said
         prompt, query, passage = (_text(context, option.name) for option in PROMPT_OPTIONS)
         if prompt is None and query is None and passage is None:
             return encoder

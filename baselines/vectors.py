@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from bench.baselines.whitening import facts_without_steps, unit
 from bench.card import BuildContext, MethodCard, Option, OptionValue
-from bench.data.word_vectors import WordVectors, dimension, read_word_vectors
+from bench.data.word_vectors import WordVectors, check_shape, dimension, read_word_vectors
 from bench.encoder import Encoder, FloatArray, PairScorer, Progress, check_pairs
 from bench.errors import BenchError
 from bench.registry import add_method
@@ -251,6 +251,13 @@ class Vectors:
         takes_file=True,
         short_option="pooling",
     )
+
+    check_folder = staticmethod(check_shape)
+
+    @staticmethod
+    def scores_pairs(options: Mapping[str, OptionValue]) -> bool:
+        """True for ``sif``."""
+        return options["pooling"] == "sif"
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
         """For ``sif`` the count of the training text's tokens; it counts a sentence as a step."""

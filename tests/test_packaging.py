@@ -176,8 +176,9 @@ def test_wheel_and_sdist_have_the_long_description(built: dict[str, Path]) -> No
     assert "](docs/" not in shown.pop()
 
 
+@pytest.mark.long
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["sdist", pytest.param("wheel", marks=pytest.mark.long)])
+@pytest.mark.parametrize("kind", ["sdist", "wheel"])
 def test_an_installation_does_the_main_job(kind: str, built: dict[str, Path], tmp_path: Path) -> None:
     venv.create(tmp_path / "env", with_pip=False)
     binaries = tmp_path / "env" / ("Scripts" if os.name == "nt" else "bin")

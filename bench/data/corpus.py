@@ -9,25 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bench.data import pins
-from bench.data.lines import numbered
+from bench.data.delimited import all_numbers, are_labels
+from bench.data.lines import LONGEST_MAGIC, check_text, numbered
 from bench.data.text_columns import OPTION, is_table, open_column
 from bench.errors import DataError, InputError
-
-_MAGIC = {
-    b"PAR1": "a Parquet file",
-    b"ARROW1": "an Arrow file",
-    b"PK\x03\x04": "a zip archive (as .xlsx, .docx and .npz are)",
-    b"\x1f\x8b": "a gzip file",
-    b"\xfd7zXZ\0": "an xz file",
-    b"\x28\xb5\x2f\xfd": "a zstd file",
-    b"%PDF-": "a PDF",
-    b"SQLite format 3\0": "a database of SQLite",
-    b"\x93NUMPY": "an array of numpy",
-    b"\xff\xfe": "UTF-16",
-    b"\xfe\xff": "UTF-16",
-}
-"""First bytes of files that are no UTF-8 text, and what these are."""
-_LONGEST_MAGIC = 16
 
 
 @dataclass(frozen=True)
@@ -80,7 +65,7 @@ def read_corpus(path: Path, exclude: tuple[int, int] | None = None, column: str 
     Raises:
         InputError: a column that isn't there or is needed, a library that is missing.
         DataError: missing, not what its lock file says, not UTF-8 or a NUL in it (with the line), a file of
-            another kind, without a sentence, or several that are all equal.
+            another kind, without a sentence, several that are all equal, numbers or labels alone.
     """
     with ExitStack() as stack:
         if is_table(path):
@@ -121,6 +106,15 @@ def _collect(path: Path, rows: Iterable[tuple[int, str]], where: str) -> Corpus:
             where=str(path),
             expected="sentences that differ",
         )
+    labels = are_labels(sentences)
+    if labels or all_numbers(sentences):
+        shown = ", ".join(map(repr, sorted(set(sentences))[:4]))
+        raise DataError(
+            f"every sentence is {'one of a few words' if labels else 'a number'}, such as {shown}",
+            where=str(path),
+            expected="sentences",
+            hint=f"name the column of sentences with {OPTION}" if is_table(path) else None,
+        )
     name = path.name or path.resolve().name  # of the folder "."
     return replace(make_corpus(name, sentences), empty=empty, first_empty=first_empty)
 
@@ -136,17 +130,9 @@ class _HashedLines:
         self._path, self._digest = path, hashlib.sha256()
         try:
             self._stream = stack.enter_context(path.open("rb"))
-            head = self._stream.peek(_LONGEST_MAGIC)
+            check_text(self._stream.peek(LONGEST_MAGIC), path)
         except OSError as error:
             raise self._unreadable(error) from error
-        for magic, kind in _MAGIC.items():
-            if head.startswith(magic):
-                raise DataError(
-                    f"this is {kind}, not a text",
-                    where=str(path),
-                    expected="UTF-8, a sentence a line",
-                    hint="name a Parquet file .parquet" if magic == b"PAR1" else None,
-                )
 
     def __iter__(self) -> Iterator[bytes]:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -16,6 +16,7 @@ from bench.errors import DataError
 
 QUOTED = "quotes read as a CSV writer's"
 """The dry run adds it to a ``.tsv`` file that a CSV writer wrote."""
+_MOST_LABELS = 20
 ENDINGS = (".tsv", ".csv", ".jsonl")
 _CELL = re.compile(r'(")(?:[^"]++|"")*+"(?=[\t\r\n]|\Z)|[^\t\r\n"]*+(?=[\t\r\n]|\Z)')
 """A cell of a CSV writer with tabs: in quotes, with each inner quote doubled, or without a quote."""
@@ -70,6 +71,33 @@ def has_csv_quotes(text: str, path: Path) -> bool:
             hint="write the table as .jsonl, or as .csv with a CSV writer",
         )
     return proof > 0
+
+
+def quotes_as_text(text: str) -> str:
+    r"""Count the cells of a ``.tsv`` text that begin and end with a quote, if its quotes are text.
+
+    >>> quotes_as_text('"Yes, it is."\t5')
+    '1 cell begins and ends with a quote, which is part of its text'
+    """
+    cells = (cell for line in _LINE_END.split(text) if '"' in line for cell in line.split("\t"))
+    count = sum(len(cell) > 1 and cell[0] == cell[-1] == '"' for cell in cells)
+    if not count:
+        return ""
+    verbs = "cell begins and ends" if count == 1 else "cells begin and end"
+    return f"{count:,} {verbs} with a quote, which is part of its text"
+
+
+def other_separator(cells: Sequence[str]) -> str | None:
+    """Return the hint for a row of one cell that holds several names or texts, None for any other row.
+
+    >>> other_separator(["sentence1;sentence2;score"])
+    "the columns are separated by ';' here: write them with commas (.csv) or tabs (.tsv)"
+    """
+    found = next((mark for mark in ("\t", ";", "|", ",") if len(cells) == 1 and mark in cells[0]), None)
+    if found is None:
+        return None
+    shown = {"\t": "tabs", ",": "commas"}.get(found, f"'{found}'")
+    return f"the columns are separated by {shown} here: write them with commas (.csv) or tabs (.tsv)"
 
 
 def _is_doubled(cell: str) -> bool:
@@ -130,10 +158,12 @@ class Table:
     Args:
         rows: (line number, {column: value}) of each.
         quoted: It is a ``.tsv`` file with a CSV writer's quotes.
+        form: How its quotes are read, for the dry run; "" where there is nothing to say.
     """
 
     rows: Iterator[tuple[int, dict[str, Any]]]
     quoted: bool = False
+    form: str = ""
 
 
 def open_table(path: Path, stream: TextIO, columns: list[str] | None = None) -> Table:
@@ -161,7 +191,18 @@ def open_table(path: Path, stream: TextIO, columns: list[str] | None = None) -> 
         delimiter="\t",
         quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE,
     )
-    return Table(_named_rows(reader, path, columns), quoted)
+    form = QUOTED if quoted else quotes_as_text(text)
+    return Table(_named_rows(reader, path, columns), quoted, form)
+
+
+def are_labels(texts: Collection[str]) -> bool:
+    """True if few single words fill a column, each of them twice or more on average.
+
+    >>> are_labels(["entailment", "neutral", "neutral", "entailment"])
+    True
+    """
+    found = set(texts)
+    return len(found) <= min(_MOST_LABELS, len(texts) // 2) and not any(" " in text for text in found)
 
 
 def are_names(columns: Any) -> bool:
@@ -180,6 +221,10 @@ def _named_rows(reader: Any, path: Path, columns: list[str] | None) -> Iterator[
         if header is None:
             if not are_names(fields):
                 raise DataError(f"columns {', '.join(fields)}", where=f"{path}:1", expected="distinct names")
+            if (hint := other_separator(fields)) and _are_words(fields[0]):
+                raise DataError(
+                    "the header is one column", where=f"{path}:1", expected="a column each", hint=hint
+                )
             header = fields
         elif len(fields) != len(header):
             raise DataError(
@@ -191,14 +236,22 @@ def _named_rows(reader: Any, path: Path, columns: list[str] | None) -> Iterator[
             yield reader.line_num, dict(zip(header, fields, strict=True))
 
 
+def _are_words(header: str) -> bool:
+    """True for names with something between them, not the first sentence of a file without a header."""
+    return all(re.fullmatch(r"[\w.-]+", name.strip(' "')) for name in re.split(r"[\t;|,]", header))
+
+
 def _fields(reader: Any, path: Path) -> Iterator[list[str]]:
+    line = 0  # on which the last whole row ends: an open quote shows at the end of the file alone
     try:
-        yield from reader
+        for fields in reader:
+            line = reader.line_num
+            yield fields
     except csv.Error as error:
         what = str(error)
         if "field limit" in what:
             what = f"a text of more than {csv.field_size_limit():,} characters"
-        raise DataError(f"no table: {what}", where=f"{path}:{reader.line_num}") from error
+        raise DataError(f"no table: {what}", where=f"{path}:{line + 1}") from error
 
 
 def _json_rows(path: Path, stream: TextIO) -> Iterator[tuple[int, dict[str, Any]]]:

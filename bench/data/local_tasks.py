@@ -27,7 +27,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.data.delimited import are_names, open_table
-from bench.data.tasks import decimal
+from bench.data.lines import not_utf8
+from bench.data.tasks import decimal, is_invisible, normalise
 from bench.errors import DataError, InputError, not_one_of
 
 Row = tuple[str, ...]
@@ -48,6 +49,7 @@ KINDS: dict[str, dict[str, Row]] = {
 }
 """The files of each type of task, by the name they have in the TOML file, and their columns."""
 _NUMBERS = ("score", "relevant")
+_NOT_TEXTS = ("score", "relevant", "label", "id")
 _LABELLED = ("classification", "clustering", "pair-classification")
 _SETTINGS = {"name", "type", "language", "split", "columns"}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
@@ -64,7 +66,7 @@ class LocalTask:
         language: ISO 639-3 and ISO 15924 codes, "eng-Latn".
         split: Name of the split that is evaluated.
         tables: Rows of each file, in the order of the columns in :data:`KINDS`.
-        quoted: Names of the ``.tsv`` files whose quotes are a CSV writer's.
+        forms: How the quotes of a ``.tsv`` file are read, with its name, where there is something to say.
     """
 
     name: str
@@ -72,11 +74,34 @@ class LocalTask:
     language: str
     split: str
     tables: tuple[tuple[str, tuple[Row, ...]], ...]
-    quoted: tuple[str, ...] = field(default=(), compare=False)
+    forms: tuple[str, ...] = field(default=(), compare=False)
 
     def table(self, name: str) -> tuple[Row, ...]:
         """Rows of one file."""
         return dict(self.tables)[name]
+
+    def described(self) -> str:
+        """Return how many rows each file has, how many classes there are, and what is odd about them."""
+        parts = [f"{name if name != 'file' else 'rows'}: {len(rows):,}" for name, rows in self.tables]
+        columns = KINDS[self.type]
+        if self.type in _LABELLED:
+            parts.append(f"classes: {len({row[-1] for _, rows in self.tables for row in rows}):,}")
+        texts = [
+            text
+            for name, rows in self.tables
+            for row in rows
+            for column, text in zip(columns[name], row, strict=True)
+            if column not in _NOT_TEXTS
+        ]
+        again = sum(len(rows) - len(set(rows)) for _, rows in self.tables)
+        invisible = sum(is_invisible(text) for text in texts if normalise(text))
+        for count, what in (
+            (again, "repeated rows"),
+            (sum(not normalise(text) for text in texts), "empty texts"),
+            (invisible, "texts of invisible characters alone"),
+        ):
+            parts += [f"{what}: {count:,}"] if count else []
+        return ", ".join([*parts, *self.forms])
 
     @cached_property
     def sha256(self) -> str:
@@ -90,12 +115,12 @@ class LocalTask:
 
 @dataclass(frozen=True)
 class _File:
-    """Rows of a file, the line of each, and whether it is a ``.tsv`` file with a CSV writer's quotes."""
+    """Rows of a file, the line of each, and how the quotes of a ``.tsv`` file are read."""
 
     path: Path
     rows: tuple[Row, ...]
     lines: tuple[int, ...]
-    quoted: bool
+    form: str
 
 
 def read_local_suite(path: Path, root: Path | None = None) -> list[LocalTask]:
@@ -129,14 +154,14 @@ def read_local_suite(path: Path, root: Path | None = None) -> list[LocalTask]:
     return read
 
 
-def read_local_pairs(path: Path) -> tuple[str, tuple[Row, ...], bool]:
+def read_local_pairs(path: Path) -> tuple[str, tuple[Row, ...], str]:
     """Read scored pairs: the file itself, or the one sts task of a TOML file.
 
     Args:
         path: A .tsv, .csv or .jsonl file with the columns sentence1, sentence2 and score, or a .toml file.
 
     Returns:
-        Its name, (sentence1, sentence2, score) of each pair, and whether its quotes are a CSV writer's.
+        Its name, (sentence1, sentence2, score) of each pair, and how the quotes of a ``.tsv`` file are read.
 
     Raises:
         InputError: a TOML file with another task, or with several.
@@ -148,14 +173,14 @@ def read_local_pairs(path: Path) -> tuple[str, tuple[Row, ...], bool]:
         file = _read_rows(path, KINDS["sts"]["file"], None)
         for _, what, expected in _CHECKS["sts"](LocalTask("", "sts", "", "", (("file", file.rows),)), {}):
             raise DataError(what, where=str(path), expected=expected)
-        return path.stem, _tellable(file.rows, path), file.quoted
+        return path.stem, _tellable(file.rows, path), file.form
     tasks = read_local_suite(path)
     kinds = [task.type for task in tasks]
     if kinds != ["sts"]:
         raise InputError(
             f"its tasks are of the types {', '.join(kinds)}", where=str(path), expected="one task of type sts"
         )
-    return tasks[0].name, _tellable(tasks[0].table("file"), path), bool(tasks[0].quoted)
+    return tasks[0].name, _tellable(tasks[0].table("file"), path), ", ".join(tasks[0].forms)
 
 
 def _tellable(rows: tuple[Row, ...], path: Path) -> tuple[Row, ...]:
@@ -211,8 +236,8 @@ def _task(entry: Any, root: Path, where: str) -> LocalTask:
     read = {key: _read_rows(root / texts[key], needed, columns) for key, needed in files.items()}
     _check_spelling(read.values() if kind in _LABELLED else ())
     tables = tuple((key, file.rows) for key, file in read.items())
-    quoted = tuple(file.path.name for file in read.values() if file.quoted)
-    task = LocalTask(texts["name"], kind, texts["language"], texts["split"], tables, quoted)
+    forms = tuple(f"{file.path.name}: {file.form}" for file in read.values() if file.form)
+    task = LocalTask(texts["name"], kind, texts["language"], texts["split"], tables, forms)
     for key, what, expected in _CHECKS[kind](task, texts):
         raise DataError(what, where=str(root / texts[key]), expected=expected)
     return task
@@ -229,11 +254,26 @@ def _read_rows(path: Path, needed: Row, columns: list[str] | None) -> _File:
         with path.open(encoding="utf-8-sig", newline="") as stream:
             table = open_table(path, stream, columns)
             for line, values in table.rows:
+                if path.suffix.lower() != ".jsonl" and columns is None and not rows:
+                    _check_header(list(values), needed, path)
                 rows.append(_row(values, needed, f"{path}:{line}"))
                 lines.append(line)
-    except (OSError, ValueError) as error:  # no UTF-8 and a NUL in the name among them
+    except UnicodeDecodeError as error:
+        raise not_utf8(path) from error
+    except (OSError, ValueError) as error:  # a NUL in the name among them
         raise DataError(f"this file can't be read: {error}", where=str(path)) from error
-    return _File(path, tuple(rows), tuple(lines), table.quoted)
+    return _File(path, tuple(rows), tuple(lines), table.form)
+
+
+def _check_header(names: Sequence[str], needed: Row, path: Path) -> None:
+    """Raise DataError with the names that the header has if a needed one is missing."""
+    if missing := [name for name in needed if name not in names]:
+        raise DataError(
+            f"no column is named {missing[0]}; the header is {', '.join(names)}",
+            where=f"{path}:1",
+            expected=f"columns {', '.join(needed)}",
+            hint="rename the columns; docs/mteb.md says how to name those of a file without a header",
+        )
 
 
 def _row(values: dict[str, Any], needed: Row, where: str) -> Row:
@@ -245,7 +285,7 @@ def _row(values: dict[str, Any], needed: Row, where: str) -> Row:
         raise DataError(
             f"{missing[0]} is {json.dumps(values[missing[0]])}, neither text nor number"
             if there
-            else f"column {missing[0]} is missing",
+            else f"column {missing[0]} is missing; there are {', '.join(map(str, values))}",
             where=where,
             expected=f"columns {', '.join(needed)}",
         )
@@ -299,8 +339,15 @@ def _check_classes(task: LocalTask, files: dict[str, str]) -> Faults:
         yield "train", f"{len(known)} class(es)", "two or more"
     strange = sorted({label for _, label in task.table("test")} - known)
     if strange or not task.table("test"):
-        what = f"label '{strange[0]}' doesn't occur in training" if strange else "no line"
+        where = _row_of(task, "test", 1, strange)
+        what = f"label '{strange[0]}' doesn't occur in training{where}" if strange else "no line"
         yield "test", what, f"one of {', '.join(sorted(known)[:20])}"
+
+
+def _row_of(task: LocalTask, table: str, column: int, values: Sequence[str]) -> str:
+    """Say which row of a table is the first with the first of some values."""
+    row = next((n for n, row in enumerate(task.table(table), 1) if row[column] in values[:1]), 0)
+    return f" (row {row})"
 
 
 def _judged_twice(table: Sequence[Row]) -> str:
@@ -330,11 +377,12 @@ def _check_retrieval(task: LocalTask, files: dict[str, str]) -> Faults:
         found = [row[0] for row in task.table(name)]
         ids[name] = set(found)
         if len(ids[name]) < len(found) or not found:
-            yield name, "an id twice" if found else "no line", "distinct ids"
-    for query, document, _ in task.table("qrels"):
+            twice = [number for number, count in Counter(found).items() if count > 1][:1]
+            yield name, f"id '{twice[0]}' twice" if found else "no line", "distinct ids"
+    for row, (query, document, _) in enumerate(task.table("qrels"), start=1):
         for kind, value in (("queries", query), ("corpus", document)):
             if value not in ids[kind]:
-                yield "qrels", f"'{value}' is not an id of {Path(files[kind]).name}", "known ids"
+                yield "qrels", f"'{value}' of row {row} is not an id of {Path(files[kind]).name}", "known ids"
     judged = {query for query, _, relevant in task.table("qrels") if float(relevant) > 0}
     if lacking := sorted(ids["queries"] - judged):
         yield "qrels", f"query '{lacking[0]}' has no relevant document", "one or more each"

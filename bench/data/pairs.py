@@ -11,7 +11,15 @@ from pathlib import Path
 
 from bench.data import pins
 from bench.data.corpus import Corpus, make_corpus
-from bench.data.delimited import QUOTED, all_numbers, has_csv_quotes
+from bench.data.delimited import (
+    QUOTED,
+    all_numbers,
+    are_labels,
+    has_csv_quotes,
+    other_separator,
+    quotes_as_text,
+)
+from bench.data.lines import not_utf8
 from bench.data.tasks import MARK, is_invisible, normalise
 from bench.errors import DataError
 
@@ -21,7 +29,10 @@ HEADERS = (
     ("hard_negative", "hard_neg", "negative", "neg"),
 )
 """Names of the first, second and third column, in a first row that names them."""
-_SCORES = ("score", "label", "similarity", "similarity_score", "relevant", "gold", "grade")
+_SCORES = (
+    *("score", "label", "similarity", "similarity_score", "relevant", "gold", "grade"),
+    *("gold_label", "class", "category", "relation"),
+)
 """Names of columns without sentences."""
 COLUMNS = ("sentence", "positive", "hard negative")
 LONGEST = 10_000
@@ -45,8 +56,13 @@ def read_pairs(path: Path) -> Corpus:
             equal columns or rows, or (with the line) not UTF-8, a header with other columns, a row of another
             number of columns, an empty, invisible or endless field, a control character.
     """
-    if path.suffix not in _SEPARATORS:
-        raise DataError("pairs are read from .tsv and .csv", where=str(path))
+    if path.suffix.lower() not in _SEPARATORS:
+        raise DataError(
+            "pairs are read from .tsv and .csv",
+            where=str(path),
+            hint="write the two or three columns to a .csv, as Python's csv module does",
+        )
+    separator = path.suffix.lower()
     try:
         raw = path.read_bytes()
     except OSError as error:
@@ -55,18 +71,17 @@ def read_pairs(path: Path) -> Corpus:
     try:
         text = raw.decode("utf-8").removeprefix(MARK)
     except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise DataError("these bytes are not utf-8", where=f"{path}:{line}") from error
-    quoted = path.suffix == ".tsv" and has_csv_quotes(text, path)
-    plain = path.suffix == ".tsv" and not quoted
+        raise not_utf8(path) from error
+    quoted = separator == ".tsv" and has_csv_quotes(text, path)
+    plain = separator == ".tsv" and not quoted
     read = list(_tab_rows(text) if plain else _csv_rows(text, path))
     rows = list(_checked(iter(read), path))
     if not rows:
-        raise DataError("there is no pair", where=str(path), expected=_EXPECTED + _SEPARATORS[path.suffix])
+        raise DataError("there is no pair", where=str(path), expected=_EXPECTED + _SEPARATORS[separator])
     _check_columns(rows, str(path))
-    form = [QUOTED] if quoted else []
+    form = [QUOTED] if quoted else [quotes_as_text(text)] if plain and '"' in text else []
     form += ["its first row is a pair too"] if len(rows) == len(read) else []
-    return replace(make_pairs(path.name, rows), source=source, form=", ".join(form))
+    return replace(make_pairs(path.name, rows), source=source, form=", ".join(filter(None, form)))
 
 
 def make_pairs(name: str, rows: Sequence[Sequence[str]], world: dict[str, int] | None = None) -> Corpus:
@@ -89,7 +104,7 @@ def _tab_rows(text: str) -> Iterator[tuple[int, list[str]]]:
 def _csv_rows(text: str, path: Path) -> Iterator[tuple[int, list[str]]]:
     """Rows with the number of the line on which each begins; raises DataError where quotes are wrong."""
     lines = (f"{line}\n" for line in text.removesuffix("\n").split("\n"))
-    reader = csv.reader(lines, strict=True, delimiter=_DELIMITERS[path.suffix])
+    reader = csv.reader(lines, strict=True, delimiter=_DELIMITERS[path.suffix.lower()])
     while True:
         number = reader.line_num + 1
         try:
@@ -98,7 +113,7 @@ def _csv_rows(text: str, path: Path) -> Iterator[tuple[int, list[str]]]:
             raise DataError(
                 f"this row can't be read: {error}",
                 where=f"{path}:{number}",
-                expected=_EXPECTED + _SEPARATORS[path.suffix],
+                expected=_EXPECTED + _SEPARATORS[path.suffix.lower()],
             ) from error
         if row is None:
             return
@@ -116,7 +131,8 @@ def _checked(rows: Iterator[tuple[int, list[str]]], path: Path) -> Iterator[list
             raise DataError(
                 f"this row has {len(row)} column{'s' * (len(row) != 1)}",
                 where=where,
-                expected=_EXPECTED + _SEPARATORS[path.suffix],
+                expected=_EXPECTED + _SEPARATORS[path.suffix.lower()],
+                hint=other_separator(row),
             )
         if width and len(row) != width:
             kinds = {2: "a pair", 3: "a triplet"}
@@ -149,7 +165,7 @@ def _is_header(row: Sequence[str], where: str) -> bool:
 
 
 def _check_columns(rows: Sequence[Sequence[str]], where: str) -> None:
-    """Raise DataError for a column of numbers, equal columns, and several rows that are all equal."""
+    """Raise DataError for a column of numbers or labels, equal columns, and rows that are all equal."""
     columns = list(zip(*rows, strict=True))
     for name, column in zip(COLUMNS, columns, strict=False):
         if all_numbers(column):
@@ -168,6 +184,15 @@ def _check_columns(rows: Sequence[Sequence[str]], where: str) -> None:
             )
     if len(rows) > 1 and all(row == rows[0] for row in rows):
         raise DataError(f"all {len(rows):,} rows are the same", where=where, expected="rows that differ")
+    for name, column in zip(COLUMNS, columns, strict=False):
+        if are_labels(column):
+            shown = ", ".join(map(repr, sorted(set(column))[:4]))
+            raise DataError(
+                f"the {name} of every row is one of {len(set(column))} words, such as {shown}",
+                where=where,
+                expected="a sentence in every column",
+                hint="leave out a column of labels",
+            )
 
 
 def _field(text: str, column: str, where: str) -> str:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from bench.data import contrast, rank, senteval
-from bench.data.delimited import QUOTED
 from bench.data.local_tasks import read_local_pairs
 from bench.data.mini.suites import (
     CONTRAST_SUITE,
@@ -200,8 +199,8 @@ def local_pairs(path: Path) -> PairTask:
     The name begins with "local:", so that no record takes them for a published set. It isn't part of their
     fingerprint: equal pairs under another name are the same dev set.
     """
-    name, rows, quoted = read_local_pairs(path)
-    return replace(pair_task(name, rows), form=QUOTED if quoted else "")
+    name, rows, form = read_local_pairs(path)
+    return replace(pair_task(name, rows), form=form)
 
 
 def pair_task(name: str, rows: Sequence[Sequence[str]]) -> PairTask:

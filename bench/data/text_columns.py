@@ -9,7 +9,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from bench.data.delimited import ENDINGS, QUOTED, open_table
+from bench.data.delimited import ENDINGS, open_table
+from bench.data.lines import not_utf8
 from bench.data.tasks import normalise
 from bench.errors import DataError, InputError, did_you_mean
 
@@ -75,7 +76,7 @@ def _of_lines(path: Path, column: str | None, stack: ExitStack) -> tuple[str, st
         raise DataError("the training text is empty", where=str(path), expected="rows below a header")
     chosen = _choose(list(first[1]), column, path)
     texts = ((number, values.get(chosen)) for number, values in chain([first], rows))
-    form = f"column '{chosen}'" + (f", {QUOTED}" if table.quoted else "")
+    form = f"column '{chosen}'" + (f", {table.form}" if table.form else "")
     return form, f"{path}:", _texts(texts, chosen, f"{path}:")
 
 
@@ -167,6 +168,8 @@ def _saved(path: Path) -> tuple[list[str], Values]:
 
 
 def _unreadable(path: Path, error: Exception) -> DataError:
+    if isinstance(error, UnicodeDecodeError) and path.is_file():
+        return not_utf8(path)
     return DataError(f"the training text can't be read: {error}", where=str(path))
 
 

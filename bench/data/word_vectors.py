@@ -54,6 +54,16 @@ def dimension(path: Path) -> int:
     return len(next(_entries(path))[1])
 
 
+def check_shape(path: Path) -> None:
+    """Check that every line has a word and as many fields as the first, without reading their numbers.
+
+    Raises:
+        DataError: as :func:`read_word_vectors`, but for numbers that are none or not finite.
+    """
+    for _ in _lined_up(path):
+        pass
+
+
 def read_word_vectors(path: Path) -> WordVectors:
     """Read a whole file; in memory 4 bytes a number, and the words.
 
@@ -89,6 +99,12 @@ def stem(path: Path) -> str:
 
 
 def _entries(path: Path) -> Iterator[tuple[str, FloatArray]]:
+    for number, fields, dim, expected in _lined_up(path):
+        yield _entry(fields, dim, f"{path}:{number}", expected)
+
+
+def _lined_up(path: Path) -> Iterator[tuple[int, list[bytes], int, str]]:
+    """Yield number, fields, dimension and what is expected of each line; raises DataError for other sizes."""
     dim: int | None = None
     promised: int | None = None
     found = 0
@@ -100,7 +116,9 @@ def _entries(path: Path) -> Iterator[tuple[str, FloatArray]]:
             dim = len(fields) - 1 if dim is None else dim
             found += 1
             expected = FORM if found == 1 else f"{dim} numbers, as the first line says"
-            yield _entry(fields, dim, f"{path}:{number}", expected)
+            if dim < 1 or len(fields) <= dim:
+                raise _other_size(fields, f"{path}:{number}", expected)
+            yield number, fields, dim, expected
     if not found:
         raise DataError("it contains no word vector", where=str(path), expected=FORM)
     if promised is not None and found != promised:
@@ -138,8 +156,8 @@ def _header(fields: Sequence[bytes]) -> tuple[int, int] | None:
 
 def _entry(fields: list[bytes], dim: int, where: str, expected: str) -> tuple[str, FloatArray]:
     extra = len(fields) - 1 - dim
-    if dim < 1 or extra < 0 or (extra and _is_number(fields[extra])):
-        raise DataError(f"{len(fields) - 1} fields after the word", where=where, expected=expected)
+    if extra and _is_number(fields[extra]):
+        raise _other_size(fields, where, expected)
     try:
         word = b" ".join(fields[: extra + 1]).decode("utf-8")
     except UnicodeDecodeError as error:
@@ -156,6 +174,10 @@ def _entry(fields: list[bytes], dim: int, where: str, expected: str) -> tuple[st
     if not np.isfinite(row).all():
         raise DataError("a number that is not finite in float32", where=where)
     return word, row
+
+
+def _other_size(fields: Sequence[bytes], where: str, expected: str) -> DataError:
+    return DataError(f"{len(fields) - 1} fields after the word", where=where, expected=expected)
 
 
 def _is_number(field: bytes) -> bool:

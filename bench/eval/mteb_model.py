@@ -88,7 +88,7 @@ class MtebEncoder:
     def begin_task(self) -> None:
         """Forget what :meth:`check_task` judges by."""
         self._first: FloatArray | None = None
-        self._tokens = self._unknown = 0
+        self._tokens = self._unknown = self._unknown_texts = 0
         self.all_equal = False
 
     def check_task(self) -> None:
@@ -98,6 +98,14 @@ class MtebEncoder:
                 f"no vector for any of the text's {self._tokens:,} tokens",
                 expected="word vectors of the text's language",
             )
+
+    @property
+    def coverage(self) -> str:
+        """What word vectors know of the texts encoded since :meth:`begin_task`; "" of other encoders."""
+        if not self._tokens:
+            return ""
+        known = 100 * (1 - self._unknown / self._tokens)
+        return f"{known:.2f}% of {self._tokens:,} tokens, no word of {self._unknown_texts:,} texts"
 
     def _watch(self, vectors: FloatArray) -> None:
         """Note whether all vectors of a task are equal, and the tokens that word vectors know."""
@@ -109,6 +117,7 @@ class MtebEncoder:
             coverage: Mapping[str, Any] = getattr(self.encoder, "coverage", {})
             self._tokens += int(coverage.get("tokens", 0))
             self._unknown += int(coverage.get("tokens_without_vector", 0))
+            self._unknown_texts += int(coverage.get("sentences_without_vector", 0))
 
     def _prompt(self, task: Any, kind: Any) -> str | None:
         """The encoder's prompt for a task or its type, as mteb finds it; None for the kind's own."""

@@ -8,6 +8,7 @@ import importlib.metadata
 import json
 import math
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -97,6 +98,9 @@ def evaluate(
             f"{len(failed)} of {len(groups)} tasks of mteb failed ({' | '.join(failed)})",
             hint=f"the others are kept: run the same command again{_how_to_fetch(failed)}",
         )
+    for asked, entries in found.items():
+        if coverage := entries[0].coverage:
+            print(f"{asked}: word vectors know {coverage}", file=sys.stderr)
     return _measured(model, name, tasks, found)
 
 
@@ -117,10 +121,11 @@ def _predictions(entries: Sequence[Entry]) -> FloatArray:
 
 
 def _parts(entries: Sequence[Entry]) -> dict[str, Any]:
-    """What the record says of that: split, subset and items of each entry."""
-    if not len(_predictions(entries)):
-        return {}
-    return {"kept": [[entry.split, entry.subset, entry.items] for entry in entries]}
+    """What the record says of that: split, subset and items of each entry, and what word vectors knew."""
+    facts: dict[str, Any] = {"coverage": entries[0].coverage} if entries[0].coverage else {}
+    if len(_predictions(entries)):
+        facts["kept"] = [[entry.split, entry.subset, entry.items] for entry in entries]
+    return facts
 
 
 def _groups(tasks: Sequence[MtebTask]) -> list[list[MtebTask]]:
@@ -203,7 +208,7 @@ def _measure(model: MtebEncoder, group: list[MtebTask], folder: Path) -> list[En
         raise BenchError(f"the score of {', '.join(bad[:5])} isn't finite{why}")
     _write_results(result, model, folder, settings)
     task.unload_data()
-    return entries
+    return [replace(entry, coverage=model.coverage) for entry in entries]
 
 
 @contextmanager

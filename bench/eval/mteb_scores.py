@@ -41,6 +41,7 @@ class Entry:
         scores: By mteb's names.
         items: Pairs, queries or sentences behind them, 0 where mteb doesn't tell.
         kept: Predictions of all items, float32 in rows of so many; None where they don't give the score.
+        coverage: What word vectors know of the whole task's text; "" of other encoders.
     """
 
     split: str
@@ -48,6 +49,7 @@ class Entry:
     scores: dict[str, float]
     items: int
     kept: FloatArray | None = None
+    coverage: str = ""
 
 
 def entry_as_json(entry: Entry) -> dict[str, Any]:

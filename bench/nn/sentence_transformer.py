@@ -67,7 +67,8 @@ class SentenceTransformerEncoder:
                     found |= check_part(part)
             self.model.float().eval()  # tables of static models too, which keep their folder's type
             self.dim = int(self.model.get_embedding_dimension() or 0)
-            limit = self.model.max_seq_length
+            with quiet():  # of a router it says which length of its routes is taken
+                limit = self.model.max_seq_length
             self.max_length = int(limit) if limit and math.isfinite(limit) else 0  # 0: no limit
             self._alone = False
             self._alone = self._sees_padding()

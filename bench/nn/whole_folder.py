@@ -16,6 +16,13 @@ from bench.nn.untrusted import VOCABULARY, check_folder, model_type
 OTHER_KINDS = ("sparse_encoder", "cross_encoder", "multi_vector_encoder")
 _SETTINGS = "config_sentence_transformers.json"
 _WITHOUT_WEIGHTS = {"Transformer", "Pooling", "Normalize", "Dropout"}  # but for the transformer's
+_POOLINGS = {
+    **{"cls": "cls", "cls_token": "cls", "mean": "avg", "mean_tokens": "avg"},
+    **{"lasttoken": "last", "weightedmean": "weighted_mean", "weightedmean_tokens": "weighted_mean"},
+    **{"max": "max", "max_tokens": "max"},
+    **{"mean_sqrt_len_tokens": "mean_sqrt_len"},
+}
+"""What sentence-transformers' names of poolings are called here; the last three are not options."""
 _LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?|groups?)\.(\d+)\.")
 
 
@@ -44,14 +51,31 @@ def check_whole(folder: Path) -> None:
 
 
 def check_kind(folder: Path) -> None:
-    """Raise InputError for a folder of another kind, of which mean pooling would be made."""
+    """Raise InputError for a folder of another kind, of which mean pooling would be made.
+
+    A Model2Vec folder has no modules.json, and needs none.
+    """
+    if not (folder / "modules.json").is_file() and not _is_model2vec(folder):
+        raise InputError(
+            "not a sentence-transformers folder (it would silently become mean pooling)",
+            where=folder.name,
+            expected="modules.json in it",
+            hint="use hf:PATH:pooling for a plain transformers folder",
+        )
     kind = json_object(folder / _SETTINGS).get("model_type", "SentenceTransformer")
     if kind != "SentenceTransformer":
         raise InputError(
             f"it is a {kind}, which gives no single vector of a sentence here",
             where=f"{folder.name}/{_SETTINGS}",
             expected="a SentenceTransformer",
+            hint=f"hf:{folder} reads its transformer alone, without the head that was trained with it",
         )
+
+
+def _is_model2vec(folder: Path) -> bool:
+    if model_type(folder) == "model2vec":
+        return True
+    return any("embeddings" in (tensor_header(file) or ()) for file in folder.glob("model.safetensors"))
 
 
 def check_transformer_alone(folder: Path) -> None:
@@ -75,6 +99,46 @@ def check_transformer_alone(folder: Path) -> None:
             where=folder.name,
             hint=f"st:{folder} reads all of it" if own else "it is no model of one vector a sentence",
         )
+
+
+def unread_settings(folder: Path, pooling: str) -> str:
+    """Say which of a folder's own settings the transformer alone with a pooling leaves out; "" for none.
+
+    Args:
+        folder: The folder.
+        pooling: The pooling that is taken, as the option names it.
+    """
+    settings = json_object(folder / _SETTINGS)
+    kind = settings.get("model_type", "SentenceTransformer")
+    if kind == "CrossEncoder" or "sentence_transformers" in json_object(folder / "config.json"):
+        return "it is a CrossEncoder, which scores pairs by a head: hf: leaves the head out"
+    if kind != "SentenceTransformer":
+        return f"it is a {kind}, of which hf: reads the transformer alone"
+    parts = []
+    own = [name for place in _poolings(folder) for name in place]
+    if own and own != [pooling]:
+        parts.append(f"its own pooling is {'+'.join(own)}, not {pooling}")
+    if prompts := sorted(name for name, text in (settings.get("prompts") or {}).items() if text):
+        parts.append(f"its prompts ({', '.join(prompts)}) are not read")
+    return f"{' and '.join(parts)}: st: reads them" if parts else ""
+
+
+def _poolings(folder: Path) -> Iterator[list[str]]:
+    """Yield the poolings that each Pooling module of a folder names, as the option ``pooling`` does."""
+    try:
+        modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return
+    for module in modules if isinstance(modules, list) else ():
+        if not isinstance(module, dict) or not str(module.get("type")).endswith("Pooling"):
+            continue
+        said = json_object(folder / str(module.get("path", "")) / "config.json")
+        named = said.get("pooling_mode")
+        if isinstance(named, str):
+            yield [_POOLINGS.get(mode, mode) for mode in named.split("+")]
+        else:
+            modes = [key.removeprefix("pooling_mode_") for key, value in said.items() if value is True]
+            yield [_POOLINGS[mode] for mode in modes if mode in _POOLINGS]
 
 
 def _named_files(folder: Path) -> Iterator[str]:

@@ -178,7 +178,7 @@ LATER |= dict.fromkeys(("prompt", "query_prompt", "passage_prompt"), "")
 """Options that older records may lack, as they came later, with the value that held before."""
 _SAID = (
     *("prompt", "prompts", "similarity", "pooling", "dtype", "folder_dtype", "parameters"),
-    *("routes", "unread", "length", "coverage", "own_code"),
+    *("routes", "unread", "unread_settings", "length", "coverage", "own_code"),
 )
 """What an encoder says of itself that its options and weights determine; with _FROM: who says so."""
 _FROM = "_from"

@@ -69,6 +69,8 @@ def _encoded(encoder: Encoder | PairScorer | None) -> Lines:
         "length_from",
         "routes",
         "unread",
+        "folder_dtype",
+        "unread_settings",
         "own_code",
     ):
         if name in facts:
@@ -76,9 +78,12 @@ def _encoded(encoder: Encoder | PairScorer | None) -> Lines:
                 "max_length": "longest input",
                 "pooling_from": "pooling from",
                 "length_from": "length from",
+                "folder_dtype": "number type",
+                "unread_settings": "left out",
                 "own_code": "own code",
             }.get(name, name)
-            yield label, f"{facts[name]} tokens" if name == "max_length" else str(facts[name])
+            length = f"{facts[name]} tokens" if facts[name] else "any: it cuts nothing"
+            yield label, length if name == "max_length" else str(facts[name])
 
 
 def _methods(facts: FolderFacts, *, drops: bool) -> Lines:

@@ -10,7 +10,6 @@ from operator import eq
 from pathlib import Path
 
 from bench.data.corpus import Corpus
-from bench.data.delimited import QUOTED
 from bench.data.local_tasks import LocalTask
 from bench.data.mteb_names import FILES
 from bench.data.suites import accepted
@@ -23,6 +22,7 @@ from bench.nn.threads import torch_threads
 from bench.plan.cell import Cell
 from bench.plan.job import Job
 from bench.plan.plan import Plan
+from bench.registry import METHODS
 from bench.run.builder import Builder
 from bench.run.left import span
 from bench.run.stage_cache import StageCache
@@ -253,6 +253,13 @@ def inputs(plan: Plan) -> list[tuple[str, str]]:
     rows: dict[tuple[str, str], None] = {}
     for cell in {id(job.cell): job.cell for job in plan.jobs}.values():
         rows |= dict.fromkeys((what, _found(folder)) for what, folder in _models(cell))
+        note = getattr(METHODS.get(cell.card.name), "folder_note", None)
+        if (
+            cell.model is not None
+            and note is not None
+            and (said := note(cell.model.path, dict(cell.options)))
+        ):
+            rows[cell.model.name, said] = None
     texts = sorted({stage.spec.text for job in plan.jobs for stage in job.cell.all_stages})
     if plan.training is not None and texts:
         for name in texts:
@@ -271,14 +278,10 @@ def inputs(plan: Plan) -> list[tuple[str, str]]:
         named = (f"{task.id} (not the reference version)" if task.id in odd else task.id for task in tasks)
         rows["suite", f"{suite}: {', '.join(named)}"] = None
         for task in tasks:
-            rows |= dict.fromkeys((f"file of {suite}", f"{file}, {QUOTED}") for file in _quoted(task))
+            local = getattr(task, "local", None)
+            if suite.startswith(FILES) and isinstance(local, LocalTask):
+                rows[f"task {task.id}", local.described()] = None
     return list(rows)
-
-
-def _quoted(task: object) -> tuple[str, ...]:
-    """Files of a local task with a CSV writer's quotes."""
-    local = getattr(task, "local", None)
-    return local.quoted if isinstance(local, LocalTask) else ()
 
 
 def _described(text: Corpus) -> str:

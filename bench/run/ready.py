@@ -13,7 +13,7 @@ from bench.plan.job import Job
 from bench.plan.plan import Plan
 from bench.records.record import safe_name
 from bench.records.store import ResultStore
-from bench.registry import discover
+from bench.registry import METHODS, discover
 from bench.request.spec import ALL_METHODS, RunSpec
 from bench.run.backbone import check_text
 
@@ -61,4 +61,6 @@ def check_ready(plan: Plan) -> None:
 
 
 def _is_scorer(job: Job) -> bool:
-    return job.cell.card.scores_pairs
+    """True for a method that has no vectors, by its card or by the options of this cell."""
+    by_options = getattr(METHODS.get(job.cell.card.name), "scores_pairs", None)
+    return job.cell.card.scores_pairs or (by_options is not None and by_options(dict(job.cell.options)))

@@ -49,6 +49,14 @@ _TASKS = {
 }
 """For each form of SentEval, each task's folder below ``downstream`` and its class."""
 
+_OURS = {
+    "STSB": "STSBenchmark",
+    "STS-B": "STSBenchmark",
+    "SICKR": "SICKRelatedness",
+    "SICK-R": "SICKRelatedness",
+}
+"""Names of tasks elsewhere in bench, and what SentEval calls them."""
+
 
 class SE:
     """SentEval's engine.
@@ -106,7 +114,7 @@ class SE:
         if name not in self.list_tasks:
             if name == "ImageCaptionRetrieval":
                 rank.ImageCaptionRetrievalEval()
-            raise not_one_of(f"unknown task '{name}'", name, self.list_tasks)
+            raise not_one_of(f"unknown task '{name}'", _OURS.get(name.upper(), name), self.list_tasks)
         if not self.params.task_path:
             raise InputError("params has no 'task_path'", where=name, expected="SentEval's data folder")
         self.params.current_task = name

@@ -48,6 +48,7 @@ def test_odd_batches_have_a_finite_loss_and_gradient(
         assert float(loss.detach()) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "changes"),
     [

@@ -35,7 +35,8 @@ from bench.probes.data import ProbeData
 from bench.probes.measure import measure
 from bench.records.record import RunRecord
 from bench.registry import discover
-from tests.support.cli import Cli, records, stable_bytes
+from tests.support.cli import Cli, records, refusal, stable_bytes
+from tests.support.local_suite import write_local_suite
 from tests.support.training import stage_context, stages_of
 
 LINES = b"the 1 0 0.5\nCat 0 2 -1e-1\ncat 0.25 0 3\n. 4 4 4\n"
@@ -474,9 +475,27 @@ def test_what_is_no_file_of_vectors_is_said_before_anything_runs(
     assert not (tmp_path / "results").exists()
 
 
-def test_a_damaged_line_fails_the_cell_with_file_and_line(cli: Cli, tmp_path: Path) -> None:
-    written(tmp_path, LINES + b"dog 1 2\n")
+def test_a_line_of_another_length_is_refused_by_the_plan(cli: Cli, tmp_path: Path) -> None:
+    path = written(tmp_path, LINES + b"dog 1 2\n")
+    said = refusal(cli, "run", "--methods", "vectors:g.txt", "--suite", "toy")
+    assert f"{path.name}:5: 2 fields after the word; expected 3 numbers, as the first line says" in said
+    written(tmp_path, b"9 3\n" + LINES)
+    said = refusal(cli, "run", "--methods", "vectors:g.txt", "--suite", "toy", "--dry-run")
+    assert "4 word vectors, but the first line says 9" in said
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_damaged_number_fails_the_cell_with_file_and_line(cli: Cli, tmp_path: Path) -> None:
+    written(tmp_path, LINES + b"dog 1 2 x\n")
     code, _, _ = cli("run", "--methods", "vectors:g.txt", "--suite", "toy")
     (record,) = records(tmp_path).values()
     assert (code, record.status) == (1, "failed")
-    assert record.reason == "g.txt:5: 2 fields after the word; expected 3 numbers, as the first line says"
+    assert record.reason is not None
+    assert record.reason.startswith("g.txt:5: 'x' is not a number")
+
+
+def test_sif_is_refused_by_the_plan_where_a_suite_needs_vectors(cli: Cli, tmp_path: Path) -> None:
+    written(tmp_path, LINES)
+    suite = f"local:{write_local_suite(tmp_path)}"
+    said = refusal(cli, "run", "--methods", "vectors:g.txt:sif", "--suite", suite, "--dry-run")
+    assert "compares pairs and has no vectors, which this suite needs" in said

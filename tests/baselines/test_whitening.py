@@ -252,6 +252,7 @@ def test_one_stage_serves_every_k_and_only_the_fit_on_the_text_has_one() -> None
     assert other.text == "a"
 
 
+@pytest.mark.slow
 def test_the_command(cli: Cli, tmp_path: Path, uneven_bert: Path) -> None:
     methods = "whitening,plain=whitening[k=0],few=whitening[k=4],untrained[pooling=avg_first_last]"
     code, out, err = cli(

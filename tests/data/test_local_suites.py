@@ -137,7 +137,8 @@ def test_a_wrong_suite_is_named(tmp_path: Path, text: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("task", "file", "text", "said"),
     [
-        (STS, "pairs.tsv", "sentence1\tsentence2\na\tb\n", ":2: column score is missing"),
+        (STS, "pairs.tsv", "sentence1\tsentence2\na\tb\n", ":1: no column is named score; the header is se"),
+        (STS.replace("tsv", "csv"), "pairs.csv", "sentence1;sentence2;score\n", ":1: the header is one col"),
         (STS, "pairs.tsv", FILES["pairs.tsv"] + "a\tb\n", ":4: 2 columns; expected 3 .sentence1"),
         (STS, "pairs.tsv", FILES["pairs.tsv"] + "\n", ":4: this line is empty; expected a row of sent"),
         (STS, "pairs.tsv", "\n" + FILES["pairs.tsv"], ":1: this line is empty; expected the names of"),
@@ -145,14 +146,14 @@ def test_a_wrong_suite_is_named(tmp_path: Path, text: str, said: str) -> None:
         (STS, "pairs.tsv", FILES["pairs.tsv"] + "a\tb\tnan\n", ":4: score is 'nan'"),
         (STS, "pairs.tsv", "sentence1\tsentence2\tscore\na\tb\t1\n", ": 1 pairs; expected two pairs or more"),
         (STS, "pairs.tsv", FILES["pairs.tsv"].replace("1.5", "0.0"), ": all scores are equal"),
-        (STS.replace("tsv", "jsonl"), "pairs.jsonl", '{"a": 1}\n{\n', ":1: column sentence1 is missing"),
+        (STS.replace("tsv", "jsonl"), "pairs.jsonl", '{"a": 1}\n{\n', ":1: column sentence1 is missing; th"),
         (STS.replace("tsv", "jsonl"), "pairs.jsonl", "\n{\n", ":2: no JSON"),
         (STS.replace("tsv", "jsonl"), "pairs.jsonl", "[1]\n", ":1: no JSON object"),
         (STS.replace("tsv", "jsonl"), "pairs.jsonl", '\n{"sentence1": "\\ud800"}', ":2: this can't be writ"),
         (STS.replace("tsv", "jsonl"), "pairs.jsonl", '{"sentence1": true}\n', ":1: sentence1 is true, neit"),
         (STS.replace("tsv", "txt"), "pairs.txt", "a", ": '.txt' is not a format; expected .tsv"),
         (CLASSES, "train.tsv", "text\tlabel\na\tx\nb\tx\n", "train.tsv: 1 class.es.; expected two or more"),
-        (CLASSES, "test.tsv", "text\tlabel\na\tz\n", "test.tsv: label 'z' doesn't occur in training"),
+        (CLASSES, "test.tsv", "text\tlabel\na\tz\n", "test.tsv: label 'z' doesn't occur in training .row 1."),
         (CLASSES, "test.tsv", "text\tlabel\n", "test.tsv: no line"),
         (CLASSES, "train.tsv", FILES["train.tsv"] + "x \tz\n", ":4: label 'x ' differs from 'x' of train"),
         (CLASSES, "test.tsv", "text\tlabel\na\tY\n", "test.tsv:2: label 'Y' differs from 'y' of train.tsv:3"),
@@ -163,9 +164,9 @@ def test_a_wrong_suite_is_named(tmp_path: Path, text: str, said: str) -> None:
         (RERANKING, "candidates.tsv", FILES["candidates.tsv"].replace("2", "-1"), ":2: relevant is '-1'"),
         (RERANKING, "candidates.tsv", FILES["candidates.tsv"] + "q\tyes\t0\n", "document of row 1 occur ag"),
         (RETRIEVAL, "qrels.tsv", FILES["qrels.tsv"] + "q\t2\t0\n", "qrels.tsv: query and document of row 1"),
-        (RETRIEVAL, "corpus.tsv", "id\ttext\n1\ta\n1\tb\n", "corpus.tsv: an id twice"),
+        (RETRIEVAL, "corpus.tsv", "id\ttext\n1\ta\n1\tb\n", "corpus.tsv: id '1' twice"),
         (RETRIEVAL, "queries.tsv", "id\ttext\n", "queries.tsv: no line"),
-        (RETRIEVAL, "qrels.tsv", FILES["qrels.tsv"] + "q\t3\t1\n", "'3' is not an id of corpus.tsv"),
+        (RETRIEVAL, "qrels.tsv", FILES["qrels.tsv"] + "q\t3\t1\n", "'3' of row 2 is not an id of corpus.tsv"),
         (RETRIEVAL, "qrels.tsv", FILES["qrels.tsv"].replace("\t1", "\t0"), "query 'q' has no relevant"),
         (CLUSTERING, "train.tsv", "text\tlabel\na\tx\n", "train.tsv: 1 label.s.; expected two or more"),
         (SAME, "same.tsv", FILES["same.tsv"].replace("\t1", "\t2"), "labels 0, 2; expected 0 and 1"),
@@ -187,8 +188,17 @@ def test_damaged_data_are_named_by_file_and_line(
 def test_missing_and_undecodable_files(tmp_path: Path) -> None:
     path = suite(tmp_path, STS)
     (tmp_path / "pairs.tsv").write_bytes(b"sentence1\tsentence2\tscore\n\xff\tb\t1\n")
-    with pytest.raises(DataError, match=r"pairs\.tsv: this file can't be read: .*utf-8"):
+    with pytest.raises(DataError, match=r"pairs\.tsv:2: these bytes are not utf-8"):
         read_local_suite(path)
     (tmp_path / "pairs.tsv").unlink()
     with pytest.raises(DataError, match=r"pairs\.tsv: this file can't be read: .*No such file"):
         read_local_suite(path)
+
+
+def test_a_task_counts_its_rows_and_what_is_odd_about_them(tmp_path: Path) -> None:
+    rows = "sentence1\tsentence2\tscore\na\t\t1\na\t\t1\n\u200b\tb\t2\n"
+    sts, classes = read_local_suite(suite(tmp_path, STS, CLASSES, pairs_tsv=rows))
+    assert sts.described() == (
+        "rows: 3, repeated rows: 1, empty texts: 2, texts of invisible characters alone: 1"
+    )
+    assert classes.described() == "train: 2, test: 1, classes: 2"

@@ -50,6 +50,7 @@ def key(sentence: str) -> str:
     return "".join(char for char in sentence.lower() if char.isalnum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_world_is_frozen(seed: int) -> None:
     """Whoever changes these raises GENERATOR or SPLIT: records of the old world are not comparable."""

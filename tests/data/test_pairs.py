@@ -90,6 +90,21 @@ def test_the_fingerprint_covers_all_columns() -> None:
         ("own.csv", 'a,"b\nb"\nc\n', ":3: this row has 1 column"),  # counted in lines, not rows
         ("own.csv", f"a,{'b' * 140_000}\n", ":1: this row can't be read: field larger than field limit"),
         ("own.txt", TSV, ": pairs are read from .tsv and .csv"),
+        ("own.jsonl", '{"a": "b"}', ": pairs are read from .tsv and .csv"),
+        ("own.tsv", "a\tb\n".encode("utf-16"), ": this is UTF-16, not a text"),
+        ("own.csv", "a;b\n", ":1: this row has 1 column"),
+        ("own.tsv", "a\tb\tneutral\nc\td\tneutral\n", ": the hard negative of every row is one of 1 word"),
+        (
+            "own.CSV",
+            "".join(f"a {n},b {n},{('neutral', 'entailment')[n % 2]}\n" for n in range(4)),
+            ": the hard negative of every row is one of 2 words, such as 'entailment', 'neutral'",
+        ),
+        ("own.csv", "pos,a b\nneg,c d\npos,e f\nneg,g h\n", ": the sentence of every row is one of 2 words"),
+        (
+            "own.csv",
+            "premise,hypothesis,gold_label\na,b,c\n",
+            ":1: the columns are premise, hypothesis, gold",
+        ),
     ],
 )
 def test_a_fault_is_named_with_its_line(tmp_path: Path, name: str, content: str | bytes, fault: str) -> None:
@@ -300,3 +315,15 @@ def test_the_dry_run_counts_equal_ones(cli: Cli, tmp_path: Path) -> None:
         "73 sentences, 0 of them exact duplicates, positives equal to their sentence: 1, "
         "negatives equal to their positive: 1, negatives equal to their sentence: 1\n"
     ) in out
+
+
+def test_single_words_that_differ_are_sentences(tmp_path: Path) -> None:
+    words = "".join(f"word{n},other{n}\n" for n in range(50))
+    assert len(read_pairs(write(tmp_path, words, "own.csv")).sentences) == 50
+
+
+def test_separators_of_another_kind_are_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="separated by ';' here: write them with commas"):
+        read_pairs(write(tmp_path, "A cat sleeps;A cat naps\n", "own.csv"))
+    with pytest.raises(DataError, match="separated by commas here"):
+        read_pairs(write(tmp_path, "A cat sleeps,A cat naps\n", "own.tsv"))

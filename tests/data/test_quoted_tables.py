@@ -10,7 +10,7 @@ from typing import Literal
 
 import pytest
 
-from bench.data.delimited import has_csv_quotes
+from bench.data.delimited import QUOTED, has_csv_quotes, quotes_as_text
 from bench.data.local_tasks import read_local_pairs, read_local_suite
 from bench.data.pairs import read_pairs
 from bench.data.suites import local_pairs
@@ -51,11 +51,12 @@ def test_what_a_csv_writer_wrote_is_read_as_it_was(
 ) -> None:
     path = tmp_path / "pairs.tsv"
     path.write_text(written([HEADER, *rows], quoting, end), encoding="utf-8", newline="")
-    name, found, quoted = read_local_pairs(path)
-    assert (name, found, quoted) == ("pairs", tuple(tuple(map(str, row)) for row in rows), True)
+    name, found, form = read_local_pairs(path)
+    assert (name, found) == ("pairs", tuple(tuple(map(str, row)) for row in rows))
+    assert form == QUOTED
     (tmp_path / "own.toml").write_text('[[task]]\nname = "t"\ntype = "sts"\nfile = "pairs.tsv"\n')
     (task,) = read_local_suite(tmp_path / "own.toml")
-    assert (task.table("file"), task.quoted) == (found, ("pairs.tsv",))
+    assert (task.table("file"), task.forms) == (found, (f"pairs.tsv: {QUOTED}",))
     comma = path.with_suffix(".csv")
     comma.write_text(path.read_text().replace("\t", ","))
     if "a\tb" not in rows[0]:
@@ -122,5 +123,15 @@ def test_the_dry_run_says_so(cli: Cli, tmp_path: Path) -> None:
     rows = [
         line.split(":")[0].strip() for line in out.splitlines() if "quotes read as a CSV writer's" in line
     ]
-    assert rows == ["reads text pairs", "reads dev set", "reads file of local"], out
-    assert "reads file of local:own: dev.tsv, quotes" in out
+    assert rows == ["reads text pairs", "reads dev set", "reads task t"], out
+    assert f"reads task t: rows: 3, dev.tsv: {QUOTED}" in out
+
+
+def test_cells_in_quotes_are_counted_where_these_are_text(tmp_path: Path) -> None:
+    """A spreadsheet quotes cells with a comma alone, which proves nothing."""
+    text = '"Yes, it is."\tIt is.\nNo.\t"No, it isn\'t."\n'
+    assert quotes_as_text(text).startswith("2 cells begin and end with a quote")
+    path = tmp_path / "own.tsv"
+    path.write_text(text)
+    assert read_pairs(path).form.startswith("2 cells begin and end with a quote")
+    assert quotes_as_text('a "b" c\td\n') == ""

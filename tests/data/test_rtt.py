@@ -156,8 +156,9 @@ def arguments(corpus: Path, models: Path, *extra: str) -> tuple[str, ...]:
 # --- translating
 
 
+@pytest.mark.long
 @pytest.mark.slow
-@pytest.mark.parametrize("beams", [pytest.param(1, marks=pytest.mark.long), 3])
+@pytest.mark.parametrize("beams", [1, 3])
 def test_batched_is_one_by_one_to_the_token(models: Path, beams: int) -> None:
     whole = translator(models, beams=beams)
     texts = whole(SENTENCES).texts
@@ -168,6 +169,7 @@ def test_batched_is_one_by_one_to_the_token(models: Path, beams: int) -> None:
     assert whole([]).texts == []
 
 
+@pytest.mark.long
 def test_beams_matter_and_the_models_own_settings_do_not(own_models: Path) -> None:
     greedy = translator(own_models)(SENTENCES)
     assert translator(own_models, beams=3)(SENTENCES) != greedy
@@ -346,6 +348,7 @@ def test_both_sentencepiece_models_are_in_the_fingerprint(own_models: Path) -> N
 # --- the copy
 
 
+@pytest.mark.slow
 def test_the_command_makes_copies_with_their_provenance(
     cli: Cli, models: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -409,6 +412,7 @@ def test_the_command_makes_copies_with_their_provenance(
     assert names == {f"text.en-{pivot}-en.{kind}" for pivot in ("fr", "ru") for kind in ("txt", "json")}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_chunks")
 def test_an_interrupted_copy_goes_on(
@@ -437,7 +441,10 @@ def test_an_interrupted_copy_goes_on(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_chunks")
-@pytest.mark.parametrize("other", ["settings", "models", "corpus", "versions"])
+@pytest.mark.parametrize(
+    "other",
+    ["models", *(pytest.param(name, marks=pytest.mark.long) for name in ("settings", "corpus", "versions"))],
+)
 def test_parts_made_otherwise_are_not_used(
     cli: Cli, own_models: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str
 ) -> None:
@@ -461,6 +468,7 @@ def test_parts_made_otherwise_are_not_used(
     assert f"{folder.name}: parts made otherwise (models, text, settings or versions), not used" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "message"),
     [

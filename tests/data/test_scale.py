@@ -255,6 +255,7 @@ def test_a_price_without_an_estimate_is_refused(cli: Cli) -> None:
     assert "--price-per-hour: a price needs an estimate; expected --estimate" in err
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_an_estimate_times_a_step_of_every_stage_and_says_what_a_cell_costs(
     cli: Cli, tiny_bert: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
@@ -324,6 +325,7 @@ def test_the_page_says_what_the_arithmetic_gives() -> None:
     assert f"about {grids['bert-base']:.0f} hours" in (DOCS / "reproduce.md").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "role", "passes"),
     [

@@ -249,8 +249,17 @@ def test_a_method_page_has_each_backbone_s_values(pages: dict[str, str]) -> None
     assert "76.25" in page.split("## Published scores")[1]
 
 
+TABLED = [
+    pytest.param(name, marks=pytest.mark.long if name in ("results.md", "campaign.md") else ())
+    for name, text in TEXTS.items()
+    if "\n<!-- /" in text
+]
+"""Pages with tables; those of many campaigns take long."""
+
+
+@pytest.mark.slow
 @pytest.mark.campaigns
-@pytest.mark.parametrize("page", [name for name, text in TEXTS.items() if "\n<!-- /" in text])
+@pytest.mark.parametrize("page", TABLED)
 def test_tables_are_those_of_program_and_records(tables: ModuleType, page: str) -> None:
     assert tables.filled(TEXTS[page]) == TEXTS[page], f"run: python docs/refresh.py docs/{page}"
 
@@ -289,6 +298,7 @@ def test_plots_are_drawn_from_records(generate: ModuleType, monkeypatch: pytest.
         generate.drawn("<!-- costs: mini -->")
 
 
+@pytest.mark.slow
 @pytest.mark.campaigns
 @pytest.mark.parametrize(("page", "command", "quoted"), shown(slow=False))
 def test_quoted_output_is_what_the_command_prints(
@@ -298,9 +308,12 @@ def test_quoted_output_is_what_the_command_prints(
     assert quoted.rstrip() in output_of(command), page
 
 
-REPORTS: list[Any] = [(name, "markdown", "md") for name in ("mini", "minilm", "minilm-lm", "views")]
+REPORTS: list[Any] = [(name, "markdown", "md") for name in ("mini", "minilm", "views")]
 REPORTS += [("minilm-lm", "html", "html")]
-REPORTS += [pytest.param("minilm-lm", "latex --standalone", "tex", marks=pytest.mark.long)]
+REPORTS += [
+    pytest.param("minilm-lm", form, suffix, marks=pytest.mark.long)
+    for form, suffix in (("markdown", "md"), ("latex --standalone", "tex"))
+]
 
 
 @pytest.mark.slow
@@ -548,6 +561,7 @@ def test_docs_say_the_version_and_the_extras() -> None:
     assert named <= set(config["optional-dependencies"])
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_site_builds_without_a_warning_and_needs_no_network(tmp_path: Path) -> None:
     done = subprocess.run(

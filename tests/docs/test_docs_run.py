@@ -57,6 +57,7 @@ def lines_of(*, papers: bool, first: bool | None = None) -> list[tuple[str, ...]
     return list(dict.fromkeys(tuple(small(c.words)) for c in found if tuple(c.words) not in quoted))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.usefixtures("clone")
 def test_what_reproduces_the_papers_is_planned() -> None:

@@ -187,6 +187,7 @@ def test_missing_data_sets_are_told_from_folders(tmp_path: Path, monkeypatch: py
     assert not mteb_cached.is_offline()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", sorted(named_suites()))
 def test_data_sets_that_sources_declare_are_mtebs(name: str) -> None:
     asked = named_suites()[name].tasks

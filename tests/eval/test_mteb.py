@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -466,6 +466,30 @@ def test_word_vectors_without_a_word_of_a_task_are_refused(suite: Path, tmp_path
     assert "collapsed" not in str(caught.value)
 
 
+def test_word_vectors_say_how_much_of_each_task_they_know(
+    suite: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tasks = load_mteb_suite(f"local:{suite}", None)
+    words = {word for task in tasks if task.local for text in texts_of(task.local) for word in text.split()}
+    known = sorted(words)[::2]
+    (tmp_path / "half.txt").write_text("".join(f"{word} {n} {n % 7} 1\n" for n, word in enumerate(known)))
+    encoder = AverageEncoder(tmp_path / "half.txt")
+    for _ in range(2):  # the second time from what was kept
+        found = evaluate(encoder, tasks, name="bench/x", folder=tmp_path / "mteb")
+        said = {name: facts["coverage"] for name, facts in found.facts["mteb"]["tasks"].items()}
+        assert set(said) == {task.id for task in tasks}
+        shown = capsys.readouterr().err.splitlines()
+        assert [f"{name}: word vectors know {text}" for name, text in said.items()] == shown
+    share = float(said["pairs"].split("%")[0])
+    assert 0 < share < 100
+
+
+def texts_of(task: LocalTask) -> Iterator[str]:
+    for _, rows in task.tables:
+        yield from (text for row in rows for text in row)
+
+
+@pytest.mark.long
 def test_an_evaluation_in_mid_training_changes_no_later_number(
     suite: Path, tmp_path: Path, tiny_bert: Path
 ) -> None:

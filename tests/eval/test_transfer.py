@@ -310,6 +310,7 @@ def test_methods_are_compared_by_their_seeds(cli: Cli, downstream: Path) -> None
     assert code == 0, err
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("solver", ["exact", "sgd"])
 def test_a_record_can_be_repeated(cli: Cli, downstream: Path, tmp_path: Path, solver: str) -> None:

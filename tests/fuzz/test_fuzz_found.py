@@ -364,7 +364,7 @@ DAMAGED: dict[str, tuple[tuple[str, str], ...]] = {
         ('[[task]]\nname = "t"\ntype = "bitext"\nfile = "a.csv"\ncolumns = [1, 2]', "distinct names"),
     ),
     ".csv": (  # rows are never lost
-        ('text,label\none,good\ntwo,bad\nthree,"good\nfour,bad\n', "a.csv:5: no table: unexpected end"),
+        ('text,label\none,good\ntwo,bad\nthree,"good\nfour,bad\n', "a.csv:4: no table: unexpected end"),
         ("text,label,label\none,good,bad\n", "a.csv:1: columns text, label, label; expected distinct"),
         ('text,label\none,"good"x\n', "a.csv:2: no table"),
     ),

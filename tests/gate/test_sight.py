@@ -30,6 +30,7 @@ def spread(seeds: int) -> list[float]:
     return list(0.6 + SD * found / found.std(ddof=1))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("then", "new", "first", "correlation", "tolerance"),
     [

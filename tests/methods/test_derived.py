@@ -44,6 +44,7 @@ def test_the_twin_of_a_distilled_union_is_the_one_with_sick(tmp_path: Path, tiny
     assert stages["tncse_uc_d"]["teacher/twin/joint"]["key"] == joint
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["tncse_d", "jtcse_uc_d", "distill"])
 def test_a_student_under_another_pooling(tmp_path: Path, tiny_bert: Path, name: str) -> None:
     """The same student, read otherwise; avg_first_last takes layer 1, as for every trained encoder."""

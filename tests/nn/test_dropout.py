@@ -61,6 +61,7 @@ def rates(found: list[float]) -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DRAWING)
 def test_every_dropout_has_the_rate_that_is_set(name: str, zoo: Callable[[str], Path]) -> None:
     model, _ = load_backbone(zoo(name))

@@ -564,6 +564,7 @@ def test_export_of_a_trained_method(
         assert "- Seed: 3\n" in text
 
 
+@pytest.mark.slow
 def test_the_card_names_a_suites_own_metric(run: Cli, cli: Cli, tmp_path: Path, tiny_bert: Path) -> None:
     base = ("--suite", "mini-contrast", "--backbone", str(tiny_bert))
     assert cli("run", "--methods", "untrained", *base)[0] == 0

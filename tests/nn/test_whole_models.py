@@ -31,6 +31,7 @@ from bench.errors import InputError
 from bench.nn.backbone import TransformerEncoder, load_backbone, quiet
 from bench.nn.folder import content_hash, parts
 from bench.nn.sentence_transformer import SentenceTransformerEncoder
+from bench.nn.whole_folder import unread_settings
 from tests.support.cli import Cli, refusal
 from tests.support.folders import sentence_transformers_folder
 
@@ -220,6 +221,33 @@ def test_hf_does_not_leave_out_a_dense_layer(zoo: Zoo, tmp_path: Path, cli: Cli)
     change(tmp_path / "dense" / "2_Dense", lambda tensors: {"linear.weight": tensors["linear.weight"]})
     with pytest.raises(InputError, match=r"linear.bias"):
         SentenceTransformerEncoder(tmp_path / "dense")
+
+
+def test_hf_says_what_of_the_folders_settings_it_leaves_out(zoo: Zoo, tmp_path: Path, cli: Cli) -> None:
+    folder = sentence_transformers_folder(zoo("bert"), tmp_path / "mean", mean=True)
+    assert unread_settings(folder, "avg") == ""
+    assert unread_settings(folder, "cls") == "its own pooling is avg, not cls: st: reads them"
+    settings(folder / "1_Pooling" / "config.json", pooling_mode="cls+max")
+    assert unread_settings(folder, "cls").startswith("its own pooling is cls+max, not cls")
+    prompts = {"prompts": {"query": "q: ", "document": ""}}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts))
+    assert "its prompts (query) are not read" in unread_settings(folder, "cls")
+    code, out, err = cli("run", "--methods", f"hf:{folder}:avg", "--suite", "toy", "--dry-run", as_is=True)
+    assert (code, "its own pooling is cls+max, not avg and its prompts (query)" in out) == (0, True), err
+    context = BuildContext(
+        options={option.name: option.default for option in HuggingFace.card.options},
+        seed=None,
+        model=folder,
+        device="cpu",
+    )
+    assert HuggingFace().build(context).facts["unread_settings"] == unread_settings(folder, "cls")
+    settings(folder / "config.json", sentence_transformers={"version": "5.4.0"})
+    assert "CrossEncoder" in unread_settings(folder, "cls")
+
+
+def test_st_without_modules_is_refused_by_the_plan(zoo: Zoo, cli: Cli) -> None:
+    said = refusal(cli, "run", "--methods", f"st:{zoo('bert')}", "--suite", "toy", "--dry-run")
+    assert "expected modules.json in it; use hf:PATH:pooling" in said
 
 
 @pytest.mark.parametrize("kind", ["SparseEncoder", "CrossEncoder", "MultiVectorEncoder", "Anything"])

@@ -85,7 +85,9 @@ OF_EACH_KIND = "tncse:figure5", "jtcse:table9", "unsee:section1", "gradient_para
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("small", "published")
-@pytest.mark.parametrize("name", OF_EACH_KIND)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long if "figure5" in name else ()) for name in OF_EACH_KIND]
+)
 def test_an_item_runs_on_mini(name: str, cli: Cli) -> None:
     runs(cli, name, [items()[name]])
 
@@ -165,6 +167,7 @@ def ours_are_numbers(item: Item, table: Table) -> None:
         assert any(is_number(cell) or cell not in ("-", "bench") for row in ours for cell in row[1:]), item.id
 
 
+@pytest.mark.slow
 def test_the_list_says_what_is_done_and_what_the_rest_costs(cli: Cli) -> None:
     (table,) = printed(cli)
     rows = {row[0]: row for row in table["rows"]}
@@ -272,6 +275,7 @@ def test_help_says_its_own_defaults(cli: Cli) -> None:
     assert "[default: local]" in said
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short")
 def test_a_watched_training_of_another_specification_is_refused(cli: Cli, tmp_path: Path) -> None:
     call = ("gradient_paradigm:figure7", *MINI)

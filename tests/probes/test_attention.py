@@ -234,6 +234,7 @@ def test_attention_mass_leaves_padded_queries_out() -> None:
     torch.testing.assert_close(attention_mass(weights, mask, classes), torch.tensor([[[0.3, 0.7, 0.0]]]))
 
 
+@pytest.mark.slow
 def test_maps_of_the_papers_sentence(encoder: TransformerEncoder, tmp_path: Path) -> None:
     (found,) = attention_maps(encoder)
     (_, layers, _), ids = by_hand(encoder, sink.PAPER_SENTENCE)

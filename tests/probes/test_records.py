@@ -178,6 +178,7 @@ def test_a_bad_probe_is_refused_before_anything_runs(cli: Cli, tmp_path: Path) -
     assert not (tmp_path / "results").exists()
 
 
+@pytest.mark.slow
 def test_bench_probe_prints_tables_and_the_figures_behind_them(
     cli: Cli, tmp_path: Path, tiny_bert: Path
 ) -> None:

@@ -53,6 +53,7 @@ def rows_of(grids: list[Grid]) -> list[tuple[str, int]]:
     return [(name, len(cells)) for cells in found.values() for name in set(cells.values())]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TABLES)
 def test_rows_of_csv_can_be_put_together_again(name: str, committed: Campaign, campaign: Campaign) -> None:
     for source in (committed, replace(campaign, pairs=True)):

@@ -74,8 +74,15 @@ def as_typed(*names: str) -> str:
     return ",".join(quote(name, safe="") for name in names)
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1400])
+@pytest.mark.parametrize(
+    ("width", "theme"),
+    [
+        (390, "dark"),
+        (1400, "light"),
+        pytest.param(390, "light", marks=pytest.mark.long),
+        pytest.param(1400, "dark", marks=pytest.mark.long),
+    ],
+)
 def test_every_page_at_every_width(browser: Page, site: Path, width: int, theme: str) -> None:
     """No message, no request, no overflow, no script of a name; every control can be read."""
     browser.show_as(width, 900, theme)

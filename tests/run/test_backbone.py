@@ -107,6 +107,7 @@ def record_of(folder: Path, method: str) -> RunRecord:
     return from_json(path.read_text(), str(path))
 
 
+@pytest.mark.long
 def test_a_run_makes_it_once_and_names_recipe_and_bytes(
     there: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -60,6 +60,7 @@ for line in sys.argv[2:]:
 """
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_every_module_is_imported_and_a_cell_runs_without_them(tmp_path: Path) -> None:
     lines = ("run --methods simcse --seeds 1 --suite toy --set simcse.steps=2 --probes cost", "report")

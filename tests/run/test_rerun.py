@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tests.support.cli import Cli, records
 from tests.support.forge import forge, forge_predictions
@@ -54,6 +55,7 @@ def test_training_is_repeated(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus:
     assert (code, out) == (0, "equal: every score is the same to the last digit\n"), err
 
 
+@pytest.mark.slow
 def test_predictions_and_training_are_compared_too(
     cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
 ) -> None:

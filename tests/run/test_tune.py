@@ -181,6 +181,7 @@ def test_whole_numbers_stay_whole(cli: Cli, tiny_bert: Path) -> None:
     assert f"max_length = {chosen}\n" in out  # as --set takes it: 8.0 is refused there
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_a_value_that_diverges_is_left_out(cli: Cli, tmp_path: Path, tiny_bert: Path) -> None:
     (tmp_path / "mine.py").write_text(PLUGIN)

@@ -88,6 +88,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["dev", "test", "fasttest"])
 def test_simcses_evaluation_script_in_its_modes(
     tiny_bert: Path, task_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str

@@ -170,6 +170,7 @@ def test_one_run_each_by_hand() -> None:
     assert one_run_each([1, 1], [3]) == (-2, -2)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_at_the_margin_it_errs_as_often_as_promised() -> None:
     """3,000 simulations of paired seeds whose true difference is the margin: 5% +- 1.3 points."""

@@ -160,6 +160,7 @@ def test_components_refuse_what_are_no_pairs() -> None:
         variance_components(sample, "a", "c", paired=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("r", "n"), [(0.0, 3), (0.99, 5)])
 def test_it_covers(r: float, n: int) -> None:
     """4,000 simulations: 95% +- 1.1 points at three and a bit standard errors."""

@@ -157,6 +157,7 @@ def leaves(tree: Any) -> Iterator[Any]:
         yield tree
 
 
+@pytest.mark.slow
 @every_method
 def test_the_hosts_half_reads_no_parameter_and_draws_of_its_own(made: Any, case: Case) -> None:
     """An objective without values, on a device without memory, prepares the same, on the CPU."""
@@ -193,6 +194,7 @@ def test_generators_are_found(made: Any) -> None:
     assert found == {"arccse": 1, "whitenedcse": 2, "jtcse": 1}
 
 
+@pytest.mark.slow
 @every_method
 def test_the_devices_half_draws_nothing_of_its_own_and_reads_nothing_back(made: Any, case: Case) -> None:
     objective, rows = made(case)
@@ -206,6 +208,7 @@ def test_the_devices_half_draws_nothing_of_its_own_and_reads_nothing_back(made: 
         assert not set(watched.names) & {*READ_BACK, "lift_fresh"}
 
 
+@pytest.mark.slow
 @every_method
 def test_a_step_prepared_ahead_in_a_thread_is_the_same(made: Any, case: Case) -> None:
     """Three steps with dropout, whose parameters move between them."""

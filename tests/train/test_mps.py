@@ -30,6 +30,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.long
 def test_a_command_runs_there_and_faults_are_refused(tmp_path: Path, tiny_bert: Path, tiny_mlm: Path) -> None:
     device = ["--device", "mps", "--fp32", *["--real"][: int(REAL)]]
     faults, command = run_parts(tmp_path, tiny_bert, tiny_mlm, *device, "faults", "command")

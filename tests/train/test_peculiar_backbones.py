@@ -89,6 +89,7 @@ def test_what_can_t_be_trained_is_refused_by_the_plan(
     assert said in refusal(cli, *RUN, str(zoo(name)), "--methods", method, "--dry-run")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "said"),
     [

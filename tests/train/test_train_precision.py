@@ -35,6 +35,7 @@ def first_step(found: list[Step], objective: Any, encoder: Any, rows: Any, setti
     raise Stop
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lower", LEAST)
 @pytest.mark.parametrize("name", CASES)
 def test_every_objective_is_near_its_float32_one(

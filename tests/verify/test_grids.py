@@ -33,6 +33,7 @@ def found(folder: Path, points: list[list[str]], profile: str = "mini") -> list[
     return [each.what for each in verified.findings]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", ["mini", "mini-equal"])
 @pytest.mark.parametrize("override", [(), ("simcse.batch_size=8", "jtcse.lr=1e-3")])
 def test_every_sweeps_own_grid_is_whole(tmp_path: Path, profile: str, override: tuple[str, ...]) -> None:

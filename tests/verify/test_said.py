@@ -50,6 +50,7 @@ def run(cli: Cli, method: str, *words: str, given: tuple[str, ...] = ()) -> Path
     return Path("results", "local", name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["sup_simcse", "distill:sup_simcse"])
 def test_who_learned_from_labels_cannot_hide_it(cli: Cli, method: str) -> None:
     path = run(cli, method, "sup_simcse", *(["distill"] if ":" in method else []))
