@@ -377,8 +377,8 @@ def _check_retrieval(task: LocalTask, files: dict[str, str]) -> Faults:
         found = [row[0] for row in task.table(name)]
         ids[name] = set(found)
         if len(ids[name]) < len(found) or not found:
-            twice = [number for number, count in Counter(found).items() if count > 1][:1]
-            yield name, f"id '{twice[0]}' twice" if found else "no line", "distinct ids"
+            repeated = [text for text, count in Counter(found).items() if count > 1]
+            yield name, f"id '{repeated[0]}' twice" if found else "no line", "distinct ids"
     for row, (query, document, _) in enumerate(task.table("qrels"), start=1):
         for kind, value in (("queries", query), ("corpus", document)):
             if value not in ids[kind]:
