@@ -128,7 +128,10 @@ def environment() -> str:
     """Return name==version of every installed distribution, sorted, a line each."""
     found: dict[str, str] = {}
     for each in metadata.distributions():  # of one that is there twice, the first is what imports find
-        if name := each.metadata["Name"]:
+        vendored = (
+            "_vendor" in Path(str(each.locate_file(""))).parts
+        )  # setuptools adds its copies to the path
+        if not vendored and (name := each.metadata["Name"]):
             found.setdefault(name.lower().replace("_", "-"), f"{name}=={each.version}\n")
     return "".join(found[name] for name in sorted(found))
 

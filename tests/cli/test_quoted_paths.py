@@ -169,6 +169,7 @@ def test_other_names_need_no_quotes_and_may_have_them(
     cli: Cli, tmp_path: Path, tiny_bert: Path, name: str
 ) -> None:
     shutil.copytree(tiny_bert, tmp_path / name)
+    (tmp_path / name / "modules.json").write_text("[]")
     code, out, err = cli("run", "--methods", f"A=hf:{name}:avg,B=st:{name}", *TOY, "--dry-run")
     assert code == 0, err
     code, out, err = cli("run", "--methods", f"hf:{quote_path(name)}:avg,hf:./{name}", *TOY)

@@ -196,3 +196,16 @@ def test_more_than_a_bundle_may_hold(work: Path, cli: Cli, monkeypatch: pytest.M
     monkeypatch.setattr(archive, "MOST_FILES", 100)
     monkeypatch.setattr(archive, "LARGEST_FILE", 100)
     assert "expected at most 100 a file" in refusal(cli, *MINE)
+
+
+def test_copies_that_setuptools_carries_are_no_installed_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = environment()
+    folder = tmp_path / "setuptools" / "_vendor" / "carried-1.0.dist-info"
+    folder.mkdir(parents=True)
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: carried\nVersion: 1.0\n")
+    monkeypatch.syspath_prepend(str(folder.parent))
+    assert environment() == before
+    monkeypatch.syspath_prepend(str(shutil.copytree(folder.parent, tmp_path / "own")))
+    assert "carried==1.0\n" in environment()
